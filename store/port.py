@@ -1,0 +1,74 @@
+"""What the floors above may ask of the store, as one protocol; ``store.engine`` keeps the promises."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Protocol
+
+from store.types import Event, Everywhere, Key, Listing, Operation, Range, Stored
+
+
+class Watch(Protocol):
+    """One open watch. Iterate it for batches; close it when the client goes.
+
+    A batch is ``(events, revision)``: the events of the watched range with ``since < revision`` in order, and
+    the revision up to which the watcher now knows everything (for bookmarks). Empty batches only move the revision.
+    Raises ``SlowWatcher`` when the bounded buffer overflows, ``RevisionTooOld`` after compaction.
+    """
+
+    def __aiter__(self) -> AsyncIterator[tuple[Sequence[Event], int]]: ...
+
+    async def aclose(self) -> None: ...
+
+
+class Store(Protocol):
+    """Objects, revisions, watches. Every method raises ``Unavailable`` when the database is away."""
+
+    async def get(self, key: Key, *, cached: bool = False) -> Stored | None:
+        """The newest state (linearizable), or, with ``cached``, whatever this process has seen."""
+        ...
+
+    async def list(
+        self,
+        selection: Range | Everywhere,
+        *,
+        at_least: int | None = None,
+        exact: int | None = None,
+        after: tuple[str, str, str] | None = None,
+        limit: int = 0,
+        cached: bool = False,
+    ) -> Listing:
+        """Objects in order of (space, namespace, name).
+
+        Newest unless ``cached``; with ``at_least`` waits (3 s at most) until that revision has been seen, else
+        raises ``RevisionTooNew``; with ``exact`` answers as of that revision or raises ``RevisionTooOld``.
+        ``after`` is the last (space, namespace, name) of the previous chunk.
+        """
+        ...
+
+    async def commit(self, *operations: Operation) -> list[Stored]:
+        """Write all operations or none, durably; results in the order of the operations (``Check`` omitted).
+
+        Every operation gets a revision of its own, put into ``metadata.resourceVersion`` of the kept bytes. When it
+        returns, this process' reads, watches and listeners have seen the write.
+        Raises ``PreconditionFailed`` naming the first operation that does not hold.
+        """
+        ...
+
+    def watch(self, selection: Range | Everywhere, *, since: int) -> Watch:
+        """Every event with a revision above ``since``: none lost, doubled or out of order."""
+        ...
+
+    def subscribe(self, listener: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
+        """Call ``listener`` synchronously with each batch of events of all spaces, in order; returns the undo."""
+        ...
+
+    @property
+    def revision(self) -> int:
+        """The revision up to which this process has seen every event."""
+        ...
+
+    @property
+    def healthy(self) -> bool:
+        """Whether this process follows the log: false when it has neither been notified nor polled for 2 s."""
+        ...
