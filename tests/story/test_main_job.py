@@ -1,5 +1,7 @@
-"""The main job, end to end, as a newcomer does it: on the real quickstart, with the real kubectl (issue of the story:
-sign in, workspace, kubeconfig, suspend, resume). GW1, GW3, GW5, GW6, TS3, TS6, AZ1."""
+"""The main job, end to end, as a newcomer does it: on the real quickstart, with the real kubectl.
+
+Sign in, workspace, kubeconfig, kubectl, suspend, resume, restart, crash: GW1, GW3, GW5, GW6, TS3, TS6, AZ1.
+"""
 
 from __future__ import annotations
 
