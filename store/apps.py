@@ -1,10 +1,10 @@
-"""The store as a Django application: its models, migrations and commands."""
+"""The store floor as a Django application."""
 
 from django.apps import AppConfig
 
 
 class StoreConfig(AppConfig):
-    """Label ``store``."""
+    """Registers the store's models, migrations and commands."""
 
     name = "store"
     default_auto_field = "django.db.models.BigAutoField"

