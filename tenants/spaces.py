@@ -14,9 +14,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import orjson
+from django.db.models import Q
 from django.utils import timezone
 
 from store import synchronous
+from store.models import StoredObject
 from store.types import Create, Delete, Key, PreconditionFailed, Update
 from tenants import manifests
 from tenants.models import Role, Tenant, TenantState
@@ -31,6 +33,8 @@ MEMBER_ROLES: Final[Mapping[Role, str]] = {
     Role.EDITOR: "edit",
     Role.VIEWER: "view",
 }
+
+_CHUNK: Final = 500
 
 _PHASES: Final = {
     TenantState.ACTIVE: "Active",
@@ -85,7 +89,14 @@ def space_end(name: str) -> None:
 
     Resumable: what is gone stays gone, and the ``Tenant`` object goes last. Raises ``store.types.Unavailable``.
     """
-    synchronous.wipe(f"{ROOT}:{name}")
+    space = f"{ROOT}:{name}"
+    below = StoredObject.objects.filter(Q(space=space) | Q(space__startswith=f"{space}:"))
+    while rows := list(below.values_list("space", "group", "resource", "namespace", "name", "revision", "data")[:_CHUNK]):
+        deletes = [Delete(Key(*row[:5]), row[5], orjson.loads(bytes(row[6]))) for row in rows]
+        try:
+            synchronous.commit(*deletes)
+        except PreconditionFailed:
+            continue
     while (stored := synchronous.get(tenant_key(name))) is not None:
         try:
             synchronous.commit(Delete(tenant_key(name), stored.revision, orjson.loads(stored.data)))

@@ -6,7 +6,7 @@ import re
 import uuid
 from uuid import UUID
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 
 from audit.actions import Action
 from audit.recorder import Actor
@@ -174,9 +174,12 @@ def _init(
         k8s_namespace=_free_namespace(identifier),
         idempotency_key=key,
     )
-    if wanted and Workspace.objects.filter(tenant=tenant, name=wanted).exclude(status=Status.DELETED).exists():
-        raise AlreadyExists(f'workspaces "{wanted}" already exists', kind="workspaces", name=wanted)
-    workspace.save(force_insert=True)
+    try:
+        with transaction.atomic():
+            workspace.save(force_insert=True)
+    except IntegrityError:
+        # Another member took the name between the look and the write.
+        raise AlreadyExists(f'workspaces "{workspace.name}" already exists', kind="workspaces", name=workspace.name) from None
     Operation.objects.create(
         workspace=workspace, desired=Desired.READY, generation=workspace.generation, requested_by=actor.name[:254]
     )
