@@ -142,7 +142,9 @@ class _Pool:
         # A canary's token must not be helped by the gateway's certificate.
         self._bare = urllib3.PoolManager(ssl_context=_context(access, with_certificate=False), **common)
 
-    def request(self, method: str, path: str, headers: dict[str, str], data: bytes | None, *, as_client: bool) -> Answer:
+    def request(
+        self, method: str, path: str, headers: dict[str, str], data: bytes | None, *, as_client: bool
+    ) -> Answer:
         """One call; every failure is an outcome."""
         errors = self._library.exceptions
         manager = self._own if as_client else self._bare
@@ -152,10 +154,13 @@ class _Pool:
             )
             try:
                 raw = response.read(MAX_ANSWER + 1, decode_content=True)
-            finally:
+            except BaseException:
+                response.close()
+                raise
+            if len(raw) > MAX_ANSWER:
                 # A half-read connection must not serve another call.
-                if not response.isclosed():
-                    response.close()
+                response.close()
+            else:
                 response.release_conn()
         except (errors.NewConnectionError, errors.ConnectTimeoutError, errors.NameResolutionError) as error:
             return Answer(Outcome.RETRY, message=f"The cluster cannot be reached: {_words(error)}.", reached=False)
@@ -168,9 +173,7 @@ class _Pool:
         return _read(method, response.status, response.headers, raw)
 
 
-def client_for(
-    cluster: Cluster, tenant: str, *, before_write: Callable[[], None] | None = None
-) -> ClusterClient:
+def client_for(cluster: Cluster, tenant: str, *, before_write: Callable[[], None] | None = None) -> ClusterClient:
     """A client for what a tenant has on a cluster.
 
     On the embedded cluster the tenant's space is ``/clusters/root:<tenant>``. Raises ``ClusterUnusable``.
@@ -279,7 +282,9 @@ def _read(method: str, code: int, headers: Mapping[str, str], raw: bytes) -> Ans
     if code == 409 and reason == "AlreadyExists":
         return Answer(Outcome.EXISTS, code, message=said)
     if code in {409, 429} or (code == 403 and "being terminated" in said):
-        return Answer(Outcome.RETRY, code, message=f"The cluster asks to try again: {said or code}", retry_after=retry_after)
+        return Answer(
+            Outcome.RETRY, code, message=f"The cluster asks to try again: {said or code}", retry_after=retry_after
+        )
     if code == 401:
         return Answer(Outcome.DENIED, code, message="The cluster does not accept the gateway's credential.")
     if code in {400, 403, 405, 422} and body is not None:

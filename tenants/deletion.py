@@ -45,7 +45,7 @@ def _gone(workspace: Workspace) -> None:
     now = timezone.now()
     workspace.phase, workspace.deleted_at = Phase.DELETED, now
     workspace.service_accounts, workspace.saved_bindings = {}, []
-    credentials = workspace.credentials  # type: ignore[attr-defined]
+    credentials = workspace.credentials
     credentials.filter(revoked_at=None, failed_at=None).update(revoked_at=now, revoked_by="system:worker")
     credentials.filter(revocation_confirmed_at=None).update(revocation_confirmed_at=now)
     lock_clear(space=workspace.tenant.cluster_path, namespace=workspace.k8s_namespace)

@@ -57,10 +57,11 @@ def _suspended(client: ClusterClient, workspace: Workspace) -> list[str]:
         return []
     bindings = _read(client, blueprints.path(workspace, "rolebindings"))
     found = [f"the RoleBinding {item['metadata']['name']} is back" for item in (bindings or {}).get("items", [])]
-    for account in blueprints.ACCOUNTS.values():
-        if _read(client, blueprints.path(workspace, "serviceaccounts", account)) is not None:
-            found.append(f"the ServiceAccount {account} is back")
-    return found
+    return found + [
+        f"the ServiceAccount {account} is back"
+        for account in blueprints.ACCOUNTS.values()
+        if _read(client, blueprints.path(workspace, "serviceaccounts", account)) is not None
+    ]
 
 
 def _read(client: ClusterClient, path: str) -> dict[str, Any] | None:

@@ -239,7 +239,7 @@ def run_one(perform: Callable[[Turn], None], workspace_id: UUID | None = None) -
 
 
 def wake_operation(workspace: Workspace) -> bool:
-    """Make the operation of the workspace's present generation due again, all its steps anew; whether it was at rest."""
+    """Make the operation of the workspace's present generation due again, all steps anew; whether it rested."""
     resting = Operation.objects.filter(
         workspace=workspace, generation=workspace.generation, state__in=[OperationState.DONE, OperationState.FAILED]
     )
@@ -277,6 +277,7 @@ def _keep_off(cluster: Cluster, error: str) -> None:
     """Let no worker wait for a cluster that just did not answer."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "UPDATE clusters SET away_until = clock_timestamp() + %s * interval '1 second', last_error = %s WHERE id = %s",
+            "UPDATE clusters SET away_until = clock_timestamp() + %s * interval '1 second', last_error = %s "
+            "WHERE id = %s",
             [_AWAY_SECONDS, error[:512], cluster.pk],
         )

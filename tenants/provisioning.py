@@ -14,7 +14,7 @@ from django.utils import timezone
 from audit.actions import Action
 from audit.recorder import WORKER
 from tenants import blueprints
-from tenants.clusters import Outcome
+from tenants.clusters import Outcome, object_path
 from tenants.models import Cluster, Phase, Status, Workspace
 from tenants.operations import Refused, Retry, Turn, checked
 from tenants.services import wishes
@@ -66,7 +66,7 @@ def remove(turn: Turn, path: str, *, uid: str = "") -> None:
 
 def _namespace(turn: Turn) -> Mapping[str, Any]:
     workspace = turn.workspace
-    collection = blueprints.object_path("", "v1", "namespaces")
+    collection = object_path("", "v1", "namespaces")
     found = ensure(turn, blueprints.namespace_path(workspace), collection, blueprints.namespace(workspace))
     return {"namespace_uid": str(found["metadata"].get("uid", ""))[:64]}
 
@@ -169,4 +169,4 @@ def _same_subjects(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     if not isinstance(subjects, list):
         return False
     plain = [{key: value for key, value in item.items() if value != ""} for item in subjects if isinstance(item, dict)]
-    return plain == wanted["subjects"]
+    return bool(plain == wanted["subjects"])

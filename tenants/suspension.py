@@ -92,9 +92,7 @@ def _anchors(turn: Turn) -> Mapping[str, Any]:
     Credentials are kept by the floor above; their rows point here, so the names are read without knowing that floor.
     """
     workspace = turn.workspace
-    names = list(
-        workspace.credentials.filter(revocation_confirmed_at=None).values_list("anchor", flat=True)  # type: ignore[attr-defined]
-    )
+    names = list(workspace.credentials.filter(revocation_confirmed_at=None).values_list("anchor", flat=True))
     for name in names:
         path = blueprints.path(workspace, "secrets", name)
         # The gateway may not read secrets; that a second deletion finds nothing is the proof.
@@ -116,7 +114,7 @@ def _suspended(workspace: Workspace) -> None:
         return
     workspace.phase = Phase.SUSPENDED
     now = timezone.now()
-    credentials = workspace.credentials  # type: ignore[attr-defined]
+    credentials = workspace.credentials
     credentials.filter(revoked_at=None, failed_at=None, expires_at__gt=now).update(
         revoked_at=now, revoked_by=workspace.suspended_by
     )

@@ -73,17 +73,17 @@ def kubeconfig_issue(*, actor: Actor, workspace_id: UUID, role: str = "", now: d
     try:
         client = client_for(workspace.cluster, workspace.tenant_id)
         anchor_uid = _anchor(client, workspace, credential, account)
-        token = _request(client, workspace, credential, account, anchor_uid, now)
+        token = _request(client, workspace, credential, account=account, anchor_uid=anchor_uid, now=now)
         _conclude(actor, workspace, credential, token)
     except StatusError as error:
         # Closed in the meantime: the token, if there is one, must not outlive its anchor.
-        _undo(actor, client, workspace, credential, error.message, now)
+        _undo(actor, client, workspace, credential, reason=error.message, now=now)
         raise
     except (_Broken, ClusterUnusable) as error:
-        _undo(actor, client, workspace, credential, str(error), now)
+        _undo(actor, client, workspace, credential, reason=str(error), now=now)
         raise ServiceUnavailable(str(error), retry_after=5) from None
     except DatabaseError:
-        _undo(actor, client, workspace, credential, "The issue could not be recorded.", now)
+        _undo(actor, client, workspace, credential, reason="The issue could not be recorded.", now=now)
         raise ServiceUnavailable("The issue could not be recorded, so nothing was issued.", retry_after=5) from None
     yaml = kubeconfig_yaml(
         server=workspace.cluster.client_url or workspace.cluster.server,
@@ -156,7 +156,13 @@ def _anchor(client: ClusterClient, workspace: Workspace, credential: Credential,
 
 @sensitive_variables()
 def _request(
-    client: ClusterClient, workspace: Workspace, credential: Credential, account: str, anchor_uid: str, now: datetime
+    client: ClusterClient,
+    workspace: Workspace,
+    credential: Credential,
+    *,
+    account: str,
+    anchor_uid: str,
+    now: datetime,
 ) -> _Token:
     """Ask for the token and look at it: whose it is, how long it lives, what it is called."""
     body = {
@@ -173,12 +179,13 @@ def _request(
             "boundObjectRef": {"apiVersion": "v1", "kind": "Secret", "name": credential.anchor, "uid": anchor_uid},
         },
     }
-    status = _done(client.create(blueprints.path(workspace, "serviceaccounts", account, sub="token"), body)).body.get("status")
+    path = blueprints.path(workspace, "serviceaccounts", account, sub="token")
+    status = _done(client.create(path, body)).body.get("status")
     text = status.get("token") if isinstance(status, dict) else None
     stamp = status.get("expirationTimestamp") if isinstance(status, dict) else None
     claims = _claims(text)
     try:
-        expires_at = datetime.fromisoformat(str(stamp).replace("Z", "+00:00")).astimezone(UTC)
+        expires_at = datetime.fromisoformat(str(stamp)).astimezone(UTC)
         lasts = datetime.fromtimestamp(int(claims["exp"]), UTC)
     except (KeyError, TypeError, ValueError, OverflowError):
         raise _Broken("The cluster's token does not say when it ends.") from None
@@ -187,11 +194,13 @@ def _request(
     if claims.get("sub") != f"system:serviceaccount:{workspace.k8s_namespace}:{account}":
         raise _Broken("The cluster issued somebody else's token.")
     jti = claims.get("jti")
-    return _Token(str(text), jti if isinstance(jti, str) and 0 < len(jti) <= 64 and jti.isprintable() else None, expires_at)
+    return _Token(
+        str(text), jti if isinstance(jti, str) and 0 < len(jti) <= 64 and jti.isprintable() else None, expires_at
+    )
 
 
 def _conclude(actor: Actor, workspace: Workspace, credential: Credential, token: _Token) -> None:
-    """Commit the outcome, if the workspace is still as it was: a suspension that was answered leaves no token behind."""
+    """Commit the outcome if the workspace is still as it was: after a suspension was answered no token comes out."""
     with transaction.atomic():
         current = Workspace.objects.select_for_update().get(pk=workspace.pk)
         if current.status != Status.ACTIVE or current.service_accounts != workspace.service_accounts:
@@ -209,7 +218,13 @@ def _conclude(actor: Actor, workspace: Workspace, credential: Credential, token:
 
 
 def _undo(
-    actor: Actor, client: ClusterClient | None, workspace: Workspace, credential: Credential, reason: str, now: datetime
+    actor: Actor,
+    client: ClusterClient | None,
+    workspace: Workspace,
+    credential: Credential,
+    *,
+    reason: str,
+    now: datetime,
 ) -> None:
     """Delete the anchor and write the failure down; what does not succeed here is left to ``credentials_expire``."""
     gone = client is not None and anchor_gone(client, workspace, credential.anchor)

@@ -20,7 +20,7 @@ class Command(BaseCommand):
         """``--once``."""
         parser.add_argument("--once", action="store_true", help="end when no operation is due")
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *_args: Any, **options: Any) -> None:
         """Loop; every 60 s look for drift."""
         reconciled = 0.0
         while True:
