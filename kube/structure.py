@@ -20,6 +20,8 @@ _KEY_DEFAULTS: Final = {
 }
 """Defaults of list-map keys. The published definitions leave defaults out, but the keys depend on them."""
 
+_SCALARS: Final = {"string": "string", "integer": "numeric", "number": "numeric", "boolean": "boolean"}
+
 _STRUCTS: Final = frozenset({"metadata", "spec", "status", "template", "strategy", "updateStrategy", "jobTemplate"})
 """Struct fields that an empty Go object always carries, so that no manager is ever recorded as owning them."""
 
@@ -27,7 +29,8 @@ _STRUCTS: Final = frozenset({"metadata", "spec", "status", "template", "strategy
 class Structure:
     """One place of a typed tree.
 
-    ``is_map``, ``is_list`` and ``is_scalar`` say what may stand here; an untyped place is all three.
+    ``is_map``, ``is_list`` and ``is_scalar`` say what may stand here; an untyped place is all three. ``scalar`` is
+    string, numeric, boolean or untyped.
     ``atomic`` maps and lists of ``list_type`` atomic are replaced as a whole; lists of type ``set`` hold scalars,
     those of type ``map`` hold maps told apart by ``keys``. ``strategy`` (``merge``, ``replace`` or empty) and
     ``merge_key`` are those of strategic merge patches. ``default`` is the value of a list-map key left out.
@@ -53,6 +56,7 @@ class Structure:
         "merge_key",
         "name",
         "required",
+        "scalar",
         "strategy",
     )
 
@@ -71,6 +75,7 @@ class Structure:
         self.is_scalar = untyped or not (self.is_map or self.is_list)
         if "oneOf" in schema or schema.get("x-kubernetes-int-or-string") is True:
             self.is_map, self.is_list, self.is_scalar = False, False, True
+        self.scalar = _SCALARS.get(kind, "untyped") if self.is_scalar else ""
         map_type = outer.get("x-kubernetes-map-type", schema.get("x-kubernetes-map-type"))
         self.atomic = map_type == "atomic"
         self.required = frozenset(schema.get("required") or ())
