@@ -416,9 +416,9 @@ def _element(structure: Structure, item: Any) -> str:
             if key in item:
                 keys[key] = item[key]
             else:
-                field = structure.item.fields.get(key)
-                if field is not None and field.default is not None:
-                    keys[key] = field.default
+                default = structure.item.defaults.get(key)
+                if default is not None:
+                    keys[key] = default
         if not keys:
             names = " ".join(f'"{key}"' for key in structure.keys)
             raise TypedError(
