@@ -1,0 +1,1 @@
+"""What is acceptable: one plugin per file, the order written once in chain."""

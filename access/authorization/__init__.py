@@ -1,0 +1,1 @@
+"""Who may: one authorizer per file, the order written once in chain."""

@@ -1,0 +1,75 @@
+"""Credentials as facts about them: who, when, from where, until when. Never a token (GW9)."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+from tenants.models import Tenant, Workspace
+
+
+class Credential(models.Model):
+    """One issued kubeconfig (GW3). ``jti`` ties the cluster's audit (``credential-id``) to a person.
+
+    The row is made, and committed, before the token is asked for; ``jti`` and ``expires_at`` follow. ``anchor`` is the
+    Secret that the token is bound to: deleting it revokes this one token.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="credentials")
+    issued_to = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="credentials")
+    jti = models.CharField(max_length=64, null=True, unique=True)
+    role = models.CharField(max_length=6)
+    anchor = models.CharField(max_length=253)
+    ip_address = models.GenericIPAddressField(null=True)
+    user_agent = models.CharField(max_length=256, blank=True)
+    issued_at = models.DateTimeField(default=timezone.now, editable=False)
+    expires_at = models.DateTimeField(null=True)
+    failed_at = models.DateTimeField(null=True)
+    revoked_at = models.DateTimeField(null=True)
+    revoked_by = models.CharField(max_length=254, blank=True)
+    revocation_confirmed_at = models.DateTimeField(null=True)
+
+    class Meta:
+        db_table = "credentials"
+        verbose_name = _("credential")
+        verbose_name_plural = _("credentials")
+        indexes = [models.Index(fields=["workspace", "-issued_at"], name="credential_workspace_time")]
+
+    def __str__(self) -> str:
+        return f"credential {self.jti or self.id}"
+
+
+class PersonalAccessToken(models.Model):
+    """A token for the REST API: ``tnt_`` and random text, stored as a digest, scoped and expiring."""
+
+    class Scope(models.TextChoices):
+        """What the token is good for."""
+
+        READ = "read", _("Read")
+        WRITE = "write", _("Read and write")
+        OPERATE = "operate", _("Operator actions")
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="access_tokens")
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, null=True, blank=True)
+    name = models.CharField(max_length=64)
+    digest = models.CharField(max_length=64, unique=True, editable=False)
+    prefix = models.CharField(max_length=12, editable=False)
+    scope = models.CharField(max_length=7, choices=Scope.choices, default=Scope.READ)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    expires_at = models.DateTimeField()
+    last_used_at = models.DateTimeField(null=True, editable=False)
+    revoked_at = models.DateTimeField(null=True, editable=False)
+
+    class Meta:
+        db_table = "personal_access_tokens"
+        verbose_name = _("personal access token")
+        verbose_name_plural = _("personal access tokens")
+
+    def __str__(self) -> str:
+        return f"{self.prefix}… of {self.user_id}"

@@ -1,0 +1,1 @@
+"""What happened: an append-only record of every security event, chained by hashes (GW13)."""

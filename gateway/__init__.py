@@ -1,0 +1,1 @@
+"""What kubectl sees: a Kubernetes-compatible API server as plain ASGI."""

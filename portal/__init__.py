@@ -1,0 +1,1 @@
+"""What people see: pages, REST API, admin, sign-in, and the quickstart."""

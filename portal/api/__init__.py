@@ -1,0 +1,1 @@
+"""The REST API: a translator around the services of the floors below."""

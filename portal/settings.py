@@ -1,0 +1,162 @@
+"""Every setting, read once; nothing else reads the environment (contract.md names the variables)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import environ
+from csp.constants import NONE, SELF
+from django.core.exceptions import ImproperlyConfigured
+
+env = environ.Env()
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+DATA_DIR = Path(env.str("TENANTRY_DATA_DIR", str(BASE_DIR / ".tenantry"))).resolve()
+"""Where the quickstart keeps its database, certificates and keys."""
+
+
+def _secret(variable: str, file: str) -> str:
+    """A secret from the environment, or from the data folder where the quickstart generated it."""
+    value: str = env.str(variable, "")
+    path = DATA_DIR / file
+    if not value and path.is_file():
+        value = path.read_text().strip()
+    return value
+
+
+DEBUG = False
+SECRET_KEY = _secret("SECRET_KEY", "secret-key") or "unsafe-key-for-commands-that-need-no-secret"
+SECRET_KEY_IS_SET = not SECRET_KEY.startswith("unsafe-")
+ALLOWED_HOSTS: list[str] = env.list("ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
+CSRF_TRUSTED_ORIGINS: list[str] = env.list("CSRF_TRUSTED_ORIGINS", default=[])
+CORS_ALLOWED_ORIGINS: list[str] = env.list("CORS_ALLOWED_ORIGINS", default=[])
+if any("*" in origin for origin in CORS_ALLOWED_ORIGINS):
+    raise ImproperlyConfigured("CORS_ALLOWED_ORIGINS must name each origin; a wildcard is refused (GW11).")
+
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django.contrib.humanize",
+    "portal.admin_site.TenantryAdminConfig",
+    "django_htmx",
+    "csp",
+    "rest_framework",
+    "drf_spectacular",
+    "audit",
+    "store",
+    "tenants",
+    "access",
+    "gateway",
+    "portal",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+
+ROOT_URLCONF = "portal.urls"
+ASGI_APPLICATION = "portal.asgi.application"
+TEMPLATES: list[dict[str, Any]] = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+
+DATABASE_URL = env.str("DATABASE_URL", "postgresql:///tenantry")
+DATABASES = {"default": {**env.db_url_config(DATABASE_URL), "ATOMIC_REQUESTS": False, "CONN_MAX_AGE": 60}}
+REDIS_URL = env.str("REDIS_URL", "redis://127.0.0.1:6379/0")
+CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
+
+AUTH_USER_MODEL = "tenants.User"
+PASSWORD_HASHERS = ["django.contrib.auth.hashers.Argon2PasswordHasher"]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "overview"
+LOGOUT_REDIRECT_URL = "login"
+
+# Over plain HTTP (the quickstart on 127.0.0.1) browsers drop Secure cookies everywhere but on localhost.
+PORTAL_HTTPS = env.bool("PORTAL_HTTPS", False)
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
+SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_NAME = "__Host-session" if PORTAL_HTTPS else "session"
+CSRF_COOKIE_NAME = "__Host-csrf" if PORTAL_HTTPS else "csrf"
+SESSION_COOKIE_AGE = 12 * 3600
+SECURE_SSL_REDIRECT = PORTAL_HTTPS
+SECURE_HSTS_SECONDS = 31_536_000 if PORTAL_HTTPS else 0
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [NONE],
+        "script-src": [SELF],
+        "style-src": [SELF],
+        "img-src": [SELF, "data:"],
+        "font-src": [SELF],
+        "connect-src": [SELF],
+        "form-action": [SELF],
+        "base-uri": [NONE],
+        "frame-ancestors": [NONE],
+        "manifest-src": [SELF],
+    }
+}
+
+LANGUAGE_CODE = "en"
+TIME_ZONE = "UTC"
+USE_TZ = True
+USE_I18N = True
+STATIC_URL = "static/"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+STATIC_ROOT = DATA_DIR / "static"
+
+CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_SERIALIZER = "json"
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+
+SEALING_KEYS: list[str] = env.list("TENANTRY_SEALING_KEYS", default=[]) or [
+    key for key in _secret("TENANTRY_SEALING_KEY", "sealing-key").split(",") if key
+]
+"""Fernet keys for credentials at rest: the first encrypts, all decrypt."""
+
+PORTAL_PORT = env.int("PORTAL_PORT", 8000)
+APISERVER_PORT = env.int("APISERVER_PORT", 6443)
+APISERVER_URL = env.str("APISERVER_URL", f"https://127.0.0.1:{APISERVER_PORT}")
+PKI_DIR = DATA_DIR / "pki"
+"""Where generated certificates and signing keys are kept, each readable by its owner alone."""
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": env.str("LOG_LEVEL", "INFO")},
+}

@@ -1,0 +1,22 @@
+"""What is stored about tenants, and cannot be wrong: the constraints are in the database."""
+
+from tenants.models.clusters import Cluster, Tier
+from tenants.models.people import Membership, Role, Tenant, TenantState, User
+from tenants.models.workspaces import Desired, Lock, Operation, OperationState, Phase, Status, Workspace
+
+__all__ = [
+    "Cluster",
+    "Desired",
+    "Lock",
+    "Membership",
+    "Operation",
+    "OperationState",
+    "Phase",
+    "Role",
+    "Status",
+    "Tenant",
+    "TenantState",
+    "Tier",
+    "User",
+    "Workspace",
+]

@@ -1,0 +1,76 @@
+"""Where workspaces live, and how much each may use."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.db import models
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+
+class Tier(models.Model):
+    """A plan: the quota and limits of a workspace and how many of them a user may have (GW2).
+
+    ``quota`` is the ``hard`` map of a ResourceQuota; ``limit_range`` the ``limits`` list of a LimitRange.
+    """
+
+    name = models.SlugField(max_length=63, primary_key=True)
+    display_name = models.CharField(_("display name"), max_length=64)
+    description = models.CharField(max_length=256, blank=True)
+    quota = models.JSONField(help_text=_("hard limits of the ResourceQuota, for example requests.cpu: 4"))
+    limit_range = models.JSONField(help_text=_("limits of the LimitRange"), default=list)
+    workspaces_per_user = models.PositiveIntegerField(_("workspaces per user"), default=1)
+    is_available = models.BooleanField(_("offered to users"), default=True)
+    position = models.PositiveSmallIntegerField(default=0)
+    generation = models.PositiveBigIntegerField(default=1, editable=False)
+
+    class Meta:
+        db_table = "tiers"
+        ordering = ["position", "name"]
+        verbose_name = _("tier")
+        verbose_name_plural = _("tiers")
+
+    def __str__(self) -> str:
+        return self.display_name or self.name
+
+
+class Cluster(models.Model):
+    """A Kubernetes API server that workspaces are made on (GW12).
+
+    ``sealed_credential`` is the gateway's kubeconfig, encrypted; it is never shown. Changing the server or the CA
+    wipes it. ``client_url`` is what kubeconfigs of tenants point at.
+    """
+
+    class Kind(models.TextChoices):
+        """The product's own API server, or a real one."""
+
+        EMBEDDED = "embedded", _("Embedded")
+        EXTERNAL = "external", _("External")
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    name = models.SlugField(max_length=63, unique=True)
+    kind = models.CharField(max_length=8, choices=Kind.choices)
+    server = models.URLField(max_length=512)
+    client_url = models.URLField(_("URL in kubeconfigs"), max_length=512, blank=True)
+    ca_data = models.TextField(_("certificate authority (PEM)"))
+    sealed_credential = models.BinaryField(null=True, editable=False)
+    tenant_role = models.CharField(_("ClusterRole of tenants"), max_length=253, default="tenantry-tenant-admin")
+    is_default = models.BooleanField(_("default for new workspaces"), default=False)
+    last_error = models.CharField(max_length=512, blank=True, editable=False)
+    last_seen_at = models.DateTimeField(null=True, editable=False)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        db_table = "clusters"
+        verbose_name = _("cluster")
+        verbose_name_plural = _("clusters")
+        constraints = [
+            models.UniqueConstraint(
+                fields=["is_default"], condition=models.Q(is_default=True), name="cluster_one_default"
+            ),
+            models.CheckConstraint(condition=models.Q(server__startswith="https://"), name="cluster_server_https"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name

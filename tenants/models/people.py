@@ -1,0 +1,150 @@
+"""People, the tenants that they belong to, and as what."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any, ClassVar
+
+from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
+from django.contrib.auth.models import PermissionsMixin
+from django.db import models
+from django.db.models.functions import Lower
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+
+class UserManager(BaseUserManager["User"]):
+    """Makes users by e-mail."""
+
+    def create_user(self, email: str, password: str | None = None, **fields: Any) -> User:
+        """A user who signs in by ``email``; without a password only by OpenID Connect."""
+        user = self.model(email=self.normalize_email(email), **fields)
+        user.set_password(password)
+        user.save(using=self._db)
+        return user
+
+    def create_superuser(self, email: str, password: str | None = None, **fields: Any) -> User:
+        """An operator with every right in the admin."""
+        return self.create_user(email, password, is_staff=True, is_superuser=True, **fields)
+
+
+class User(AbstractBaseUser, PermissionsMixin):
+    """A person (GATEWAY, ``users``; GW8). ``is_staff`` makes an operator: a user of the system tenant."""
+
+    class Status(models.TextChoices):
+        """Whether the person may sign in."""
+
+        ACTIVE = "active", _("Active")
+        DISABLED = "disabled", _("Disabled")
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    email = models.EmailField(_("e-mail address"), max_length=254, unique=True)
+    name = models.CharField(_("name"), max_length=128, blank=True)
+    password = models.CharField(_("password"), max_length=256, db_column="password_hash")
+    status = models.CharField(max_length=8, choices=Status.choices, default=Status.ACTIVE)
+    is_staff = models.BooleanField(_("operator"), default=False)
+    issuer = models.CharField(_("OpenID issuer"), max_length=255, blank=True)
+    subject = models.CharField(_("OpenID subject"), max_length=255, blank=True)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    USERNAME_FIELD = "email"
+    EMAIL_FIELD = "email"
+    REQUIRED_FIELDS: ClassVar[list[str]] = []
+    objects = UserManager()
+
+    class Meta:
+        db_table = "users"
+        verbose_name = _("user")
+        verbose_name_plural = _("users")
+        constraints = [
+            models.UniqueConstraint(Lower("email"), name="user_email_unique_ci"),
+            models.UniqueConstraint(
+                fields=["issuer", "subject"],
+                condition=~models.Q(subject=""),
+                name="user_issuer_subject_unique",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.email
+
+    @property
+    def is_active(self) -> bool:  # type: ignore[override]
+        """Whether the person may sign in; Django's backends ask this."""
+        return self.status == self.Status.ACTIVE
+
+
+class TenantState(models.TextChoices):
+    """The life of a tenant."""
+
+    ACTIVE = "active", _("Active")
+    SUSPENDED = "suspended", _("Suspended")
+    TERMINATING = "terminating", _("Terminating")
+
+
+class Tenant(models.Model):
+    """An organisation or a single person who rents room; its space is the logical cluster ``root:<name>`` (TS1)."""
+
+    name = models.CharField(max_length=63, primary_key=True)
+    display_name = models.CharField(_("display name"), max_length=128, blank=True)
+    state = models.CharField(max_length=12, choices=TenantState.choices, default=TenantState.ACTIVE)
+    suspended_reason = models.CharField(_("reason of the suspension"), max_length=512, blank=True)
+    suspended_at = models.DateTimeField(null=True, blank=True)
+    suspended_by = models.CharField(max_length=254, blank=True)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    members: models.ManyToManyField[User, Membership] = models.ManyToManyField(
+        User, through="tenants.Membership", related_name="tenants"
+    )
+
+    class Meta:
+        db_table = "tenants"
+        verbose_name = _("tenant")
+        verbose_name_plural = _("tenants")
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(name__regex=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$") & ~models.Q(name="all"),
+                name="tenant_name_dns_label",
+            ),
+            models.CheckConstraint(
+                condition=~models.Q(state="suspended") | models.Q(suspended_at__isnull=False),
+                name="tenant_suspension_has_time",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def cluster_path(self) -> str:
+        """The logical cluster of the tenant's space."""
+        return "root" if self.name == "system" else f"root:{self.name}"
+
+
+class Role(models.TextChoices):
+    """What a member is, from most to least."""
+
+    OWNER = "owner", _("Owner")
+    ADMIN = "admin", _("Admin")
+    EDITOR = "editor", _("Editor")
+    VIEWER = "viewer", _("Viewer")
+
+
+class Membership(models.Model):
+    """A user's part in a tenant."""
+
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="memberships")
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
+    role = models.CharField(max_length=6, choices=Role.choices)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        db_table = "memberships"
+        verbose_name = _("membership")
+        verbose_name_plural = _("memberships")
+        constraints = [
+            models.UniqueConstraint(fields=["tenant", "user"], name="membership_unique"),
+            models.CheckConstraint(condition=models.Q(role__in=Role.values), name="membership_role_known"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.user} in {self.tenant} as {self.role}"

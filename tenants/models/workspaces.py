@@ -1,0 +1,172 @@
+"""Workspaces, the operations that bring them about, and the locks that close them."""
+
+from __future__ import annotations
+
+import uuid
+
+from django.conf import settings
+from django.db import models
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+
+from tenants.models.clusters import Cluster, Tier
+from tenants.models.people import Tenant
+
+
+class Status(models.TextChoices):
+    """What an operator has decided about a workspace."""
+
+    ACTIVE = "active", _("Active")
+    SUSPENDED = "suspended", _("Suspended")
+    DELETED = "deleted", _("Deleted")
+
+
+class Phase(models.TextChoices):
+    """How far the cluster is with it; shown only after reading back."""
+
+    PROVISIONING = "provisioning", _("Provisioning")
+    READY = "ready", _("Ready")
+    SUSPENDING = "suspending", _("Suspending")
+    SUSPENDED = "suspended", _("Suspended")
+    RESUMING = "resuming", _("Resuming")
+    DELETING = "deleting", _("Deleting")
+    DELETED = "deleted", _("Deleted")
+
+
+class Workspace(models.Model):
+    """What a user asks for (GATEWAY, ``workspaces``; GW1, GW8).
+
+    ``generation`` grows with every wish (suspend, resume, tier, delete) and fences late workers.
+    ``service_account_uid`` is the uid of the ServiceAccount that tokens are asked for: a new one after each resume.
+    ``receipt`` holds the measured layers of the last suspension.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="workspaces")
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="workspaces")
+    name = models.CharField(max_length=63)
+    cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="workspaces")
+    tier = models.ForeignKey(Tier, on_delete=models.PROTECT, related_name="workspaces", db_column="tier")
+    k8s_namespace = models.CharField(_("namespace"), max_length=63, unique=True)
+    k8s_sa_name = models.CharField(_("service account"), max_length=63, default="sa-tenant-admin")
+    status = models.CharField(max_length=9, choices=Status.choices, default=Status.ACTIVE)
+    phase = models.CharField(max_length=12, choices=Phase.choices, default=Phase.PROVISIONING)
+    generation = models.PositiveBigIntegerField(default=1)
+    observed_generation = models.PositiveBigIntegerField(default=0)
+    namespace_uid = models.CharField(max_length=64, blank=True)
+    service_account_uid = models.CharField(max_length=64, blank=True)
+    suspended_reason = models.CharField(max_length=512, blank=True)
+    suspended_at = models.DateTimeField(null=True, blank=True)
+    suspended_by = models.CharField(max_length=254, blank=True)
+    receipt = models.JSONField(default=dict, blank=True)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    ready_at = models.DateTimeField(null=True, blank=True)
+    deleted_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        db_table = "workspaces"
+        verbose_name = _("workspace")
+        verbose_name_plural = _("workspaces")
+        constraints = [
+            models.UniqueConstraint(
+                fields=["tenant", "name"],
+                condition=~models.Q(status="deleted"),
+                name="workspace_name_unique_in_tenant",
+            ),
+            models.CheckConstraint(
+                condition=~models.Q(status="suspended") | models.Q(suspended_at__isnull=False),
+                name="workspace_suspension_has_time",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(k8s_namespace__regex=r"^tenant-[0-9a-f]{8,32}$"),
+                name="workspace_namespace_form",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(observed_generation__lte=models.F("generation")),
+                name="workspace_observed_not_ahead",
+            ),
+        ]
+        indexes = [models.Index(fields=["user", "status"], name="workspace_user_status")]
+
+    def __str__(self) -> str:
+        return f"{self.tenant_id}/{self.name}"
+
+
+class Desired(models.TextChoices):
+    """What an operation wants the workspace to be."""
+
+    READY = "ready", _("Ready")
+    SUSPENDED = "suspended", _("Suspended")
+    DELETED = "deleted", _("Deleted")
+
+
+class OperationState(models.TextChoices):
+    """Where an operation is."""
+
+    PENDING = "pending", _("Pending")
+    RUNNING = "running", _("Running")
+    DONE = "done", _("Done")
+    FAILED = "failed", _("Failed")
+    SUPERSEDED = "superseded", _("Superseded")
+
+
+class Operation(models.Model):
+    """A wish on its way: the queue of record for workers (GW15).
+
+    A worker claims a due row with a lease in database time and a fencing number (``fence``); every step it finishes
+    is committed here only while ``fence`` and the workspace's ``generation`` are still its own.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="operations")
+    desired = models.CharField(max_length=9, choices=Desired.choices)
+    generation = models.PositiveBigIntegerField()
+    state = models.CharField(max_length=10, choices=OperationState.choices, default=OperationState.PENDING)
+    step = models.CharField(max_length=32, blank=True)
+    steps_done = models.JSONField(default=list, help_text=_("finished steps with their times"))
+    attempts = models.PositiveIntegerField(default=0)
+    not_before = models.DateTimeField(default=timezone.now)
+    lease_until = models.DateTimeField(null=True)
+    fence = models.PositiveBigIntegerField(default=0)
+    error = models.CharField(max_length=1024, blank=True)
+    requested_by = models.CharField(max_length=254, blank=True)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    finished_at = models.DateTimeField(null=True)
+
+    class Meta:
+        db_table = "operations"
+        verbose_name = _("operation")
+        verbose_name_plural = _("operations")
+        constraints = [
+            models.UniqueConstraint(fields=["workspace", "generation"], name="operation_generation_unique"),
+        ]
+        indexes = [
+            models.Index(
+                fields=["not_before"],
+                condition=models.Q(state__in=["pending", "running"]),
+                name="operation_due",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.desired} {self.workspace_id} generation {self.generation}"
+
+
+class Lock(models.Model):
+    """A closed door: no request enters this logical cluster, or this namespace of it, whatever its RBAC says (GW5).
+
+    API servers hold all locks in memory and learn of changes by notification, with a poll behind it. An empty
+    ``namespace`` closes the whole logical cluster.
+    """
+
+    space = models.CharField(max_length=512)
+    namespace = models.CharField(max_length=63, blank=True)
+    reason = models.CharField(max_length=512)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        db_table = "locks"
+        constraints = [models.UniqueConstraint(fields=["space", "namespace"], name="lock_unique")]
+
+    def __str__(self) -> str:
+        return f"{self.space} {self.namespace}".strip()
