@@ -363,7 +363,11 @@ CREATED: list[tuple[str, str, dict[str, Any]]] = [
         "ingresses",
         {"kind": "Ingress", "spec": {"defaultBackend": {"service": {"name": "a", "port": {"number": 80}}}}},
     ),
-    ("networking.k8s.io", "networkpolicies", {"kind": "NetworkPolicy", "spec": {"podSelector": {}}}),
+    (
+        "networking.k8s.io",
+        "networkpolicies",
+        {"kind": "NetworkPolicy", "spec": {"podSelector": {"matchLabels": {"a": "b"}}}},
+    ),
     (
         "policy",
         "poddisruptionbudgets",
@@ -388,8 +392,14 @@ def test_a_created_object_has_the_owners_that_the_real_server_gives(
 
 
 def _without_owners(document: dict[str, Any]) -> dict[str, Any]:
+    """The object as it was when owners were recorded: before the server allocated addresses and protection."""
+    allocated = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
     metadata = {name: value for name, value in document["metadata"].items() if name != "managedFields"}
-    return {**document, "metadata": metadata}
+    metadata["finalizers"] = ["example.com/x"]
+    result = {**document, "metadata": metadata}
+    if document["kind"] == "Service":
+        result["spec"] = {name: value for name, value in document["spec"].items() if name not in allocated}
+    return result
 
 
 def _kept(live: dict[str, Any]) -> list[dict[str, Any]]:
