@@ -228,8 +228,9 @@ def _apply(
     kept = _taken(others, conflicts, without(comparison.removed, write.reset))
     fields = difference(fields, _STRIPPED)
     if fields:
-        changed = before is None or before.version != write.version or before.fields != fields or not same(merged, old)
-        kept[own] = _Entry(write.version, fields, write.now if changed or before is None else before.time)
+        # An apply that changes nothing but ownership leaves the time alone: there was no change at that time.
+        before_time = before.time if before else None
+        kept[own] = _Entry(write.version, fields, before_time if same(merged, old) else write.now)
     return merged, kept
 
 

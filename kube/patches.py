@@ -27,6 +27,12 @@ def unprocessable() -> Invalid:
     return Invalid("the server rejected our request due to an error in our request")
 
 
+def not_a(value: object, wanted: str) -> str:
+    """What kube-apiserver says of a JSON value of another type than the wanted Go type."""
+    kinds = {dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number"}
+    return f"json: cannot unmarshal {kinds.get(type(value), 'null')} into Go value of type {wanted}"
+
+
 def json_patch(document: Mapping[str, Any], operations: object) -> dict[str, Any]:
     """Apply an RFC 6902 patch and return the new object; ``document`` is left alone.
 
@@ -34,19 +40,20 @@ def json_patch(document: Mapping[str, Any], operations: object) -> dict[str, Any
     result that grows beyond bounds, ``Invalid`` (422) when an operation does not apply.
     """
     if not isinstance(operations, list):
-        raise BadRequest("json: cannot unmarshal into Go value of type jsonpatch.Patch")
+        raise BadRequest(f"error decoding patch: {not_a(operations, '[]handlers.jsonPatchOp')}")
     if len(operations) > MAX_OPERATIONS:
         raise RequestEntityTooLarge(
-            "Request entity is too large: The allowed maximum operations in a JSON patch is "
+            "Request entity too large: The allowed maximum operations in a JSON patch is "
             f"{MAX_OPERATIONS}, got {len(operations)}"
         )
     budget = MAX_NODES - weight(document)
     result: Any = deep_copy(document)
-    for operation in operations:
+    for given in operations:
+        operation = given
         if not isinstance(operation, dict):
-            raise BadRequest("json: cannot unmarshal into Go value of type jsonpatch.Operation")
+            raise BadRequest(f"error decoding patch: {not_a(operation, 'handlers.jsonPatchOp')}")
         verb = operation.get("op")
-        if verb not in _OPERATIONS or not isinstance(operation.get("path"), str):
+        if not isinstance(verb, str) or verb not in _OPERATIONS or not isinstance(operation.get("path"), str):
             raise unprocessable()
         try:
             if verb == "copy":
@@ -54,7 +61,10 @@ def json_patch(document: Mapping[str, Any], operations: object) -> dict[str, Any
             elif verb in ("add", "replace"):
                 budget -= weight(operation.get("value"))
             if budget < 0:
-                raise RequestEntityTooLarge("Request entity is too large: the patched object is too large")
+                raise RequestEntityTooLarge("Request entity too large: the patched object is too large")
+            if verb == "replace" and isinstance(jsonpointer.JsonPointer(operation["path"]).to_last(result)[0], dict):
+                # kube-apiserver lets a replacement add the member that it does not find.
+                operation = {**operation, "op": "add"}
             result = jsonpatch.JsonPatch([operation]).apply(result, in_place=True)
         except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as error:
             raise unprocessable() from error
@@ -72,7 +82,7 @@ def merge_patch(document: Mapping[str, Any], patch: object) -> dict[str, Any]:
     Raises ``BadRequest`` unless the patch is an object, ``RequestEntityTooLarge`` when it nests too deeply.
     """
     if not isinstance(patch, dict):
-        raise BadRequest("error decoding patch: json: cannot unmarshal into Go value of type map[string]interface {}")
+        raise BadRequest(f"error decoding patch: {not_a(patch, 'map[string]interface {}')}")
     weight(patch)
     merged: dict[str, Any] = _merge(document, patch)
     return merged
@@ -139,7 +149,7 @@ def weight(value: Any) -> int:
     for _ in range(MAX_DEPTH):
         count += len(level)
         if count > MAX_NODES:
-            raise RequestEntityTooLarge("Request entity is too large: the patched object is too large")
+            raise RequestEntityTooLarge("Request entity too large: the patched object is too large")
         below: list[Any] = []
         for member in level:
             if isinstance(member, dict):
@@ -149,4 +159,4 @@ def weight(value: Any) -> int:
         if not below:
             return count
         level = below
-    raise RequestEntityTooLarge("Request entity is too large: the object is nested too deeply")
+    raise RequestEntityTooLarge("Request entity too large: the object is nested too deeply")

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from kube.patches import deep_copy, unprocessable, weight
+from kube.patches import deep_copy, not_a, unprocessable, weight
 from kube.status import BadRequest
 from kube.structure import Structure
 
@@ -29,7 +29,7 @@ def strategic_merge(structure: Structure, document: Mapping[str, Any], patch: ob
     not fit the object's lists, ``RequestEntityTooLarge`` when it nests too deeply.
     """
     if not isinstance(patch, dict):
-        raise BadRequest("error decoding patch: json: cannot unmarshal into Go value of type map[string]interface {}")
+        raise BadRequest(not_a(patch, "map[string]interface {}"))
     weight(patch)
     return _merge_map(structure, deep_copy(document), deep_copy(patch))
 
@@ -57,19 +57,19 @@ def _merge_map(structure: Structure, original: dict[str, Any], patch: dict[str, 
 
 
 def _whole(patch: dict[str, Any]) -> dict[str, Any]:
-    directive = patch.pop(_DIRECTIVE)
+    directive = patch[_DIRECTIVE]
     if directive == "replace":
         return _bare(patch)  # type: ignore[no-any-return]
     if directive == "delete":
         return {}
-    raise BadRequest(f"unknown patch type: {directive} in map: {patch}")
+    raise BadRequest(f"unknown patch type: {go_text(directive)} in map: {go_text(patch)}")
 
 
 def _take(original: dict[str, Any], key: str, value: Any) -> None:
     """Set a value that meets nothing to merge with: nulls and directives in it have nothing to act upon."""
-    kept, keep = _without_directives(_without_nulls(value))
+    kept, keep = _without_directives(value)
     if keep:
-        original[key] = kept
+        original[key] = _bare(kept)
     else:
         original.pop(key, None)
 
@@ -84,14 +84,6 @@ def _bare(value: Any) -> Any:
         }
     if isinstance(value, list):
         return [_bare(item) for item in value]
-    return value
-
-
-def _without_nulls(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _without_nulls(member) for name, member in value.items() if member is not None}
-    if isinstance(value, list):
-        return [_without_nulls(item) for item in value]
     return value
 
 
@@ -137,10 +129,10 @@ def _merge_ordered_lists(structure: Structure, original: dict[str, Any], patch: 
         if wanted is None:
             merged = live or []
         elif live is None:
-            merged = _without_directives(wanted)[0]
+            merged = _bare(_without_directives(wanted)[0])
         else:
             merged = _merge_list(child, live, wanted, deleting=False)
-        _one_kind([*(live or []), *(wanted or [])], allow_empty=True)
+        _one_kind(live or [], wanted or [])
         original[key] = _ordered(merged, order, live or [], merge_key)
         patch.pop(key, None)
 
@@ -149,12 +141,19 @@ def _check_order(wanted: list[Any], order: list[Any], merge_key: str) -> None:
     """Refuse a patch list whose items are not, in the same relative order, in the ``$setElementOrder`` list."""
     if not order or not wanted:
         return
-    kept = [item for item in wanted if not (isinstance(item, dict) and _DIRECTIVE in item)] if merge_key else wanted
-    place = iter([_identity(item, merge_key) for item in order])
-    for item in kept:
-        identity = _identity(item, merge_key)
-        if not any(identity == candidate for candidate in place):
-            raise BadRequest(f"The order in patch list:\n{wanted}\n doesn't match {_ORDER_PREFIX} list:\n{order}\n")
+    kept = [item for item in wanted if not (isinstance(item, dict) and item.get(_DIRECTIVE) == "delete")]
+    place = at = 0
+    while at < len(kept) and place < len(order):
+        item = kept[at]
+        if isinstance(item, dict) and _DIRECTIVE in item:
+            at += 1
+            continue
+        at += _identity(item, merge_key) == _identity(order[place], merge_key)
+        place += 1
+    if at < len(kept):
+        raise BadRequest(
+            f"The order in patch list:\n{go_text(wanted)}\n doesn't match {_ORDER_PREFIX} list:\n{go_text(order)}\n"
+        )
 
 
 def _merge_list(structure: Structure, live: list[Any], patch: list[Any], *, deleting: bool) -> list[Any]:
@@ -163,28 +162,32 @@ def _merge_list(structure: Structure, live: list[Any], patch: list[Any], *, dele
     if not live and not patch:
         return live
     merge_key = structure.merge_key
-    if _one_kind([*live, *patch]) is not dict:
+    if _one_kind(live, patch) is not dict:
         if deleting:
             unwanted = {_identity(item, "") for item in patch}
             return [item for item in live if _identity(item, "") not in unwanted]
         return _ordered(_distinct([*live, *patch]), patch, live, "")
     if not merge_key:
         raise BadRequest(f"cannot merge lists without merge key for {structure.name or 'slice'}")
-    live, patch = _apply_list_directives(live, patch, merge_key)
-    merged = list(live)
+    merged, patch = _apply_list_directives(live, patch, merge_key)
+    order = list(merged)
     places = {_identity(item, merge_key): place for place, item in reversed(list(enumerate(merged)))}
     for item in patch:
         identity = _identity(item, merge_key)
         place = places.get(identity)
         if place is None:
+            # kube-apiserver orders new items as if they had been where deleted ones left room in the live list.
+            if len(merged) < len(live):
+                live[len(merged)] = item
             places[identity] = len(merged)
             merged.append(_bare(item))
         else:
             merged[place] = _merge_map(structure.item, merged[place], item)
-    return _ordered(merged, patch, live, merge_key)
+    return _ordered(merged, patch, order, merge_key)
 
 
 def _apply_list_directives(live: list[Any], patch: list[Any], merge_key: str) -> tuple[list[Any], list[Any]]:
+    """What is left to merge into, and the patch's plain items; ``live`` closes the gaps of deleted items."""
     plain: list[Any] = []
     unwanted: set[_Identity] = set()
     replace = False
@@ -199,12 +202,10 @@ def _apply_list_directives(live: list[Any], patch: list[Any], merge_key: str) ->
         elif directive == "merge":
             raise BadRequest("merging lists cannot yet be specified in the patch")
         else:
-            raise BadRequest(f"unknown patch type: {directive} in map: {item}")
-    if replace:
-        return [_bare(item) for item in plain], []
-    if unwanted:
-        live = [item for item in live if merge_key not in item or _identity(item, merge_key) not in unwanted]
-    return live, plain
+            raise BadRequest(f"unknown patch type: {go_text(directive)} in map: {go_text(item)}")
+    kept = [item for item in live if merge_key not in item or _identity(item, merge_key) not in unwanted]
+    live[: len(kept)] = kept
+    return ([_bare(item) for item in plain], []) if replace else (kept, plain)
 
 
 def _ordered(merged: list[Any], order: list[Any], live: list[Any], merge_key: str) -> list[Any]:
@@ -253,23 +254,21 @@ def _identity(item: Any, merge_key: str) -> _Identity:
         if not isinstance(item, dict):
             raise BadRequest(f"expected a map[string]interface {{}}, but received a {_go(item)}")
         if merge_key not in item:
-            raise BadRequest(f"map: {item} does not contain declared merge key: {merge_key}")
+            raise BadRequest(f"map: {go_text(item)} does not contain declared merge key: {merge_key}")
         item = item[merge_key]
     if isinstance(item, dict | list):
         raise unprocessable()
     return type(item), item
 
 
-def _one_kind(items: list[Any], *, allow_empty: bool = False) -> type | None:
-    """The one type of all items. Lists of lists are 422, mixed and missing ones 400, as in apimachinery."""
-    kinds = {type(item) for item in items}
-    if list in kinds:
+def _one_kind(*lists: list[Any]) -> type:
+    """The one type of all items. Lists of lists are 422, mixed and missing ones 400."""
+    kinds = {type(item) for items in lists for item in items}
+    if kinds == {list}:
         raise unprocessable()
     if len(kinds) > 1:
-        raise BadRequest(f"list element types are not identical: {items}")
+        raise BadRequest(f"list element types are not identical: {go_text(list(lists))}")
     if not kinds:
-        if allow_empty:
-            return None
         raise BadRequest("no elements in any of the given slices")
     return kinds.pop()
 
@@ -294,6 +293,17 @@ def _list(value: Any) -> list[Any]:
     if not isinstance(value, list):
         raise BadRequest(f"expected a []interface {{}}, but received a {_go(value)}")
     return value
+
+
+def go_text(value: Any) -> str:
+    """A JSON value as Go's ``%v`` prints it, which is how kube-apiserver's messages quote values."""
+    if isinstance(value, dict):
+        return "map[" + " ".join(f"{name}:{go_text(member)}" for name, member in sorted(value.items())) + "]"
+    if isinstance(value, list):
+        return "[" + " ".join(go_text(item) for item in value) + "]"
+    if value is None:
+        return "<nil>"
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _go(value: Any) -> str:

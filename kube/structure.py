@@ -25,7 +25,11 @@ _KEY_DEFAULTS: Final = {
 
 _SCALARS: Final = {"string": "string", "integer": "numeric", "number": "numeric", "boolean": "boolean"}
 
-_STRUCTS: Final = frozenset({"metadata", "spec", "status", "template", "strategy", "updateStrategy", "jobTemplate"})
+_EMPTY: Final[Mapping[str, Any]] = {"string": "", "numeric": 0, "boolean": False, "untyped": None}
+
+_STRUCTS: Final = frozenset(
+    {"metadata", "spec", "status", "template", "strategy", "updateStrategy", "jobTemplate", "resources"}
+)
 """Struct fields that an empty Go object always carries, so that no manager is ever recorded as owning them."""
 
 
@@ -83,7 +87,10 @@ class Structure:
             if schema.default is not MISSING and schema.default is not None
         }
         known = {field: value for (definition, field), value in _KEY_DEFAULTS.items() if definition == self.name}
-        return {**known, **declared}
+        # Go has no absent scalar: a required one that is left out is the empty one.
+        required = self._schema.required if self.name else ()
+        scalars = {name: _EMPTY[self.fields[name].scalar] for name in required if self.fields[name].is_scalar}
+        return {**scalars, **known, **declared}
 
     @cached_property
     def zero(self) -> dict[str, Any]:
