@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from access.admission.chain import AdmissionChain
 from access.authentication.chain import AuthenticationChain
 from access.authorization.chain import AuthorizationChain
-from access.authorization.rbac import Policies
+from access.authorization.rbac import PolicyCache, RbacAuthorizer
 from gateway.auditing import AuditSink
 from gateway.kinds import Catalogs
 from gateway.locks import LockTable
@@ -31,7 +31,8 @@ class Runtime:
     store: Engine
     catalogs: Catalogs
     locks: LockTable
-    policies: Policies
+    policies: PolicyCache
+    rbac: RbacAuthorizer
     authentication: AuthenticationChain
     authorization: AuthorizationChain
     admission: AdmissionChain

@@ -9,12 +9,13 @@ from typing import Any, Final
 
 import orjson
 
-from access.authorization.base import abstain
+from kube import spacepolicy
 from kube.identity import SYSTEM_TENANT, Principal
-from kube.logicalclusters import ROOT
+from kube.logicalclusters import ROOT, tenant_of
 from kube.rbac import GROUP, Attributes, Binding, Role, Rule, binding_from, role_from
-from kube.rbacindex import PolicyIndex, Reach
+from kube.rbacindex import PolicyIndex
 from kube.requestinfo import RequestInfo
+from kube.spacepolicy import Policies
 from kube.verdicts import Decision
 from store.port import Store
 from store.types import Event, EventType, Key, Range
@@ -25,7 +26,7 @@ _SPACES_MAX: Final = 4096
 """Compiled policies in memory: those of the spaces in use. A space that comes back is compiled again."""
 
 
-class Policies:
+class PolicyCache:
     """The compiled policy of every logical cluster in use.
 
     ``bootstrap_roles`` are the ClusterRoles that bindings everywhere may refer to, ``bootstrap_bindings`` the
@@ -52,10 +53,15 @@ class Policies:
             load.add_done_callback(lambda _: self._loads.pop(cluster, None))
         return await asyncio.shield(load)
 
-    async def reach(self, tenant: str) -> Reach:
-        """The tenant, with its object's labels, for rules of the system space that have a scope (AZ9)."""
+    async def around(self, cluster: str) -> Policies:
+        """The policies that a decision in one logical cluster looks at."""
+        local = await self.of(cluster)
+        system = local if cluster == ROOT else await self.of(ROOT)
+        return Policies(cluster, local, system, self.bootstrap, await self._labels_of(tenant_of(cluster)))
+
+    async def _labels_of(self, tenant: str) -> tuple[tuple[str, str], ...]:
         if tenant == SYSTEM_TENANT:
-            return Reach(SYSTEM_TENANT)
+            return ()
         labels = self._tenant_labels.get(tenant)
         if labels is None:
             stored = await self._store.get(Key(ROOT, "", "tenants", "", tenant), cached=True)
@@ -63,7 +69,7 @@ class Policies:
             if len(self._tenant_labels) >= _SPACES_MAX:
                 self._tenant_labels.clear()
             self._tenant_labels[tenant] = labels
-        return Reach(tenant, labels)
+        return labels
 
     def on_events(self, events: Sequence[Event]) -> None:
         """Keep what is in memory right; called by the store with every batch of its log."""
@@ -118,40 +124,21 @@ class Policies:
 
 
 class RbacAuthorizer:
-    """Asks the space's own policy, then the bootstrap policy.
-
-    Users of the system tenant hold what the system space's rules say reaches a tenant, and never what a tenant's own
-    bindings say of equal names; everybody else holds what its own space says.
-    """
+    """Asks the policies of the space, of the system space and of the bootstrap cluster (``kube.spacepolicy``)."""
 
     name = "RBAC"
 
-    def __init__(self, policies: Policies) -> None:
+    def __init__(self, policies: PolicyCache) -> None:
         self._policies = policies
 
     async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
         """ALLOW with the binding that allowed, or no opinion."""
-        attributes = Attributes.of(request)
-        index, reach = await self._policy_for(principal, request.cluster, request.tenant)
-        decision = index.authorize(principal.name, principal.groups, attributes, reach)
-        if decision.allowed:
-            return decision
-        decision = self._policies.bootstrap.authorize(principal.name, principal.groups, attributes)
-        return decision if decision.allowed else abstain(self.name)
+        policies = await self._policies.around(request.cluster)
+        return spacepolicy.authorize(principal, Attributes.of(request), policies)
 
-    async def rules_for(
-        self, principal: Principal, cluster: str, tenant: str, namespace: str
-    ) -> tuple[Rule, ...]:
-        """Every rule that the principal holds there (SelfSubjectRulesReview, escalation checks)."""
-        index, reach = await self._policy_for(principal, cluster, tenant)
-        own = index.rules_for(principal.name, principal.groups, namespace, reach)
-        fallback = self._policies.bootstrap.rules_for(principal.name, principal.groups, namespace)
-        return tuple(dict.fromkeys((*own, *fallback)))
-
-    async def _policy_for(self, principal: Principal, cluster: str, tenant: str) -> tuple[PolicyIndex, Reach | None]:
-        if principal.is_system:
-            return await self._policies.of(ROOT), await self._policies.reach(tenant)
-        return await self._policies.of(cluster), None
+    async def rules_for(self, principal: Principal, cluster: str, namespace: str) -> tuple[Rule, ...]:
+        """What the principal may do in a namespace (SelfSubjectRulesReview, AZ10)."""
+        return spacepolicy.rules_for(principal, namespace, await self._policies.around(cluster))
 
 
 def _labels(data: bytes) -> tuple[tuple[str, str], ...]:
