@@ -229,6 +229,7 @@ class _Attempt:
         if missed is not None:
             self._follower.take([event_of(event) for event in await missed.fetchall()])
         self.foreign = revision != known
+        self._follower.learn(revision)
         state = {stored.key: stored for stored in map(stored_of, await current.fetchall())}
         plan = decide(self._writes, state, revision)
         if not plan.events:

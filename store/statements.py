@@ -1,6 +1,7 @@
 """Every statement of the store, once: the asynchronous engine and Django's side send the same text.
 
-Each names the space, but for the ``*_EVERYWHERE`` pair, which serves the system tenant's reading (TS14).
+Each names the space, but for what feeds the follower and the collector, which work for every space, and the
+``*_EVERYWHERE`` pair, which serves the system tenant's reading (TS14).
 """
 
 from __future__ import annotations
@@ -96,6 +97,12 @@ SELECT "group", resource FROM kind WHERE EXISTS (
     WHERE o."group" = kind."group" AND o.resource = kind.resource AND o.space = %s
         AND (%s::text IS NULL OR o.namespace = %s::text)
 )
+"""
+
+# A full scan, for the collector's start alone: it asks for keys and reads the objects by the usual ways.
+MENTIONING = """
+SELECT space, "group", resource, namespace, name FROM store_object
+WHERE EXISTS (SELECT FROM unnest(%s::bytea[]) AS text WHERE position(text IN data) > 0)
 """
 
 
