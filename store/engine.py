@@ -87,7 +87,7 @@ class Engine:
             on_lost=self._forget,
             poll_seconds=options.poll_seconds,
         )
-        self._committer = Committer(self._pool, self._follower, patience=options.write_seconds)
+        self._committer = Committer(self._pool, self._follower, self._cache.peek, patience=options.write_seconds)
         self._listeners: dict[object, tuple[Callable[[Sequence[Event]], None], Callable[[], None] | None]] = {}
         self._loads: dict[Range | Everywhere, asyncio.Task[None]] = {}
         self._readers: list[asyncio.Future[None]] = []

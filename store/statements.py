@@ -29,15 +29,17 @@ FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::text[])
 JOIN store_object USING (space, "group", resource, namespace, name)
 """
 
-# One statement moves the counter, the objects and the log. ``last`` marks the final state of a key within the batch.
+# One statement moves the counter, the objects and the log, or nothing (no row) when the counter is not where the
+# writer believes it to be. ``last`` marks the final state of a key within the batch.
 WRITE = """
-WITH input AS MATERIALIZED (
+WITH counter AS (
+    UPDATE store_revision SET revision = revision + %s WHERE revision = %s AND epoch = %s::uuid RETURNING 1
+), input AS MATERIALIZED (
     SELECT * FROM unnest(
         %s::bigint[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[],
         %s::bytea[], %s::bytea[], %s::bigint[]
     ) AS event (revision, type, space, "group", resource, namespace, name, uid, data, previous, last)
-), counter AS (
-    UPDATE store_revision SET revision = (SELECT max(revision) FROM input)
+    WHERE EXISTS (SELECT FROM counter)
 ), gone AS (
     DELETE FROM store_object AS o USING input AS i
     WHERE i.last = 1 AND i.type = 'DELETED'

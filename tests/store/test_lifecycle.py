@@ -105,15 +105,11 @@ async def test_dependents_follow_their_last_owner_in_the_same_space(conninfo: st
         only = await create(store, key_of("pods", "only"), owned_by("one"))
         strange = await create(store, key_of("pods", "strange"), owned_by("one", "Unserved"))
         foreign_owner = await create(store, key_of("replicasets", "one", space="root:other"))
-        foreign = await create(
-            store, key_of("pods", "only", space="root:other"), owned_by("one", space="root:other")
-        )
+        foreign = await create(store, key_of("pods", "only", space="root:other"), owned_by("one", space="root:other"))
         await store.commit(Delete(one.key, one.revision, orjson.loads(one.data)))
         await gone(store, only.key)
         async with asyncio.timeout(5):
-            while (now := await store.get(both.key)) is None or len(
-                lifecycle.owners_of(orjson.loads(now.data))
-            ) != 1:
+            while (now := await store.get(both.key)) is None or len(lifecycle.owners_of(orjson.loads(now.data))) != 1:
                 await asyncio.sleep(0.01)
         await store.commit(Delete(two.key, two.revision, orjson.loads(two.data)))
         await gone(store, both.key)
