@@ -54,7 +54,8 @@ def crd_causes(crd: Mapping[str, Any], definitions: Definitions) -> list[Cause]:
             invalid(
                 "spec.preserveUnknownFields",
                 True,
-                "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead",
+                "cannot set to true, "
+                "set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead",
             )
         )
     causes.extend(_conversion_causes(spec.get("conversion")))
@@ -85,7 +86,8 @@ def crd_update_causes(old: Mapping[str, Any], new: Mapping[str, Any], definition
                     name,
                     "missing from spec.versions; "
                     f"{name} was previously a storage version, and must remain in spec.versions until a "
-                    "storage migration ensures no data remains persisted in it and removes it from status.storedVersions",
+                    "storage migration ensures no data remains persisted in it "
+                    "and removes it from status.storedVersions",
                 )
             )
     return causes
@@ -311,7 +313,12 @@ def crd_status(crd: Mapping[str, Any], taken: Iterable[Mapping[str, Any]], *, no
         )
         if not is_established(crd):
             conditions = _with_condition(
-                conditions, "Established", "False", "NotAccepted", "not all names are accepted", now
+                conditions,
+                "Established",
+                "False",
+                reason="NotAccepted",
+                message="not all names are accepted",
+                now=now,
             )
     else:
         conditions = _with_condition(

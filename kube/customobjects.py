@@ -44,7 +44,8 @@ def default_causes(schema: Schema, path: str) -> list[Cause]:
         at = f"{path}.default"
         if not same(prune(schema.default, schema).value, schema.default):
             causes.append(invalid(at, schema.default, "must not have unknown fields"))
-        found = _value(schema, schema.default, "")
+        # The real server, too, leaves repeated items of a default to the objects that it ends up in.
+        found = [cause for cause in _value(schema, schema.default, "") if cause.reason != "FieldValueDuplicate"]
         causes.extend(Cause(cause.reason, cause.message, _join(at, cause.field)) for cause in found)
     for name, child in schema.properties.items():
         if not (schema.embedded_resource and name in _OWN):
