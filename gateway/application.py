@@ -187,12 +187,13 @@ class _Exchange:
     async def _reply(self, response: Response) -> None:
         self.status, self.sent = response.status, len(response.body)
         headers = [
-            (b"content-type", response.media),
-            (b"content-length", b"%d" % len(response.body)),
             (b"audit-id", self.audit_id.encode()),
             (b"cache-control", b"no-cache, private"),
             *response.headers,
         ]
+        if response.status != 304:
+            # On 304 they would take the place of the cached answer's own.
+            headers += [(b"content-type", response.media), (b"content-length", b"%d" % len(response.body))]
         if response.status in (400, 408, 413, 415, 504) and self._scope["method"] in _WITH_BODY:
             # What is left of a body that was not read must not be taken for the next request.
             headers.append((b"connection", b"close"))

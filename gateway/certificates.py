@@ -6,22 +6,29 @@ OU=system:masters, CN=admin), and the key that signs service accounts' tokens. K
 
 from __future__ import annotations
 
+import base64
 import fcntl
 import ipaddress
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Final
 
 import orjson
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from gateway.options import Options
 from kube import pki
 
-_ADMIN_USER = "admin"
+_ADMIN_USER: Final = "admin"
+_ADMIN_LIFETIME: Final = timedelta(days=365)
+_RENEW_BEFORE: Final = timedelta(days=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,56 +94,92 @@ def _write(path: Path, data: bytes) -> None:
     temporary.replace(path)
 
 
-def _authority(folder: Path, name: str, common_name: str) -> pki.Authority:
+def _pair(folder: Path, name: str, make: Callable[[], pki.KeyPair], *, hosts: Sequence[str] = ()) -> pki.KeyPair:
+    """The pair of this name; made when it is missing, lacks a host, or ends within a month."""
     certificate, key = folder / f"{name}.crt", folder / f"{name}.key"
-    if not (certificate.is_file() and key.is_file()):
-        made = pki.new_authority(common_name, now=datetime.now(UTC))
-        _write(key, made.key_pem)
-        _write(certificate, made.certificate_pem)
-    return pki.Authority.from_pem(certificate.read_bytes(), key.read_bytes())
+    if certificate.is_file() and key.is_file() and _still_good(certificate.read_bytes(), hosts):
+        return pki.KeyPair(certificate.read_bytes(), key.read_bytes())
+    made = make()
+    _write(key, made.key)
+    _write(certificate, made.certificate)
+    return made
 
 
-def _server(folder: Path, authority: pki.Authority, bind_address: str) -> tuple[Path, Path]:
-    certificate, key = folder / "server.crt", folder / "server.key"
+def _still_good(pem: bytes, hosts: Sequence[str]) -> bool:
+    certificate = pki.load_certificates(pem)[0]
+    if not pki.is_valid_at(certificate, datetime.now(UTC) + _RENEW_BEFORE):
+        return False
+    if not hosts:
+        return True
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    known = {str(name.value) for name in names}
+    return known.issuperset(hosts)
+
+
+def _authority(folder: Path, name: str, common_name: str) -> pki.KeyPair:
+    return _pair(folder, name, lambda: pki.make_authority(common_name, now=datetime.now(UTC)))
+
+
+def _server(folder: Path, authority: pki.KeyPair, bind_address: str) -> tuple[Path, Path]:
     addresses = {"127.0.0.1", "::1"}
     if not ipaddress.ip_address(bind_address).is_unspecified:
         addresses.add(bind_address)
-    names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", *sorted(addresses)]
-    if certificate.is_file() and key.is_file() and pki.covers(certificate.read_bytes(), names, now=datetime.now(UTC)):
-        return certificate, key
-    made = pki.new_server_certificate(authority, names, now=datetime.now(UTC))
-    _write(key, made.key_pem)
-    _write(certificate, made.certificate_pem)
-    return certificate, key
+    hosts = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", *sorted(addresses)]
+    _pair(
+        folder, "server", lambda: pki.make_server_certificate(authority, hosts, now=datetime.now(UTC)), hosts=hosts
+    )
+    return folder / "server.crt", folder / "server.key"
 
 
 def _signing_key(folder: Path) -> Path:
     path = folder / "service-account.key"
     if not path.is_file():
-        _write(path, pki.new_signing_key())
+        key = ec.generate_private_key(ec.SECP256R1())
+        _write(
+            path,
+            key.private_bytes(
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            ),
+        )
     return path
 
 
-def _admin(options: Options, folder: Path, authority: pki.Authority, trusted: Path) -> Path:
+def _admin(options: Options, folder: Path, authority: pki.KeyPair, trusted: Path) -> Path:
     """The operators' kubeconfig; rewritten when the address, the CA or the certificate's time asks for it."""
-    certificate, key = folder / "admin.crt", folder / "admin.key"
-    now = datetime.now(UTC)
-    if not (certificate.is_file() and key.is_file() and pki.covers(certificate.read_bytes(), [], now=now)):
-        made = pki.new_client_certificate(
-            authority, _ADMIN_USER, organizations=["tenant:system"], units=["system:masters"], now=now
-        )
-        _write(key, made.key_pem)
-        _write(certificate, made.certificate_pem)
+    admin = _pair(
+        folder,
+        "admin",
+        lambda: pki.make_client_certificate(
+            authority,
+            _ADMIN_USER,
+            organizations=["tenant:system"],
+            units=["system:masters"],
+            now=datetime.now(UTC),
+            lifetime=_ADMIN_LIFETIME,
+        ),
+    )
     path = options.data_folder / "admin.kubeconfig"
     host = "127.0.0.1" if ipaddress.ip_address(options.bind_address).is_unspecified else options.bind_address
     server = f"https://[{host}]:{options.secure_port}" if ":" in host else f"https://{host}:{options.secure_port}"
-    wanted = pki.kubeconfig(
-        server=server,
-        ca_pem=trusted.read_bytes(),
-        user=_ADMIN_USER,
-        certificate_pem=certificate.read_bytes(),
-        key_pem=key.read_bytes(),
-    )
+
+    def text(data: bytes) -> str:
+        return base64.b64encode(data).decode()
+
+    wanted = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {"name": "tenantry", "cluster": {"server": server, "certificate-authority-data": text(trusted.read_bytes())}}
+        ],
+        "users": [
+            {
+                "name": _ADMIN_USER,
+                "user": {"client-certificate-data": text(admin.certificate), "client-key-data": text(admin.key)},
+            }
+        ],
+        "contexts": [{"name": "tenantry", "context": {"cluster": "tenantry", "user": _ADMIN_USER}}],
+        "current-context": "tenantry",
+    }
     data = orjson.dumps(wanted, option=orjson.OPT_INDENT_2)
     if not path.is_file() or path.read_bytes() != data:
         _write(path, data)

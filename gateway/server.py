@@ -9,7 +9,7 @@ import socket
 import ssl
 import tempfile
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -140,14 +140,14 @@ def self_test() -> None:
 
 async def _self_test(folder: Path) -> None:
     now = datetime.now(UTC)
-    ca = pki.new_authority("self-test", now=now)
-    server = pki.new_server_certificate(ca, ["localhost"], now=now)
-    client = pki.new_client_certificate(ca, "caller", now=now)
+    ca = pki.make_authority("self-test", now=now)
+    server = pki.make_server_certificate(ca, ["localhost"], now=now)
+    client = pki.make_client_certificate(ca, "caller", now=now, lifetime=timedelta(minutes=1))
     for name, pair in (("server", server), ("client", client)):
-        (folder / f"{name}.crt").write_bytes(pair.certificate_pem)
+        (folder / f"{name}.crt").write_bytes(pair.certificate)
         (folder / f"{name}.key").touch(mode=0o600)
-        (folder / f"{name}.key").write_bytes(pair.key_pem)
-    (folder / "ca.crt").write_bytes(ca.certificate_pem)
+        (folder / f"{name}.key").write_bytes(pair.key)
+    (folder / "ca.crt").write_bytes(ca.certificate)
     seen: list[bytes | None] = []
 
     async def application(scope: dict[str, Any], _receive: Any, send: Any) -> None:
@@ -173,6 +173,6 @@ async def _self_test(folder: Path) -> None:
         writer.close()
         for server_ in instance.servers:
             server_.close()
-    expected = ssl.PEM_cert_to_DER_cert(client.certificate_pem.decode())
+    expected = ssl.PEM_cert_to_DER_cert(client.certificate.decode())
     if seen != [expected]:
         raise RuntimeError("the installed uvicorn does not hand client certificates to the application")
