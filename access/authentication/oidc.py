@@ -82,11 +82,21 @@ class OidcAuthenticator:
         self._issuer = issuer
         self._keys = ProviderKeys(issuer.rules.issuer, transport)
 
+    @property
+    def issuer(self) -> str:
+        """The URL of the provider."""
+        return self._issuer.rules.issuer
+
+    @property
+    def gives_tenants(self) -> bool:
+        """Whether its users belong to tenants at all."""
+        return bool(self._issuer.rules.tenant_claim or self._issuer.rules.tenant)
+
     async def authenticate(self, credentials: Credentials, *, now: float) -> Principal | None:
         """The user behind the token; ``None`` for a token of another issuer; ``Refused`` for one that is not valid."""
         token = credentials.bearer
         said = jwts.look(token) if token is not None else None
-        if token is None or said is None or said.issuer != self._issuer.rules.issuer:
+        if token is None or said is None or said.issuer != self.issuer:
             return None
         claims = await self._verify(token, said, now)
         try:

@@ -20,16 +20,19 @@ other authorizers still have their say; and the wall between tenants stands befo
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from types import MappingProxyType
-from typing import Final, Protocol
+from typing import Final
 
 from access.authentication.keystone import CREDENTIAL_PREFIX, KeystoneAuthenticator
 from access.authorization.base import abstain, allow
 from access.keystone import Domains, Keystone
 from access.transport import Unreachable
-from kube.identity import Principal
+from kube.identity import SYSTEM_TENANT, Principal
 from kube.keystone import scope_of
+from kube.logicalclusters import ROOT
+from kube.rbac import Attributes
+from kube.rbacindex import PolicyIndex
 from kube.requestinfo import RequestInfo
 from kube.verdicts import Decision
 
@@ -37,19 +40,11 @@ ROLE_NAMES: Final[Mapping[str, str]] = MappingProxyType({"member": "edit", "read
 """Keystone's default roles, and what Kubernetes calls them; any other name is the same on both sides."""
 
 
-class Roles(Protocol):
-    """The rules of roles, without any binding."""
-
-    async def allowing(self, request: RequestInfo, role: str) -> str | None:
-        """The role object and rule that allow the request if ``role`` is bound where the request is, or ``None``.
-
-        ``role`` is the Role of the request's namespace, or else the ClusterRole of its logical cluster.
-        """
-        ...
-
-
 class KeystoneAuthorizer:
-    """ALLOW by a role that Keystone assigns to the caller in the request's scope; otherwise no opinion."""
+    """ALLOW by a role that Keystone assigns to the caller in the request's scope; otherwise no opinion.
+
+    ``policy_of`` gives the compiled RBAC of a logical cluster, where the roles' rules are.
+    """
 
     name = "Keystone"
 
@@ -57,14 +52,14 @@ class KeystoneAuthorizer:
         self,
         keystone: Keystone,
         domains: Domains,
-        roles: Roles,
+        policy_of: Callable[[str], Awaitable[PolicyIndex]],
         *,
         role_names: Mapping[str, str] = ROLE_NAMES,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._keystone = keystone
         self._domains = domains
-        self._roles = roles
+        self._policy_of = policy_of
         self._role_names = role_names
         self._clock = clock
 
@@ -81,7 +76,21 @@ class KeystoneAuthorizer:
         except Unreachable:
             return abstain(self.name, "Keystone does not answer")
         for role in roles:
-            rule = await self._roles.allowing(request, self._role_names.get(role, role))
+            rule = _allowing(await self._policy_of(request.cluster), request, self._role_names.get(role, role))
             if rule is not None:
                 return allow(self.name, f'Keystone role "{role}" in {scope}', rule)
         return abstain(self.name, f"no Keystone role in {scope} allows this")
+
+
+def _allowing(policy: PolicyIndex, request: RequestInfo, name: str) -> str | None:
+    """The role of this name where the request is, when one of its rules allows the request."""
+    kind = "Role"
+    rules = policy.rules_of(kind, request.namespace, name) if request.namespace else None
+    if rules is None:
+        kind = "ClusterRole"
+        rules = policy.rules_of(kind, "", name) or ()
+    attributes = Attributes.of(request)
+    for rule in rules:
+        if rule.allows(attributes) and (request.cluster != ROOT or rule.scope.reaches(SYSTEM_TENANT, {})):
+            return f'{kind} "{name}"'
+    return None
