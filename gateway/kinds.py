@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from kube.builtins import BUILTINS, KUBERNETES_MINOR, TENANT_BUILTINS
 from kube.logicalclusters import BOOTSTRAP, ROOT
+from kube.owndefinitions import with_own_kinds
 from kube.paths import not_found
 from kube.requestinfo import RequestInfo
 from kube.resources import Catalog, Resource, Subresource, Version, api_version
@@ -24,7 +25,7 @@ def definitions() -> Definitions:
 
     package = Path(kubernetes_validate.__file__).parent
     folder = package / "kubernetes-json-schema" / f"v{KUBERNETES_MINOR}.0-local"
-    return Definitions.from_json((folder / "_definitions.json").read_bytes())
+    return with_own_kinds(Definitions.from_json((folder / "_definitions.json").read_bytes()))
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,7 @@ from gateway.locks import LockTable
 from gateway.metrics import Metrics
 from gateway.options import Options
 from gateway.streams import Streams
+from gateway.turns import Turns
 from kube.status import ServiceUnavailable
 from store.engine import Engine
 from store.types import Event
@@ -38,6 +39,7 @@ class Runtime:
     admission: AdmissionChain
     audit: AuditSink
     streams: Streams = field(default_factory=Streams)
+    turns: Turns = field(default_factory=Turns)
     metrics: Metrics = field(default_factory=Metrics)
     stopping: bool = False
 

@@ -8,8 +8,8 @@ import logging
 import socket
 import ssl
 import tempfile
-from collections.abc import Callable
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ from kube import pki
 logger = logging.getLogger(__name__)
 
 _GRACE_SECONDS = 10
+
+ContextFactory = Callable[[uvicorn.Config, Callable[[], ssl.SSLContext]], ssl.SSLContext]
 
 
 class PortTaken(Exception):
@@ -53,10 +55,14 @@ def bind(options: Options) -> socket.socket:
 
 def tls_context(certificates: Certificates) -> ssl.SSLContext:
     """TLS 1.2 or newer; a client certificate is optional, and verified against the client CAs when shown (AN1)."""
+    return _context(certificates.server_certificate, certificates.server_key, certificates.client_cas)
+
+
+def _context(certificate: Path, key: Path, client_cas: Iterable[Path]) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(certificates.server_certificate, certificates.server_key)
-    for bundle in certificates.client_cas:
+    context.load_cert_chain(certificate, key)
+    for bundle in client_cas:
         context.load_verify_locations(bundle)
     context.verify_mode = ssl.CERT_OPTIONAL
     context.set_alpn_protocols(["http/1.1"])
@@ -73,7 +79,7 @@ class _Context:
         return tls_context(self._certificates)
 
 
-def configure(application: Any, certificates: Certificates, *, workers: int = 1) -> uvicorn.Config:
+def configure(application: Any, context: ContextFactory, *, workers: int = 1) -> uvicorn.Config:
     """uvicorn as the API server needs it: no proxy headers, no access log, our protocol, our TLS."""
     return uvicorn.Config(
         application,
@@ -90,9 +96,7 @@ def configure(application: Any, certificates: Certificates, *, workers: int = 1)
         timeout_keep_alive=75,
         timeout_graceful_shutdown=_GRACE_SECONDS,
         backlog=4096,
-        ssl_certfile=certificates.server_certificate,
-        ssl_keyfile=certificates.server_key,
-        ssl_context_factory=_Context(certificates),
+        ssl_context_factory=context,
     )
 
 
@@ -104,14 +108,25 @@ def run(options: Options, *, announce: Callable[[str], None] = lambda _: None) -
     listener = bind(options)
     certificates = prepare(options)
     self_test()
-    config = configure(Application(options, certificates), certificates, workers=options.workers)
+    config = configure(Application(options, certificates), _Context(certificates), workers=options.workers)
     host = f"[{options.bind_address}]" if ":" in options.bind_address else options.bind_address
     announce(f"https://{host}:{listener.getsockname()[1]}")
     if options.workers > 1:
         listener.listen(config.backlog)
         Multiprocess(config, [listener]).run()
     else:
-        uvicorn.Server(config).run(sockets=[listener])
+        GatewayServer(config).run(sockets=[listener])
+
+
+class GatewayServer(uvicorn.Server):
+    """uvicorn's server, which ends open watches when it stops, so that their clients go elsewhere at once."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Drain, then stop."""
+        application = self.config.app
+        if isinstance(application, Application):
+            application.drain()
+        await super().shutdown(sockets=sockets)
 
 
 def self_test() -> None:
@@ -125,14 +140,14 @@ def self_test() -> None:
 
 async def _self_test(folder: Path) -> None:
     now = datetime.now(UTC)
-    ca = pki.new_ca("self-test", now=now)
-    server = pki.new_server_certificate(ca, ["localhost"], now=now)
-    client = pki.new_client_certificate(ca, "self-test", now=now)
+    ca = pki.make_authority("self-test", now=now)
+    server = pki.make_server_certificate(ca, ["localhost"], now=now)
+    client = pki.make_client_certificate(ca, "caller", now=now, lifetime=timedelta(minutes=1))
     for name, pair in (("server", server), ("client", client)):
-        (folder / f"{name}.crt").write_bytes(pair.certificate_pem)
+        (folder / f"{name}.crt").write_bytes(pair.certificate)
         (folder / f"{name}.key").touch(mode=0o600)
-        (folder / f"{name}.key").write_bytes(pair.key_pem)
-    (folder / "ca.crt").write_bytes(ca.certificate_pem)
+        (folder / f"{name}.key").write_bytes(pair.key)
+    (folder / "ca.crt").write_bytes(ca.certificate)
     seen: list[bytes | None] = []
 
     async def application(scope: dict[str, Any], _receive: Any, send: Any) -> None:
@@ -140,8 +155,8 @@ async def _self_test(folder: Path) -> None:
         await send({"type": "http.response.start", "status": 204, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
-    certificates = Certificates.of_files(folder / "server.crt", folder / "server.key", (folder / "ca.crt",))
-    config = configure(application, certificates)
+    context = _context(folder / "server.crt", folder / "server.key", (folder / "ca.crt",))
+    config = configure(application, lambda *_: context)
     config.lifespan = "off"
     instance = uvicorn.Server(config)
     with socket.socket() as listener:
@@ -150,14 +165,14 @@ async def _self_test(folder: Path) -> None:
         config.load()
         instance.lifespan = config.lifespan_class(config)
         await instance.startup(sockets=[listener])
-        context = ssl.create_default_context(cafile=str(folder / "ca.crt"))
-        context.load_cert_chain(folder / "client.crt", folder / "client.key")
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context, server_hostname="localhost")
+        trust = ssl.create_default_context(cafile=str(folder / "ca.crt"))
+        trust.load_cert_chain(folder / "client.crt", folder / "client.key")
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trust, server_hostname="localhost")
         writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
         await reader.read()
         writer.close()
         for server_ in instance.servers:
             server_.close()
-    expected = ssl.PEM_cert_to_DER_cert(client.certificate_pem.decode())
+    expected = ssl.PEM_cert_to_DER_cert(client.certificate.decode())
     if seen != [expected]:
         raise RuntimeError("the installed uvicorn does not hand client certificates to the application")

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import orjson
 
-from kube import spacepolicy
+from kube import bootstrap, spacepolicy
 from kube.identity import SYSTEM_TENANT, Principal
 from kube.logicalclusters import ROOT, tenant_of
-from kube.rbac import GROUP, Attributes, Binding, Role, Rule, binding_from, role_from
+from kube.rbac import GROUP, Attributes, Rule, binding_from, role_from
 from kube.rbacindex import PolicyIndex
 from kube.requestinfo import RequestInfo
 from kube.spacepolicy import Policies
@@ -27,16 +27,10 @@ _SPACES_MAX: Final = 4096
 
 
 class PolicyCache:
-    """The compiled policy of every logical cluster in use.
+    """The compiled policy of every logical cluster in use."""
 
-    ``bootstrap_roles`` are the ClusterRoles that bindings everywhere may refer to, ``bootstrap_bindings`` the
-    fallback for all (KC7).
-    """
-
-    def __init__(self, store: Store, bootstrap_roles: Sequence[Role], bootstrap_bindings: Sequence[Binding]) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._bootstrap_roles: Mapping[str, Role] = {role.name: role for role in bootstrap_roles}
-        self.bootstrap = PolicyIndex(bootstrap_roles, bootstrap_bindings)
         self._indexes: OrderedDict[str, PolicyIndex] = OrderedDict()
         self._loads: dict[str, asyncio.Task[PolicyIndex]] = {}
         self._touched: set[str] = set()
@@ -57,7 +51,7 @@ class PolicyCache:
         """The policies that a decision in one logical cluster looks at."""
         local = await self.of(cluster)
         system = local if cluster == ROOT else await self.of(ROOT)
-        return Policies(cluster, local, system, self.bootstrap, await self._labels_of(tenant_of(cluster)))
+        return Policies(cluster, local, system, bootstrap.INDEX, await self._labels_of(tenant_of(cluster)))
 
     async def _labels_of(self, tenant: str) -> tuple[tuple[str, str], ...]:
         if tenant == SYSTEM_TENANT:
@@ -109,7 +103,7 @@ class PolicyCache:
             bindings = await self._read(cluster, _BINDINGS, binding_from)
             if cluster not in self._touched:
                 break
-        index = PolicyIndex(roles, bindings, bootstrap=self._bootstrap_roles)
+        index = PolicyIndex.build(roles=roles, bindings=bindings, bootstrap=bootstrap.ROLES)
         self._indexes[cluster] = index
         while len(self._indexes) > _SPACES_MAX:
             self._indexes.popitem(last=False)

@@ -35,7 +35,7 @@ async def discover(runtime: Runtime, request: Request) -> Response:
         return respond(request, data, accept=accept)
     etag = b'"' + hashlib.sha256(data).hexdigest().encode() + b'"'
     if request.headers.get(b"if-none-match") == etag:
-        return Response(304, b"", headers=((b"etag", etag),))
+        return Response(304, b"", headers=((b"etag", etag), (b"vary", b"Accept")))
     response = respond(request, data, accept=Accept(accept.media))
     response.media = discovery.aggregated_media_type(accept.version).encode()
     response.headers = (*response.headers, (b"etag", etag), (b"vary", b"Accept"))

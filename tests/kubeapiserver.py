@@ -1,0 +1,187 @@
+"""A real kube-apiserver with etcd and controller-manager from ``KUBEBUILDER_ASSETS``, for the tests that need one."""
+
+from __future__ import annotations
+
+import base64
+import os
+import shutil
+import socket
+import ssl
+import subprocess
+import tempfile
+import time
+import urllib.request
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trustme
+import yaml
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
+ASSETS = Path(os.environ.get("KUBEBUILDER_ASSETS", ""))
+REASON = "KUBEBUILDER_ASSETS names no folder with kube-apiserver and etcd"
+PRESENT = bool(os.environ.get("KUBEBUILDER_ASSETS")) and (ASSETS / "kube-apiserver").is_file()
+
+
+@dataclass(frozen=True)
+class KubeApiserver:
+    """A running one: where it is, and kubeconfigs for it by user."""
+
+    url: str
+    ca: trustme.CA
+    folder: Path
+
+    def kubeconfig(self, user: str, *groups: str, server: str = "", ca: str = "") -> str:
+        """A kubeconfig with a client certificate of this name and these organisations."""
+        certificate = self.ca.issue_cert("client.example.org", common_name=user, organization_name=groups[0] if groups else None)
+        return make_kubeconfig(
+            server or self.url,
+            ca or self.ca.cert_pem.bytes().decode(),
+            {
+                "client-certificate-data": _b64(certificate.cert_chain_pems[0].bytes()),
+                "client-key-data": _b64(certificate.private_key_pem.bytes()),
+            },
+        )
+
+    def kubectl(self, *arguments: str, config: str = "admin", stdin: str = "") -> subprocess.CompletedProcess[str]:
+        """Run the real kubectl."""
+        return subprocess.run(
+            [str(ASSETS / "kubectl"), "--kubeconfig", str(self.folder / f"{config}.kubeconfig"), *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+
+def make_kubeconfig(server: str, ca: str, user: dict[str, Any]) -> str:
+    """A kubeconfig of one cluster, one user and one context."""
+    return yaml.safe_dump(
+        {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [
+                {"name": "c", "cluster": {"server": server, "certificate-authority-data": _b64(ca.encode())}}
+            ],
+            "users": [{"name": "u", "user": user}],
+            "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "x",
+        }
+    )
+
+
+def start(folder: Path, processes: list[subprocess.Popen[bytes]]) -> KubeApiserver:
+    """Start all three, into ``processes``, and wait until the server is ready and the bootstrap roles are filled."""
+    ca = trustme.CA()
+    (folder / "ca.pem").write_bytes(ca.cert_pem.bytes())
+    serving = ca.issue_cert("127.0.0.1", "localhost")
+    (folder / "server.pem").write_bytes(b"".join(pem.bytes() for pem in serving.cert_chain_pems))
+    (folder / "server.key").write_bytes(serving.private_key_pem.bytes())
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    (folder / "sa.key").write_bytes(
+        key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+    )
+    etcd_port, peer_port, port = _free_port(), _free_port(), _free_port()
+    server = KubeApiserver(f"https://127.0.0.1:{port}", ca, folder)
+    (folder / "admin.kubeconfig").write_text(server.kubeconfig("admin", "system:masters"))
+    etcd = f"http://127.0.0.1:{etcd_port}"
+    processes += [
+        _spawn(
+            folder,
+            "etcd",
+            f"--data-dir={folder / 'etcd'}",
+            f"--listen-client-urls={etcd}",
+            f"--advertise-client-urls={etcd}",
+            f"--listen-peer-urls=http://127.0.0.1:{peer_port}",
+            "--unsafe-no-fsync",
+        ),
+        _spawn(
+            folder,
+            "kube-apiserver",
+            f"--etcd-servers={etcd}",
+            f"--secure-port={port}",
+            "--bind-address=127.0.0.1",
+            f"--cert-dir={folder}",
+            f"--tls-cert-file={folder / 'server.pem'}",
+            f"--tls-private-key-file={folder / 'server.key'}",
+            f"--client-ca-file={folder / 'ca.pem'}",
+            "--service-account-issuer=https://kubernetes.default.svc",
+            f"--service-account-key-file={folder / 'sa.key'}",
+            f"--service-account-signing-key-file={folder / 'sa.key'}",
+            "--service-cluster-ip-range=10.0.0.0/24",
+            "--authorization-mode=RBAC",
+        ),
+    ]
+    context = ssl.create_default_context(cadata=ca.cert_pem.bytes().decode())
+    _wait(lambda: b"ok" in urllib.request.urlopen(f"{server.url}/readyz", context=context, timeout=2).read())
+    processes.append(
+        _spawn(
+            folder,
+            "kube-controller-manager",
+            f"--kubeconfig={folder / 'admin.kubeconfig'}",
+            f"--authentication-kubeconfig={folder / 'admin.kubeconfig'}",
+            f"--authorization-kubeconfig={folder / 'admin.kubeconfig'}",
+            f"--service-account-private-key-file={folder / 'sa.key'}",
+            f"--root-ca-file={folder / 'ca.pem'}",
+            "--leader-elect=false",
+            f"--secure-port={_free_port()}",
+            f"--cert-dir={folder / 'kcm'}",
+            "--concurrent-namespace-syncs=4",
+            "--namespace-sync-period=10s",
+            "--controllers=namespace,serviceaccount,resourcequota,clusterrole-aggregation,garbagecollector",
+        )
+    )
+    _wait(lambda: '"verbs"' in server.kubectl("get", "clusterrole", "admin", "-o", "json").stdout)
+    return server
+
+
+def stop(processes: list[subprocess.Popen[bytes]]) -> None:
+    """End what ``start`` started."""
+    for process in reversed(processes):
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture(scope="session")
+def kube_apiserver():
+    """The real thing, once for the whole run; skipped with the reason where there is none."""
+    if not PRESENT:
+        pytest.skip(REASON)
+    processes: list[subprocess.Popen[bytes]] = []
+    folder = Path(tempfile.mkdtemp(prefix="kube-"))
+    try:
+        yield start(folder, processes)
+    finally:
+        stop(processes)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _spawn(folder: Path, name: str, *arguments: str) -> subprocess.Popen[bytes]:
+    with (folder / f"{name}.log").open("wb") as log:
+        return subprocess.Popen([str(ASSETS / name), *arguments], stdout=log, stderr=log, cwd=folder)
+
+
+def _wait(condition, seconds: float = 60) -> None:
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            if condition():
+                return
+        except OSError:
+            pass
+        assert time.monotonic() < end, "the real kube-apiserver did not start in time"
+        time.sleep(0.1)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _b64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
