@@ -16,7 +16,8 @@ class Credential(models.Model):
     """One issued kubeconfig (GW3). ``jti`` ties the cluster's audit (``credential-id``) to a person.
 
     The row is made, and committed, before the token is asked for; ``jti`` and ``expires_at`` follow. ``anchor`` is the
-    Secret that the token is bound to: deleting it revokes this one token.
+    Secret that the token is bound to: deleting it revokes this one token. ``revocation_confirmed_at`` is set when the
+    anchor was seen to be gone, after a revocation or after the expiry.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -38,7 +39,23 @@ class Credential(models.Model):
         db_table = "credentials"
         verbose_name = _("credential")
         verbose_name_plural = _("credentials")
-        indexes = [models.Index(fields=["workspace", "-issued_at"], name="credential_workspace_time")]
+        indexes = [
+            models.Index(fields=["workspace", "-issued_at"], name="credential_workspace_time"),
+            models.Index(
+                fields=["issued_at"],
+                condition=models.Q(revocation_confirmed_at__isnull=True),
+                name="credential_anchor_alive",
+            ),
+        ]
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(expires_at__isnull=True) | models.Q(expires_at__gt=models.F("issued_at")),
+                name="credential_expires_after_issue",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(role__in=["admin", "editor", "viewer"]), name="credential_role_known"
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"credential {self.jti or self.id}"
@@ -70,6 +87,12 @@ class PersonalAccessToken(models.Model):
         db_table = "personal_access_tokens"
         verbose_name = _("personal access token")
         verbose_name_plural = _("personal access tokens")
+        indexes = [models.Index(fields=["user", "-created_at"], name="access_token_user_time")]
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(expires_at__gt=models.F("created_at")), name="access_token_expires_after_creation"
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.prefix}… of {self.user_id}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import uuid
 
+from django.contrib.postgres.indexes import GinIndex
+from django.contrib.postgres.search import SearchVector, SearchVectorField
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
@@ -41,6 +43,11 @@ class AuditEntry(models.Model):
     detail = models.JSONField(default=dict)
     previous_hash = models.CharField(max_length=64)
     hash = models.CharField(max_length=64)
+    words = models.GeneratedField(
+        expression=SearchVector("action", "actor", "target", config="simple"),
+        output_field=SearchVectorField(),
+        db_persist=True,
+    )
 
     class Meta:
         db_table = "audit_logs"
@@ -55,7 +62,67 @@ class AuditEntry(models.Model):
             models.Index(fields=["-created_at", "-id"], name="audit_time"),
             models.Index(fields=["workspace_id", "-created_at", "-id"], name="audit_workspace_time"),
             models.Index(fields=["user_id", "-created_at", "-id"], name="audit_user_time"),
+            models.Index(fields=["action", "-created_at", "-id"], name="audit_action_time"),
+            GinIndex(fields=["words"], name="audit_words"),
         ]
 
     def __str__(self) -> str:
         return f"{self.chain}#{self.sequence} {self.action} {self.outcome}"
+
+
+class AuditChain(models.Model):
+    """The end of one chain: its last sequence and hash, so that a cut-off tail shows (GW13).
+
+    Its row is the lock under which entries are appended. A trigger lets ``sequence`` only grow and forbids DELETE.
+    """
+
+    chain = models.CharField(max_length=63, primary_key=True)
+    sequence = models.BigIntegerField(default=0)
+    hash = models.CharField(max_length=64)
+
+    class Meta:
+        db_table = "audit_chains"
+        verbose_name = _("audit chain")
+        verbose_name_plural = _("audit chains")
+
+    def __str__(self) -> str:
+        return f"{self.chain}#{self.sequence}"
+
+
+class ApiRequest(models.Model):
+    """One request to the API server, or ``count`` equal ones that were refused in a row (AD7, AZ11).
+
+    The table is partitioned by month and written by COPY (``audit.requests``); it is no chain. ``code`` is the HTTP
+    status, ``step`` the authorizer that decided, ``latency`` microseconds.
+    """
+
+    pk = models.CompositePrimaryKey("created_at", "id")
+    id = models.UUIDField(default=uuid.uuid4, editable=False)
+    created_at = models.DateTimeField()
+    tenant = models.CharField(max_length=63, blank=True)
+    space = models.CharField(max_length=512, blank=True)
+    actor = models.CharField(max_length=253, blank=True)
+    credential = models.CharField(max_length=128, blank=True)
+    verb = models.CharField(max_length=32)
+    path = models.CharField(max_length=1024)
+    code = models.PositiveSmallIntegerField()
+    allowed = models.BooleanField()
+    step = models.CharField(max_length=63, blank=True)
+    reason = models.CharField(max_length=512, blank=True)
+    latency = models.PositiveIntegerField(default=0)
+    count = models.PositiveIntegerField(default=1)
+    ip_address = models.GenericIPAddressField(null=True)
+    user_agent = models.CharField(max_length=256, blank=True)
+    request_id = models.CharField(max_length=64, blank=True)
+
+    class Meta:
+        db_table = "api_requests"
+        verbose_name = _("API request")
+        verbose_name_plural = _("API requests")
+        indexes = [
+            models.Index(fields=["tenant", "-created_at", "-id"], name="api_request_tenant_time"),
+            models.Index(fields=["-created_at", "-id"], name="api_request_time"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.verb} {self.path} {self.code}"

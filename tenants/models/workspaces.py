@@ -37,8 +37,9 @@ class Workspace(models.Model):
     """What a user asks for (GATEWAY, ``workspaces``; GW1, GW8).
 
     ``generation`` grows with every wish (suspend, resume, tier, delete) and fences late workers.
-    ``service_account_uid`` is the uid of the ServiceAccount that tokens are asked for: a new one after each resume.
-    ``receipt`` holds the measured layers of the last suspension.
+    ``service_accounts`` maps the names of the ServiceAccounts that tokens are asked for to their uids: new ones after
+    each resume. ``saved_bindings`` keeps the RoleBindings that a suspension took away, ``receipt`` its measured layers.
+    ``suspended_with_tenant`` marks a suspension that ends with the tenant's.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -54,11 +55,14 @@ class Workspace(models.Model):
     generation = models.PositiveBigIntegerField(default=1)
     observed_generation = models.PositiveBigIntegerField(default=0)
     namespace_uid = models.CharField(max_length=64, blank=True)
-    service_account_uid = models.CharField(max_length=64, blank=True)
+    service_accounts = models.JSONField(default=dict, blank=True)
+    idempotency_key = models.CharField(max_length=128, blank=True, editable=False)
     suspended_reason = models.CharField(max_length=512, blank=True)
     suspended_at = models.DateTimeField(null=True, blank=True)
     suspended_by = models.CharField(max_length=254, blank=True)
-    receipt = models.JSONField(default=dict, blank=True)
+    suspended_with_tenant = models.BooleanField(default=False)
+    saved_bindings = models.JSONField(default=list, blank=True)
+    receipt = models.JSONField(default=list, blank=True)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     ready_at = models.DateTimeField(null=True, blank=True)
     deleted_at = models.DateTimeField(null=True, blank=True)
@@ -73,9 +77,17 @@ class Workspace(models.Model):
                 condition=~models.Q(status="deleted"),
                 name="workspace_name_unique_in_tenant",
             ),
+            models.UniqueConstraint(
+                fields=["user", "idempotency_key"],
+                condition=~models.Q(idempotency_key=""),
+                name="workspace_idempotency_key_unique",
+            ),
             models.CheckConstraint(
                 condition=~models.Q(status="suspended") | models.Q(suspended_at__isnull=False),
                 name="workspace_suspension_has_time",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(name__regex=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"), name="workspace_name_dns_label"
             ),
             models.CheckConstraint(
                 condition=models.Q(k8s_namespace__regex=r"^tenant-[0-9a-f]{8,32}$"),
@@ -86,7 +98,11 @@ class Workspace(models.Model):
                 name="workspace_observed_not_ahead",
             ),
         ]
-        indexes = [models.Index(fields=["user", "status"], name="workspace_user_status")]
+        indexes = [
+            models.Index(fields=["user", "status"], name="workspace_user_status"),
+            models.Index(fields=["tenant", "-created_at", "-id"], name="workspace_tenant_time"),
+            models.Index(fields=["-created_at", "-id"], name="workspace_time"),
+        ]
 
     def __str__(self) -> str:
         return f"{self.tenant_id}/{self.name}"
@@ -114,7 +130,8 @@ class Operation(models.Model):
     """A wish on its way: the queue of record for workers (GW15).
 
     A worker claims a due row with a lease in database time and a fencing number (``fence``); every step it finishes
-    is committed here only while ``fence`` and the workspace's ``generation`` are still its own.
+    is committed here only while ``fence`` and the workspace's ``generation`` are still its own. A FAILED row waits for
+    its cause to go: it is tried again, rarely.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -143,7 +160,7 @@ class Operation(models.Model):
         indexes = [
             models.Index(
                 fields=["not_before"],
-                condition=models.Q(state__in=["pending", "running"]),
+                condition=models.Q(state__in=["pending", "running", "failed"]),
                 name="operation_due",
             )
         ]

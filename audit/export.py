@@ -1,0 +1,43 @@
+"""The audit as text: JSON Lines with everything the hash needs, or CSV that is safe to open in a spreadsheet."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from audit import chain as chains
+
+_COLUMNS = (*chains.FIELDS, "previous_hash", "hash")
+
+
+def json_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """One line of JSON a row, keys in the order of the hash's fields."""
+    for row in rows:
+        body = json.loads(chains.canonical(row))
+        body |= {"previous_hash": row["previous_hash"], "hash": row["hash"]}
+        yield json.dumps({name: body[name] for name in _COLUMNS}, ensure_ascii=False) + "\n"
+
+
+def csv_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """A header and one line a row; a cell that a spreadsheet would compute is led by an apostrophe."""
+    yield _csv_line(_COLUMNS)
+    for row in rows:
+        body = json.loads(chains.canonical(row))
+        body |= {"previous_hash": row["previous_hash"], "hash": row["hash"]}
+        body["detail"] = json.dumps(body["detail"], ensure_ascii=False, sort_keys=True)
+        yield _csv_line([_harmless(body[name]) for name in _COLUMNS])
+
+
+def _csv_line(cells: Iterable[Any]) -> str:
+    line = io.StringIO()
+    csv.writer(line).writerow(cells)
+    return line.getvalue()
+
+
+def _harmless(value: Any) -> Any:
+    if isinstance(value, str) and value.lstrip(" ")[:1] in {"=", "+", "-", "@", "\t", "\r", "\n", "|", "%"}:
+        return "'" + value
+    return "" if value is None else value

@@ -1,0 +1,65 @@
+"""``manage.py audit verify`` and ``manage.py audit export`` (contract.md, commands)."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.db import transaction
+
+from audit import export
+from audit.actions import Action
+from audit.models import AuditChain, Outcome
+from audit.recorder import SYSTEM_CHAIN, record
+from audit.selectors import chain_flaw, chain_names, entry_rows
+
+
+class Command(BaseCommand):
+    """Check the hash chains, or write them out."""
+
+    help = "Check the audit's hash chains (verify) or write the audit as JSON Lines or CSV (export)."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """``verify [--chain NAME]``, ``export [--chain NAME] [--format jsonl|csv]``."""
+        verbs = parser.add_subparsers(dest="verb", required=True)
+        for verb in ("verify", "export"):
+            sub = verbs.add_parser(verb)
+            sub.add_argument("--chain", help="only this chain: a tenant's name, or system")
+        sub.add_argument("--format", choices=["jsonl", "csv"], default="jsonl")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Run one of the two."""
+        names = [options["chain"]] if options["chain"] else chain_names()
+        if options["verb"] == "verify":
+            self._verify(names)
+        else:
+            self._export(names, options["format"])
+
+    def _verify(self, names: list[str]) -> None:
+        flaws = []
+        for name in names:
+            flaw = chain_flaw(name)
+            if flaw is not None:
+                flaws.append(flaw)
+                continue
+            anchor = AuditChain.objects.filter(chain=name).first()
+            if anchor is not None:
+                self.stdout.write(f"{name}: {anchor.sequence} rows, whole, ends with {anchor.hash}")
+        for flaw in flaws:
+            self.stdout.write(f"{flaw.chain}: {flaw.kind} at row {flaw.sequence}: {flaw.message}")
+        if flaws:
+            raise CommandError(f"{len(flaws)} of {len(names)} chains are not as they were written")
+
+    def _export(self, names: list[str], form: str) -> None:
+        with transaction.atomic():
+            record(
+                Action.AUDIT_EXPORTED,
+                chain=SYSTEM_CHAIN,
+                actor="system:command",
+                outcome=Outcome.SUCCESS,
+                detail={"chains": names, "format": form},
+            )
+        rows = (row for name in names for row in entry_rows(name))
+        for line in export.csv_lines(rows) if form == "csv" else export.json_lines(rows):
+            self.stdout.write(line, ending="")

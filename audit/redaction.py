@@ -1,0 +1,74 @@
+"""The one place that keeps secrets out of records (GW9): by key, and by the shape of the text.
+
+What comes out is also what JSON in PostgreSQL gives back unchanged (no floats, no NUL, no lone surrogates), so that
+hashes over it hold for ever; and it is bounded in size, depth and count.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+REDACTED: Final = "[redacted]"
+
+_SECRET_KEY: Final = re.compile(
+    r"(?i)(?:^|[-_.])(?:token|secret|password|passwd|passphrase|credentials?|authorization|cookie|api-?key|private-?key"
+    r"|client-?key-?data|kubeconfig|session-?id|digest)s?$"
+)
+_SECRET_KEY_CAMEL: Final = re.compile(r"(?:Token|Secret|Password|Authorization|Cookie|ApiKey|PrivateKey|KeyData)s?$")
+
+# JWTs, our own tokens, bearer and basic headers, PEM private keys, passwords in URLs.
+_SECRET_TEXT: Final = re.compile(
+    r"ey[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?"
+    r"|tnt_[A-Za-z0-9]{16,}"
+    r"|(?i:\b(?:bearer|basic)\s+[A-Za-z0-9+/=._~-]{8,})"
+    r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)"
+    r"|(?<=://)[^/\s:@]{1,256}:[^/\s@]{1,256}(?=@)"
+    r"|(?i:(?<=[?&])(?:access_token|id_token|token|code|client_secret|password)=)[^&\s#]{1,4096}"
+)
+
+MAX_TEXT: Final = 2048
+MAX_DEPTH: Final = 6
+MAX_ITEMS: Final = 64
+
+
+def clean_text(text: str, limit: int = MAX_TEXT) -> str:
+    """``text`` with token-shaped parts replaced, unprintable characters dropped, ``limit`` characters at most."""
+    # Cut first, generously: what follows is linear, but the input need not be small.
+    text = text[: limit + 8192].encode("utf-8", "replace").decode("utf-8")
+    text = "".join(character for character in text if character >= " " or character in "\n\t")
+    return _SECRET_TEXT.sub(REDACTED, text)[:limit]
+
+
+def clean(value: Any, *, depth: int = 0) -> Any:
+    """A JSON value without secrets: strings, integers, booleans, null, lists and objects with string keys only."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return value if abs(value) < 2**63 else str(value)[:64]
+    if isinstance(value, str):
+        return clean_text(value)
+    if isinstance(value, float | UUID):
+        return str(value)
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if depth >= MAX_DEPTH:
+        return "[too deep]"
+    if isinstance(value, Mapping):
+        cleaned = {}
+        for key, item in list(value.items())[:MAX_ITEMS]:
+            name = clean_text(str(key), 128)
+            cleaned[name] = REDACTED if is_secret_key(name) and item not in (None, "") else clean(item, depth=depth + 1)
+        return cleaned
+    if isinstance(value, list | tuple | set | frozenset):
+        items = sorted(value) if isinstance(value, set | frozenset) else list(value)
+        return [clean(item, depth=depth + 1) for item in items[:MAX_ITEMS]]
+    return clean_text(str(value))
+
+
+def is_secret_key(name: str) -> bool:
+    """Whether a value under this key is a secret by its name (``token``, ``client-key-data``, ``accessToken``)."""
+    return bool(_SECRET_KEY.search(name) or _SECRET_KEY_CAMEL.search(name))
