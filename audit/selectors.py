@@ -57,12 +57,12 @@ def entries_of_chain(chain: str, *, filters: Filters | None = None, after: str =
 
     Raises ``BadRequest`` for a cursor that did not come from here.
     """
-    return _page(_filtered(AuditEntry.objects.filter(chain=chain), filters), after, limit)
+    return page_of(_filtered(AuditEntry.objects.filter(chain=chain), filters), after, limit)
 
 
 def entries_everywhere(*, filters: Filters | None = None, after: str = "", limit: int = 50) -> Page[AuditEntry]:
     """One page over all chains: operators only. Raises ``BadRequest`` for a foreign cursor."""
-    return _page(_filtered(AuditEntry.objects.all(), filters), after, limit)
+    return page_of(_filtered(AuditEntry.objects.all(), filters), after, limit)
 
 
 def requests_of_tenant(
@@ -74,7 +74,7 @@ def requests_of_tenant(
         rows = rows.filter(allowed=allowed)
     if actor:
         rows = rows.filter(actor=actor)
-    return _page(rows, after, limit)
+    return page_of(rows, after, limit)
 
 
 def entry_rows(chain: str, *, since: datetime | None = None) -> Iterator[dict[str, Any]]:
@@ -123,7 +123,8 @@ def _filtered(rows: QuerySet[AuditEntry], filters: Filters | None) -> QuerySet[A
     return rows
 
 
-def _page(rows: QuerySet[_Row], after: str, limit: int) -> Page[_Row]:
+def page_of(rows: QuerySet[_Row], after: str, limit: int) -> Page[_Row]:
+    """One page of anything with ``created_at`` and a UUID ``id``. Raises ``BadRequest`` for a foreign cursor."""
     limit = max(1, min(limit, PAGE_LIMIT))
     if after:
         moment, identifier = _read_cursor(after)

@@ -18,7 +18,7 @@ DATA_DIR = Path(env.str("TENANTRY_DATA_DIR", str(BASE_DIR / ".tenantry"))).resol
 
 def _secret(variable: str, file: str) -> str:
     """A secret from the environment, or from the data folder where the quickstart generated it."""
-    value = env.str(variable, "")
+    value: str = env.str(variable, "")
     path = DATA_DIR / file
     if not value and path.is_file():
         value = path.read_text().strip()
@@ -135,7 +135,7 @@ STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STATIC_ROOT = DATA_DIR / "static"
 
-CELERY_BROKER_URL = REDIS_URL
+CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_SERIALIZER = "json"
@@ -151,6 +151,7 @@ PORTAL_PORT = env.int("PORTAL_PORT", 8000)
 APISERVER_PORT = env.int("APISERVER_PORT", 6443)
 APISERVER_URL = env.str("APISERVER_URL", f"https://127.0.0.1:{APISERVER_PORT}")
 PKI_DIR = DATA_DIR / "pki"
+"""Where generated certificates and signing keys are kept, each readable by its owner alone."""
 
 LOGGING = {
     "version": 1,

@@ -18,7 +18,9 @@ class Watch(Protocol):
 
     def __aiter__(self) -> AsyncIterator[tuple[Sequence[Event], int]]: ...
 
-    async def aclose(self) -> None: ...
+    async def aclose(self) -> None:
+        """End the watch and free what it holds."""
+        ...
 
 
 class Store(Protocol):
@@ -46,7 +48,7 @@ class Store(Protocol):
         """
         ...
 
-    async def commit(self, *operations: Operation) -> list[Stored]:
+    async def commit(self, *operations: Operation) -> Sequence[Stored]:
         """Write all operations or none, durably; results in the order of the operations (``Check`` omitted).
 
         Every operation gets a revision of its own, put into ``metadata.resourceVersion`` of the kept bytes. When it
@@ -59,8 +61,18 @@ class Store(Protocol):
         """Every event with a revision above ``since``: none lost, doubled or out of order."""
         ...
 
-    def subscribe(self, listener: Callable[[Sequence[Event]], None]) -> Callable[[], None]:
-        """Call ``listener`` synchronously with each batch of events of all spaces, in order; returns the undo."""
+    def subscribe(
+        self, listener: Callable[[Sequence[Event]], None], *, lost: Callable[[], None] | None = None
+    ) -> Callable[[], None]:
+        """Call ``listener`` synchronously with each batch of events of all spaces, in order; returns the undo.
+
+        ``lost`` is called when the log does not continue where this process stopped (the database was restored, or
+        this process slept through a compaction): whatever was derived from events is void and must be built anew.
+        """
+        ...
+
+    async def resources(self, space: str, namespace: str | None = None) -> Sequence[tuple[str, str]]:
+        """The (group, resource) pairs of which a space, or one namespace of it, holds at least one object."""
         ...
 
     @property

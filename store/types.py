@@ -145,4 +145,8 @@ class SlowWatcher(StoreError):
 
 
 class Unavailable(StoreError):
-    """The database cannot be reached; nothing was written. 503 to the client."""
+    """The database cannot be reached; nothing was written (but see ``OutcomeUnknown``). 503 to the client."""
+
+
+class OutcomeUnknown(Unavailable):
+    """The connection was lost during COMMIT and the database did not come back: written or not, nobody knows."""

@@ -10,35 +10,36 @@ from pathlib import Path
 import pytest
 from pytest_django import DjangoDbBlocker
 
-from portal.embedded.servers import Running, start_postgresql, start_redis
+from portal.embedded.postgresql import PostgreSQL
+from portal.embedded.redis import Redis
 
 _folder: Path | None = None
-_running: list[Running] = []
+_servers: list[PostgreSQL | Redis] = []
 
 
 def pytest_configure() -> None:
     """Start what no URL names, before Django reads its settings; workers of xdist inherit the URLs."""
     global _folder
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
-    if os.environ.get("DATABASE_URL") and os.environ.get("REDIS_URL"):
-        return
-    _folder = Path(tempfile.mkdtemp(prefix="tenantry-tests-"))
-    os.environ.setdefault("TENANTRY_DATA_DIR", str(_folder / "data"))
-    if not os.environ.get("DATABASE_URL"):
-        server = start_postgresql(_folder / "postgresql")
-        _running.append(server)
-        os.environ["DATABASE_URL"] = server.url
-    if not os.environ.get("REDIS_URL"):
-        server = start_redis(_folder / "redis")
-        _running.append(server)
-        os.environ["REDIS_URL"] = server.url
+    if "TENANTRY_DATA_DIR" not in os.environ:
+        _folder = Path(tempfile.mkdtemp(prefix="tenantry-"))
+        _folder.chmod(0o711)
+        os.environ["TENANTRY_DATA_DIR"] = str(_folder / "data")
+    for variable, kind in (("DATABASE_URL", PostgreSQL), ("REDIS_URL", Redis)):
+        if not os.environ.get(variable):
+            assert _folder is not None, "TENANTRY_DATA_DIR is set: set DATABASE_URL and REDIS_URL too"
+            name = kind.__name__.lower()
+            server = kind(_folder / name, _folder / f"{name}.log")
+            server.start()
+            _servers.append(server)
+            os.environ[variable] = server.url
 
 
 def pytest_unconfigure() -> None:
     """Stop what this run started."""
-    for server in reversed(_running):
+    for server in reversed(_servers):
         server.stop()
-    _running.clear()
+    _servers.clear()
     if _folder is not None:
         shutil.rmtree(_folder, ignore_errors=True)
 

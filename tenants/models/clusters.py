@@ -39,7 +39,8 @@ class Cluster(models.Model):
     """A Kubernetes API server that workspaces are made on (GW12).
 
     ``sealed_credential`` is the gateway's kubeconfig, encrypted; it is never shown. Changing the server or the CA
-    wipes it. ``client_url`` is what kubeconfigs of tenants point at.
+    wipes it. ``client_url`` is what kubeconfigs of tenants point at. ``away_until`` keeps workers off a cluster that
+    does not answer, so that it does not hold up the others'.
     """
 
     class Kind(models.TextChoices):
@@ -59,6 +60,7 @@ class Cluster(models.Model):
     is_default = models.BooleanField(_("default for new workspaces"), default=False)
     last_error = models.CharField(max_length=512, blank=True, editable=False)
     last_seen_at = models.DateTimeField(null=True, editable=False)
+    away_until = models.DateTimeField(null=True, editable=False)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
     class Meta:

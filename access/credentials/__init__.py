@@ -1,0 +1,19 @@
+"""Credentials: kubeconfigs issued and revoked (GW3), personal access tokens of the REST API.
+
+No token is ever stored, logged or put into an error (GW9).
+"""
+
+from access.credentials.issuing import Issued, kubeconfig_issue
+from access.credentials.revoking import credential_revoke, credentials_expire
+from access.credentials.tokens import Minted, token_authenticate, token_create, token_revoke
+
+__all__ = [
+    "Issued",
+    "Minted",
+    "credential_revoke",
+    "credentials_expire",
+    "kubeconfig_issue",
+    "token_authenticate",
+    "token_create",
+    "token_revoke",
+]

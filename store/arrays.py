@@ -1,0 +1,95 @@
+"""Columns of values as PostgreSQL arrays in the binary form.
+
+psycopg's own list dumper chooses the element type by looking at the values, so one statement would be prepared
+in many variants, and it visits each item in Python. These write one fixed type in one pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from struct import Struct
+from typing import Any
+
+from psycopg.abc import AdaptContext
+from psycopg.adapt import Dumper
+from psycopg.pq import Format
+
+_HEADER = Struct("!iiIii")
+_LENGTH = Struct("!i")
+_BIGINT = Struct("!iq")
+_NULL = _LENGTH.pack(-1)
+_BYTEA, _INT8, _TEXT = 17, 20, 25
+
+
+class Texts:
+    """A ``text[]``."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: Sequence[str]) -> None:
+        self.items = items
+
+
+class Blobs:
+    """A ``bytea[]``; ``None`` is NULL."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: Sequence[bytes | None]) -> None:
+        self.items = items
+
+
+class Bigints:
+    """A ``bigint[]``."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: Sequence[int]) -> None:
+        self.items = items
+
+
+def _header(element: int, count: int) -> bytes:
+    return _HEADER.pack(1, 1, element, count, 1) if count else _HEADER.pack(0, 0, element, 0, 0)[:12]
+
+
+def _chunks(items: Iterable[bytes | None]) -> Iterable[bytes]:
+    pack = _LENGTH.pack
+    for item in items:
+        if item is None:
+            yield _NULL
+        else:
+            yield pack(len(item))
+            yield item
+
+
+class _TextsDumper(Dumper):
+    format = Format.BINARY
+    oid = 1009
+
+    def dump(self, obj: Texts) -> bytes:
+        return _header(_TEXT, len(obj.items)) + b"".join(_chunks([item.encode() for item in obj.items]))
+
+
+class _BlobsDumper(Dumper):
+    format = Format.BINARY
+    oid = 1001
+
+    def dump(self, obj: Blobs) -> bytes:
+        return _header(_BYTEA, len(obj.items)) + b"".join(_chunks(obj.items))
+
+
+class _BigintsDumper(Dumper):
+    format = Format.BINARY
+    oid = 1016
+
+    def dump(self, obj: Bigints) -> bytes:
+        return _header(_INT8, len(obj.items)) + b"".join([_BIGINT.pack(8, item) for item in obj.items])
+
+
+_DUMPERS: dict[type[Any], type[Dumper]] = {Texts: _TextsDumper, Blobs: _BlobsDumper, Bigints: _BigintsDumper}
+
+
+def register(context: AdaptContext) -> None:
+    """Teach a connection or cursor the three types."""
+    for cls, dumper in _DUMPERS.items():
+        context.adapters.register_dumper(cls, dumper)

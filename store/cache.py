@@ -1,0 +1,146 @@
+"""The objects that this process holds in memory: one shelf for each resource of a space in use.
+
+Nothing here waits or asks the database; ``store.engine`` fills shelves and keeps them right with the log.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+
+from store.types import Event, EventType, Everywhere, Range, Stored
+
+Place = tuple[str, str, str]
+"""Where an object stands in a listing: (space, namespace, name)."""
+
+OVERHEAD_BYTES = 500
+"""What an object costs in memory besides its data: key, strings, dictionary and order entries."""
+
+_LAST = "\U0010ffff"
+
+
+class Shelf:
+    """The objects of one resource, of one space or of all, in the order of listings."""
+
+    __slots__ = ("_listings", "_order", "bytes", "items", "used")
+
+    def __init__(self, objects: Iterable[Stored]) -> None:
+        self.items: dict[Place, Stored] = {place_of(stored): stored for stored in objects}
+        self._order: list[Place] = sorted(self.items)
+        self._listings: dict[str | None, tuple[Stored, ...]] = {}
+        self.bytes = sum(len(stored.data) + OVERHEAD_BYTES for stored in self.items.values())
+        self.used = 0.0
+
+    def apply(self, event: Event) -> int:
+        """Take one event in; returns by how many bytes the shelf grew. Repeating an event changes nothing."""
+        key = event.key
+        place = (key.space, key.namespace, key.name)
+        before = self.items.get(place)
+        growth = -(len(before.data) + OVERHEAD_BYTES) if before is not None else 0
+        if event.type is EventType.DELETED:
+            if before is not None:
+                del self.items[place]
+                del self._order[bisect_left(self._order, place)]
+        else:
+            if before is None:
+                insort(self._order, place)
+            self.items[place] = Stored(key, event.revision, event.data)
+            growth += len(event.data) + OVERHEAD_BYTES
+        if self._listings:
+            self._listings.clear()
+        self.bytes += growth
+        return growth
+
+    def listing(self, selection: Range | Everywhere, after: Place | None, limit: int) -> tuple[Sequence[Stored], int]:
+        """The objects of a selection behind ``after``, ``limit`` at most (0: all), and how many more follow."""
+        order = self._order
+        if isinstance(selection, Range) and selection.namespace is not None:
+            start = bisect_left(order, (selection.space, selection.namespace, ""))
+            stop = bisect_right(order, (selection.space, selection.namespace, _LAST))
+            cached: str | None = selection.namespace
+        else:
+            start, stop, cached = 0, len(order), None
+        if after is not None:
+            start = min(max(start, bisect_right(order, after)), stop)
+        if after is None and (not limit or limit >= stop - start):
+            whole = self._listings.get(cached)
+            if whole is None:
+                whole = self._listings[cached] = tuple([self.items[place] for place in order[start:stop]])
+            return whole, 0
+        end = min(start + limit, stop) if limit else stop
+        return [self.items[place] for place in order[start:end]], stop - end
+
+
+class Cache:
+    """The shelves, least recently used first, and how much memory they take."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit = limit_bytes
+        self._shelves: OrderedDict[Range | Everywhere, Shelf] = OrderedDict()
+        self._loading: dict[Range | Everywhere, list[Event]] = {}
+        self.bytes = 0
+
+    def find(self, selection: Range | Everywhere, now: float) -> Shelf | None:
+        """The shelf of a whole resource (``namespace`` is ``None``), if it is held."""
+        shelf = self._shelves.get(selection)
+        if shelf is not None:
+            shelf.used = now
+            self._shelves.move_to_end(selection)
+        return shelf
+
+    def expect(self, selection: Range | Everywhere) -> list[Event]:
+        """Collect the events of a selection from now on, because its shelf is being loaded."""
+        return self._loading.setdefault(selection, [])
+
+    def unexpect(self, selection: Range | Everywhere) -> None:
+        """Stop collecting."""
+        self._loading.pop(selection, None)
+
+    def put(self, selection: Range | Everywhere, shelf: Shelf, now: float) -> None:
+        """Hold a shelf, and let the least recently used go where memory runs out."""
+        shelf.used = now
+        self._shelves[selection] = shelf
+        self.bytes += shelf.bytes
+        self._trim()
+
+    def apply(self, event: Event) -> None:
+        """Take one event into whatever shelves it concerns."""
+        space, group, resource, _, _ = event.key
+        for selection in (Range(space, group, resource), Everywhere(group, resource)):
+            shelf = self._shelves.get(selection)
+            if shelf is not None:
+                self.bytes += shelf.apply(event)
+            elif selection in self._loading:
+                self._loading[selection].append(event)
+        if self.bytes > self._limit:
+            self._trim()
+
+    def drop_idle(self, before: float) -> None:
+        """Let go what nobody has used since ``before`` (monotonic seconds)."""
+        for selection, shelf in list(self._shelves.items()):
+            if shelf.used >= before:
+                break
+            self._drop(selection)
+
+    def clear(self) -> None:
+        """Forget everything, loads under way included."""
+        self._shelves.clear()
+        self._loading.clear()
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._shelves)
+
+    def _drop(self, selection: Range | Everywhere) -> None:
+        self.bytes -= self._shelves.pop(selection).bytes
+
+    def _trim(self) -> None:
+        while self.bytes > self._limit and len(self._shelves) > 1:
+            self._drop(next(iter(self._shelves)))
+
+
+def place_of(stored: Stored) -> Place:
+    """Where an object stands in a listing."""
+    key = stored.key
+    return key.space, key.namespace, key.name

@@ -1,0 +1,31 @@
+"""``manage.py store_compact``: let go of old entries of the change log."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from datetime import timedelta
+from typing import Any
+
+from django.core.management.base import BaseCommand
+from django.utils import timezone
+
+from store.compaction import Retention, log_compact
+
+
+class Command(BaseCommand):
+    """Translate arguments for ``store.compaction.log_compact``."""
+
+    help = "Drop the parts of the change log that are too old, and make room for the next revisions."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Declare the retention."""
+        parser.add_argument("--minutes", type=int, default=15, help="keep what is younger than this")
+        parser.add_argument("--revisions", type=int, default=1_000_000, help="but not more than this many")
+
+    def handle(self, *args: Any, **options: Any) -> None:  # noqa: ARG002 (Django's signature)
+        """Compact once."""
+        result = log_compact(
+            now=timezone.now(),
+            retention=Retention(timedelta(minutes=options["minutes"]), options["revisions"]),
+        )
+        self.stdout.write(f"compacted up to revision {result.compacted}, {result.dropped} partitions dropped")

@@ -1,0 +1,212 @@
+"""Watches: who waits for which events, with bounded buffers.
+
+An event finds its watchers by dictionary, so ten thousand idle watches cost an event nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+
+from store.types import Event, Everywhere, Range, RevisionTooOld, SlowWatcher, StoreError
+
+Replay = Callable[[Range | Everywhere, int], Awaitable[tuple[Sequence[Event], int]]]
+"""Reads a page of a selection's log above a revision: the events, and how far the page reaches."""
+
+EVENT_BYTES = 200
+"""What an event costs in a buffer besides its data."""
+
+
+class Hub:
+    """The recent events of all spaces, and the watches that are up to date."""
+
+    def __init__(self, *, window_events: int, window_bytes: int, buffer_events: int, buffer_bytes: int) -> None:
+        self._window_events = window_events
+        self._window_bytes = window_bytes
+        self.buffer_events = buffer_events
+        self.buffer_bytes = buffer_bytes
+        self._window: list[Event] = []
+        self._bytes = 0
+        self.floor = 0
+        """The window holds every event above this revision."""
+        self.revision = 0
+        self._open: dict[Range | Everywhere, dict[Watch, None]] = {}
+
+    def restart(self, revision: int) -> None:
+        """Continuity is lost: begin anew behind ``revision`` and end all watches."""
+        self._window, self._bytes = [], 0
+        self.floor = self.revision = revision
+        for watches in list(self._open.values()):
+            for watch in list(watches):
+                watch.end(RevisionTooOld("the history was replaced"))
+
+    def publish(self, events: Sequence[Event]) -> None:
+        """Hand events, which follow the last ones without a gap, to the watches they concern."""
+        self._window += events
+        self.revision = events[-1].revision
+        for event in events:
+            self._bytes += weight(event)
+            space, group, resource, namespace, _ = event.key
+            selections: tuple[Range | Everywhere, ...] = (
+                Range(space, group, resource, None),
+                Range(space, group, resource, namespace),
+                Everywhere(group, resource),
+            )
+            for selection in selections:
+                watches = self._open.get(selection)
+                if watches:
+                    for watch in list(watches):
+                        watch.push(event)
+        if len(self._window) > self._window_events or self._bytes > self._window_bytes:
+            self._forget()
+
+    def since(self, selection: Range | Everywhere, revision: int) -> list[Event]:
+        """The events of a selection above ``revision``, which must not lie below ``floor``."""
+        matching = matcher(selection)
+        return [event for event in self._window[max(revision - self.floor, 0) :] if matching(event)]
+
+    def enter(self, watch: Watch) -> None:
+        """Deliver to ``watch`` from the next event on."""
+        self._open.setdefault(watch.selection, {})[watch] = None
+
+    def leave(self, watch: Watch) -> None:
+        """Deliver nothing more to ``watch``."""
+        watches = self._open.get(watch.selection)
+        if watches is not None:
+            watches.pop(watch, None)
+            if not watches:
+                del self._open[watch.selection]
+
+    def progress(self) -> None:
+        """Wake the idle watches, so that their clients learn how far they are (bookmarks)."""
+        for watches in list(self._open.values()):
+            for watch in watches:
+                watch.wake()
+
+    def __len__(self) -> int:
+        return sum(map(len, self._open.values()))
+
+    def _forget(self) -> None:
+        # A quarter more than needed at a time, so that forgetting costs little for each event.
+        events, room = self._window_events * 3 // 4, self._window_bytes * 3 // 4
+        cut, size = max(len(self._window) - events, 0), self._bytes
+        size -= sum(weight(event) for event in self._window[:cut])
+        while size > room:
+            size -= weight(self._window[cut])
+            cut += 1
+        del self._window[:cut]
+        self.floor += cut
+        self._bytes = size
+
+
+class Watch:
+    """One open watch (``store.port.Watch``): first what the log remembers, then what happens."""
+
+    def __init__(
+        self,
+        hub: Hub,
+        selection: Range | Everywhere,
+        since: int,
+        reach: Callable[[int], Awaitable[None]],
+        replay: Replay,
+    ) -> None:
+        self.selection = selection
+        self._hub = hub
+        self._reach = reach
+        self._replay = replay
+        self._position = since
+        self._live = False
+        self._ended: StoreError | None = None
+        self._closed = False
+        self._buffer: list[Event] = []
+        self._bytes = 0
+        self._waiter: asyncio.Future[None] | None = None
+
+    def __aiter__(self) -> AsyncIterator[tuple[Sequence[Event], int]]:
+        return self
+
+    async def __anext__(self) -> tuple[Sequence[Event], int]:
+        """The next batch and the revision it reaches; see ``store.port.Watch``."""
+        if not self._live and not self._closed and self._ended is None:
+            batch = await self._catch_up()
+            if batch is not None:
+                return batch
+        while not self._buffer and self._ended is None and not self._closed:
+            self._waiter = asyncio.get_running_loop().create_future()
+            try:
+                await self._waiter
+            finally:
+                self._waiter = None
+            if not self._buffer and self._hub.revision > self._position:
+                break
+        if self._closed:
+            raise StopAsyncIteration
+        if self._ended is not None:
+            raise self._ended
+        events, self._buffer, self._bytes = self._buffer, [], 0
+        self._position = self._hub.revision
+        return events, self._position
+
+    async def aclose(self) -> None:
+        """End the watch and free what it holds; a reader that waits gets the end of the iteration."""
+        self._closed = True
+        self._hub.leave(self)
+        self._buffer = []
+        self.wake()
+
+    def push(self, event: Event) -> None:
+        """Take an event in, or end as too slow."""
+        self._bytes += weight(event)
+        if len(self._buffer) >= self._hub.buffer_events or (self._buffer and self._bytes > self._hub.buffer_bytes):
+            self.end(SlowWatcher("the watcher did not keep up"))
+            return
+        self._buffer.append(event)
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def end(self, reason: StoreError) -> None:
+        """End the watch with an error."""
+        self._ended = reason
+        self._hub.leave(self)
+        self._buffer, self._bytes = [], 0
+        self.wake()
+
+    def wake(self) -> None:
+        """Let a waiting reader look again."""
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    async def _catch_up(self) -> tuple[Sequence[Event], int] | None:
+        """One batch from the past, or ``None`` when there is none and the watch has become live."""
+        await self._reach(self._position)
+        if self._position < self._hub.floor:
+            events, self._position = await self._replay(self.selection, self._position)
+            return events, self._position
+        if self._closed:
+            return None
+        # No await from here on: nothing can happen between the look back and the entry.
+        events = self._hub.since(self.selection, self._position)
+        self._live = True
+        self._hub.enter(self)
+        moved = self._hub.revision > self._position
+        self._position = self._hub.revision
+        return (events, self._position) if events or moved else None
+
+
+def weight(event: Event) -> int:
+    """The bytes that an event keeps in memory."""
+    return len(event.data) + (len(event.previous) if event.previous is not None else 0) + EVENT_BYTES
+
+
+def matcher(selection: Range | Everywhere) -> Callable[[Event], bool]:
+    """Whether an event belongs to a selection."""
+    if isinstance(selection, Everywhere):
+        wanted = tuple(selection)
+        return lambda event: event.key[1:3] == wanted
+    if selection.namespace is None:
+        resource = tuple(selection[:3])
+        return lambda event: event.key[:3] == resource
+    namespace = tuple(selection)
+    return lambda event: event.key[:4] == namespace

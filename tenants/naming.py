@@ -1,0 +1,50 @@
+"""Names that people choose, checked once for every way in."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from kube.status import Cause, Invalid
+
+_LABEL: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
+_RESERVED_TENANTS: Final = frozenset({"all", "system", "root"})
+
+
+def check_label(value: str, *, field: str, kind: str) -> str:
+    """``value`` if it is an RFC 1123 label of at most 63 characters, else ``Invalid`` naming ``field``."""
+    if not _LABEL.fullmatch(value):
+        message = (
+            "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and "
+            "end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is "
+            "'[a-z0-9]([-a-z0-9]*[a-z0-9])?')"
+        )
+        cause = Cause("FieldValueInvalid", f'Invalid value: "{value[:80]}": {message}', field)
+        raise Invalid(
+            f'{kind} "{value[:80]}" is invalid: {field}: {cause.message}', kind=kind, name=value[:80], causes=[cause]
+        )
+    return value
+
+
+def check_tenant_name(value: str) -> str:
+    """A tenant's name: a label that is no magic word (design.md, traps); else ``Invalid``."""
+    check_label(value, field="metadata.name", kind="Tenant")
+    if value in _RESERVED_TENANTS:
+        cause = Cause("FieldValueInvalid", f'Invalid value: "{value}": this name is reserved', "metadata.name")
+        raise Invalid(
+            f'Tenant "{value}" is invalid: metadata.name: {cause.message}', kind="Tenant", name=value, causes=[cause]
+        )
+    return value
+
+
+def check_text(value: str, *, field: str, kind: str, limit: int, required: bool = False) -> str:
+    """``value`` without blanks around it, on one line, at most ``limit`` characters; else ``Invalid``."""
+    value = value.strip()
+    if required and not value:
+        raise Invalid(
+            f"{kind} is invalid: {field}: Required value", kind=kind, causes=[Cause("FieldValueRequired", "Required value", field)]
+        )
+    if len(value) > limit or any(character < " " for character in value):
+        message = f"Invalid value: must be one line of at most {limit} characters"
+        raise Invalid(f"{kind} is invalid: {field}: {message}", kind=kind, causes=[Cause("FieldValueInvalid", message, field)])
+    return value

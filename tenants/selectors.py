@@ -1,0 +1,192 @@
+"""Reads for the portal: every one scoped by who asks, with a fixed number of queries however much there is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from django.db.models import Count, Exists, OuterRef, Prefetch, Q, QuerySet
+
+from audit.recorder import Actor
+from audit.selectors import Page, page_of
+from kube.status import NotFound
+from tenants.models import (
+    Cluster,
+    Membership,
+    Operation,
+    OperationState,
+    Phase,
+    Role,
+    Status,
+    Tenant,
+    TenantState,
+    Tier,
+    Workspace,
+)
+from tenants.rights import require_operator, require_role, role_at_least
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """The numbers of the first page."""
+
+    workspaces: int
+    ready: int
+    working: int
+    suspended: int
+    failed: int
+    tenants: int
+
+
+def tenants_visible_to(actor: Actor) -> QuerySet[Tenant]:
+    """The tenants that the actor is a member of; operators see all."""
+    rows = Tenant.objects.all()
+    return rows if actor.operator else rows.filter(memberships__user_id=actor.user_id)
+
+
+def tenants_page(actor: Actor, *, search: str = "", after: str = "", limit: int = 50) -> list[Tenant]:
+    """Tenants by name behind ``after`` (the last name of the page before), each with ``workspace_count`` and
+    ``member_count``.
+    """
+    rows = tenants_visible_to(actor).filter(name__gt=after)
+    if search:
+        rows = rows.filter(Q(name__startswith=search.lower()[:63]) | Q(display_name__istartswith=search[:128]))
+    found = list(rows.order_by("name")[: max(1, min(limit, 200))])
+    names = [tenant.name for tenant in found]
+    # Two grouped counts over the page alone: joined counts would multiply, and counting all tenants would not end.
+    workspaces = dict(
+        Workspace.objects.filter(tenant_id__in=names)
+        .exclude(status=Status.DELETED)
+        .values_list("tenant_id")
+        .annotate(Count("id"))
+    )
+    members = dict(Membership.objects.filter(tenant_id__in=names).values_list("tenant_id").annotate(Count("id")))
+    for tenant in found:
+        tenant.workspace_count = workspaces.get(tenant.name, 0)  # type: ignore[attr-defined]
+        tenant.member_count = members.get(tenant.name, 0)  # type: ignore[attr-defined]
+    return found
+
+
+def tenant_visible_to(actor: Actor, name: str) -> Tenant:
+    """One tenant. Raises ``NotFound`` for what does not exist or is not the actor's to know of."""
+    tenant = tenants_visible_to(actor).filter(name=name).first()
+    if tenant is None:
+        raise NotFound(f'tenants "{name[:63]}" not found', kind="tenants", name=name[:63])
+    return tenant
+
+
+def members_of(actor: Actor, tenant: str) -> list[Membership]:
+    """The members of a tenant, owners first, with their users. Raises ``NotFound``."""
+    require_role(actor, tenant, Role.VIEWER)
+    rows = Membership.objects.filter(tenant_id=tenant).select_related("user").order_by("user__email")
+    return sorted(rows, key=lambda membership: list(Role).index(Role(membership.role)))
+
+
+def workspaces_visible_to(actor: Actor) -> QuerySet[Workspace]:
+    """The workspaces that are not deleted of the actor's tenants, with tenant, tier, cluster and user.
+
+    Viewers and editors see all workspaces of their tenants; operators see every tenant's.
+    """
+    rows = Workspace.objects.exclude(status=Status.DELETED).select_related("tenant", "tier", "cluster", "user")
+    if actor.operator:
+        return rows
+    mine = Membership.objects.filter(user_id=actor.user_id, tenant_id=OuterRef("tenant_id"))
+    return rows.filter(Exists(mine))
+
+
+def workspaces_page(
+    actor: Actor, *, tenant: str = "", status: str = "", search: str = "", after: str = "", limit: int = 50
+) -> Page[Workspace]:
+    """Workspaces, newest first, each with its living operation in ``current`` (a list of one or none).
+
+    Raises ``BadRequest`` for a foreign cursor.
+    """
+    rows = workspaces_visible_to(actor)
+    if tenant:
+        rows = rows.filter(tenant_id=tenant)
+    if status:
+        rows = rows.filter(status=status)
+    if search:
+        rows = rows.filter(Q(name__startswith=search.lower()[:63]) | Q(k8s_namespace__startswith=search.lower()[:63]))
+    return page_of(rows.prefetch_related(_current()), after, limit)
+
+
+def workspace_visible_to(actor: Actor, workspace_id: UUID | str) -> Workspace:
+    """One workspace, deleted ones included, with its operations, newest first. Raises ``NotFound``."""
+    try:
+        identifier = workspace_id if isinstance(workspace_id, UUID) else UUID(workspace_id)
+    except ValueError:
+        identifier = None
+    rows = Workspace.objects.select_related("tenant", "tier", "cluster", "user").prefetch_related(
+        Prefetch("operations", queryset=Operation.objects.order_by("-generation"))
+    )
+    workspace = rows.filter(pk=identifier).first() if identifier else None
+    if workspace is not None and not actor.operator:
+        if not Membership.objects.filter(user_id=actor.user_id, tenant_id=workspace.tenant_id).exists():
+            workspace = None
+    if workspace is None:
+        shown = str(workspace_id)[:64]
+        raise NotFound(f'workspaces "{shown}" not found', kind="workspaces", name=shown)
+    return workspace
+
+
+def operation_of(workspace: Workspace) -> Operation | None:
+    """The operation of the workspace's present generation: what progress pages show."""
+    return workspace.operations.filter(generation=workspace.generation).first()
+
+
+def tiers_offered(actor: Actor) -> list[Tier]:
+    """Tiers that the actor may choose, in their order; operators choose among all."""
+    rows = Tier.objects.all() if actor.operator else Tier.objects.filter(is_available=True)
+    return list(rows.order_by("position", "name"))
+
+
+def clusters_all(actor: Actor) -> list[Cluster]:
+    """Every cluster, without its credential. Operators only; raises ``Forbidden``."""
+    require_operator(actor)
+    return list(Cluster.objects.defer("sealed_credential").order_by("name"))
+
+
+def overview_of(actor: Actor, *, tenant: str = "") -> Overview:
+    """The numbers of what the actor sees, of one tenant or of all. Two queries."""
+    rows = workspaces_visible_to(actor).select_related(None)
+    if tenant:
+        rows = rows.filter(tenant_id=tenant)
+    failed = Operation.objects.filter(
+        workspace_id=OuterRef("pk"), generation=OuterRef("generation"), state=OperationState.FAILED
+    )
+    numbers = rows.aggregate(
+        all=Count("pk"),
+        ready=Count("pk", filter=Q(phase=Phase.READY)),
+        suspended=Count("pk", filter=Q(status=Status.SUSPENDED)),
+        failed=Count("pk", filter=Q(Exists(failed))),
+    )
+    tenants = tenants_visible_to(actor).exclude(state=TenantState.TERMINATING).count()
+    return Overview(
+        workspaces=numbers["all"],
+        ready=numbers["ready"],
+        working=numbers["all"] - numbers["ready"] - numbers["suspended"],
+        suspended=numbers["suspended"],
+        failed=numbers["failed"],
+        tenants=tenants,
+    )
+
+
+def may_manage(actor: Actor, tenant: str) -> bool:
+    """Whether the actor is at least admin of the tenant. Raises ``NotFound`` for whoever is no member."""
+    return role_at_least(require_role(actor, tenant, Role.VIEWER), Role.ADMIN)
+
+
+def workspaces_stuck(*, before: datetime) -> Sequence[Workspace]:
+    """Workspaces whose wish is older than ``before`` and not yet true: for operators' alarms. A hundred at most."""
+    late = Operation.objects.filter(
+        workspace_id=OuterRef("pk"), generation=OuterRef("generation"), created_at__lt=before, finished_at=None
+    )
+    return list(Workspace.objects.filter(Exists(late)).select_related("tenant")[:100])
+
+
+def _current() -> Prefetch[str, QuerySet[Operation], str]:
+    live = [OperationState.PENDING, OperationState.RUNNING, OperationState.FAILED]
+    return Prefetch("operations", queryset=Operation.objects.filter(state__in=live), to_attr="current")

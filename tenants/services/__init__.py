@@ -1,0 +1,40 @@
+"""Writes: keyword-only, typed, one transaction each, with an ``actor`` and an audit entry in the same transaction.
+
+All raise subclasses of ``kube.status.StatusError``: ``NotFound`` for what is not there or not the actor's to know of,
+``Forbidden`` for too small a role, ``Conflict`` or ``AlreadyExists`` for the wrong moment, ``Invalid`` (with a cause
+for each field) for bad input, ``TooManyRequests`` for too much of it.
+"""
+
+from tenants.services.clusters import cluster_change, cluster_check, cluster_delete, cluster_register
+from tenants.services.memberships import membership_remove, membership_set
+from tenants.services.tenants import tenant_create, tenant_delete, tenant_resume, tenant_suspend
+from tenants.services.tiers import tier_change, tier_create, tier_delete, tiers_create_defaults
+from tenants.services.workspaces import (
+    workspace_change_tier,
+    workspace_delete,
+    workspace_init,
+    workspace_resume,
+    workspace_suspend,
+)
+
+__all__ = [
+    "cluster_change",
+    "cluster_check",
+    "cluster_delete",
+    "cluster_register",
+    "membership_remove",
+    "membership_set",
+    "tenant_create",
+    "tenant_delete",
+    "tenant_resume",
+    "tenant_suspend",
+    "tier_change",
+    "tier_create",
+    "tier_delete",
+    "tiers_create_defaults",
+    "workspace_change_tier",
+    "workspace_delete",
+    "workspace_init",
+    "workspace_resume",
+    "workspace_suspend",
+]

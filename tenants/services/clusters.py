@@ -1,0 +1,136 @@
+"""Clusters: registered with a kubeconfig, sealed at rest, checked before they are trusted (GW12)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import IntegrityError, transaction
+from django.db.models import ProtectedError
+from django.utils import timezone
+
+from audit.actions import Action
+from audit.models import Outcome
+from audit.recorder import SYSTEM_CHAIN, Actor
+from kube.status import Cause, Conflict, Invalid, NotFound
+from tenants import clusters, vault
+from tenants.kubeconfigs import check_ca, check_server, read_kubeconfig
+from tenants.models import Cluster
+from tenants.naming import check_label
+from tenants.rights import require_operator
+
+
+@transaction.atomic
+def cluster_register(
+    *,
+    actor: Actor,
+    name: str,
+    kubeconfig: str,
+    kind: str = Cluster.Kind.EXTERNAL,
+    client_url: str = "",
+    tenant_role: str = "tenantry-tenant-admin",
+    is_default: bool = False,
+) -> Cluster:
+    """Register a cluster, or replace the credential of the one with this name. Operators only.
+
+    ``kubeconfig`` is the gateway's own (``tenants/manifests/``); its server must be https with an inline CA.
+    ``client_url`` is what kubeconfigs of users point at, by default the server. Does not connect:
+    ``cluster_check`` does. Raises ``Invalid`` naming the field.
+    """
+    require_operator(actor)
+    check_label(name, field="name", kind="Cluster")
+    access = read_kubeconfig(kubeconfig)
+    if kind not in Cluster.Kind.values:
+        causes = [Cause("FieldValueNotSupported", f'Unsupported value: "{kind}"', "kind")]
+        raise Invalid("Cluster is invalid: kind: Unsupported value", kind="Cluster", causes=causes)
+    if is_default:
+        Cluster.objects.filter(is_default=True).exclude(name=name).update(is_default=False)
+    cluster, created = Cluster.objects.select_for_update().update_or_create(
+        name=name,
+        defaults={
+            "kind": kind,
+            "server": access.server,
+            "client_url": check_server(client_url) if client_url else "",
+            "ca_data": access.ca,
+            "sealed_credential": vault.seal(kubeconfig),
+            "tenant_role": tenant_role,
+            "is_default": is_default,
+            "last_error": "",
+        },
+    )
+    detail = {"server": access.server, "kind": str(kind), "replaced": not created}
+    actor.record(Action.CLUSTER_REGISTERED, chain=SYSTEM_CHAIN, target=f"clusters/{name}", detail=detail)
+    return cluster
+
+
+@transaction.atomic
+def cluster_change(*, actor: Actor, name: str, **changes: Any) -> Cluster:
+    """Change server, ca_data, client_url, tenant_role or is_default. Operators only.
+
+    Another server or CA wipes the credential: it must be registered anew, or it would be sent to the new host.
+    Raises ``NotFound``, ``Invalid``.
+    """
+    require_operator(actor)
+    cluster = _locked(name)
+    unknown = sorted(set(changes) - {"server", "ca_data", "client_url", "tenant_role", "is_default"})
+    if unknown:
+        causes = [Cause("FieldValueInvalid", "unknown field", field) for field in unknown]
+        raise Invalid(f"Cluster is invalid: unknown fields {', '.join(unknown)}", kind="Cluster", causes=causes)
+    if "server" in changes:
+        changes["server"] = check_server(str(changes["server"]))
+    if "ca_data" in changes:
+        changes["ca_data"] = check_ca(str(changes["ca_data"]))
+    if changes.get("client_url"):
+        changes["client_url"] = check_server(str(changes["client_url"]))
+    wiped = any(field in changes and changes[field] != getattr(cluster, field) for field in ("server", "ca_data"))
+    if changes.get("is_default"):
+        Cluster.objects.filter(is_default=True).exclude(pk=cluster.pk).update(is_default=False)
+    for field, value in changes.items():
+        setattr(cluster, field, value)
+    if wiped:
+        cluster.sealed_credential = None
+        cluster.last_error = "The server or its CA was changed: register the kubeconfig again."
+    cluster.save()
+    detail = {"fields": sorted(changes), "credential_wiped": wiped}
+    actor.record(Action.CLUSTER_CHANGED, chain=SYSTEM_CHAIN, target=f"clusters/{name}", detail=detail)
+    return cluster
+
+
+def cluster_check(*, actor: Actor, name: str) -> str:
+    """Connect with the stored credential; the words of the failure, or the empty string (kept in ``last_error``).
+
+    Operators only. Raises ``NotFound``.
+    """
+    require_operator(actor)
+    with transaction.atomic():
+        cluster = _locked(name)
+    error = clusters.self_check(cluster)
+    with transaction.atomic():
+        cluster = _locked(name)
+        cluster.last_error = error[:512]
+        if not error:
+            cluster.last_seen_at = timezone.now()
+        cluster.save(update_fields=["last_error", "last_seen_at"])
+        outcome = Outcome.FAILURE if error else Outcome.SUCCESS
+        actor.record(
+            Action.CLUSTER_CHECKED, chain=SYSTEM_CHAIN, outcome=outcome, target=f"clusters/{name}", detail={"error": error}
+        )
+    return error
+
+
+@transaction.atomic
+def cluster_delete(*, actor: Actor, name: str) -> None:
+    """Forget a cluster that has and had no workspaces. Operators only. Raises ``NotFound``, ``Conflict``."""
+    require_operator(actor)
+    cluster = _locked(name)
+    try:
+        cluster.delete()
+    except (ProtectedError, IntegrityError):
+        raise Conflict(f"Workspaces live on the cluster {name}.", kind="clusters", name=name) from None
+    actor.record(Action.CLUSTER_DELETED, chain=SYSTEM_CHAIN, target=f"clusters/{name}")
+
+
+def _locked(name: str) -> Cluster:
+    cluster = Cluster.objects.select_for_update().filter(name=name).first()
+    if cluster is None:
+        raise NotFound(f'clusters "{name}" not found', kind="clusters", name=name)
+    return cluster

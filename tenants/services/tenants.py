@@ -1,0 +1,128 @@
+"""Tenants: the row and the ``Tenant`` object are made and ended together, whichever way one asks (TS1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from audit.actions import Action
+from audit.recorder import Actor
+from kube.status import AlreadyExists, Conflict, NotFound
+from tenants import spaces
+from tenants.locks import lock_clear, lock_set
+from tenants.models import Membership, Role, Status, Tenant, TenantState, User, Workspace
+from tenants.naming import check_tenant_name, check_text
+from tenants.rights import require_operator, require_role
+from tenants.services import wishes
+
+
+@transaction.atomic
+def tenant_create(
+    *,
+    actor: Actor,
+    name: str,
+    display_name: str = "",
+    owner: User | None = None,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+) -> Tenant:
+    """Create a tenant with its space: the row, the ``Tenant`` object, ``default`` and the members' bindings (TS1).
+
+    ``owner`` becomes the first owner. Operators only. Raises ``AlreadyExists`` for a taken name, ``Invalid`` for one
+    that is no DNS label or reserved, ``ServiceUnavailable`` when the store cannot be written.
+    """
+    require_operator(actor)
+    check_tenant_name(name)
+    display_name = check_text(display_name, field="displayName", kind="Tenant", limit=128)
+    try:
+        with transaction.atomic():
+            tenant = Tenant.objects.create(name=name, display_name=display_name)
+    except IntegrityError:
+        raise AlreadyExists(f'tenants "{name}" already exists', kind="tenants", name=name) from None
+    if owner is not None:
+        Membership.objects.create(tenant=tenant, user=owner, role=Role.OWNER)
+    detail = {"displayName": display_name, "owner": owner.email if owner else ""}
+    actor.record(Action.TENANT_CREATED, chain=name, target=f"tenants/{name}", detail=detail)
+    # Last: a failure here takes the row and the entry with it; a crash after it is healed by the next creation.
+    spaces.space_create(tenant, labels=labels or {}, annotations=annotations or {})
+    return tenant
+
+
+@transaction.atomic
+def tenant_delete(*, actor: Actor, name: str) -> Tenant:
+    """Begin the end of a tenant: closed at once, then workers delete all that is in it and the tenant itself (TS1).
+
+    Operators, and owners of the tenant. Deleting twice is one deletion. Raises ``NotFound``, ``Forbidden``.
+    """
+    tenant = _locked(actor, name, Role.OWNER)
+    if tenant.state == TenantState.TERMINATING:
+        return tenant
+    tenant.state = TenantState.TERMINATING
+    tenant.save(update_fields=["state"])
+    lock_set(space=tenant.cluster_path, reason="The tenant is being deleted.")
+    for workspace in tenant.workspaces.exclude(status=Status.DELETED).select_for_update():
+        wishes.wish_deleted(workspace, actor)
+    actor.record(Action.TENANT_DELETED, chain=name, target=f"tenants/{name}")
+    spaces.tenant_mark_terminating(tenant)
+    transaction.on_commit(wishes.wake)
+    return tenant
+
+
+@transaction.atomic
+def tenant_suspend(*, actor: Actor, name: str, reason: str) -> Tenant:
+    """Close a tenant's space and suspend its workspaces, from the commit on (GW5). Operators only.
+
+    Raises ``NotFound``, ``Forbidden``, ``Invalid`` without a reason, ``Conflict`` while it is being deleted.
+    """
+    require_operator(actor)
+    reason = check_text(reason, field="reason", kind="Tenant", limit=512, required=True)
+    tenant = _locked(actor, name, Role.OWNER)
+    if tenant.state == TenantState.TERMINATING:
+        raise Conflict(f"The tenant {name} is being deleted.", kind="tenants", name=name)
+    if tenant.state == TenantState.SUSPENDED:
+        return tenant
+    tenant.state, tenant.suspended_reason = TenantState.SUSPENDED, reason
+    tenant.suspended_at, tenant.suspended_by = timezone.now(), actor.name
+    tenant.save()
+    lock_set(space=tenant.cluster_path, reason=reason)
+    for workspace in tenant.workspaces.filter(status=Status.ACTIVE).select_for_update():
+        wishes.wish_suspended(workspace, actor, reason, with_tenant=True)
+    actor.record(Action.TENANT_SUSPENDED, chain=name, target=f"tenants/{name}", detail={"reason": reason})
+    spaces.tenant_mark_phase(tenant)
+    transaction.on_commit(wishes.wake)
+    return tenant
+
+
+@transaction.atomic
+def tenant_resume(*, actor: Actor, name: str) -> Tenant:
+    """Open a suspended tenant again, with those workspaces that were suspended with it. Operators only.
+
+    Resuming an active tenant changes nothing. Raises ``NotFound``, ``Forbidden``, ``Conflict`` while being deleted.
+    """
+    require_operator(actor)
+    tenant = _locked(actor, name, Role.OWNER)
+    if tenant.state == TenantState.TERMINATING:
+        raise Conflict(f"The tenant {name} is being deleted.", kind="tenants", name=name)
+    if tenant.state == TenantState.ACTIVE:
+        return tenant
+    tenant.state, tenant.suspended_reason, tenant.suspended_at, tenant.suspended_by = TenantState.ACTIVE, "", None, ""
+    tenant.save()
+    lock_clear(space=tenant.cluster_path)
+    held = Workspace.objects.filter(tenant=tenant, status=Status.SUSPENDED, suspended_with_tenant=True)
+    for workspace in held.select_for_update():
+        wishes.wish_resumed(workspace, actor)
+    actor.record(Action.TENANT_RESUMED, chain=name, target=f"tenants/{name}")
+    spaces.tenant_mark_phase(tenant)
+    transaction.on_commit(wishes.wake)
+    return tenant
+
+
+def _locked(actor: Actor, name: str, role: Role) -> Tenant:
+    """The tenant, its row locked, for an actor of at least ``role``."""
+    require_role(actor, name, role)
+    tenant = Tenant.objects.select_for_update().filter(name=name).first()
+    if tenant is None:
+        raise NotFound(f'tenants "{name}" not found', kind="tenants", name=name)
+    return tenant

@@ -1,0 +1,222 @@
+"""Tiers: what a workspace may use; a changed tier reaches its workspaces (GW2)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from django.db import IntegrityError, transaction
+from django.db.models import ProtectedError
+
+from audit.actions import Action
+from audit.recorder import SYSTEM_CHAIN, Actor
+from kube.status import AlreadyExists, Cause, Conflict, Invalid, NotFound
+from tenants.models import Status, Tier, Workspace
+from tenants.naming import check_label, check_text
+from tenants.rights import require_operator
+from tenants.services import wishes
+
+_QUANTITY: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?([munkMGTPE]|[KMGTPE]i)?")
+_RESOURCE: Final = re.compile(r"[a-z0-9]([-a-z0-9./]{0,125}[a-z0-9])?")
+
+
+def _limits(cpu: str, memory: str, most_cpu: str, most_memory: str) -> list[dict[str, Any]]:
+    return [
+        {
+            "type": "Container",
+            "default": {"cpu": cpu, "memory": memory},
+            "defaultRequest": {"cpu": cpu, "memory": memory},
+            "max": {"cpu": most_cpu, "memory": most_memory},
+        }
+    ]
+
+
+DEFAULTS: Final[tuple[dict[str, Any], ...]] = (
+    {
+        "name": "basic",
+        "display_name": "Basic",
+        "description": "One small workspace to start with.",
+        "quota": {
+            "requests.cpu": "4",
+            "requests.memory": "8Gi",
+            "limits.cpu": "8",
+            "limits.memory": "16Gi",
+            "pods": "30",
+            "persistentvolumeclaims": "10",
+            "count/configmaps": "200",
+            "count/secrets": "200",
+        },
+        "limit_range": _limits("100m", "128Mi", "4", "8Gi"),
+        "workspaces_per_user": 1,
+    },
+    {
+        "name": "standard",
+        "display_name": "Standard",
+        "description": "Room for a team's everyday services.",
+        "quota": {
+            "requests.cpu": "16",
+            "requests.memory": "32Gi",
+            "limits.cpu": "32",
+            "limits.memory": "64Gi",
+            "pods": "120",
+            "persistentvolumeclaims": "40",
+            "count/configmaps": "1000",
+            "count/secrets": "1000",
+        },
+        "limit_range": _limits("250m", "256Mi", "16", "32Gi"),
+        "workspaces_per_user": 3,
+    },
+    {
+        "name": "large",
+        "display_name": "Large",
+        "description": "For heavy work; given by operators.",
+        "quota": {
+            "requests.cpu": "64",
+            "requests.memory": "128Gi",
+            "limits.cpu": "128",
+            "limits.memory": "256Gi",
+            "pods": "500",
+            "persistentvolumeclaims": "200",
+            "count/configmaps": "5000",
+            "count/secrets": "5000",
+        },
+        "limit_range": _limits("500m", "512Mi", "64", "128Gi"),
+        "workspaces_per_user": 5,
+        "is_available": False,
+    },
+)
+
+
+@transaction.atomic
+def tiers_create_defaults() -> None:
+    """Create the tiers of a new installation; what is there stays as it is."""
+    for position, values in enumerate(DEFAULTS):
+        Tier.objects.get_or_create(name=values["name"], defaults={**values, "position": position})
+
+
+@transaction.atomic
+def tier_create(
+    *,
+    actor: Actor,
+    name: str,
+    display_name: str,
+    quota: Mapping[str, str],
+    limit_range: Sequence[Mapping[str, Any]] = (),
+    workspaces_per_user: int = 1,
+    description: str = "",
+    is_available: bool = True,
+    position: int = 0,
+) -> Tier:
+    """Create a tier. Operators only. Raises ``AlreadyExists``, ``Invalid`` (a cause for each bad quantity)."""
+    require_operator(actor)
+    tier = Tier(
+        name=check_label(name, field="name", kind="Tier"),
+        display_name=check_text(display_name, field="display_name", kind="Tier", limit=64, required=True),
+        description=check_text(description, field="description", kind="Tier", limit=256),
+        quota=_checked_quota(quota),
+        limit_range=_checked_limits(limit_range),
+        workspaces_per_user=workspaces_per_user,
+        is_available=is_available,
+        position=position,
+    )
+    try:
+        with transaction.atomic():
+            tier.save(force_insert=True)
+    except IntegrityError:
+        raise AlreadyExists(f'tiers "{name}" already exists', kind="tiers", name=name) from None
+    actor.record(Action.TIER_CREATED, chain=SYSTEM_CHAIN, target=f"tiers/{name}", detail={"quota": dict(quota)})
+    return tier
+
+
+@transaction.atomic
+def tier_change(*, actor: Actor, name: str, **changes: Any) -> Tier:
+    """Change fields of a tier by their names; new limits reach every active workspace of it (GW2). Operators only.
+
+    ``changes`` are any of display_name, description, quota, limit_range, workspaces_per_user, is_available, position.
+    Raises ``NotFound``, ``Invalid``.
+    """
+    require_operator(actor)
+    tier = Tier.objects.select_for_update().filter(name=name).first()
+    if tier is None:
+        raise NotFound(f'tiers "{name}" not found', kind="tiers", name=name)
+    known = {"display_name", "description", "quota", "limit_range", "workspaces_per_user", "is_available", "position"}
+    unknown = sorted(set(changes) - known)
+    if unknown:
+        causes = [Cause("FieldValueInvalid", "unknown field", field) for field in unknown]
+        raise Invalid(f"Tier is invalid: unknown fields {', '.join(unknown)}", kind="Tier", name=name, causes=causes)
+    if "quota" in changes:
+        changes["quota"] = _checked_quota(changes["quota"])
+    if "limit_range" in changes:
+        changes["limit_range"] = _checked_limits(changes["limit_range"])
+    reaches = any(field in changes and changes[field] != getattr(tier, field) for field in ("quota", "limit_range"))
+    before = {field: getattr(tier, field) for field in changes}
+    for field, value in changes.items():
+        setattr(tier, field, value)
+    if reaches:
+        tier.generation += 1
+    tier.save()
+    touched = 0
+    if reaches:
+        active = Workspace.objects.select_related("tenant").filter(tier=tier, status=Status.ACTIVE)
+        for workspace in active.select_for_update(of=("self",)).order_by("id"):
+            wishes.wish_ready(workspace, actor)
+            touched += 1
+        transaction.on_commit(wishes.wake)
+    detail = {"before": before, "after": changes, "workspaces": touched}
+    actor.record(Action.TIER_CHANGED, chain=SYSTEM_CHAIN, target=f"tiers/{name}", detail=detail)
+    return tier
+
+
+@transaction.atomic
+def tier_delete(*, actor: Actor, name: str) -> None:
+    """Delete a tier that no workspace has or had. Operators only. Raises ``NotFound``, ``Conflict`` when in use."""
+    require_operator(actor)
+    tier = Tier.objects.select_for_update().filter(name=name).first()
+    if tier is None:
+        raise NotFound(f'tiers "{name}" not found', kind="tiers", name=name)
+    try:
+        tier.delete()
+    except ProtectedError:
+        raise Conflict(f"Workspaces have the tier {name}; withdraw it instead.", kind="tiers", name=name) from None
+    actor.record(Action.TIER_DELETED, chain=SYSTEM_CHAIN, target=f"tiers/{name}")
+
+
+def _checked_quota(quota: Mapping[str, Any]) -> dict[str, str]:
+    causes = [
+        Cause("FieldValueInvalid", f'Invalid value: "{str(value)[:40]}"', f"quota[{str(resource)[:80]}]")
+        for resource, value in quota.items()
+        if not _RESOURCE.fullmatch(str(resource)) or not _QUANTITY.fullmatch(str(value))
+    ]
+    if not quota or len(quota) > 100:
+        causes.append(Cause("FieldValueRequired", "between 1 and 100 limits are needed", "quota"))
+    if causes:
+        raise Invalid(f"Tier is invalid: {causes[0].field}: {causes[0].message}", kind="Tier", causes=causes)
+    return {str(resource): str(value) for resource, value in quota.items()}
+
+
+def _checked_limits(limits: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    causes = []
+    for index, item in enumerate(limits):
+        where = f"limit_range[{index}]"
+        if not isinstance(item, Mapping) or item.get("type") not in {"Container", "Pod", "PersistentVolumeClaim"}:
+            causes.append(Cause("FieldValueNotSupported", "type must be Container, Pod or PersistentVolumeClaim", where))
+            continue
+        for key, quantities in item.items():
+            if key == "type":
+                continue
+            if key not in {"default", "defaultRequest", "max", "min", "maxLimitRequestRatio"} or not isinstance(
+                quantities, Mapping
+            ):
+                causes.append(Cause("FieldValueInvalid", "unknown field", f"{where}.{str(key)[:40]}"))
+                continue
+            causes += [
+                Cause("FieldValueInvalid", f'Invalid value: "{str(value)[:40]}"', f"{where}.{key}[{str(name)[:80]}]")
+                for name, value in quantities.items()
+                if not _QUANTITY.fullmatch(str(value))
+            ]
+    if len(limits) > 20:
+        causes.append(Cause("FieldValueTooMany", "at most 20 limits", "limit_range"))
+    if causes:
+        raise Invalid(f"Tier is invalid: {causes[0].field}: {causes[0].message}", kind="Tier", causes=causes)
+    return [dict(item) for item in limits]

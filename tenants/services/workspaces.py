@@ -1,0 +1,306 @@
+"""Workspaces: asking for one, changing it, closing it, ending it. Workers bring it about (``tenants.operations``)."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+
+from audit.actions import Action
+from audit.recorder import Actor
+from kube.status import AlreadyExists, Cause, Conflict, Forbidden, Invalid, NotFound, ServiceUnavailable
+from tenants import ratelimit
+from tenants.models import (
+    Cluster,
+    Desired,
+    Membership,
+    Operation,
+    Role,
+    Status,
+    Tenant,
+    TenantState,
+    Tier,
+    User,
+    Workspace,
+)
+from tenants.naming import check_label, check_text
+from tenants.rights import require_operator, require_role, role_at_least, role_of
+from tenants.services import wishes
+
+
+def workspace_init(
+    *,
+    actor: Actor,
+    user: User,
+    tier: str,
+    tenant: str = "",
+    name: str = "",
+    cluster: str = "",
+    idempotency_key: str = "",
+) -> Workspace:
+    """The workspace that ``user`` asks for: made once, however often and however parallel it is asked for (GW6).
+
+    Without ``tenant`` the user's only one is meant, without ``cluster`` the default one, without ``name`` one is made
+    from the user's and the tier's. The same name or the same key again gives the same workspace. It is PROVISIONING
+    until a worker has made it.
+
+    Raises ``TooManyRequests`` (every call counts), ``NotFound`` for a tenant that is not the actor's, ``Forbidden``
+    for viewers and over the tier's limit, ``Invalid`` for an unknown or withdrawn tier or a bad name, ``Conflict``
+    when the same name or key was used for something else or the tenant is closed, ``AlreadyExists`` when the name is
+    another member's, ``ServiceUnavailable`` when there is no cluster.
+    """
+    ratelimit.take(ratelimit.INIT, user.id)
+    with transaction.atomic():
+        workspace = _init(actor, user, tier, tenant, name, cluster, idempotency_key)
+    return workspace
+
+
+@transaction.atomic
+def workspace_suspend(*, actor: Actor, workspace_id: UUID, reason: str) -> Workspace:
+    """Pull the kill switch: refused everywhere from the commit on, proved on the cluster by a worker (GW5).
+
+    Operators only. Suspending twice keeps the first. Raises ``NotFound``, ``Forbidden``, ``Invalid`` without a reason,
+    ``Conflict`` when it is deleted.
+    """
+    reason = check_text(reason, field="reason", kind="Workspace", limit=512, required=True)
+    workspace = _locked(actor, workspace_id)
+    require_operator(actor)
+    if workspace.status == Status.DELETED:
+        raise Conflict("The workspace is deleted.", kind="workspaces", name=str(workspace_id))
+    if workspace.status == Status.SUSPENDED:
+        if workspace.suspended_with_tenant:
+            # Now it is meant by itself: it must not end with the tenant's suspension.
+            workspace.suspended_with_tenant, workspace.suspended_reason = False, reason
+            workspace.save(update_fields=["suspended_with_tenant", "suspended_reason"])
+            _record(actor, Action.WORKSPACE_SUSPENDED, workspace, reason=reason)
+        return workspace
+    wishes.wish_suspended(workspace, actor, reason)
+    _record(actor, Action.WORKSPACE_SUSPENDED, workspace, reason=reason)
+    transaction.on_commit(wishes.wake)
+    return workspace
+
+
+@transaction.atomic
+def workspace_resume(*, actor: Actor, workspace_id: UUID) -> Workspace:
+    """End a suspension; earlier tokens stay dead (P5). Operators only.
+
+    Resuming what is active changes nothing. Raises ``NotFound``, ``Forbidden``, ``Conflict`` when it is deleted or its
+    tenant is not active.
+    """
+    workspace = _locked(actor, workspace_id)
+    require_operator(actor)
+    if workspace.status == Status.DELETED:
+        raise Conflict("The workspace is deleted.", kind="workspaces", name=str(workspace_id))
+    _require_active(workspace.tenant)
+    if workspace.status == Status.ACTIVE:
+        return workspace
+    wishes.wish_resumed(workspace, actor)
+    _record(actor, Action.WORKSPACE_RESUMED, workspace)
+    transaction.on_commit(wishes.wake)
+    return workspace
+
+
+@transaction.atomic
+def workspace_delete(*, actor: Actor, workspace_id: UUID) -> Workspace:
+    """Begin the end of a workspace: closed at once, its namespace deleted by a worker, the row kept as deleted.
+
+    Its own user, admins of the tenant, operators. Deleting twice is one deletion. Raises ``NotFound``, ``Forbidden``.
+    """
+    workspace = _locked(actor, workspace_id)
+    _require_own(actor, workspace)
+    if workspace.status == Status.DELETED:
+        return workspace
+    wishes.wish_deleted(workspace, actor)
+    _record(actor, Action.WORKSPACE_DELETED, workspace)
+    transaction.on_commit(wishes.wake)
+    return workspace
+
+
+@transaction.atomic
+def workspace_change_tier(*, actor: Actor, workspace_id: UUID, tier: str) -> Workspace:
+    """Give a workspace another tier; a worker sets the new quota and limits.
+
+    Its own user, admins of the tenant, operators. Raises ``NotFound``, ``Forbidden`` (also over the new tier's limit),
+    ``Invalid`` for an unknown or withdrawn tier, ``Conflict`` when it is not active.
+    """
+    workspace = _locked(actor, workspace_id)
+    _require_own(actor, workspace)
+    if workspace.status != Status.ACTIVE:
+        raise Conflict("Only an active workspace can change its tier.", kind="workspaces", name=str(workspace_id))
+    if workspace.tier_id == tier:
+        return workspace
+    before = workspace.tier_id
+    User.objects.select_for_update().get(pk=workspace.user_id)
+    workspace.tier = _offered(actor, tier)
+    _require_room(workspace.user_id, workspace.tier)
+    wishes.wish_ready(workspace, actor)
+    _record(actor, Action.WORKSPACE_TIER_CHANGED, workspace, before=before, after=tier)
+    transaction.on_commit(wishes.wake)
+    return workspace
+
+
+def _init(
+    actor: Actor, user: User, tier_name: str, tenant_name: str, name: str, cluster_name: str, key: str
+) -> Workspace:
+    tenant_name = tenant_name or _only_tenant(user)
+    role = require_role(actor, tenant_name, Role.VIEWER)
+    # The user's row is the lock under which parallel calls of one user take their turns.
+    User.objects.select_for_update().get(pk=user.pk)
+    tenant = _tenant(tenant_name)
+    key = check_text(key, field="Idempotency-Key", kind="Workspace", limit=128)
+    wanted = check_label(name, field="name", kind="Workspace") if name else ""
+    found = _existing(user, tenant, wanted, tier_name, key)
+    if found is not None:
+        if found.tier_id != tier_name or (wanted and found.name != wanted) or found.tenant_id != tenant.name:
+            raise Conflict(
+                "The same name or idempotency key was used for another workspace.", kind="workspaces", name=found.name
+            )
+        return found
+    if not role_at_least(role, Role.EDITOR):
+        raise Forbidden("Viewers cannot create workspaces.", kind="workspaces")
+    _require_active(tenant)
+    tier = _offered(actor, tier_name)
+    _require_room(user.id, tier)
+    identifier = uuid.uuid4()
+    workspace = Workspace(
+        id=identifier,
+        tenant=tenant,
+        user=user,
+        name=wanted or _made_name(user, tenant, tier_name),
+        cluster=_cluster(cluster_name),
+        tier=tier,
+        k8s_namespace=_free_namespace(identifier),
+        idempotency_key=key,
+    )
+    try:
+        with transaction.atomic():
+            workspace.save(force_insert=True)
+    except IntegrityError:
+        # Another member took the name between the look and the write.
+        raise AlreadyExists(f'workspaces "{workspace.name}" already exists', kind="workspaces", name=workspace.name) from None
+    Operation.objects.create(
+        workspace=workspace, desired=Desired.READY, generation=workspace.generation, requested_by=actor.name[:254]
+    )
+    _record(actor, Action.WORKSPACE_CREATED, workspace, tier=tier_name, namespace=workspace.k8s_namespace)
+    transaction.on_commit(wishes.wake)
+    return workspace
+
+
+def _tenant(name: str) -> Tenant:
+    tenant = Tenant.objects.filter(name=name).first()
+    if tenant is None:
+        raise NotFound(f"There is no tenant {name!r}.", kind="tenants", name=name)
+    return tenant
+
+
+def _only_tenant(user: User) -> str:
+    names = list(Membership.objects.filter(user=user).order_by("created_at").values_list("tenant_id", flat=True)[:2])
+    if not names:
+        raise Forbidden("You are a member of no tenant yet; ask an operator or an owner to add you.", kind="workspaces")
+    if len(names) > 1:
+        causes = [Cause("FieldValueRequired", "Required value: you are a member of several tenants", "tenant")]
+        raise Invalid("Workspace is invalid: tenant: Required value", kind="Workspace", causes=causes)
+    return names[0]
+
+
+def _existing(user: User, tenant: Tenant, name: str, tier: str, key: str) -> Workspace | None:
+    """What an earlier call with the same words made."""
+    mine = Workspace.objects.filter(user=user).exclude(status=Status.DELETED).select_related("tenant", "tier", "cluster")
+    if key:
+        found = mine.filter(idempotency_key=key).first()
+        if found is not None or not name:
+            return found
+    if name:
+        return mine.filter(tenant=tenant, name=name).first()
+    return mine.filter(tenant=tenant, name__in=_made_names(user, tier)).first()
+
+
+def _made_names(user: User, tier: str) -> list[str]:
+    local = re.sub(r"[^a-z0-9]+", "-", user.email.split("@")[0].lower()).strip("-")[:24].strip("-") or "workspace"
+    stem = f"{local}-{tier[:24].strip('-')}"
+    return [stem, f"{stem}-{user.id.hex[:8]}", f"{stem}-{user.id.hex[8:14]}"]
+
+
+def _made_name(user: User, tenant: Tenant, tier: str) -> str:
+    names = _made_names(user, tier)
+    taken = set(
+        Workspace.objects.filter(tenant=tenant, name__in=names)
+        .exclude(status=Status.DELETED)
+        .values_list("name", flat=True)
+    )
+    return next(name for name in [*names, f"ws-{uuid.uuid4().hex[:12]}"] if name not in taken)
+
+
+def _offered(actor: Actor, name: str) -> Tier:
+    """The tier, row shared: it must exist and be offered; operators may give withdrawn ones."""
+    tier = Tier.objects.filter(name=name).first()
+    if tier is None or not (tier.is_available or actor.operator):
+        causes = [Cause("FieldValueNotSupported", f'Unsupported value: "{name[:63]}"', "tier")]
+        raise Invalid(f'Workspace is invalid: tier: Unsupported value: "{name[:63]}"', kind="Workspace", causes=causes)
+    return tier
+
+
+def _require_room(user_id: UUID, tier: Tier) -> None:
+    count = Workspace.objects.filter(user_id=user_id, tier=tier).exclude(status=Status.DELETED).count()
+    if count >= tier.workspaces_per_user:
+        raise Forbidden(
+            f"The tier {tier.name} allows {tier.workspaces_per_user} workspaces per user, and there are {count}.",
+            kind="workspaces",
+        )
+
+
+def _require_active(tenant: Tenant) -> None:
+    if tenant.state != TenantState.ACTIVE:
+        raise Conflict(f"The tenant {tenant.name} is {tenant.get_state_display().lower()}.", kind="tenants")
+
+
+def _cluster(name: str) -> Cluster:
+    if name:
+        cluster = Cluster.objects.filter(name=name).first()
+        if cluster is None:
+            causes = [Cause("FieldValueNotSupported", f'Unsupported value: "{name[:63]}"', "cluster")]
+            raise Invalid("Workspace is invalid: cluster: Unsupported value", kind="Workspace", causes=causes)
+        return cluster
+    cluster = Cluster.objects.filter(is_default=True).first()
+    if cluster is None:
+        raise ServiceUnavailable("No cluster is registered as the default yet.")
+    return cluster
+
+
+def _free_namespace(identifier: UUID) -> str:
+    """``tenant-`` and 8 hexadecimal digits of the id, more if they are taken (GW1)."""
+    candidates = [f"tenant-{identifier.hex[:length]}" for length in (8, 12, 16, 32)]
+    taken = set(Workspace.objects.filter(k8s_namespace__in=candidates).values_list("k8s_namespace", flat=True))
+    return next(name for name in candidates if name not in taken)
+
+
+def _locked(actor: Actor, workspace_id: UUID) -> Workspace:
+    """The workspace, its row locked; NotFound when the actor may not know of it."""
+    workspace = (
+        Workspace.objects.select_for_update(of=("self",))
+        .select_related("tenant", "tier", "cluster")
+        .filter(pk=workspace_id)
+        .first()
+    )
+    if workspace is None or role_of(actor, workspace.tenant_id) is None:
+        raise NotFound(f'workspaces "{workspace_id}" not found', kind="workspaces", name=str(workspace_id))
+    return workspace
+
+
+def _require_own(actor: Actor, workspace: Workspace) -> None:
+    role = require_role(actor, workspace.tenant_id, Role.VIEWER)
+    owns = actor.user_id == workspace.user_id and role_at_least(role, Role.EDITOR)
+    if not owns and not role_at_least(role, Role.ADMIN):
+        raise Forbidden("Only its user and the tenant's admins may change this workspace.", kind="workspaces")
+
+
+def _record(actor: Actor, action: Action, workspace: Workspace, **detail: object) -> None:
+    actor.record(
+        action,
+        chain=workspace.tenant_id,
+        target=f"workspaces/{workspace.tenant_id}/{workspace.name}",
+        workspace_id=workspace.id,
+        detail={**detail, "generation": workspace.generation},
+    )

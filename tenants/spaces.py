@@ -1,0 +1,175 @@
+"""A tenant's space in the store: made with the tenant, ended with it (TS1, TS2, TS5).
+
+Members act in their tenant's space as the groups ``tenantry:<role>``; four ClusterRoleBindings, written with the
+space, give these groups the bootstrap roles (KC7): owners ``cluster-admin``, admins ``admin``, editors ``edit``,
+viewers ``view``. They are the space's own objects: its owners may change them, and see in them why they may. The three
+roles of workspaces (``tenantry-tenant-admin``, ``-edit``, ``-view``) are written beside them, because role references
+resolve in the binding's own space.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final
+
+import orjson
+from django.db.models import Q
+from django.utils import timezone
+
+from store import synchronous
+from store.models import StoredObject
+from store.types import Create, Delete, Key, PreconditionFailed, Update
+from tenants import manifests
+from tenants.models import Role, Tenant, TenantState
+from tenants.rights import GROUP_PREFIX
+
+ROOT: Final = "root"
+_RBAC: Final = "rbac.authorization.k8s.io"
+
+MEMBER_ROLES: Final[Mapping[Role, str]] = {
+    Role.OWNER: "cluster-admin",
+    Role.ADMIN: "admin",
+    Role.EDITOR: "edit",
+    Role.VIEWER: "view",
+}
+
+_CHUNK: Final = 500
+
+_PHASES: Final = {
+    TenantState.ACTIVE: "Active",
+    TenantState.SUSPENDED: "Suspended",
+    TenantState.TERMINATING: "Terminating",
+}
+
+
+def tenant_key(name: str) -> Key:
+    """Where the ``Tenant`` object is kept."""
+    return Key(ROOT, "", "tenants", "", name)
+
+
+def space_create(tenant: Tenant, *, labels: Mapping[str, str], annotations: Mapping[str, str]) -> None:
+    """Write the ``Tenant`` object and the first objects of its space, all or none.
+
+    What a crashed creation left behind is taken over: the row decides whether there is a tenant. Raises
+    ``store.types.Unavailable``.
+    """
+    first = dict(_first_objects(tenant, labels, annotations))
+    while True:
+        present = {key: synchronous.get(key) for key in first}
+        writes = [
+            Update(key, stored.revision, body) if (stored := present[key]) is not None else Create(key, body)
+            for key, body in first.items()
+        ]
+        try:
+            synchronous.commit(*writes)
+        except PreconditionFailed:
+            continue
+        return
+
+
+def tenant_mark_phase(tenant: Tenant) -> None:
+    """Show the tenant's state in its object's ``status.phase``."""
+    _change_tenant(tenant.name, lambda body: body.setdefault("status", {}).update(phase=_PHASES[TenantState(tenant.state)]))
+
+
+def tenant_mark_terminating(tenant: Tenant) -> None:
+    """Show in the ``Tenant`` object that its end has begun."""
+    now = _now()
+
+    def mark(body: dict[str, Any]) -> None:
+        body["metadata"].setdefault("deletionTimestamp", now)
+        body.setdefault("status", {})["phase"] = _PHASES[TenantState.TERMINATING]
+
+    _change_tenant(tenant.name, mark)
+
+
+def space_end(name: str) -> None:
+    """Delete every object of the tenant's space and of the workspaces below it, then the ``Tenant`` object.
+
+    Resumable: what is gone stays gone, and the ``Tenant`` object goes last. Raises ``store.types.Unavailable``.
+    """
+    space = f"{ROOT}:{name}"
+    below = StoredObject.objects.filter(Q(space=space) | Q(space__startswith=f"{space}:"))
+    while rows := list(below.values_list("space", "group", "resource", "namespace", "name", "revision", "data")[:_CHUNK]):
+        deletes = [Delete(Key(*row[:5]), row[5], orjson.loads(bytes(row[6]))) for row in rows]
+        try:
+            synchronous.commit(*deletes)
+        except PreconditionFailed:
+            continue
+    while (stored := synchronous.get(tenant_key(name))) is not None:
+        try:
+            synchronous.commit(Delete(tenant_key(name), stored.revision, orjson.loads(stored.data)))
+        except PreconditionFailed:
+            continue
+
+
+def _change_tenant(name: str, change: Callable[[dict[str, Any]], None]) -> None:
+    while (stored := synchronous.get(tenant_key(name))) is not None:
+        body = orjson.loads(stored.data)
+        change(body)
+        try:
+            synchronous.commit(Update(stored.key, stored.revision, body))
+        except PreconditionFailed:
+            continue
+        return
+
+
+def _first_objects(
+    tenant: Tenant, labels: Mapping[str, str], annotations: Mapping[str, str]
+) -> Iterator[tuple[Key, dict[str, Any]]]:
+    name, space = tenant.name, f"{ROOT}:{tenant.name}"
+    body = _body("v1", "Tenant", name, f"/api/v1/tenants/{name}", labels=labels, annotations=annotations)
+    body["spec"] = {"displayName": tenant.display_name} if tenant.display_name else {}
+    body["status"] = {"phase": _PHASES[TenantState(tenant.state)]}
+    yield tenant_key(name), body
+
+    link = f"/api/v1/tenants/{name}/namespaces/default"
+    namespace = _body("v1", "Namespace", "default", link, tenant=name, labels={"kubernetes.io/metadata.name": "default"})
+    namespace["spec"] = {"finalizers": ["kubernetes"]}
+    namespace["status"] = {"phase": "Active"}
+    yield Key(space, "", "namespaces", "", "default"), namespace
+
+    prefix = f"/apis/{_RBAC}/v1/tenants/{name}"
+    for role in manifests.load("tenant-roles.yaml"):
+        role_name = role["metadata"]["name"]
+        link = f"{prefix}/clusterroles/{role_name}"
+        cluster_role = _body(f"{_RBAC}/v1", "ClusterRole", role_name, link, tenant=name, labels=role["metadata"]["labels"])
+        cluster_role["rules"] = role["rules"]
+        yield Key(space, _RBAC, "clusterroles", "", role_name), cluster_role
+    for member, target in MEMBER_ROLES.items():
+        group = f"{GROUP_PREFIX}{member.value}"
+        link = f"{prefix}/clusterrolebindings/{group}"
+        binding = _body(f"{_RBAC}/v1", "ClusterRoleBinding", group, link, tenant=name)
+        binding["roleRef"] = {"apiGroup": _RBAC, "kind": "ClusterRole", "name": target}
+        binding["subjects"] = [{"apiGroup": _RBAC, "kind": "Group", "name": group}]
+        yield Key(space, _RBAC, "clusterrolebindings", "", group), binding
+
+
+def _body(
+    api_version: str,
+    kind: str,
+    name: str,
+    link: str,
+    *,
+    tenant: str = "",
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    metadata: dict[str, Any] = {
+        "name": name,
+        "uid": str(uuid.uuid4()),
+        "creationTimestamp": _now(),
+        "selfLink": link,
+    }
+    if tenant:
+        metadata["tenant"] = tenant
+    if labels:
+        metadata["labels"] = dict(labels)
+    if annotations:
+        metadata["annotations"] = dict(annotations)
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
+
+
+def _now() -> str:
+    return timezone.now().strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,62 @@
+"""The production shape names only what exists: services, commands, flags, environment variables (GW12)."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from django.core.management import get_commands, load_command_class
+
+ROOT = Path(__file__).resolve().parents[2]
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+OURS = {name: service for name, service in COMPOSE["services"].items() if service.get("image") == "tenantry"}
+COMMANDS = [(name, service["command"]) for name, service in OURS.items()]
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+
+
+def test_every_part_of_the_product_is_a_service() -> None:
+    assert set(COMPOSE["services"]) == {"postgres", "redis", "bootstrap", "portal", "apiserver", "worker", "beat"}
+
+
+@pytest.mark.parametrize(("service", "command"), COMMANDS)
+def test_command_exists_and_takes_its_flags(service: str, command: list[str]) -> None:
+    if command[1] == "manage.py":
+        loaded = load_command_class(get_commands()[command[2]], command[2])
+        loaded.create_parser("manage.py", command[2]).parse_args(command[3:])
+        return
+    assert command[1] == "-m"
+    module = importlib.import_module(command[2])
+    assert module is not None
+    if command[2] == "uvicorn":
+        target, attribute = command[3].split(":")
+        assert hasattr(importlib.import_module(target), attribute)
+    else:
+        assert command[3:5] == ["--app", "portal"]
+        assert importlib.import_module("portal.celery").app.main == "tenantry"
+
+
+def test_every_environment_variable_is_read_by_the_settings() -> None:
+    settings = (ROOT / "portal" / "settings.py").read_text()
+    read = set(re.findall(r'(?:env\.\w+|_secret)\(\s*"([A-Z_]+)"', settings))
+    for service in OURS.values():
+        assert set(service["environment"]) <= read, set(service["environment"]) - read
+
+
+def test_dependencies_and_volumes_are_declared() -> None:
+    for service in COMPOSE["services"].values():
+        assert set(service.get("depends_on", {})) <= set(COMPOSE["services"])
+        for volume in service.get("volumes", []):
+            assert volume.split(":")[0] in COMPOSE["volumes"]
+
+
+def test_image_copies_what_exists_and_runs_as_nobody_in_particular() -> None:
+    for source in re.findall(r"^COPY (?!--from)(\S+) ", DOCKERFILE, re.MULTILINE):
+        assert (ROOT / source).exists(), source
+    assert re.search(r"^USER \d+$", DOCKERFILE, re.MULTILINE)
+    version = re.search(r"uv==(\S+)", DOCKERFILE)
+    assert version is not None
+    assert f"UV_VERSION := {version[1]}" in (ROOT / "Makefile").read_text()
