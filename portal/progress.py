@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
+
+from django.utils.dateparse import parse_datetime
 
 from portal import wording
 from tenants.models import Operation, OperationState, Workspace
@@ -53,7 +56,7 @@ def progress_of(workspace: Workspace, operation: Operation | None, *, url: str) 
             error="", error_title="", error_verdict="wait", url=url,
         )  # fmt: skip
     failed = operation.state == OperationState.FAILED
-    steps = [*steps_of(operation.steps_done)]
+    steps = [*steps_of(operation.steps_done, since=operation.created_at)]
     if operation.state == OperationState.RUNNING and operation.step:
         steps.append(Step(operation.step, wording.WAIT, "being done", "", now=True))
     return Progress(
@@ -70,18 +73,24 @@ def progress_of(workspace: Workspace, operation: Operation | None, *, url: str) 
     )
 
 
-def steps_of(rows: Iterable[Mapping[str, Any]]) -> tuple[Step, ...]:
-    """Finished steps, or the layers of a suspension's receipt, each with its time and whether it was read back."""
-    steps = []
+def steps_of(rows: Iterable[Mapping[str, Any]], *, since: datetime | None = None) -> tuple[Step, ...]:
+    """Finished steps, or the layers of a suspension's receipt: how long each took, and whether it was read back.
+
+    A step without a duration of its own took the time since the one before it, the first the time since ``since``.
+    """
+    steps, before = [], since
     for row in rows:
         verified = bool(row.get("verified", True))
+        at = parse_datetime(str(row.get("at") or ""))
         took = row.get("milliseconds")
-        note = str(row.get("note") or ("read back" if verified else "not confirmed yet"))
+        if took is None and at is not None and before is not None:
+            took = max(0, round((at - before).total_seconds() * 1000))
+        before = at or before
         steps.append(
             Step(
                 name=str(row.get("step") or row.get("layer") or ""),
                 verdict=wording.ALLOW if verified else wording.WAIT,
-                note=note,
+                note=str(row.get("note") or ("done and read back" if verified else "not confirmed yet")),
                 took="" if took is None else f"{took} ms",
             )
         )
