@@ -1,6 +1,6 @@
-"""The hash chain as pure functions: canonical form, hash, and a verifier that names the first bad row (GW13).
+r"""The hash chain as pure functions: canonical form, hash, and a verifier that names the first bad row (GW13).
 
-``hash = SHA-256(previous_hash + "\\n" + canonical JSON of the row without its hash)``, hexadecimal; the first row's
+``hash = SHA-256(previous_hash + "\n" + canonical JSON of the row without its hash)``, hexadecimal; the first row's
 previous hash is 64 zeros. Anybody can check an export with these three sentences.
 """
 
@@ -47,7 +47,10 @@ class Flaw:
 
 
 def canonical(row: Mapping[str, Any]) -> bytes:
-    """The row as canonical JSON: sorted keys, no blanks, UTF-8, times in UTC with microseconds, UUIDs as text, RFC 5952."""
+    """The row as canonical JSON: sorted keys, no blanks, UTF-8, times in UTC with microseconds, UUIDs as text.
+
+    Addresses are written as RFC 5952 has it.
+    """
     body = {field: _plain(row[field]) for field in FIELDS}
     if body["ip_address"]:
         body["ip_address"] = str(ipaddress.ip_address(body["ip_address"]))

@@ -52,7 +52,9 @@ class Filters:
     text: str = ""
 
 
-def entries_of_chain(chain: str, *, filters: Filters | None = None, after: str = "", limit: int = 50) -> Page[AuditEntry]:
+def entries_of_chain(
+    chain: str, *, filters: Filters | None = None, after: str = "", limit: int = 50
+) -> Page[AuditEntry]:
     """One page of a chain's entries (a tenant's name, or ``system``).
 
     Raises ``BadRequest`` for a cursor that did not come from here.
@@ -145,8 +147,9 @@ def _read_cursor(cursor: str) -> tuple[datetime, UUID]:
         text = base64.urlsafe_b64decode(cursor[:256] + "=" * (-len(cursor[:256]) % 4)).decode("ascii")
         moment, identifier = text.split(" ")
         parsed = parse_datetime(moment)
-        if parsed is None or parsed.tzinfo is None:
-            raise ValueError(moment)
-        return parsed, UUID(identifier)
+        row = UUID(identifier)
     except (ValueError, binascii.Error, UnicodeDecodeError) as error:
         raise BadRequest("The page cursor is not one of ours; start from the first page.") from error
+    if parsed is None or parsed.tzinfo is None:
+        raise BadRequest("The page cursor is not one of ours; start from the first page.")
+    return parsed, row

@@ -204,6 +204,12 @@ SEALING_KEYS: list[str] = env.list("TENANTRY_SEALING_KEYS", default=[]) or [
 ]
 """Fernet keys for credentials at rest: the first encrypts, all decrypt."""
 
+FAILPOINT = env.str("TENANTRY_FAILPOINT", "") if env.bool("TENANTRY_ALLOW_FAILPOINTS", False) else ""
+"""Where a worker of a test run kills itself (``tenants.failpoints``)."""
+
+API_REQUESTS_KEEP_DAYS = env.int("API_REQUESTS_KEEP_DAYS", 90)
+"""How long requests to the API server are kept; audit entries are kept for ever."""
+
 PORTAL_PORT = env.int("PORTAL_PORT", 8000)
 APISERVER_PORT = env.int("APISERVER_PORT", 6443)
 APISERVER_URL = env.str("APISERVER_URL", f"https://127.0.0.1:{APISERVER_PORT}")

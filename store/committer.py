@@ -72,7 +72,7 @@ class Committer:
         self._open = False
         end = monotonic() + self._patience
         while (self._queue or self._busy) and monotonic() < end:
-            await asyncio.sleep(0.005)  # noqa: ASYNC110 (there is no one event for an empty queue and an idle worker)
+            await asyncio.sleep(0.005)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -28,7 +28,10 @@ def lock_clear(*, space: str, namespace: str = "") -> None:
 
 def locks_all() -> dict[tuple[str, str], str]:
     """Every lock as (space, namespace) → reason; an empty namespace closes the whole space."""
-    return {(space, namespace): reason for space, namespace, reason in Lock.objects.values_list("space", "namespace", "reason")}
+    return {
+        (space, namespace): reason
+        for space, namespace, reason in Lock.objects.values_list("space", "namespace", "reason")
+    }
 
 
 def _notify(space: str, namespace: str) -> None:

@@ -42,9 +42,13 @@ def check_text(value: str, *, field: str, kind: str, limit: int, required: bool 
     value = value.strip()
     if required and not value:
         raise Invalid(
-            f"{kind} is invalid: {field}: Required value", kind=kind, causes=[Cause("FieldValueRequired", "Required value", field)]
+            f"{kind} is invalid: {field}: Required value",
+            kind=kind,
+            causes=[Cause("FieldValueRequired", "Required value", field)],
         )
     if len(value) > limit or any(character < " " for character in value):
         message = f"Invalid value: must be one line of at most {limit} characters"
-        raise Invalid(f"{kind} is invalid: {field}: {message}", kind=kind, causes=[Cause("FieldValueInvalid", message, field)])
+        raise Invalid(
+            f"{kind} is invalid: {field}: {message}", kind=kind, causes=[Cause("FieldValueInvalid", message, field)]
+        )
     return value

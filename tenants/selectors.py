@@ -25,7 +25,7 @@ from tenants.models import (
     Tier,
     Workspace,
 )
-from tenants.rights import require_operator, require_role, role_at_least
+from tenants.rights import require_operator, require_role, role_at_least, role_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,15 @@ class Overview:
 def tenants_visible_to(actor: Actor) -> QuerySet[Tenant]:
     """The tenants that the actor is a member of; operators see all."""
     rows = Tenant.objects.all()
-    return rows if actor.operator else rows.filter(memberships__user_id=actor.user_id)
+    if actor.operator:
+        return rows
+    return rows.filter(memberships__user_id=actor.user_id) if actor.user_id else rows.none()
 
 
 def tenants_page(actor: Actor, *, search: str = "", after: str = "", limit: int = 50) -> list[Tenant]:
-    """Tenants by name behind ``after`` (the last name of the page before), each with ``workspace_count`` and
-    ``member_count``.
+    """Tenants by name behind ``after`` (the last name of the page before).
+
+    Each has ``workspace_count`` and ``member_count``. Three queries.
     """
     rows = tenants_visible_to(actor).filter(name__gt=after)
     if search:
@@ -92,6 +95,8 @@ def workspaces_visible_to(actor: Actor) -> QuerySet[Workspace]:
     rows = Workspace.objects.exclude(status=Status.DELETED).select_related("tenant", "tier", "cluster", "user")
     if actor.operator:
         return rows
+    if actor.user_id is None:
+        return rows.none()
     mine = Membership.objects.filter(user_id=actor.user_id, tenant_id=OuterRef("tenant_id"))
     return rows.filter(Exists(mine))
 
@@ -123,10 +128,7 @@ def workspace_visible_to(actor: Actor, workspace_id: UUID | str) -> Workspace:
         Prefetch("operations", queryset=Operation.objects.order_by("-generation"))
     )
     workspace = rows.filter(pk=identifier).first() if identifier else None
-    if workspace is not None and not actor.operator:
-        if not Membership.objects.filter(user_id=actor.user_id, tenant_id=workspace.tenant_id).exists():
-            workspace = None
-    if workspace is None:
+    if workspace is None or role_of(actor, workspace.tenant_id) is None:
         shown = str(workspace_id)[:64]
         raise NotFound(f'workspaces "{shown}" not found', kind="workspaces", name=shown)
     return workspace

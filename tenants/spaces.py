@@ -70,7 +70,9 @@ def space_create(tenant: Tenant, *, labels: Mapping[str, str], annotations: Mapp
 
 def tenant_mark_phase(tenant: Tenant) -> None:
     """Show the tenant's state in its object's ``status.phase``."""
-    _change_tenant(tenant.name, lambda body: body.setdefault("status", {}).update(phase=_PHASES[TenantState(tenant.state)]))
+    _change_tenant(
+        tenant.name, lambda body: body.setdefault("status", {}).update(phase=_PHASES[TenantState(tenant.state)])
+    )
 
 
 def tenant_mark_terminating(tenant: Tenant) -> None:
@@ -91,7 +93,9 @@ def space_end(name: str) -> None:
     """
     space = f"{ROOT}:{name}"
     below = StoredObject.objects.filter(Q(space=space) | Q(space__startswith=f"{space}:"))
-    while rows := list(below.values_list("space", "group", "resource", "namespace", "name", "revision", "data")[:_CHUNK]):
+    while rows := list(
+        below.values_list("space", "group", "resource", "namespace", "name", "revision", "data")[:_CHUNK]
+    ):
         deletes = [Delete(Key(*row[:5]), row[5], orjson.loads(bytes(row[6]))) for row in rows]
         try:
             synchronous.commit(*deletes)
@@ -125,7 +129,9 @@ def _first_objects(
     yield tenant_key(name), body
 
     link = f"/api/v1/tenants/{name}/namespaces/default"
-    namespace = _body("v1", "Namespace", "default", link, tenant=name, labels={"kubernetes.io/metadata.name": "default"})
+    namespace = _body(
+        "v1", "Namespace", "default", link, tenant=name, labels={"kubernetes.io/metadata.name": "default"}
+    )
     namespace["spec"] = {"finalizers": ["kubernetes"]}
     namespace["status"] = {"phase": "Active"}
     yield Key(space, "", "namespaces", "", "default"), namespace
@@ -134,7 +140,9 @@ def _first_objects(
     for role in manifests.load("tenant-roles.yaml"):
         role_name = role["metadata"]["name"]
         link = f"{prefix}/clusterroles/{role_name}"
-        cluster_role = _body(f"{_RBAC}/v1", "ClusterRole", role_name, link, tenant=name, labels=role["metadata"]["labels"])
+        cluster_role = _body(
+            f"{_RBAC}/v1", "ClusterRole", role_name, link, tenant=name, labels=role["metadata"]["labels"]
+        )
         cluster_role["rules"] = role["rules"]
         yield Key(space, _RBAC, "clusterroles", "", role_name), cluster_role
     for member, target in MEMBER_ROLES.items():

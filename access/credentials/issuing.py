@@ -1,16 +1,40 @@
 """Issues kubeconfigs, in the one order that leaves no unrecorded token (GW3, GW9).
 
 Ownership → active, under the row's lock → rate limit → intent committed → anchor → token → checked → outcome → YAML.
+No record, no token; and a token whose workspace was closed in the meantime dies with its anchor, unseen.
 """
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import json
+import uuid
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 from uuid import UUID
 
+from django.db import DatabaseError, transaction
+from django.views.decorators.debug import sensitive_variables
+
+from access.credentials.kubeconfigs import kubeconfig_yaml
 from access.models import Credential
+from audit.actions import Action
+from audit.models import Outcome as AuditOutcome
 from audit.recorder import Actor
+from kube.status import Conflict, Forbidden, NotFound, ServiceUnavailable, StatusError, TooManyRequests
+from tenants import blueprints, ratelimit
+from tenants.clusters import Answer, ClusterClient, ClusterUnusable, Outcome, client_for
+from tenants.models import Phase, Role, Status, Workspace
+from tenants.rights import role_of
+
+SECONDS: Final = 7200
+"""The life of a credential: a hard limit (GATEWAY, phase 2)."""
+
+_LEEWAY: Final = timedelta(seconds=60)
+_ROLE_OF_MEMBER: Final = {Role.OWNER: "admin", Role.ADMIN: "admin", Role.EDITOR: "editor", Role.VIEWER: "viewer"}
+_RANK: Final = {"admin": 2, "editor": 1, "viewer": 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +45,20 @@ class Issued:
     yaml: str = field(repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class _Token:
+    """What the cluster issued."""
+
+    text: str = field(repr=False)
+    jti: str | None
+    expires_at: datetime
+
+
+class _Broken(Exception):
+    """The cluster did not do as agreed; the text is for people and holds nothing secret."""
+
+
+@sensitive_variables()
 def kubeconfig_issue(*, actor: Actor, workspace_id: UUID, role: str = "", now: datetime) -> Issued:
     """A kubeconfig for a workspace, good for two hours at most.
 
@@ -29,4 +67,212 @@ def kubeconfig_issue(*, actor: Actor, workspace_id: UUID, role: str = "", now: d
     ``Conflict`` while it is not ready or suspended, ``TooManyRequests``, ``ServiceUnavailable`` when the cluster
     cannot be reached or does not answer as agreed; then nothing is left behind.
     """
-    raise NotImplementedError
+    workspace, credential = _intend(actor, workspace_id, role, now)
+    account = blueprints.ACCOUNTS[credential.role]
+    client = None
+    try:
+        client = client_for(workspace.cluster, workspace.tenant_id)
+        anchor_uid = _anchor(client, workspace, credential, account)
+        token = _request(client, workspace, credential, account=account, anchor_uid=anchor_uid, now=now)
+        _conclude(actor, workspace, credential, token)
+    except StatusError as error:
+        # Closed in the meantime: the token, if there is one, must not outlive its anchor.
+        _undo(actor, client, workspace, credential, reason=error.message, now=now)
+        raise
+    except (_Broken, ClusterUnusable) as error:
+        _undo(actor, client, workspace, credential, reason=str(error), now=now)
+        raise ServiceUnavailable(str(error), retry_after=5) from None
+    except DatabaseError:
+        _undo(actor, client, workspace, credential, reason="The issue could not be recorded.", now=now)
+        raise ServiceUnavailable("The issue could not be recorded, so nothing was issued.", retry_after=5) from None
+    yaml = kubeconfig_yaml(
+        server=workspace.cluster.client_url or workspace.cluster.server,
+        ca=workspace.cluster.ca_data,
+        namespace=workspace.k8s_namespace,
+        user=account,
+        token=token.text,
+    )
+    return Issued(credential, yaml)
+
+
+def _intend(actor: Actor, workspace_id: UUID, role: str, now: datetime) -> tuple[Workspace, Credential]:
+    """Check everything under the workspace's row lock and commit the intent, or the refusal; raise the refusal."""
+    refusal: StatusError
+    with transaction.atomic():
+        rows = Workspace.objects.select_for_update(of=("self",)).select_related("tenant", "cluster", "tier", "user")
+        workspace = rows.filter(pk=workspace_id).first()
+        if workspace is None:
+            raise _unknown(workspace_id)
+        try:
+            member = role_of(actor, workspace.tenant_id)
+            chosen = _chosen(workspace, member, role, workspace_id)
+            ratelimit.take(ratelimit.CREDENTIAL, actor.user_id or actor.name)
+        except StatusError as error:
+            refusal = error
+            # Refusals are recorded as often as credentials are given, so that a flood of them fills nothing.
+            quota = ratelimit.wait_for(ratelimit.CREDENTIAL, f"refused:{actor.user_id or actor.name}")
+            if quota == 0 and not isinstance(error, TooManyRequests):
+                _record(actor, workspace, AuditOutcome.DENIED, {"role": role, "reason": error.message})
+        else:
+            identifier = uuid.uuid4()
+            credential = Credential.objects.create(
+                id=identifier,
+                workspace=workspace,
+                issued_to_id=actor.user_id or workspace.user_id,
+                role=chosen,
+                anchor=f"tenantry-anchor-{identifier.hex}",
+                ip_address=actor.ip,
+                user_agent=actor.user_agent[:256],
+                issued_at=now,
+            )
+            _record(actor, workspace, AuditOutcome.INTENT, {"id": str(identifier), "role": chosen})
+            return workspace, credential
+    raise refusal
+
+
+def _chosen(workspace: Workspace, member: Role | None, role: str, workspace_id: UUID) -> str:
+    """The role of the credential; raises the refusal that fits."""
+    if member is None:
+        raise _unknown(workspace_id)
+    highest = _ROLE_OF_MEMBER[member]
+    chosen = role or highest
+    if chosen not in _RANK or _RANK[chosen] > _RANK[highest]:
+        raise Forbidden(f"Your role in {workspace.tenant_id} allows credentials up to {highest}.", kind="workspaces")
+    if workspace.status == Status.SUSPENDED:
+        raise Conflict(f"The workspace is suspended: {workspace.suspended_reason}", kind="workspaces")
+    if workspace.status != Status.ACTIVE or workspace.tenant.state != "active":
+        raise Conflict("The workspace is closed.", kind="workspaces")
+    if workspace.phase != Phase.READY:
+        raise Conflict("The workspace is not ready yet.", kind="workspaces", name=workspace.name)
+    return chosen
+
+
+def _anchor(client: ClusterClient, workspace: Workspace, credential: Credential, account: str) -> str:
+    """Create the Secret that the token is bound to; its uid."""
+    body = blueprints.anchor(workspace, credential.anchor, account, workspace.service_accounts.get(account, ""))
+    answer = _done(client.create(blueprints.path(workspace, "secrets"), body))
+    return str(answer.metadata.get("uid") or "")
+
+
+@sensitive_variables()
+def _request(
+    client: ClusterClient,
+    workspace: Workspace,
+    credential: Credential,
+    *,
+    account: str,
+    anchor_uid: str,
+    now: datetime,
+) -> _Token:
+    """Ask for the token and look at it: whose it is, how long it lives, what it is called."""
+    body = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        # With the uid a replaced account answers 409 instead of issuing (P5).
+        "metadata": {
+            "name": account,
+            "namespace": workspace.k8s_namespace,
+            "uid": workspace.service_accounts.get(account, ""),
+        },
+        "spec": {
+            "expirationSeconds": SECONDS,
+            "boundObjectRef": {"apiVersion": "v1", "kind": "Secret", "name": credential.anchor, "uid": anchor_uid},
+        },
+    }
+    path = blueprints.path(workspace, "serviceaccounts", account, sub="token")
+    status = _done(client.create(path, body)).body.get("status")
+    text = status.get("token") if isinstance(status, dict) else None
+    stamp = status.get("expirationTimestamp") if isinstance(status, dict) else None
+    claims = _claims(text)
+    try:
+        expires_at = datetime.fromisoformat(str(stamp)).astimezone(UTC)
+        lasts = datetime.fromtimestamp(int(claims["exp"]), UTC)
+    except (KeyError, TypeError, ValueError, OverflowError):
+        raise _Broken("The cluster's token does not say when it ends.") from None
+    if not now < expires_at <= now + timedelta(seconds=SECONDS) + _LEEWAY or lasts > expires_at + _LEEWAY:
+        raise _Broken("The cluster's token does not end within two hours.")
+    if claims.get("sub") != f"system:serviceaccount:{workspace.k8s_namespace}:{account}":
+        raise _Broken("The cluster issued somebody else's token.")
+    jti = claims.get("jti")
+    return _Token(
+        str(text), jti if isinstance(jti, str) and 0 < len(jti) <= 64 and jti.isprintable() else None, expires_at
+    )
+
+
+def _conclude(actor: Actor, workspace: Workspace, credential: Credential, token: _Token) -> None:
+    """Commit the outcome if the workspace is still as it was: after a suspension was answered no token comes out."""
+    with transaction.atomic():
+        current = Workspace.objects.select_for_update().get(pk=workspace.pk)
+        if current.status != Status.ACTIVE or current.service_accounts != workspace.service_accounts:
+            raise Conflict("The workspace was closed while the credential was made.", kind="workspaces")
+        credential.jti, credential.expires_at = token.jti, token.expires_at
+        credential.save(update_fields=["jti", "expires_at"])
+        detail = {
+            "id": str(credential.id),
+            "jti": token.jti,
+            "expires": token.expires_at,
+            "anchor": credential.anchor,
+            "role": credential.role,
+        }
+        _record(actor, workspace, AuditOutcome.SUCCESS, detail)
+
+
+def _undo(
+    actor: Actor,
+    client: ClusterClient | None,
+    workspace: Workspace,
+    credential: Credential,
+    *,
+    reason: str,
+    now: datetime,
+) -> None:
+    """Delete the anchor and write the failure down; what does not succeed here is left to ``credentials_expire``."""
+    gone = client is not None and anchor_gone(client, workspace, credential.anchor)
+    with contextlib.suppress(DatabaseError), transaction.atomic():
+        Credential.objects.filter(pk=credential.pk).update(
+            jti=None, expires_at=None, failed_at=now, revocation_confirmed_at=now if gone else None
+        )
+        _record(actor, workspace, AuditOutcome.FAILURE, {"id": str(credential.id), "reason": reason})
+
+
+def anchor_gone(client: ClusterClient, workspace: Workspace, name: str) -> bool:
+    """Delete an anchor; whether a second deletion proved that it is gone (the gateway may not read secrets)."""
+    path = blueprints.path(workspace, "secrets", name)
+    first = client.delete(path)
+    if first.outcome is Outcome.ABSENT:
+        return True
+    return first.outcome is Outcome.DONE and client.delete(path).outcome is Outcome.ABSENT
+
+
+def _record(actor: Actor, workspace: Workspace, outcome: AuditOutcome, detail: dict[str, Any]) -> None:
+    actor.record(
+        Action.KUBECONFIG_ISSUED,
+        chain=workspace.tenant_id,
+        outcome=outcome,
+        target=f"workspaces/{workspace}",
+        workspace_id=workspace.id,
+        detail=detail,
+    )
+
+
+def _done(answer: Answer) -> Answer:
+    if answer.outcome is not Outcome.DONE:
+        raise _Broken(answer.message or "The cluster's state changed in between.")
+    return answer
+
+
+@sensitive_variables()
+def _claims(token: object) -> dict[str, Any]:
+    """The claims of a JWT, unverified: the cluster that answered over TLS is the one that made it."""
+    try:
+        payload = str(token).split(".")[1]
+        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    except (IndexError, ValueError, RecursionError):
+        raise _Broken("The cluster's answer held no token.") from None
+    if not isinstance(claims, dict) or not str(token).isascii() or len(str(token)) > 16_384:
+        raise _Broken("The cluster's answer held no token.")
+    return claims
+
+
+def _unknown(workspace_id: UUID) -> NotFound:
+    return NotFound(f'workspaces "{workspace_id}" not found', kind="workspaces", name=str(workspace_id))

@@ -143,4 +143,6 @@ def _checksum(body: str) -> str:
 
 
 def _invalid(name: str, message: str) -> Invalid:
-    return Invalid(f"Token is invalid: {name}: {message}", kind="Token", causes=[Cause("FieldValueInvalid", message, name)])
+    return Invalid(
+        f"Token is invalid: {name}: {message}", kind="Token", causes=[Cause("FieldValueInvalid", message, name)]
+    )

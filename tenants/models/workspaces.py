@@ -66,6 +66,7 @@ class Workspace(models.Model):
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     ready_at = models.DateTimeField(null=True, blank=True)
     deleted_at = models.DateTimeField(null=True, blank=True)
+    checked_at = models.DateTimeField(null=True, editable=False)
 
     class Meta:
         db_table = "workspaces"
@@ -102,6 +103,7 @@ class Workspace(models.Model):
             models.Index(fields=["user", "status"], name="workspace_user_status"),
             models.Index(fields=["tenant", "-created_at", "-id"], name="workspace_tenant_time"),
             models.Index(fields=["-created_at", "-id"], name="workspace_time"),
+            models.Index(fields=["checked_at"], name="workspace_checked"),
         ]
 
     def __str__(self) -> str:

@@ -112,7 +112,11 @@ def cluster_check(*, actor: Actor, name: str) -> str:
         cluster.save(update_fields=["last_error", "last_seen_at"])
         outcome = Outcome.FAILURE if error else Outcome.SUCCESS
         actor.record(
-            Action.CLUSTER_CHECKED, chain=SYSTEM_CHAIN, outcome=outcome, target=f"clusters/{name}", detail={"error": error}
+            Action.CLUSTER_CHECKED,
+            chain=SYSTEM_CHAIN,
+            outcome=outcome,
+            target=f"clusters/{name}",
+            detail={"error": error},
         )
     return error
 

@@ -200,7 +200,9 @@ def _checked_limits(limits: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]
     for index, item in enumerate(limits):
         where = f"limit_range[{index}]"
         if not isinstance(item, Mapping) or item.get("type") not in {"Container", "Pod", "PersistentVolumeClaim"}:
-            causes.append(Cause("FieldValueNotSupported", "type must be Container, Pod or PersistentVolumeClaim", where))
+            causes.append(
+                Cause("FieldValueNotSupported", "type must be Container, Pod or PersistentVolumeClaim", where)
+            )
             continue
         for key, quantities in item.items():
             if key == "type":

@@ -53,8 +53,9 @@ def workspace_init(
     """
     ratelimit.take(ratelimit.INIT, user.id)
     with transaction.atomic():
-        workspace = _init(actor, user, tier, tenant, name, cluster, idempotency_key)
-    return workspace
+        return _init(
+            actor, user, tier_name=tier, tenant_name=tenant, name=name, cluster_name=cluster, key=idempotency_key
+        )
 
 
 @transaction.atomic
@@ -142,7 +143,7 @@ def workspace_change_tier(*, actor: Actor, workspace_id: UUID, tier: str) -> Wor
 
 
 def _init(
-    actor: Actor, user: User, tier_name: str, tenant_name: str, name: str, cluster_name: str, key: str
+    actor: Actor, user: User, *, tier_name: str, tenant_name: str, name: str, cluster_name: str, key: str
 ) -> Workspace:
     tenant_name = tenant_name or _only_tenant(user)
     role = require_role(actor, tenant_name, Role.VIEWER)
@@ -179,7 +180,9 @@ def _init(
             workspace.save(force_insert=True)
     except IntegrityError:
         # Another member took the name between the look and the write.
-        raise AlreadyExists(f'workspaces "{workspace.name}" already exists', kind="workspaces", name=workspace.name) from None
+        raise AlreadyExists(
+            f'workspaces "{workspace.name}" already exists', kind="workspaces", name=workspace.name
+        ) from None
     Operation.objects.create(
         workspace=workspace, desired=Desired.READY, generation=workspace.generation, requested_by=actor.name[:254]
     )
@@ -207,7 +210,9 @@ def _only_tenant(user: User) -> str:
 
 def _existing(user: User, tenant: Tenant, name: str, tier: str, key: str) -> Workspace | None:
     """What an earlier call with the same words made."""
-    mine = Workspace.objects.filter(user=user).exclude(status=Status.DELETED).select_related("tenant", "tier", "cluster")
+    mine = (
+        Workspace.objects.filter(user=user).exclude(status=Status.DELETED).select_related("tenant", "tier", "cluster")
+    )
     if key:
         found = mine.filter(idempotency_key=key).first()
         if found is not None or not name:

@@ -6,29 +6,8 @@ import orjson
 import pytest
 
 from store.engine import Engine
-from store.types import (
-    Check,
-    Create,
-    Delete,
-    Everywhere,
-    Key,
-    PreconditionFailed,
-    Range,
-    RevisionTooNew,
-    Update,
-)
-
-pytestmark = pytest.mark.asyncio
-
-PODS = Range("root:acme", "", "pods")
-
-
-def pod(name: str, namespace: str = "default", space: str = "root:acme") -> Key:
-    return Key(space, "", "pods", namespace, name)
-
-
-def body(name: str, **spec: object) -> dict[str, object]:
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "uid": f"uid-{name}"}, "spec": spec}
+from store.types import Check, Create, Delete, Everywhere, Key, PreconditionFailed, RevisionTooNew, Update
+from tests.store.objects import PODS, body, pod
 
 
 async def test_created_object_is_read_back_with_its_revision(conninfo: str) -> None:

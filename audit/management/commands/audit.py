@@ -28,7 +28,7 @@ class Command(BaseCommand):
             sub.add_argument("--chain", help="only this chain: a tenant's name, or system")
         sub.add_argument("--format", choices=["jsonl", "csv"], default="jsonl")
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def handle(self, *_args: Any, **options: Any) -> None:
         """Run one of the two."""
         names = [options["chain"]] if options["chain"] else chain_names()
         if options["verb"] == "verify":

@@ -1,0 +1,306 @@
+"""Speaks to clusters as the gateway: the official client's configuration, our own TLS context and typed outcomes.
+
+One connection pool per cluster and credential, deadlines on every call, no retries and no redirects inside (the
+operation decides about trying again), answers of 4 MiB at most, and whatever comes is hostile until it has been read
+as Kubernetes JSON. A credential is never in an error, a log or a ``repr``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import ssl
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+from urllib.parse import quote
+from uuid import UUID
+
+from tenants import vault
+from tenants.kubeconfigs import Access, read_kubeconfig
+from tenants.models import Cluster
+
+MAX_ANSWER: Final = 4 * 1024 * 1024
+CONNECT_SECONDS: Final = 3.0
+CALL_SECONDS: Final = 8.0
+"""The whole of one call. Leases of operations are longer, so that no call outlives its lease."""
+
+_LONGEST_RETRY_AFTER: Final = 300.0
+
+
+class Outcome(StrEnum):
+    """What came of a call."""
+
+    DONE = "done"
+    ABSENT = "absent"
+    EXISTS = "exists"
+    RETRY = "retry"
+    """Refused for now: try again, not before ``retry_after``."""
+    DENIED = "denied"
+    """Refused for good, until somebody changes something."""
+    UNKNOWN = "unknown"
+    """Nobody can tell whether it was done: read back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The outcome of a call, its JSON (an issued token may be in it: not in ``repr``), and words for people."""
+
+    outcome: Outcome
+    code: int = 0
+    body: dict[str, Any] = field(default_factory=dict, repr=False)
+    message: str = ""
+    retry_after: float | None = None
+    reached: bool = True
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """The object's metadata, an empty one if there is none."""
+        found = self.body.get("metadata")
+        return found if isinstance(found, dict) else {}
+
+
+class ClusterUnusable(Exception):
+    """The cluster cannot even be asked: no credential, or one that cannot be opened. The text is for people."""
+
+
+class ClusterClient:
+    """Calls one cluster, in one tenant's space of it if it is the embedded one.
+
+    ``before_write`` runs before every call that changes something: an operation checks its fence there.
+    ``bearer`` replaces the gateway's credential by a token: the canary of a suspension.
+    """
+
+    def __init__(self, pool: _Pool, prefix: str, before_write: Callable[[], None] | None = None) -> None:
+        self._pool = pool
+        self._prefix = prefix
+        self._before_write = before_write
+
+    def get(self, path: str) -> Answer:
+        """Read one object or list."""
+        return self._call("GET", path)
+
+    def create(self, path: str, body: Mapping[str, Any]) -> Answer:
+        """POST an object to its collection or subresource."""
+        return self._call("POST", path, body)
+
+    def patch(self, path: str, body: Mapping[str, Any]) -> Answer:
+        """A JSON merge patch."""
+        return self._call("PATCH", path, body, media_type="application/merge-patch+json")
+
+    def delete(self, path: str, *, uid: str = "", propagation: str = "Background") -> Answer:
+        """Delete one object, only the one with this ``uid`` if it is given. DONE does not say that it is gone."""
+        options: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": propagation}
+        if uid:
+            options["preconditions"] = {"uid": uid}
+        return self._call("DELETE", path, options)
+
+    def ask_as(self, token: str, path: str, body: Mapping[str, Any]) -> Answer:
+        """POST with ``token`` instead of the gateway's credential."""
+        return self._call("POST", path, body, bearer=token)
+
+    def _call(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        media_type: str = "application/json",
+        bearer: str = "",
+    ) -> Answer:
+        if method != "GET" and self._before_write is not None:
+            self._before_write()
+        headers = {"Accept": "application/json", "User-Agent": "tenantry"}
+        token = bearer or self._pool.access.token
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        data = None
+        if body is not None:
+            headers["Content-Type"] = media_type
+            data = json.dumps(body).encode()
+        return self._pool.request(method, f"{self._prefix}{path}", headers, data, as_client=not bearer)
+
+
+class _Pool:
+    """The connections to one cluster with one credential."""
+
+    def __init__(self, access: Access) -> None:
+        # The client library takes a second to import, and web processes rarely need it.
+        import urllib3
+        from kubernetes import client
+
+        self.access = access
+        configuration = client.Configuration()
+        configuration.host = access.server
+        self._host = configuration.host
+        self._library = urllib3
+        timeout = urllib3.Timeout(connect=CONNECT_SECONDS, total=CALL_SECONDS)
+        common: dict[str, Any] = {"num_pools": 2, "maxsize": 8, "retries": False, "timeout": timeout}
+        self._own = urllib3.PoolManager(ssl_context=_context(access, with_certificate=True), **common)
+        # A canary's token must not be helped by the gateway's certificate.
+        self._bare = urllib3.PoolManager(ssl_context=_context(access, with_certificate=False), **common)
+
+    def request(
+        self, method: str, path: str, headers: dict[str, str], data: bytes | None, *, as_client: bool
+    ) -> Answer:
+        """One call; every failure is an outcome."""
+        errors = self._library.exceptions
+        manager = self._own if as_client else self._bare
+        try:
+            response = manager.request(
+                method, self._host + path, body=data, headers=headers, preload_content=False, redirect=False
+            )
+            try:
+                raw = response.read(MAX_ANSWER + 1, decode_content=True)
+            except BaseException:
+                response.close()
+                raise
+            if len(raw) > MAX_ANSWER:
+                # A half-read connection must not serve another call.
+                response.close()
+            else:
+                response.release_conn()
+        except (errors.NewConnectionError, errors.ConnectTimeoutError, errors.NameResolutionError) as error:
+            return Answer(Outcome.RETRY, message=f"The cluster cannot be reached: {_words(error)}.", reached=False)
+        except errors.SSLError:
+            message = "The cluster's certificate does not fit the registered certificate authority."
+            return Answer(Outcome.RETRY, message=message, reached=False)
+        except (errors.HTTPError, OSError, ValueError) as error:
+            message = f"The cluster's answer did not arrive: {_words(error)}."
+            return Answer(Outcome.UNKNOWN, message=message, reached=False)
+        return _read(method, response.status, response.headers, raw)
+
+
+def client_for(cluster: Cluster, tenant: str, *, before_write: Callable[[], None] | None = None) -> ClusterClient:
+    """A client for what a tenant has on a cluster.
+
+    On the embedded cluster the tenant's space is ``/clusters/root:<tenant>``. Raises ``ClusterUnusable``.
+    """
+    if not tenant:
+        raise ValueError("a tenant is needed")
+    prefix = f"/clusters/root:{quote(tenant, safe='')}" if cluster.kind == Cluster.Kind.EMBEDDED else ""
+    return ClusterClient(_pool_of(cluster), prefix, before_write)
+
+
+def self_check(cluster: Cluster) -> str:
+    """Whether the stored credential opens the cluster: words of what is wrong, or the empty string."""
+    try:
+        pool = _pool_of(cluster)
+    except ClusterUnusable as error:
+        return str(error)
+    client = ClusterClient(pool, "")
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": {"verb": "create", "resource": "namespaces"}},
+    }
+    answer = client.create("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
+    if answer.outcome is not Outcome.DONE:
+        return answer.message or "The cluster refused the credential."
+    status = answer.body.get("status")
+    if not (isinstance(status, dict) and status.get("allowed") is True):
+        return "The credential may not create namespaces: apply the gateway's ClusterRole to the cluster."
+    return ""
+
+
+def object_path(
+    group: str, version: str, resource: str, *, namespace: str | None = None, name: str | None = None, sub: str = ""
+) -> str:
+    """The URL path of an object or collection. An empty namespace or name is a defect, and no request."""
+    parts = ["api", version] if not group else ["apis", group, version]
+    if namespace is not None:
+        parts += ["namespaces", namespace]
+    parts.append(resource)
+    if name is not None:
+        parts.append(name)
+    if sub:
+        parts.append(sub)
+    if not all(parts) or any(part in {".", ".."} for part in parts):
+        raise ValueError("an empty or dotted part would change what the path means")
+    return "/" + "/".join(quote(part, safe=":") for part in parts)
+
+
+_pools: dict[UUID, tuple[bytes, _Pool]] = {}
+_pools_lock = threading.Lock()
+
+
+def _pool_of(cluster: Cluster) -> _Pool:
+    """The pool for the cluster's present credential; a replaced one is forgotten."""
+    sealed = bytes(cluster.sealed_credential) if cluster.sealed_credential else b""
+    if not sealed:
+        raise ClusterUnusable(f"The cluster {cluster.name} has no credential: register its kubeconfig again.")
+    with _pools_lock:
+        known = _pools.get(cluster.pk)
+        if known is not None and known[0] == sealed:
+            return known[1]
+    try:
+        access = read_kubeconfig(vault.unseal(sealed))
+    except vault.Unsealable as error:
+        raise ClusterUnusable(str(error)) from None
+    if access.server != cluster.server:
+        raise ClusterUnusable(f"The credential of {cluster.name} was made for another server.")
+    pool = _Pool(access)
+    with _pools_lock:
+        _pools[cluster.pk] = (sealed, pool)
+    return pool
+
+
+def _context(access: Access, *, with_certificate: bool) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=access.ca)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    if with_certificate and access.certificate:
+        # OpenSSL reads keys from files only; this one lives in memory and is gone when it is closed.
+        file = os.memfd_create("credential", os.MFD_CLOEXEC)
+        try:
+            os.write(file, f"{access.certificate}\n{access.key}\n".encode())
+            context.load_cert_chain(f"/proc/self/fd/{file}")
+        finally:
+            os.close(file)
+    return context
+
+
+def _read(method: str, code: int, headers: Mapping[str, str], raw: bytes) -> Answer:
+    """What an HTTP answer means for an operation."""
+    body: dict[str, Any] | None = None
+    if len(raw) <= MAX_ANSWER:
+        try:
+            loaded = json.loads(raw)
+            body = loaded if isinstance(loaded, dict) else None
+        except (ValueError, RecursionError):
+            body = None
+    retry_after = _seconds(headers.get("Retry-After"))
+    said = str((body or {}).get("message") or "")[:300]
+    reason = str((body or {}).get("reason") or "")
+    if 200 <= code < 300:
+        if body is None or not (body.get("kind") or body.get("apiVersion")):
+            return Answer(Outcome.UNKNOWN, code, message="The cluster's answer was not Kubernetes.")
+        return Answer(Outcome.DONE, code, body)
+    if code == 404 and body is not None and reason == "NotFound":
+        return Answer(Outcome.ABSENT, code, message=said)
+    if code == 409 and reason == "AlreadyExists":
+        return Answer(Outcome.EXISTS, code, message=said)
+    if code in {409, 429} or (code == 403 and "being terminated" in said):
+        return Answer(
+            Outcome.RETRY, code, message=f"The cluster asks to try again: {said or code}", retry_after=retry_after
+        )
+    if code == 401:
+        return Answer(Outcome.DENIED, code, message="The cluster does not accept the gateway's credential.")
+    if code in {400, 403, 405, 422} and body is not None:
+        return Answer(Outcome.DENIED, code, message=f"The cluster refused: {said or reason or code}")
+    outcome = Outcome.RETRY if method == "GET" or code == 503 else Outcome.UNKNOWN
+    return Answer(outcome, code, message=f"The cluster answered {code}.", retry_after=retry_after)
+
+
+def _seconds(value: str | None) -> float | None:
+    """``Retry-After`` in whole seconds, bounded; a date there is as good as none."""
+    if value is None or not value.strip().isdigit():
+        return None
+    return min(float(value.strip()[:9]), _LONGEST_RETRY_AFTER)
+
+
+def _words(error: Exception) -> str:
+    """The kind of a transport error; its text may quote headers."""
+    name = type(error).__name__.removesuffix("Error")
+    return {"NewConnection": "connection refused", "ConnectTimeout": "no connection in time"}.get(name, name)

@@ -1,0 +1,34 @@
+"""``manage.py worker``: the workers' loop without Celery, for one machine and for tests."""
+
+from __future__ import annotations
+
+import time
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from tenants import deletion, worker
+
+
+class Command(BaseCommand):
+    """Run due operations until stopped, or until there is none (``--once``)."""
+
+    help = "Run due operations; --once ends when none is due."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """``--once``."""
+        parser.add_argument("--once", action="store_true", help="end when no operation is due")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        """Loop; every 60 s look for drift."""
+        reconciled = 0.0
+        while True:
+            worker.operations_run()
+            deletion.tenants_end()
+            if options["once"]:
+                return
+            if time.monotonic() - reconciled >= 60:
+                worker.workspaces_reconcile()
+                reconciled = time.monotonic()
+            time.sleep(0.5)

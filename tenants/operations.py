@@ -1,0 +1,283 @@
+"""The queue of record: operations claimed with a lease and a fence, in database time (GW15).
+
+Celery's messages only say "look". A worker claims one due row at a time; the fence grows with each claim, so a worker
+that was thought dead can no longer commit. An operation is claimed only when no other worker can still be calling the
+cluster for the same workspace: leases are longer than the longest call, and are renewed before each one.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from functools import cached_property
+from typing import Any, Final
+from uuid import UUID
+
+from django.db import connection, transaction
+from django.utils import timezone
+
+from audit.actions import Action
+from audit.models import Outcome as AuditOutcome
+from audit.recorder import WORKER
+from tenants.clusters import CALL_SECONDS, Answer, ClusterClient, ClusterUnusable, Outcome, client_for
+from tenants.failpoints import failpoint
+from tenants.models import Cluster, Operation, OperationState, Workspace
+
+logger = logging.getLogger(__name__)
+
+LEASE_SECONDS: Final = CALL_SECONDS + 4
+FAILED_RETRY_SECONDS: Final = 300.0
+_BACKOFF_FIRST: Final = 0.5
+_BACKOFF_LONGEST: Final = 60.0
+_AWAY_SECONDS: Final = 5.0
+
+# A superseded row with a lease in the future is a worker that may still be in a call: the next generation waits.
+_CLAIM: Final = """
+UPDATE operations SET state = 'running', fence = fence + 1, attempts = attempts + 1,
+       lease_until = clock_timestamp() + %(lease)s * interval '1 second',
+       not_before = clock_timestamp() + %(lease)s * interval '1 second'
+WHERE id = (
+  SELECT o.id FROM operations o
+  JOIN workspaces w ON w.id = o.workspace_id AND w.generation = o.generation
+  JOIN clusters c ON c.id = w.cluster_id
+  WHERE o.state IN ('pending', 'running', 'failed') AND o.not_before <= clock_timestamp()
+    AND (c.away_until IS NULL OR c.away_until <= clock_timestamp())
+    AND (%(workspace)s::uuid IS NULL OR o.workspace_id = %(workspace)s)
+    AND NOT EXISTS (SELECT 1 FROM operations other WHERE other.workspace_id = o.workspace_id
+                    AND other.id <> o.id AND other.lease_until > clock_timestamp())
+  ORDER BY o.not_before FOR UPDATE OF o SKIP LOCKED LIMIT 1)
+RETURNING id, fence
+"""
+
+_RENEW: Final = """
+UPDATE operations o SET lease_until = clock_timestamp() + %(lease)s * interval '1 second',
+       not_before = clock_timestamp() + %(lease)s * interval '1 second'
+FROM workspaces w
+WHERE o.id = %(id)s AND o.fence = %(fence)s AND o.state = 'running'
+  AND w.id = o.workspace_id AND w.generation = o.generation
+RETURNING o.id
+"""
+
+
+class Superseded(Exception):
+    """Another worker or a newer wish has taken over; this one writes nothing more."""
+
+
+class Retry(Exception):
+    """Not now: try again after some time."""
+
+    def __init__(self, message: str, after: float | None = None, *, reached: bool = True) -> None:
+        super().__init__(message)
+        self.after = after
+        self.reached = reached
+
+
+class Refused(Exception):
+    """Not without somebody changing something; the text says what, in words for people."""
+
+
+class Turn:
+    """One worker's hold on one operation."""
+
+    def __init__(self, operation: Operation, fence: int) -> None:
+        self.operation = operation
+        self.workspace: Workspace = operation.workspace
+        self._fence = fence
+
+    @cached_property
+    def client(self) -> ClusterClient:
+        """The gateway's way to the cluster, which asks this turn before each write. Raises ``Refused``."""
+        try:
+            return client_for(self.workspace.cluster, self.workspace.tenant_id, before_write=self.hold)
+        except ClusterUnusable as error:
+            raise Refused(str(error)) from None
+
+    def hold(self) -> None:
+        """Renew the lease, or raise ``Superseded``: before each call that changes something."""
+        with connection.cursor() as cursor:
+            cursor.execute(_RENEW, {"lease": LEASE_SECONDS, "id": self.operation.id, "fence": self._fence})
+            if cursor.fetchone() is None:
+                raise Superseded
+
+    def step(self, name: str, work: Callable[[Turn], Mapping[str, Any] | None]) -> None:
+        """Do a step that is not done yet and commit what it returns into the workspace's columns.
+
+        Raises whatever ``work`` raises, and ``Superseded``.
+        """
+        if any(done["step"] == name for done in self.operation.steps_done):
+            return
+        failpoint(f"{name}.before")
+        self.hold()
+        Operation.objects.filter(pk=self.operation.pk, fence=self._fence).update(step=name)
+        found = work(self)
+        failpoint(f"{name}.called")
+        with transaction.atomic():
+            self._lock()
+            self.operation.steps_done = [*self.operation.steps_done, {"step": name, "at": timezone.now().isoformat()}]
+            self.operation.attempts, self.operation.error = 0, ""
+            self.operation.save(update_fields=["steps_done", "attempts", "error"])
+            self._change_workspace(found or {})
+        failpoint(f"{name}.committed")
+
+    def keep(self, **columns: Any) -> None:
+        """Commit columns of the workspace in the middle of a step. Raises ``Superseded``."""
+        with transaction.atomic():
+            self._lock()
+            self._change_workspace(columns)
+
+    def finish(self, conclude: Callable[[Workspace], None]) -> None:
+        """Commit the end: ``conclude`` sets the workspace's columns and records it. Raises ``Superseded``."""
+        failpoint("finish.before")
+        with transaction.atomic():
+            self._lock()
+            self.workspace.observed_generation = self.operation.generation
+            conclude(self.workspace)
+            self.workspace.save()
+            self._close(OperationState.DONE)
+        failpoint("finish.committed")
+
+    def postpone(self, error: str, after: float | None) -> None:
+        """Give the operation back until later: ``after`` seconds if the cluster asked for it, else by backoff."""
+        delay = after if after is not None else backoff(self.operation.attempts)
+        self._release(OperationState.PENDING, error, delay)
+
+    def fail(self, error: str) -> None:
+        """Stop trying often; the first time an error comes up it is recorded."""
+        with transaction.atomic():
+            changed = Operation.objects.filter(pk=self.operation.pk, fence=self._fence).exclude(error=error[:1024])
+            news = changed.exists()
+            self._release(OperationState.FAILED, error, FAILED_RETRY_SECONDS)
+            if news:
+                WORKER.record(
+                    Action.WORKSPACE_FAILED,
+                    chain=self.workspace.tenant_id,
+                    outcome=AuditOutcome.FAILURE,
+                    target=f"workspaces/{self.workspace}",
+                    workspace_id=self.workspace.id,
+                    detail={"step": self.operation.step, "error": error},
+                )
+
+    def let_go(self) -> None:
+        """End the lease of an operation that was taken over, so that its successor need not wait for it to end."""
+        Operation.objects.filter(pk=self.operation.pk, fence=self._fence).update(lease_until=None)
+
+    def _lock(self) -> None:
+        """Lock workspace and operation, in the order of every service, and check that both are still ours."""
+        workspace = Workspace.objects.select_for_update().filter(pk=self.workspace.pk).values_list("generation")
+        if workspace.first() != (self.operation.generation,):
+            raise Superseded
+        held = Operation.objects.select_for_update().filter(
+            pk=self.operation.pk, fence=self._fence, state=OperationState.RUNNING
+        )
+        if not held.exists():
+            raise Superseded
+
+    def _change_workspace(self, columns: Mapping[str, Any]) -> None:
+        for name, value in columns.items():
+            setattr(self.workspace, name, value)
+        if columns:
+            self.workspace.save(update_fields=list(columns))
+
+    def _close(self, state: OperationState) -> None:
+        self.operation.state, self.operation.step, self.operation.error = state, "", ""
+        self.operation.finished_at, self.operation.lease_until = timezone.now(), None
+        self.operation.save(update_fields=["state", "step", "error", "finished_at", "lease_until"])
+
+    def _release(self, state: OperationState, error: str, delay: float) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "UPDATE operations SET state = %s, error = %s, lease_until = NULL, "
+                "not_before = clock_timestamp() + %s * interval '1 second' "
+                "WHERE id = %s AND fence = %s AND state = 'running'",
+                [str(state), error[:1024], delay, self.operation.pk, self._fence],
+            )
+
+
+def claim(workspace_id: UUID | None = None) -> tuple[UUID, int] | None:
+    """The id and fence of the next due operation (of one workspace), now leased to the caller, or ``None``."""
+    with connection.cursor() as cursor:
+        cursor.execute(_CLAIM, {"lease": LEASE_SECONDS, "workspace": workspace_id})
+        row: tuple[UUID, int] | None = cursor.fetchone()
+    return row
+
+
+def run_one(perform: Callable[[Turn], None], workspace_id: UUID | None = None) -> bool:
+    """Claim one due operation and go as far with it as today allows; whether there was one.
+
+    Every failure ends as a row: postponed, failed with words, or left to whoever took over.
+    """
+    claimed = claim(workspace_id)
+    if claimed is None:
+        return False
+    failpoint("claimed")
+    operation = Operation.objects.select_related(
+        "workspace__tenant", "workspace__tier", "workspace__cluster", "workspace__user"
+    ).get(pk=claimed[0])
+    turn = Turn(operation, claimed[1])
+    try:
+        perform(turn)
+    except Superseded:
+        turn.let_go()
+    except Retry as error:
+        if not error.reached:
+            _keep_off(turn.workspace.cluster, str(error))
+        turn.postpone(str(error), error.after)
+    except Refused as error:
+        turn.fail(str(error))
+    except Exception as error:
+        # A defect must not stop the queue: it is logged by its kind (its text may hold an answer) and tried again.
+        logger.error("operation %s failed with %s", operation.id, type(error).__name__, exc_info=error)  # noqa: TRY400
+        turn.postpone("Something went wrong on our side; it is tried again.", None)
+    else:
+        if turn.workspace.cluster.last_error or turn.workspace.cluster.last_seen_at is None:
+            Cluster.objects.filter(pk=turn.workspace.cluster_id).update(
+                last_error="", last_seen_at=timezone.now(), away_until=None
+            )
+    return True
+
+
+def wake_operation(workspace: Workspace) -> bool:
+    """Make the operation of the workspace's present generation due again, all steps anew; whether it rested."""
+    resting = Operation.objects.filter(
+        workspace=workspace, generation=workspace.generation, state__in=[OperationState.DONE, OperationState.FAILED]
+    )
+    changed = resting.update(
+        state=OperationState.PENDING, steps_done=[], step="", attempts=0, not_before=timezone.now(), finished_at=None
+    )
+    return bool(changed)
+
+
+def checked(answer: Answer, *, absent_is_fine: bool = False) -> Answer:
+    """``answer`` if it is DONE (or ABSENT where that is fine); else the exception that its outcome means."""
+    if answer.outcome is Outcome.DONE or (absent_is_fine and answer.outcome is Outcome.ABSENT):
+        return answer
+    if answer.outcome is Outcome.DENIED:
+        raise Refused(answer.message)
+    # RETRY and UNKNOWN alike: every step begins with a read, which tells what was done.
+    raise Retry(answer.message or "The cluster's state changed in between.", answer.retry_after, reached=answer.reached)
+
+
+def backoff(attempts: int) -> float:
+    """Seconds until the next attempt: doubling, with half of it random, a minute at most."""
+    longest = min(_BACKOFF_FIRST * 2.0 ** min(attempts, 10), _BACKOFF_LONGEST)
+    return longest * (0.5 + random.random() / 2)  # noqa: S311 (jitter, no secret)
+
+
+def due_at() -> datetime | None:
+    """When the next operation is due; ``None`` when there is none."""
+    rows = Operation.objects.filter(
+        state__in=[OperationState.PENDING, OperationState.RUNNING, OperationState.FAILED]
+    ).order_by("not_before")
+    return rows.values_list("not_before", flat=True).first()
+
+
+def _keep_off(cluster: Cluster, error: str) -> None:
+    """Let no worker wait for a cluster that just did not answer."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE clusters SET away_until = clock_timestamp() + %s * interval '1 second', last_error = %s "
+            "WHERE id = %s",
+            [_AWAY_SECONDS, error[:512], cluster.pk],
+        )

@@ -1,0 +1,25 @@
+"""What Celery wakes: ids at most as arguments, nothing as a result; PostgreSQL knows what is to be done (GW15)."""
+
+from __future__ import annotations
+
+from celery import shared_task
+
+from tenants import deletion, worker
+
+
+@shared_task(name="tenants.operations_sweep", ignore_result=True)
+def operations_sweep() -> None:
+    """Run every due operation: woken by services, and every 2 s in case nobody woke."""
+    worker.operations_run()
+
+
+@shared_task(name="tenants.workspaces_reconcile", ignore_result=True)
+def workspaces_reconcile() -> None:
+    """Look for drift."""
+    worker.workspaces_reconcile()
+
+
+@shared_task(name="tenants.tenants_end", ignore_result=True)
+def tenants_end() -> None:
+    """End tenants that have become empty."""
+    deletion.tenants_end()

@@ -1,0 +1,103 @@
+"""What workers do when they are woken: due operations, drift, tenants at their end."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import Exists, OuterRef, Q
+from django.utils import timezone
+
+from audit.actions import Action
+from audit.recorder import WORKER
+from tenants import deletion, provisioning, suspension
+from tenants.drift import drift_of
+from tenants.models import Desired, Operation, OperationState, Phase, Status, Workspace
+from tenants.operations import Turn, run_one, wake_operation
+
+_PERFORM: Final = {
+    Desired.READY: provisioning.perform,
+    Desired.SUSPENDED: suspension.perform,
+    Desired.DELETED: deletion.perform,
+}
+_RECONCILE_BATCH: Final = 200
+
+
+def operations_run(*, limit: int = 100, workspace_id: UUID | None = None) -> int:
+    """Run due operations until there is none, or ``limit``; how many turns were taken."""
+    turns = 0
+    while turns < limit and run_one(_perform, workspace_id):
+        turns += 1
+    return turns
+
+
+def workspace_reconcile(workspace_id: UUID) -> list[str]:
+    """Compare one workspace with its cluster and wake its operation if they differ; what differs, in words (GW15)."""
+    workspace = Workspace.objects.select_related("tenant", "tier", "cluster").filter(pk=workspace_id).first()
+    if workspace is None or workspace.observed_generation != workspace.generation:
+        # Its operation is on its way and will see for itself.
+        return []
+    found = drift_of(workspace)
+    if not found:
+        return []
+    with transaction.atomic():
+        current = Workspace.objects.select_for_update().get(pk=workspace_id)
+        if current.generation != workspace.generation or not wake_operation(current):
+            return []
+        if current.phase == Phase.SUSPENDED:
+            # Shown as suspended only while reads prove it.
+            current.phase = Phase.SUSPENDING
+            current.save(update_fields=["phase"])
+        WORKER.record(
+            Action.WORKSPACE_DRIFTED,
+            chain=current.tenant_id,
+            target=f"workspaces/{current}",
+            workspace_id=current.id,
+            detail={"found": found},
+        )
+    return found
+
+
+def workspaces_reconcile(*, limit: int = _RECONCILE_BATCH, every: timedelta = timedelta(seconds=60)) -> int:
+    """Reconcile the workspaces that were not looked at for the longest time; how many differed.
+
+    Every workspace gets its turn; a failed operation is tried again by the sweep itself.
+    """
+    due = timezone.now() - every
+    missing = ~Exists(
+        Operation.objects.filter(
+            workspace_id=OuterRef("pk"),
+            generation=OuterRef("generation"),
+        ).exclude(state=OperationState.SUPERSEDED)
+    )
+    rows = Workspace.objects.filter(Q(checked_at=None) | Q(checked_at__lt=due)).exclude(
+        status=Status.DELETED, phase=Phase.DELETED
+    )
+    differed = 0
+    for identifier in list(rows.order_by("checked_at").values_list("pk", flat=True)[:limit]):
+        # Marked first: a workspace that kills its worker must not be the next worker's first one too.
+        Workspace.objects.filter(pk=identifier).update(checked_at=timezone.now())
+        differed += bool(workspace_reconcile(identifier))
+    # A workspace without an operation of its generation can only come from a restore: it gets one.
+    for workspace in Workspace.objects.filter(missing).exclude(phase=Phase.DELETED)[:limit]:
+        _give_operation(workspace)
+    return differed
+
+
+def _give_operation(workspace: Workspace) -> None:
+    desired = {
+        Status.ACTIVE: Desired.READY,
+        Status.SUSPENDED: Desired.SUSPENDED,
+        Status.DELETED: Desired.DELETED,
+    }[Status(workspace.status)]
+    Operation.objects.get_or_create(
+        workspace=workspace,
+        generation=workspace.generation,
+        defaults={"desired": desired, "requested_by": WORKER.name},
+    )
+
+
+def _perform(turn: Turn) -> None:
+    _PERFORM[Desired(turn.operation.desired)](turn)
