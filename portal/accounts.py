@@ -63,14 +63,18 @@ def user_create(*, actor: Actor, email: str, name: str = "", password: str = "",
         if password:
             _check_password(password, None)
     except ValidationError as error:
-        causes = [Cause("FieldValueInvalid", message, "password" if password else "email") for message in error.messages]
+        causes = [
+            Cause("FieldValueInvalid", message, "password" if password else "email") for message in error.messages
+        ]
         raise Invalid(f"User is invalid: {causes[0].message}", kind="User", causes=causes) from error
     try:
         with transaction.atomic():
             user = User.objects.create_user(email, password or None, name=name.strip()[:128], is_staff=is_staff)
     except IntegrityError:
         raise AlreadyExists(f"There is an account for {email} already.", kind="users") from None
-    actor.record(Action.USER_CREATED, chain=SYSTEM_CHAIN, target=f"users/{user.id}", detail={"user": email, "operator": is_staff})
+    actor.record(
+        Action.USER_CREATED, chain=SYSTEM_CHAIN, target=f"users/{user.id}", detail={"user": email, "operator": is_staff}
+    )
     return user
 
 

@@ -136,9 +136,7 @@ def own_facts(actor: Actor) -> dict[str, Any]:
     return {"user": actor.name, "tenant": first.tenant_id, "groups": f"{GROUP_PREFIX}{first.role}"}
 
 
-def _permitted(
-    actor: Actor, name: str, tenant: str, groups: Sequence[str], cluster: str
-) -> tuple[str, Sequence[str]]:
+def _permitted(actor: Actor, name: str, tenant: str, groups: Sequence[str], cluster: str) -> tuple[str, Sequence[str]]:
     """The tenant and groups to ask with, as far as the actor may."""
     if actor.operator:
         return tenant or SYSTEM_TENANT, groups

@@ -39,7 +39,9 @@ class SignInForm(forms.Form):
     """E-mail address and password."""
 
     username = forms.EmailField(
-        label="E-mail address", max_length=254, widget=forms.EmailInput(attrs={"autocomplete": "username", "autofocus": True})
+        label="E-mail address",
+        max_length=254,
+        widget=forms.EmailInput(attrs={"autocomplete": "username", "autofocus": True}),
     )
     password = forms.CharField(
         max_length=MAX_PASSWORD, strip=False, widget=forms.PasswordInput(attrs={"autocomplete": "current-password"})
@@ -80,7 +82,9 @@ class ReasonForm(forms.Form):
     """Why something is closed; people will read it."""
 
     reason = forms.CharField(
-        max_length=512, help_text="Shown to the members and kept in the audit log.", widget=forms.TextInput(attrs={"autocomplete": "off"})
+        max_length=512,
+        help_text="Shown to the members and kept in the audit log.",
+        widget=forms.TextInput(attrs={"autocomplete": "off"}),
     )
 
 
@@ -109,7 +113,11 @@ class KubeconfigForm(forms.Form):
 
     def __init__(self, *args: Any, roles: list[str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        words = {"admin": "Admin: everything in the namespace", "editor": "Editor: change workloads", "viewer": "Viewer: read only"}
+        words = {
+            "admin": "Admin: everything in the namespace",
+            "editor": "Editor: change workloads",
+            "viewer": "Viewer: read only",
+        }
         self.fields["role"].choices = [(role, words[role]) for role in roles]  # type: ignore[attr-defined]
 
 
@@ -134,7 +142,9 @@ class TenantForm(forms.Form):
         widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
     )  # fmt: skip
     display_name = forms.CharField(required=False, max_length=128)
-    owner = forms.EmailField(required=False, max_length=254, label="Owner's e-mail address", help_text="The person needs an account already.")
+    owner = forms.EmailField(
+        required=False, max_length=254, label="Owner's e-mail address", help_text="The person needs an account already."
+    )
 
 
 class TokenForm(forms.Form):
@@ -143,13 +153,20 @@ class TokenForm(forms.Form):
     name = forms.CharField(max_length=64, help_text="What it is for, so that you can tell it from others.")
     scope = forms.ChoiceField(choices=PersonalAccessToken.Scope.choices)
     tenant = forms.ChoiceField(required=False)
-    days = forms.TypedChoiceField(label="Ends in", coerce=int, initial=30, choices=[(7, "7 days"), (30, "30 days"), (90, "90 days"), (365, "1 year")])
+    days = forms.TypedChoiceField(
+        label="Ends in",
+        coerce=int,
+        initial=30,
+        choices=[(7, "7 days"), (30, "30 days"), (90, "90 days"), (365, "1 year")],
+    )
 
     def __init__(self, *args: Any, tenants: list[str], operator: bool, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.fields["tenant"].choices = [("", "All of my tenants"), *((name, name) for name in tenants)]  # type: ignore[attr-defined]
         if not operator:
-            scopes = [choice for choice in PersonalAccessToken.Scope.choices if choice[0] != PersonalAccessToken.Scope.OPERATE]
+            scopes = [
+                choice for choice in PersonalAccessToken.Scope.choices if choice[0] != PersonalAccessToken.Scope.OPERATE
+            ]
             self.fields["scope"].choices = scopes  # type: ignore[attr-defined]
 
 
@@ -233,7 +250,10 @@ class ClusterForm(forms.Form):
         help_text="Of the gateway's restricted service account, never of a cluster admin. Stored sealed, never shown again.",
     )  # fmt: skip
     client_url = forms.CharField(
-        required=False, max_length=512, label="URL in kubeconfigs", help_text="What users' kubeconfigs point at; the server's own when empty."
+        required=False,
+        max_length=512,
+        label="URL in kubeconfigs",
+        help_text="What users' kubeconfigs point at; the server's own when empty.",
     )
     tenant_role = forms.CharField(max_length=253, initial="tenantry-tenant-admin", label="ClusterRole of tenants")
     is_default = forms.BooleanField(required=False, label="Default for new workspaces")
@@ -255,7 +275,10 @@ class PasswordForm(forms.Form):
     """The old password and a new one."""
 
     old = forms.CharField(
-        label="Present password", strip=False, max_length=MAX_PASSWORD, widget=forms.PasswordInput(attrs={"autocomplete": "current-password"})
+        label="Present password",
+        strip=False,
+        max_length=MAX_PASSWORD,
+        widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
     )
     password = forms.CharField(
         label="New password", strip=False, max_length=MAX_PASSWORD, help_text="At least 12 characters.",
@@ -273,7 +296,9 @@ class AppearanceForm(forms.Form):
 class AuditForm(forms.Form):
     """Filters of the audit log."""
 
-    text = forms.CharField(required=False, max_length=128, label="Words", widget=forms.TextInput(attrs={"type": "search"}))
+    text = forms.CharField(
+        required=False, max_length=128, label="Words", widget=forms.TextInput(attrs={"type": "search"})
+    )
     chain = forms.ChoiceField(required=False, label="Tenant")
     action = forms.ChoiceField(required=False, label="Event")
     outcome = forms.ChoiceField(required=False, choices=[("", "Any"), *Outcome.choices])
@@ -292,9 +317,17 @@ class ExplainForm(forms.Form):
     """A request that somebody might send."""
 
     method = forms.ChoiceField(choices=[(verb, verb) for verb in ("GET", "POST", "PUT", "PATCH", "DELETE")])
-    path = forms.CharField(max_length=2048, widget=forms.TextInput(attrs={"class": "mono", "placeholder": "/api/v1/namespaces/default/pods", "spellcheck": "false"}))
+    path = forms.CharField(
+        max_length=2048,
+        widget=forms.TextInput(
+            attrs={"class": "mono", "placeholder": "/api/v1/namespaces/default/pods", "spellcheck": "false"}
+        ),
+    )
     cluster = forms.CharField(
-        required=False, max_length=512, label="Logical cluster", help_text="<code>root:acme</code>; the person's own space when empty."
+        required=False,
+        max_length=512,
+        label="Logical cluster",
+        help_text="<code>root:acme</code>; the person's own space when empty.",
     )
     user = forms.CharField(max_length=253, label="User name")
     groups = forms.CharField(required=False, max_length=2048, help_text="Separated by commas.")

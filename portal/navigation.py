@@ -61,7 +61,9 @@ def _sections(path: str, *, operator: bool) -> list[Section]:
         if operators_only and not operator:
             continue
         made = [(text, reverse(name), icon) for text, name, icon in entries]
-        sections.append(Section(title, tuple(Entry(text, url, icon, _is_current(path, url)) for text, url, icon in made)))
+        sections.append(
+            Section(title, tuple(Entry(text, url, icon, _is_current(path, url)) for text, url, icon in made))
+        )
     return sections
 
 

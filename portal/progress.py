@@ -67,7 +67,9 @@ def progress_of(workspace: Workspace, operation: Operation | None, *, url: str) 
         steps=tuple(steps),
         attempts=operation.attempts,
         error=operation.error,
-        error_title="It did not work; it is tried again from time to time" if failed else "The last attempt did not work; trying again",
+        error_title="It did not work; it is tried again from time to time"
+        if failed
+        else "The last attempt did not work; trying again",
         error_verdict=wording.DENY if failed else wording.WAIT,
         url=url,
     )

@@ -162,7 +162,10 @@ SPECTACULAR_SETTINGS = {
     "DESCRIPTION": "Self-service workspaces on shared Kubernetes: onboarding, short-lived credentials, kill switch, audit.",
     "VERSION": "1.0.0",
     "SERVE_INCLUDE_SCHEMA": False,
-    "SERVE_AUTHENTICATION": ["portal.api.authentication.SessionAuthentication", "portal.api.authentication.AccessTokenAuthentication"],
+    "SERVE_AUTHENTICATION": [
+        "portal.api.authentication.SessionAuthentication",
+        "portal.api.authentication.AccessTokenAuthentication",
+    ],
     "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "ENUM_NAME_OVERRIDES": {

@@ -26,7 +26,9 @@ urlpatterns = [
     path("workspaces/<uuid:pk>/resume/", workspaces.workspace_resume, name="workspace-resume"),
     path("workspaces/<uuid:pk>/delete/", workspaces.workspace_delete, name="workspace-delete"),
     path("workspaces/<uuid:pk>/tier/", workspaces.workspace_tier, name="workspace-tier"),
-    path("workspaces/<uuid:pk>/credentials/<str:credential>/revoke/", workspaces.credential_end, name="credential-revoke"),
+    path(
+        "workspaces/<uuid:pk>/credentials/<str:credential>/revoke/", workspaces.credential_end, name="credential-revoke"
+    ),
     path("tenants/", tenants.tenants, name="tenants"),
     path("tenants/new/", tenants.tenant_new, name="tenant-new"),
     path("tenants/<str:name>/", tenants.tenant, name="tenant"),

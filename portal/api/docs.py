@@ -25,7 +25,9 @@ def document() -> dict[str, Any]:
 def schema(request: HttpRequest) -> HttpResponse:
     """As YAML, or as JSON with ``?format=json``."""
     if request.GET.get("format") == "json":
-        return HttpResponse(json.dumps(document(), indent=2, default=str), content_type="application/vnd.oai.openapi+json")
+        return HttpResponse(
+            json.dumps(document(), indent=2, default=str), content_type="application/vnd.oai.openapi+json"
+        )
     text = OpenApiYamlRenderer().render(document(), renderer_context={})  # type: ignore[no-untyped-call]
     return HttpResponse(text, content_type="application/vnd.oai.openapi")
 

@@ -38,7 +38,9 @@ def handle(error: Exception, context: dict[str, Any]) -> HttpResponse | None:
         set_rollback()
         if isinstance(error, exceptions.ValidationError):
             fields = list(_fields(error.detail, ""))
-            detail = "; ".join(f"{item['field']}: {item['message']}" if item["field"] else item["message"] for item in fields[:5])
+            detail = "; ".join(
+                f"{item['field']}: {item['message']}" if item["field"] else item["message"] for item in fields[:5]
+            )
             return errors.problem(request, 400, detail, reason="Invalid", fields=fields)
         response = errors.problem(request, error.status_code, str(error.detail), reason=_reason(error))
         header = getattr(error, "auth_header", None)
@@ -58,8 +60,8 @@ def _reason(error: exceptions.APIException) -> str:
 def _fields(detail: Any, path: str) -> Any:
     if isinstance(detail, dict):
         for name, inner in detail.items():
-            name = "" if name == "non_field_errors" else str(name)
-            yield from _fields(inner, f"{path}.{name}".strip(".") if name else path)
+            here = path if name == "non_field_errors" else f"{path}.{name}".strip(".")
+            yield from _fields(inner, here)
     elif isinstance(detail, list):
         for index, inner in enumerate(detail):
             yield from _fields(inner, f"{path}[{index}]" if isinstance(inner, dict) else path)

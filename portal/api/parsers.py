@@ -35,7 +35,9 @@ class StrictJSONParser(BaseParser):
         """The value. Raises ``ParseError`` (400), ``TooLarge`` (413), ``UnsupportedMediaType`` (415)."""
         request = (parser_context or {}).get("request")
         if request is not None and request.META.get("HTTP_CONTENT_ENCODING", "identity") != "identity":
-            raise exceptions.UnsupportedMediaType(request.META["HTTP_CONTENT_ENCODING"], "Compressed bodies are not accepted.")
+            raise exceptions.UnsupportedMediaType(
+                request.META["HTTP_CONTENT_ENCODING"], "Compressed bodies are not accepted."
+            )
         raw = stream.read(MAX_BYTES + 1)
         if len(raw) > MAX_BYTES:
             raise TooLarge

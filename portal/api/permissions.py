@@ -7,7 +7,6 @@ from typing import Any
 
 from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
-from rest_framework.views import APIView
 
 from access.models import PersonalAccessToken
 from audit.recorder import Actor
@@ -22,7 +21,7 @@ class Scoped(BasePermission):
 
     message = "The token's scope does not allow this."
 
-    def has_permission(self, request: Request, view: APIView) -> bool:
+    def has_permission(self, request: Request, view: Any) -> bool:
         """Whether the request may go on to the service."""
         if not request.user.is_authenticated:
             return False

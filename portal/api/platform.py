@@ -19,7 +19,9 @@ from tenants.rights import require_operator
 class Tiers(Endpoint):
     """The collection."""
 
-    @extend_schema(operation_id="listTiers", summary="List the tiers on offer", responses={200: listed(shapes.TierAnswer)})
+    @extend_schema(
+        operation_id="listTiers", summary="List the tiers on offer", responses={200: listed(shapes.TierAnswer)}
+    )
     def get(self, request: Request) -> Response:
         """Operators see withdrawn ones too."""
         return page(request, selectors.tiers_offered(api_actor(request)), shapes.TierAnswer)
@@ -57,7 +59,9 @@ class OneTier(Endpoint):
         changed = services.tier_change(actor=actor, name=name, **self.body(request, shapes.TierChangeBody))
         return Response(shapes.TierAnswer(changed).data)
 
-    @extend_schema(operation_id="deleteTier", summary="Delete an unused tier (operators)", request=None, responses={204: None})
+    @extend_schema(
+        operation_id="deleteTier", summary="Delete an unused tier (operators)", request=None, responses={204: None}
+    )
     def delete(self, request: Request, name: str) -> Response:
         """Refused while workspaces have it."""
         services.tier_delete(actor=_operator(request), name=name)
@@ -84,13 +88,17 @@ class Clusters(Endpoint):
         """The credential is sealed and never shown again."""
         actor = _operator(request)
         made = services.cluster_register(actor=actor, **self.body(request, shapes.ClusterBody))
-        return Response(shapes.ClusterAnswer(made).data, status=201, headers={"Location": f"/api/v1/clusters/{made.name}/"})
+        return Response(
+            shapes.ClusterAnswer(made).data, status=201, headers={"Location": f"/api/v1/clusters/{made.name}/"}
+        )
 
 
 class OneCluster(Endpoint):
     """One cluster."""
 
-    @extend_schema(operation_id="getCluster", summary="Read a cluster (operators)", responses={200: shapes.ClusterAnswer})
+    @extend_schema(
+        operation_id="getCluster", summary="Read a cluster (operators)", responses={200: shapes.ClusterAnswer}
+    )
     def get(self, request: Request, name: str) -> Response:
         """Without its credential."""
         _operator(request)
@@ -113,7 +121,10 @@ class OneCluster(Endpoint):
         return Response(shapes.ClusterAnswer(changed).data)
 
     @extend_schema(
-        operation_id="deleteCluster", summary="Forget a cluster without workspaces (operators)", request=None, responses={204: None}
+        operation_id="deleteCluster",
+        summary="Forget a cluster without workspaces (operators)",
+        request=None,
+        responses={204: None},
     )
     def delete(self, request: Request, name: str) -> Response:
         """Nothing on it is touched."""

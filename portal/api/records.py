@@ -31,7 +31,9 @@ from tenants import selectors
 class AuditLogs(Endpoint):
     """GW13."""
 
-    filters = frozenset({"after", "limit", "tenant", "action", "outcome", "actor", "workspace", "since", "until", "text"})
+    filters = frozenset(
+        {"after", "limit", "tenant", "action", "outcome", "actor", "workspace", "since", "until", "text"}
+    )
 
     @extend_schema(
         operation_id="listAuditLogs",

@@ -56,7 +56,9 @@ class Schema(AutoSchema):
         if self.method in {"POST", "PATCH", "PUT", "DELETE"}:
             codes += ["409", "413", "415", "422"]
         for code in sorted(codes):
-            answers.setdefault((code, "application/problem+json"), OpenApiResponse(Problem, description=_FAILURES[code]))
+            answers.setdefault(
+                (code, "application/problem+json"), OpenApiResponse(Problem, description=_FAILURES[code])
+            )
         return answers
 
     def get_tags(self) -> list[str]:

@@ -57,7 +57,9 @@ class TenantBody(Body):
 
     name = serializers.CharField(max_length=63)
     display_name = serializers.CharField(max_length=128, required=False, default="", allow_blank=True)
-    owner = serializers.EmailField(max_length=254, required=False, default="", help_text="An existing user, who becomes the first owner.")
+    owner = serializers.EmailField(
+        max_length=254, required=False, default="", help_text="An existing user, who becomes the first owner."
+    )
 
 
 class MemberBody(Body):
@@ -131,10 +133,14 @@ class UserFacts(Body):
     """A user as the API server would see them."""
 
     name = serializers.CharField(max_length=253)
-    groups = serializers.ListField(child=serializers.CharField(max_length=253), required=False, default=list, max_length=100)
+    groups = serializers.ListField(
+        child=serializers.CharField(max_length=253), required=False, default=list, max_length=100
+    )
     tenant = serializers.CharField(max_length=63, required=False, default="", allow_blank=True)
     extra = serializers.DictField(
-        child=serializers.ListField(child=serializers.CharField(max_length=1024), max_length=100), required=False, default=dict
+        child=serializers.ListField(child=serializers.CharField(max_length=1024), max_length=100),
+        required=False,
+        default=dict,
     )
 
 
@@ -195,7 +201,7 @@ class InitAnswer(serializers.Serializer[Workspace]):
         return workspace_status(workspace)
 
     def get_quota(self, workspace: Workspace) -> dict[str, str]:
-        """cpu and memory that may be requested."""
+        """Cpu and memory that may be requested."""
         return {key: value for key, value in workspace_quota(workspace).items() if key in {"cpu", "memory"}}
 
 

@@ -43,7 +43,9 @@ class Tenants(Endpoint):
         actor = api_actor(request)
         if token_tenant(request):
             return page(request, [selectors.tenant_visible_to(actor, token_tenant(request))], shapes.TenantAnswer)
-        found = selectors.tenants_page(actor, search=request.query_params.get("search", ""), after=after[:63], limit=limit + 1)
+        found = selectors.tenants_page(
+            actor, search=request.query_params.get("search", ""), after=after[:63], limit=limit + 1
+        )
         # The selector gives two hundred at most: a page of that size cannot see whether there is more.
         more = len(found) > limit or (limit == 200 and len(found) == 200)
         return page(request, found[:limit], shapes.TenantAnswer, found[limit - 1].name if more else "")
@@ -60,7 +62,9 @@ class Tenants(Endpoint):
         data = self.body(request, shapes.TenantBody)
         owner = _person(data["owner"], "owner") if data["owner"] else None
         made = services.tenant_create(actor=actor, name=data["name"], display_name=data["display_name"], owner=owner)
-        return Response(shapes.TenantAnswer(made).data, status=201, headers={"Location": f"/api/v1/tenants/{made.name}/"})
+        return Response(
+            shapes.TenantAnswer(made).data, status=201, headers={"Location": f"/api/v1/tenants/{made.name}/"}
+        )
 
 
 class OneTenant(Endpoint):
@@ -80,7 +84,9 @@ class OneTenant(Endpoint):
     def delete(self, request: Request, name: str) -> Response:
         """Closed at once; workers do the rest."""
         _visible(request, name)
-        return Response(shapes.TenantAnswer(services.tenant_delete(actor=api_actor(request), name=name)).data, status=202)
+        return Response(
+            shapes.TenantAnswer(services.tenant_delete(actor=api_actor(request), name=name)).data, status=202
+        )
 
 
 class SuspendTenant(Endpoint):
@@ -138,7 +144,9 @@ class Members(Endpoint):
             # Before the address is looked up: members without the right learn nothing about accounts.
             raise Forbidden(f"This needs the role Admin in {name}.", kind="members")
         data = self.body(request, shapes.MemberBody)
-        made = services.membership_set(actor=actor, tenant=name, user=_person(data["email"], "email"), role=Role(data["role"]))
+        made = services.membership_set(
+            actor=actor, tenant=name, user=_person(data["email"], "email"), role=Role(data["role"])
+        )
         return Response(shapes.MemberAnswer(made).data, status=201)
 
 
@@ -169,7 +177,9 @@ class OneMember(Endpoint):
 class Quota(Endpoint):
     """What a tenant's workspaces may use."""
 
-    @extend_schema(operation_id="getQuota", summary="Read the limits of a tenant's workspaces", responses={200: shapes.QuotaAnswer})
+    @extend_schema(
+        operation_id="getQuota", summary="Read the limits of a tenant's workspaces", responses={200: shapes.QuotaAnswer}
+    )
     def get(self, request: Request, name: str) -> Response:
         """The first two hundred workspaces."""
         _visible(request, name)
@@ -194,7 +204,9 @@ def _usage(actor: Actor, tenant: Tenant) -> dict[str, int]:
     requests = ApiRequest.objects.filter(tenant=tenant.name, created_at__gte=since).aggregate(
         all=Sum("count"), refused=Sum("count", filter=Q(allowed=False))
     )
-    issued = Credential.objects.filter(workspace__tenant=tenant, issued_at__gte=since, failed_at=None).aggregate(all=Count("pk"))
+    issued = Credential.objects.filter(workspace__tenant=tenant, issued_at__gte=since, failed_at=None).aggregate(
+        all=Count("pk")
+    )
     return {
         "workspaces": numbers.workspaces,
         "ready": numbers.ready,
@@ -233,5 +245,3 @@ def _member(request: Request, name: str, user_id: UUID) -> User:
         if membership.user_id == user_id:
             return membership.user
     raise NotFound("There is no such member.", kind="members")
-
-

@@ -189,7 +189,11 @@ class Issue(Endpoint):
     def post(self, request: Request, pk: str) -> Response:
         """With the rights that are asked for, at most the caller's own."""
         found = _visible(request, pk)
-        role = self.body(request, shapes.RoleBody)["role"] if request.META.get("CONTENT_LENGTH", "0") not in {"", "0"} else ""
+        role = (
+            self.body(request, shapes.RoleBody)["role"]
+            if request.META.get("CONTENT_LENGTH", "0") not in {"", "0"}
+            else ""
+        )
         issued = kubeconfig_issue(actor=api_actor(request), workspace_id=found.pk, role=role, now=timezone.now())
         facts: dict[str, Any] = dict(shapes.CredentialAnswer(issued.credential).data)
         response = Response({**facts, "kubeconfig": issued.yaml}, status=201)
@@ -308,5 +312,3 @@ def _yaml(issued: Issued, workspace: Workspace) -> HttpResponse:
     response["Content-Disposition"] = f'attachment; filename="{workspace.tenant_id}-{workspace.name}.kubeconfig"'
     response["X-Content-Type-Options"] = "nosniff"
     return response
-
-

@@ -27,9 +27,7 @@ def icon(name: str, *, large: bool = False, label: str = "") -> SafeString:
             '<svg class="{}" role="img" aria-label="{}"><use href="{}#{}"/></svg>',
             size, label, static("icons.svg"), name,
         )  # fmt: skip
-    return format_html(
-        '<svg class="{}" aria-hidden="true"><use href="{}#{}"/></svg>', size, static("icons.svg"), name
-    )
+    return format_html('<svg class="{}" aria-hidden="true"><use href="{}#{}"/></svg>', size, static("icons.svg"), name)
 
 
 def relative(value: datetime, now: datetime) -> str:
@@ -59,7 +57,7 @@ def ago(value: datetime | None, empty: str = "never") -> SafeString | str:
 @register.filter
 def initials(email: str) -> str:
     """Two letters for an avatar."""
-    return "".join(part[0] for part in email.split("@")[0].replace("_", ".").split(".") if part)[:2].upper() or "?"
+    return "".join(part[0] for part in email.split("@", maxsplit=1)[0].replace("_", ".").split(".") if part)[:2].upper() or "?"
 
 
 @register.filter

@@ -142,8 +142,16 @@ def _chain_status(chain: str) -> dict[str, str]:
     if status is None:
         flaw = chain_flaw(chain)
         if flaw is None:
-            status = {"verdict": wording.ALLOW, "title": f"The chain {chain} is whole.", "text": "Every row follows from the one before it."}
+            status = {
+                "verdict": wording.ALLOW,
+                "title": f"The chain {chain} is whole.",
+                "text": "Every row follows from the one before it.",
+            }
         else:
-            status = {"verdict": wording.DENY, "title": f"The chain {chain} is broken at row {flaw.sequence}.", "text": flaw.message}
+            status = {
+                "verdict": wording.DENY,
+                "title": f"The chain {chain} is broken at row {flaw.sequence}.",
+                "text": flaw.message,
+            }
         cache.set(key, status, _VERIFIED_FOR)
     return status

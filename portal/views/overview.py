@@ -43,9 +43,27 @@ def overview(request: HttpRequest) -> HttpResponse:
         {"done": tokens, "title": "Automate it", "url": reverse("tokens"), "text": "An access token opens the REST API to scripts."},
     ]  # fmt: skip
     stats = [
-        {"icon": "boxes", "label": "Workspaces", "value": numbers.workspaces, "unit": "", "note": f"in {_count(numbers.tenants, 'tenant')}"},
-        {"icon": "circle-check", "label": "Ready", "value": numbers.ready, "unit": f"of {numbers.workspaces}", "note": ""},
-        {"icon": "clock", "label": "In progress", "value": numbers.working, "unit": "", "note": f"{numbers.failed} failed" if numbers.failed else ""},
+        {
+            "icon": "boxes",
+            "label": "Workspaces",
+            "value": numbers.workspaces,
+            "unit": "",
+            "note": f"in {_count(numbers.tenants, 'tenant')}",
+        },
+        {
+            "icon": "circle-check",
+            "label": "Ready",
+            "value": numbers.ready,
+            "unit": f"of {numbers.workspaces}",
+            "note": "",
+        },
+        {
+            "icon": "clock",
+            "label": "In progress",
+            "value": numbers.working,
+            "unit": "",
+            "note": f"{numbers.failed} failed" if numbers.failed else "",
+        },
         {"icon": "lock", "label": "Suspended", "value": numbers.suspended, "unit": "", "note": ""},
     ]
     context = {
@@ -71,7 +89,12 @@ def search(request: HttpRequest) -> HttpResponse:
     ][:5]
     if words:
         results += [
-            {"text": workspace.name, "url": reverse("workspace", args=[workspace.pk]), "icon": "boxes", "kind": workspace.tenant_id}
+            {
+                "text": workspace.name,
+                "url": reverse("workspace", args=[workspace.pk]),
+                "icon": "boxes",
+                "kind": workspace.tenant_id,
+            }
             for workspace in selectors.workspaces_page(actor, search=words, limit=5).rows
         ]
         results += [
@@ -85,7 +108,9 @@ def editable_tenants(actor: Actor) -> list[Tenant]:
     """The tenants in which the actor may create workspaces; the first two hundred by name."""
     rows = selectors.tenants_visible_to(actor).filter(state="active")
     if not actor.operator:
-        rows = rows.filter(memberships__user_id=actor.user_id, memberships__role__in=[Role.OWNER, Role.ADMIN, Role.EDITOR])
+        rows = rows.filter(
+            memberships__user_id=actor.user_id, memberships__role__in=[Role.OWNER, Role.ADMIN, Role.EDITOR]
+        )
     return list(rows.order_by("name")[:200])
 
 

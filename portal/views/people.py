@@ -194,7 +194,11 @@ def user_status(request: HttpRequest, pk: UUID) -> HttpResponse:
         submit="Disable" if disable else "Enable",
         done=f"{person.email} is {'disabled' if disable else 'enabled'}.",
         back=reverse("users"),
-        texts=["The person cannot sign in; sessions and access tokens stop working at once." if disable else "The person may sign in again."],
+        texts=[
+            "The person cannot sign in; sessions and access tokens stop working at once."
+            if disable
+            else "The person may sign in again."
+        ],
         crumbs=[{"text": "Users", "url": reverse("users")}],
         destroys=disable,
     )

@@ -96,7 +96,9 @@ def tier_delete(request: HttpRequest, name: str) -> HttpResponse:
         done="The tier is gone.",
         back=reverse("tier", args=[name]),
         after=reverse("tiers"),
-        texts=["Only a tier that no workspace has can be deleted. Others can be withdrawn: nobody can choose them any more."],
+        texts=[
+            "Only a tier that no workspace has can be deleted. Others can be withdrawn: nobody can choose them any more."
+        ],
         crumbs=[{"text": "Tiers", "url": reverse("tiers")}],
         destroys=True,
     )
@@ -147,7 +149,9 @@ def cluster_new(request: HttpRequest) -> HttpResponse:
         submit="Register",
         done="Registered. Below is what the first check found.",
         back=reverse("clusters"),
-        after=reverse("cluster", args=[request.POST["name"]]) if _plain(request.POST.get("name", "")) else reverse("clusters"),
+        after=reverse("cluster", args=[request.POST["name"]])
+        if _plain(request.POST.get("name", ""))
+        else reverse("clusters"),
         crumbs=[{"text": "Clusters", "url": reverse("clusters")}],
         template="pages/form.html",
         intro="Apply the manifests of the restricted role first; the kubeconfig must hold that account's credential.",
@@ -213,4 +217,8 @@ def _plain(name: str) -> bool:
 def _cluster_state(found: Cluster) -> wording.State:
     if found.last_error:
         return wording.State(wording.DENY, "Unreachable")
-    return wording.State(wording.ALLOW, "Healthy") if found.last_seen_at else wording.State(wording.PASS, "Not checked yet")
+    return (
+        wording.State(wording.ALLOW, "Healthy")
+        if found.last_seen_at
+        else wording.State(wording.PASS, "Not checked yet")
+    )

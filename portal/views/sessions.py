@@ -32,7 +32,9 @@ def login(request: HttpRequest) -> HttpResponse:
         status = 422
         if form.is_valid():
             try:
-                user = accounts.sign_in(request, email=form.cleaned_data["username"], password=form.cleaned_data["password"])
+                user = accounts.sign_in(
+                    request, email=form.cleaned_data["username"], password=form.cleaned_data["password"]
+                )
             except TooManyRequests as error:
                 refuse(form, error)
                 status, retry_after = 429, error.retry_after
@@ -66,6 +68,9 @@ def _single_sign_on() -> dict[str, str] | None:
     if not getattr(settings, "OIDC_RP_CLIENT_ID", ""):
         return None
     try:
-        return {"name": getattr(settings, "OIDC_PROVIDER_NAME", "") or "single sign-on", "url": reverse("oidc_authentication_init")}
+        return {
+            "name": getattr(settings, "OIDC_PROVIDER_NAME", "") or "single sign-on",
+            "url": reverse("oidc_authentication_init"),
+        }
     except NoReverseMatch:
         return None

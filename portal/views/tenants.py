@@ -61,7 +61,13 @@ def tenant(request: HttpRequest, name: str) -> HttpResponse:
     }
     stats = [
         {"icon": "boxes", "label": "Workspaces", "value": numbers.workspaces, "unit": "", "note": ""},
-        {"icon": "circle-check", "label": "Ready", "value": numbers.ready, "unit": f"of {numbers.workspaces}", "note": ""},
+        {
+            "icon": "circle-check",
+            "label": "Ready",
+            "value": numbers.ready,
+            "unit": f"of {numbers.workspaces}",
+            "note": "",
+        },
         {"icon": "lock", "label": "Suspended", "value": numbers.suspended, "unit": "", "note": ""},
         {"icon": "users", "label": "Members", "value": found.memberships.count(), "unit": "", "note": ""},
     ]
@@ -87,7 +93,10 @@ def tenant_new(request: HttpRequest) -> HttpResponse:
         request,
         TenantForm(request.POST or None),
         lambda data: services.tenant_create(
-            actor=actor, name=data["name"], display_name=data["display_name"], owner=_person(data["owner"], "owner") if data["owner"] else None
+            actor=actor,
+            name=data["name"],
+            display_name=data["display_name"],
+            owner=_person(data["owner"], "owner") if data["owner"] else None,
         ),
         title="New tenant",
         submit="Create tenant",
@@ -183,7 +192,9 @@ def member_add(request: HttpRequest, name: str) -> HttpResponse:
     return ask(
         request,
         MemberForm(request.POST or None),
-        lambda data: services.membership_set(actor=actor, tenant=name, user=_person(data["email"], "email"), role=Role(data["role"])),
+        lambda data: services.membership_set(
+            actor=actor, tenant=name, user=_person(data["email"], "email"), role=Role(data["role"])
+        ),
         title=f"Add a member to {name}",
         submit="Add member",
         done="Added.",
@@ -202,7 +213,9 @@ def member_role(request: HttpRequest, name: str, user_id: UUID) -> HttpResponse:
         member = _member(actor, name, user_id)
         if form.is_valid():
             services.membership_set(actor=actor, tenant=name, user=member, role=Role(form.cleaned_data["role"]))
-            messages.success(request, f"{member.email} is {Role(form.cleaned_data['role']).label.lower()} now.", extra_tags="allow")
+            messages.success(
+                request, f"{member.email} is {Role(form.cleaned_data['role']).label.lower()} now.", extra_tags="allow"
+            )
     except NotFound:
         raise
     except StatusError as error:
@@ -234,7 +247,9 @@ def member_remove(request: HttpRequest, name: str, user_id: UUID) -> HttpRespons
 def _person(email: str, field: str) -> User:
     found = User.objects.filter(email__iexact=email).first()
     if found is None:
-        causes = [Cause("FieldValueInvalid", "Nobody has an account with this address; an operator can create one.", field)]
+        causes = [
+            Cause("FieldValueInvalid", "Nobody has an account with this address; an operator can create one.", field)
+        ]
         raise Invalid("There is no such account.", kind="Membership", causes=causes)
     return found
 

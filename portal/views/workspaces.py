@@ -70,7 +70,11 @@ def workspace_new(request: HttpRequest) -> HttpResponse:
         data = form.cleaned_data
         try:
             made = services.workspace_init(
-                actor=actor, user=request.user, tier=data["tier"], tenant=data["tenant"], name=data["name"]  # type: ignore[arg-type]
+                actor=actor,
+                user=request.user,
+                tier=data["tier"],
+                tenant=data["tenant"],
+                name=data["name"],  # type: ignore[arg-type]
             )
         except StatusError as error:
             refuse(form, error)
@@ -129,7 +133,9 @@ def workspace_kubeconfig(request: HttpRequest, pk: UUID) -> HttpResponse:
     form = KubeconfigForm(request.POST or None, roles=_credential_roles(actor, found))
     if request.method == "POST" and form.is_valid():
         try:
-            issued = kubeconfig_issue(actor=actor, workspace_id=found.pk, role=form.cleaned_data["role"], now=timezone.now())
+            issued = kubeconfig_issue(
+                actor=actor, workspace_id=found.pk, role=form.cleaned_data["role"], now=timezone.now()
+            )
         except StatusError as error:
             refuse(form, error)
         else:
@@ -207,7 +213,9 @@ def workspace_delete(request: HttpRequest, pk: UUID) -> HttpResponse:
         submit="Delete workspace",
         done=f"{found.name} is being deleted.",
         back=reverse("workspace", args=[found.pk]),
-        texts=[f"Everything in the namespace {found.k8s_namespace} ends: workloads, volumes, secrets. It cannot be undone."],
+        texts=[
+            f"Everything in the namespace {found.k8s_namespace} ends: workloads, volumes, secrets. It cannot be undone."
+        ],
         crumbs=_crumbs(found),
         destroys=True,
     )
@@ -246,7 +254,9 @@ def credential_end(request: HttpRequest, pk: UUID, credential: str) -> HttpRespo
         submit="Revoke",
         done="The credential is revoked; the cluster refuses it within ten seconds.",
         back=reverse("workspace", args=[row.workspace_id]),
-        texts=[f"It was issued to {row.issued_to.email} from {row.ip_address or 'an unknown address'}. Others stay as they are."],
+        texts=[
+            f"It was issued to {row.issued_to.email} from {row.ip_address or 'an unknown address'}. Others stay as they are."
+        ],
         crumbs=_crumbs(row.workspace),
         destroys=True,
     )
@@ -300,7 +310,11 @@ def _credential(row: Credential) -> dict[str, Any]:
     if row.failed_at:
         state = wording.State(wording.DENY, "Not issued")
     elif row.revoked_at:
-        state = wording.State(wording.DENY, "Revoked") if row.revocation_confirmed_at else wording.State(wording.WAIT, "Being revoked")
+        state = (
+            wording.State(wording.DENY, "Revoked")
+            if row.revocation_confirmed_at
+            else wording.State(wording.WAIT, "Being revoked")
+        )
     elif row.expires_at is None:
         state = wording.State(wording.WAIT, "Being issued")
     else:
