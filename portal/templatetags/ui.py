@@ -57,7 +57,10 @@ def ago(value: datetime | None, empty: str = "never") -> SafeString | str:
 @register.filter
 def initials(email: str) -> str:
     """Two letters for an avatar."""
-    return "".join(part[0] for part in email.split("@", maxsplit=1)[0].replace("_", ".").split(".") if part)[:2].upper() or "?"
+    return (
+        "".join(part[0] for part in email.split("@", maxsplit=1)[0].replace("_", ".").split(".") if part)[:2].upper()
+        or "?"
+    )
 
 
 @register.filter
