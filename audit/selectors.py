@@ -119,7 +119,7 @@ def _filtered(rows: QuerySet[AuditEntry], filters: Filters | None) -> QuerySet[A
         rows = rows.filter(created_at__lt=filters.until)
     words = ["".join(c for c in word if c.isalnum() or c in "-_.@:/") for word in filters.text.split()[:8]]
     for word in words:
-        if word:
+        if any(c.isalnum() for c in word):
             quoted = "'" + word.replace("'", "")[:64] + "':*"
             rows = rows.filter(words=SearchQuery(quoted, config="simple", search_type="raw"))
     return rows

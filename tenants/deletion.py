@@ -68,6 +68,7 @@ def tenants_end() -> int:
     for name in list(names):
         left = Workspace.objects.filter(tenant_id=name).exclude(status=Status.DELETED, phase=Phase.DELETED)
         if not left.exists():
+            spaces.space_empty(name)
             _tenant_end(name)
             ended += 1
     return ended
@@ -78,10 +79,12 @@ def _tenant_end(name: str) -> None:
     tenant = Tenant.objects.select_for_update().filter(name=name, state=TenantState.TERMINATING).first()
     if tenant is None:
         return
-    spaces.space_end(name)
     # Audit entries name what they tell of by value and stay.
     Workspace.objects.filter(tenant=tenant).delete()
     for lock in Lock.objects.filter(space=tenant.cluster_path):
         lock_clear(space=lock.space, namespace=lock.namespace)
     tenant.delete()
     WORKER.record(Action.TENANT_ENDED, chain=name, target=f"tenants/{name}")
+    # What a system user wrote since is little; the store is locked by it until this transaction ends.
+    spaces.space_empty(name)
+    spaces.tenant_object_delete(name)

@@ -9,6 +9,7 @@ resolve in the binding's own space.
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
@@ -49,23 +50,12 @@ def tenant_key(name: str) -> Key:
 
 
 def space_create(tenant: Tenant, *, labels: Mapping[str, str], annotations: Mapping[str, str]) -> None:
-    """Write the ``Tenant`` object and the first objects of its space, all or none.
+    """Write the ``Tenant`` object and the first objects of its space, in the caller's transaction.
 
-    What a crashed creation left behind is taken over: the row decides whether there is a tenant. Raises
-    ``store.types.Unavailable``.
+    Call it last: every writer of the store waits until the transaction ends. Raises ``PreconditionFailed`` when the
+    store has any of them already.
     """
-    first = dict(_first_objects(tenant, labels, annotations))
-    while True:
-        present = {key: synchronous.get(key) for key in first}
-        writes = [
-            Update(key, stored.revision, body) if (stored := present[key]) is not None else Create(key, body)
-            for key, body in first.items()
-        ]
-        try:
-            synchronous.commit(*writes)
-        except PreconditionFailed:
-            continue
-        return
+    synchronous.commit([Create(key, body) for key, body in _first_objects(tenant, labels, annotations)])
 
 
 def tenant_mark_phase(tenant: Tenant) -> None:
@@ -86,26 +76,24 @@ def tenant_mark_terminating(tenant: Tenant) -> None:
     _change_tenant(tenant.name, mark)
 
 
-def space_end(name: str) -> None:
-    """Delete every object of the tenant's space and of the workspaces below it, then the ``Tenant`` object.
+def space_empty(name: str) -> None:
+    """Delete every object of the tenant's space and of the workspaces below it, some hundreds in a transaction.
 
-    Resumable: what is gone stays gone, and the ``Tenant`` object goes last. Raises ``store.types.Unavailable``.
+    Resumable: what is gone stays gone.
     """
     space = f"{ROOT}:{name}"
     below = StoredObject.objects.filter(Q(space=space) | Q(space__startswith=f"{space}:"))
-    while rows := list(
-        below.values_list("space", "group", "resource", "namespace", "name", "revision", "data")[:_CHUNK]
-    ):
-        deletes = [Delete(Key(*row[:5]), row[5], orjson.loads(bytes(row[6]))) for row in rows]
-        try:
-            synchronous.commit(*deletes)
-        except PreconditionFailed:
-            continue
-    while (stored := synchronous.get(tenant_key(name))) is not None:
-        try:
-            synchronous.commit(Delete(tenant_key(name), stored.revision, orjson.loads(stored.data)))
-        except PreconditionFailed:
-            continue
+    columns = ("space", "group", "resource", "namespace", "name", "revision", "data")
+    while rows := list(below.values_list(*columns)[:_CHUNK]):
+        # Somebody else deleted or changed one of them in between: look again.
+        with contextlib.suppress(PreconditionFailed):
+            synchronous.commit([Delete(Key(*row[:5]), row[5], orjson.loads(bytes(row[6]))) for row in rows])
+
+
+def tenant_object_delete(name: str) -> None:
+    """Delete the ``Tenant`` object, in the caller's transaction and last."""
+    if (stored := synchronous.get(tenant_key(name))) is not None:
+        synchronous.commit([Delete(stored.key, stored.revision, orjson.loads(stored.data))])
 
 
 def _change_tenant(name: str, change: Callable[[dict[str, Any]], None]) -> None:
@@ -113,7 +101,7 @@ def _change_tenant(name: str, change: Callable[[dict[str, Any]], None]) -> None:
         body = orjson.loads(stored.data)
         change(body)
         try:
-            synchronous.commit(Update(stored.key, stored.revision, body))
+            synchronous.commit([Update(stored.key, stored.revision, body)])
         except PreconditionFailed:
             continue
         return

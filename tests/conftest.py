@@ -1,54 +1,29 @@
-"""Real PostgreSQL and Redis for every test: the given URLs, or embedded servers of this run."""
+"""What every test with a database needs; ``tests.servers`` starts the servers."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
-from pathlib import Path
-
 import pytest
 from pytest_django import DjangoDbBlocker
-
-from portal.embedded.postgresql import PostgreSQL
-from portal.embedded.redis import Redis
-
-_folder: Path | None = None
-_servers: list[PostgreSQL | Redis] = []
-
-
-def pytest_configure() -> None:
-    """Start what no URL names, before Django reads its settings; workers of xdist inherit the URLs."""
-    global _folder
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
-    if "TENANTRY_DATA_DIR" not in os.environ:
-        _folder = Path(tempfile.mkdtemp(prefix="tenantry-"))
-        _folder.chmod(0o711)
-        os.environ["TENANTRY_DATA_DIR"] = str(_folder / "data")
-    for variable, kind in (("DATABASE_URL", PostgreSQL), ("REDIS_URL", Redis)):
-        if not os.environ.get(variable):
-            assert _folder is not None, "TENANTRY_DATA_DIR is set: set DATABASE_URL and REDIS_URL too"
-            name = kind.__name__.lower()
-            server = kind(_folder / name, _folder / f"{name}.log")
-            server.start()
-            _servers.append(server)
-            os.environ[variable] = server.url
-
-
-def pytest_unconfigure() -> None:
-    """Stop what this run started."""
-    for server in reversed(_servers):
-        server.stop()
-    _servers.clear()
-    if _folder is not None:
-        shutil.rmtree(_folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> None:
     """Let the tests' own clean-up between tests truncate the audit; nothing else may (GW13)."""
     from django.db import connection
+    from django.db.models.signals import post_migrate
 
+    post_migrate.connect(_first_revision, dispatch_uid="tests")
     with django_db_blocker.unblock(), connection.cursor() as cursor:
         for table in ("audit_logs", "audit_chains"):
             cursor.execute(f"ALTER TABLE {table} DISABLE TRIGGER {table}_no_truncate")
+
+
+def _first_revision(**_: object) -> None:
+    """Give the store its counter row again, which the clean-up between tests took with all others."""
+    from django.db import connection
+
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "INSERT INTO store_revision (id, revision, compacted, epoch) "
+            "SELECT 1, coalesce(max(revision), 0), 0, gen_random_uuid() FROM store_event ON CONFLICT DO NOTHING"
+        )

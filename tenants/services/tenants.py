@@ -10,6 +10,7 @@ from django.utils import timezone
 from audit.actions import Action
 from audit.recorder import Actor
 from kube.status import AlreadyExists, Conflict, NotFound
+from store.types import PreconditionFailed
 from tenants import spaces
 from tenants.locks import lock_clear, lock_set
 from tenants.models import Membership, Role, Status, Tenant, TenantState, User, Workspace
@@ -31,7 +32,7 @@ def tenant_create(
     """Create a tenant with its space: the row, the ``Tenant`` object, ``default`` and the members' bindings (TS1).
 
     ``owner`` becomes the first owner. Operators only. Raises ``AlreadyExists`` for a taken name, ``Invalid`` for one
-    that is no DNS label or reserved, ``ServiceUnavailable`` when the store cannot be written.
+    that is no DNS label or reserved.
     """
     require_operator(actor)
     check_tenant_name(name)
@@ -45,8 +46,10 @@ def tenant_create(
         Membership.objects.create(tenant=tenant, user=owner, role=Role.OWNER)
     detail = {"displayName": display_name, "owner": owner.email if owner else ""}
     actor.record(Action.TENANT_CREATED, chain=name, target=f"tenants/{name}", detail=detail)
-    # Last: a failure here takes the row and the entry with it; a crash after it is healed by the next creation.
-    spaces.space_create(tenant, labels=labels or {}, annotations=annotations or {})
+    try:
+        spaces.space_create(tenant, labels=labels or {}, annotations=annotations or {})
+    except PreconditionFailed:
+        raise AlreadyExists(f'tenants "{name}" already exists', kind="tenants", name=name) from None
     return tenant
 
 

@@ -1,0 +1,286 @@
+"""The hash chain, its recorder and its guards (GW13)."""
+
+from __future__ import annotations
+
+import io
+import json
+import threading
+import uuid
+from datetime import UTC, datetime
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.db import connection, connections, transaction
+from django.db.utils import Error
+from hypothesis import given
+from hypothesis import strategies as st
+
+from audit import chain as chains
+from audit.actions import Action
+from audit.models import AuditChain, AuditEntry, Outcome
+from audit.recorder import Actor, record
+from audit.redaction import REDACTED, clean, clean_text
+from audit.selectors import Filters, chain_flaw, entries_everywhere, entries_of_chain
+from kube.status import BadRequest
+
+
+def make_rows(count: int) -> list[dict]:
+    rows, previous = [], chains.GENESIS
+    for sequence in range(1, count + 1):
+        row = dict.fromkeys(chains.FIELDS, "x") | {
+            "id": uuid.uuid4(),
+            "sequence": sequence,
+            "created_at": datetime(2026, 1, 1, tzinfo=UTC),
+            "user_id": None,
+            "workspace_id": None,
+            "ip_address": "192.0.2.1",
+            "detail": {"n": sequence},
+        }
+        row["previous_hash"], row["hash"] = previous, chains.hash_of(row, previous)
+        previous = row["hash"]
+        rows.append(row)
+    return rows
+
+
+def verify(rows: list[dict], whole: list[dict]) -> chains.Flaw | None:
+    return chains.verify("x", rows, sequence=len(whole), end_hash=whole[-1]["hash"])
+
+
+def test_whole_chain_has_no_flaw():
+    rows = make_rows(5)
+    assert verify(rows, rows) is None
+
+
+@pytest.mark.parametrize("field", ["action", "actor", "target", "detail", "outcome", "created_at"])
+@given(at=st.integers(min_value=0, max_value=4))
+def test_any_edit_names_the_row(field, at):
+    """AUD-02."""
+    rows = make_rows(5)
+    rows[at] = rows[at] | {field: {"n": 99} if field == "detail" else datetime.now(UTC) if field == "created_at" else "y"}
+    flaw = verify(rows, rows)
+    assert flaw is not None
+    assert (flaw.kind, flaw.sequence) == ("edit", at + 1)
+
+
+def test_an_edit_with_a_new_hash_shows_in_the_next_row():
+    rows = make_rows(5)
+    rows[2] = rows[2] | {"actor": "y"}
+    rows[2]["hash"] = chains.hash_of(rows[2], rows[2]["previous_hash"])
+    flaw = verify(rows, rows)
+    assert flaw is not None
+    assert (flaw.kind, flaw.sequence) == ("edit", 4)
+
+
+@given(at=st.integers(min_value=0, max_value=3))
+def test_a_missing_row_is_a_gap(at):
+    rows = make_rows(5)
+    flaw = verify(rows[:at] + rows[at + 1 :], rows)
+    assert flaw is not None
+    assert (flaw.kind, flaw.sequence) == ("gap", at + 1)
+
+
+@given(left=st.integers(min_value=0, max_value=4))
+def test_a_cut_tail_is_a_truncation(left):
+    rows = make_rows(5)
+    flaw = verify(rows[:left], rows)
+    assert flaw is not None
+    assert (flaw.kind, flaw.sequence) == ("truncation", left + 1)
+
+
+def test_swapped_rows_are_found():
+    rows = make_rows(5)
+    rows[1], rows[2] = rows[2], rows[1]
+    flaw = verify(rows, rows)
+    assert flaw is not None
+    assert flaw.sequence == 2
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(detail=st.dictionaries(st.text(max_size=8), json_values, max_size=4))
+@pytest.mark.django_db
+def test_any_detail_comes_back_as_it_was_hashed(detail):
+    """Floats, NUL, surrogates and huge integers must not break a chain later."""
+    with transaction.atomic():
+        entry = record(Action.SIGN_IN, chain="prop", actor="a", outcome=Outcome.SUCCESS, detail=detail, ip="::ffff:1.2.3.4")
+        assert chain_flaw("prop") is None
+        assert AuditEntry.objects.get(pk=entry.pk).ip_address == "1.2.3.4"
+        transaction.set_rollback(True)
+
+
+@pytest.mark.parametrize("ip", ["2001:db8:0:1:1:1:1:1", "::1.2.3.4", "::", "fe80::1%eth0", "10.0.0.1", "junk", None])
+@pytest.mark.django_db
+def test_addresses_are_hashed_as_postgresql_gives_them_back(ip):
+    record(Action.SIGN_IN, chain="acme", actor="a", outcome=Outcome.SUCCESS, ip=ip)
+    assert chain_flaw("acme") is None
+
+
+@pytest.mark.django_db
+def test_an_entry_is_rolled_back_with_what_it_tells_of():
+    with pytest.raises(ZeroDivisionError), transaction.atomic():
+        record(Action.SIGN_IN, chain="acme", actor="a", outcome=Outcome.SUCCESS)
+        raise ZeroDivisionError
+    assert not AuditEntry.objects.exists()
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("statement", ["UPDATE audit_logs SET actor = 'b'", "DELETE FROM audit_logs"])
+def test_the_database_refuses_to_change_the_past(statement):
+    """AUD-01."""
+    record(Action.SIGN_IN, chain="acme", actor="a", outcome=Outcome.SUCCESS)
+    with pytest.raises(Error, match="append-only"), transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(statement)
+    with pytest.raises(Error, match="only grows"), transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("UPDATE audit_chains SET sequence = 0")
+
+
+@pytest.mark.django_db
+def test_the_database_refuses_to_truncate():
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE audit_logs ENABLE TRIGGER audit_logs_no_truncate")
+        with pytest.raises(Error, match="append-only"), transaction.atomic():
+            cursor.execute("TRUNCATE audit_logs CASCADE")
+        transaction.set_rollback(True)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_forged_row_is_named_by_the_command():
+    for number in range(4):
+        record(Action.SIGN_IN, chain="acme", actor=f"user {number}", outcome=Outcome.SUCCESS)
+    out = io.StringIO()
+    call_command("audit", "verify", stdout=out)
+    assert "acme: 4 rows, whole" in out.getvalue()
+    with connection.cursor() as cursor:
+        cursor.execute("SET session_replication_role = replica")
+        cursor.execute("UPDATE audit_logs SET actor = 'nobody' WHERE chain = 'acme' AND sequence = 3")
+        cursor.execute("SET session_replication_role = origin")
+    with pytest.raises(CommandError):
+        call_command("audit", "verify", stdout=out)
+    assert "acme: edit at row 3" in out.getvalue()
+    with connection.cursor() as cursor:
+        cursor.execute("SET session_replication_role = replica")
+        cursor.execute("DELETE FROM audit_logs WHERE chain = 'acme' AND sequence >= 3")
+        cursor.execute("SET session_replication_role = origin")
+    flaw = chain_flaw("acme")
+    assert flaw is not None
+    assert (flaw.kind, flaw.sequence) == ("truncation", 3)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_parallel_writers_leave_no_gap_and_no_fork():
+    """AUD-04, with every fifth transaction lost."""
+
+    def write(number: int) -> None:
+        for turn in range(10):
+            with transaction.atomic():
+                record(Action.SIGN_IN, chain="busy", actor=f"w{number}", outcome=Outcome.SUCCESS)
+                transaction.set_rollback(turn % 5 == 4)
+        connections.close_all()
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert AuditChain.objects.get(chain="busy").sequence == 64
+    assert chain_flaw("busy") is None
+
+
+@pytest.mark.django_db
+def test_pages_walk_through_everything_once():
+    actor = Actor(name="alice@example.org", user_id=uuid.uuid4())
+    for number in range(25):
+        actor.record(Action.SIGN_IN, chain="acme" if number % 5 else "other", target=f"thing/{number}")
+    seen, after = [], ""
+    while True:
+        page = entries_of_chain("acme", after=after, limit=7)
+        seen += [entry.sequence for entry in page.rows]
+        after = page.next
+        if not after:
+            break
+    assert seen == list(range(20, 0, -1))
+    assert len(entries_everywhere(limit=100).rows) == 25
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("cursor", ["x", "é", "AAAA", "MjAyNi0wMS0wMSAx", "'; DROP TABLE audit_logs; --"])
+def test_a_foreign_cursor_is_a_bad_request(cursor):
+    with pytest.raises(BadRequest):
+        entries_everywhere(after=cursor)
+
+
+@pytest.mark.django_db
+def test_filters_find_what_they_say():
+    first = uuid.uuid4()
+    record(Action.SIGN_IN, chain="acme", actor="alice@example.org", outcome=Outcome.DENIED, user_id=first)
+    record(Action.TENANT_CREATED, chain="acme", actor="bob", outcome=Outcome.SUCCESS, target="tenants/acme")
+
+    def found(**wanted: object) -> list[str]:
+        return [entry.actor for entry in entries_of_chain("acme", filters=Filters(**wanted)).rows]
+
+    assert found(action="session.open") == ["alice@example.org"]
+    assert found(outcome="success") == ["bob"]
+    assert found(user_id=first) == ["alice@example.org"]
+    assert found(text="alice") == ["alice@example.org"]
+    assert found(text="tenants/ac") == ["bob"]
+    assert found(text="'; --") == ["bob", "alice@example.org"]
+    assert found(text="nobody") == []
+    assert found(until=datetime(2020, 1, 1, tzinfo=UTC)) == []
+
+
+@pytest.mark.django_db
+def test_exports_are_whole_and_safe_for_spreadsheets():
+    """AUD-07."""
+    record(Action.SIGN_IN, chain="acme", actor="=cmd|' /C calc'!A0", outcome=Outcome.SUCCESS, detail={"é": 1})
+    out = io.StringIO()
+    call_command("audit", "export", "--chain", "acme", stdout=out)
+    (line,) = out.getvalue().splitlines()
+    row = json.loads(line)
+    assert chains.hash_of(row, row["previous_hash"]) == row["hash"]
+    out = io.StringIO()
+    call_command("audit", "export", "--chain", "acme", "--format", "csv", stdout=out)
+    assert "'=cmd" in out.getvalue()
+    assert AuditEntry.objects.filter(action="audit.export").count() == 2
+
+
+JWT = "eyJhbGciOiJSUzI1NiIsImtpZCI6IngifQ.eyJzdWIiOiJzeXN0ZW06c2VydmljZWFjY291bnQifQ.c2lnbmF0dXJl"  # noqa: S105
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"token {JWT} here",
+        "Authorization: Bearer abcdefghijklmnop",
+        "tnt_0123456789abcdefghijABCDEFGHIJ01012345",
+        "https://user:hunter2secret@db.example.org/x",
+        "https://example.org/cb?code=abcdef123456&state=1",
+        "-----BEGIN RSA PRIVATE KEY-----\nMIIB\n-----END RSA PRIVATE KEY-----",
+    ],
+)
+def test_secrets_in_texts_are_replaced(text):
+    cleaned = clean_text(text)
+    assert REDACTED in cleaned
+    for secret in (JWT, "abcdefghijklmnop", "0123456789abcdef", "hunter2secret", "abcdef123456", "MIIB"):
+        assert secret not in cleaned
+
+
+@pytest.mark.parametrize("key", ["token", "accessToken", "client-key-data", "Authorization", "db_password", "set-cookie"])
+def test_secrets_are_replaced_by_their_keys(key):
+    assert clean({key: "short", "deep": {key: ["x"]}}) == {key: REDACTED, "deep": {key: REDACTED}}
+
+
+def test_plain_words_stay():
+    detail = {"tokens": None, "reason": "basic tier", "author": "x", "key": "v", "id": "550e8400-e29b-41d4-a716-446655440000"}
+    assert clean(detail) == detail
+
+
+def test_hostile_detail_is_bounded():
+    deep: dict = {}
+    for _ in range(1000):
+        deep = {"x": deep}
+    assert len(json.dumps(clean({"deep": deep, "long": "a" * 10**6, "many": list(range(10**5))}))) < 5000
