@@ -8,6 +8,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
 
+from django.core.cache import cache
+
+from tenants import blueprints
+from tenants.clusters import ClusterUnusable, Outcome, client_for
+from tenants.models import Workspace
+
 _FORM: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)(n|u|m|k|Ki|Mi|Gi|Ti|Pi|Ei|M|G|T|P|E)?", re.ASCII)
 _SCALE: Final = {
     "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "": Decimal(1), "k": Decimal("1e3"),
@@ -26,6 +32,29 @@ class Meter:
     hard: str
     percent: int
     level: str
+
+
+_REMEMBERED: Final = 10
+"""Seconds for which a cluster's answer serves again: ten open pages are one question."""
+
+
+def quota_used(workspace: Workspace) -> Mapping[str, str] | None:
+    """What the cluster counts as used by the workspace's quota, or ``None`` when it cannot be asked."""
+    key = f"portal:quota:{workspace.pk}"
+    used: Mapping[str, str] | None = cache.get(key)
+    if used is None:
+        try:
+            client = client_for(workspace.cluster, workspace.tenant_id)
+        except ClusterUnusable:
+            return None
+        answer = client.get(blueprints.path(workspace, "resourcequotas", blueprints.QUOTA))
+        status = answer.body.get("status")
+        counted = status.get("used") if isinstance(status, dict) else None
+        if answer.outcome is not Outcome.DONE or not isinstance(counted, dict):
+            return None
+        used = {str(name)[:128]: str(amount)[:32] for name, amount in list(counted.items())[:100]}
+        cache.set(key, used, _REMEMBERED)
+    return used
 
 
 def meters_of(hard: Mapping[str, str], used: Mapping[str, str] | None) -> list[Meter]:

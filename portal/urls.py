@@ -21,6 +21,7 @@ urlpatterns = [
     path("workspaces/new/", workspaces.workspace_new, name="workspace-new"),
     path("workspaces/<uuid:pk>/", workspaces.workspace, name="workspace"),
     path("workspaces/<uuid:pk>/progress/", workspaces.workspace_progress, name="workspace-progress"),
+    path("workspaces/<uuid:pk>/quota/", workspaces.workspace_quota, name="workspace-quota"),
     path("workspaces/<uuid:pk>/kubeconfig/", workspaces.workspace_kubeconfig, name="workspace-kubeconfig"),
     path("workspaces/<uuid:pk>/suspend/", workspaces.workspace_suspend, name="workspace-suspend"),
     path("workspaces/<uuid:pk>/resume/", workspaces.workspace_resume, name="workspace-resume"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from audit.actions import Action
 from audit.models import Outcome
 from tenants.models import Desired, OperationState, Phase, Status, TenantState, Workspace
 
@@ -85,26 +86,24 @@ WISHES: Final = {Desired.READY: "Make ready", Desired.SUSPENDED: "Suspend", Desi
 
 STEPS: Final = {
     "namespace": "Namespace",
-    "resourcequota": "Resource quota",
     "quota": "Resource quota",
-    "limitrange": "Default limits",
-    "quota-status": "Quota in force",
-    "quota_status": "Quota in force",
-    "serviceaccount": "Service account",
-    "rolebinding": "Access rights",
-    "networkpolicy": "Network policy",
-    "streams": "Open streams cut",
-    "lock": "Namespace locked",
-    "rolebindings": "Role bindings removed",
-    "serviceaccounts": "Service accounts replaced",
-    "verify": "Verified by reading back",
-    "ready": "Ready",
+    "limits": "Default limits",
+    "quota-counted": "Quota in force",
+    "service-accounts": "Service accounts",
+    "role-bindings": "Access rights",
+    "restored-bindings": "Bindings from before",
+    "lock": "Closed at the portal and the gateway",
+    "bindings": "Role bindings taken away",
+    "canary": "Tried with a token: refused",
+    "anchors": "Credentials revoked",
+    "namespace-deleted": "Deletion asked for",
+    "namespace-gone": "Namespace gone",
 }
 
 
 def step_name(step: str) -> str:
     """A step's name in words; an unknown one as it is, so that nothing is hidden."""
-    return STEPS.get(step.lower(), step.replace("-", " ").replace("_", " ").capitalize())
+    return STEPS.get(step, step.replace("-", " ").capitalize())
 
 
 RESOURCES: Final = {
@@ -124,3 +123,50 @@ RESOURCES: Final = {
 def resource_name(resource: str) -> str:
     """A quota resource in words; ``count/deployments.apps`` stays what it is."""
     return RESOURCES.get(resource, resource)
+
+
+ACTIONS: Final = {
+    Action.ACCESS_DENIED: "Access denied",
+    Action.AUDIT_EXPORTED: "Audit log exported",
+    Action.AUTHORIZER_FAILED: "Authorizer failed",
+    Action.CLUSTER_CHANGED: "Cluster changed",
+    Action.CLUSTER_CHECKED: "Cluster checked",
+    Action.CLUSTER_DELETED: "Cluster removed",
+    Action.CLUSTER_REGISTERED: "Cluster registered",
+    Action.CREDENTIAL_REVOKED: "Credential revoked",
+    Action.KUBECONFIG_ISSUED: "Kubeconfig issued",
+    Action.MEMBERSHIP_REMOVED: "Member removed",
+    Action.MEMBERSHIP_SET: "Member set",
+    Action.POLICY_CHANGED: "Policy changed",
+    Action.SETTINGS_CHANGED: "Settings changed",
+    Action.SIGN_IN: "Sign-in",
+    Action.SIGN_OUT: "Sign-out",
+    Action.TENANT_CREATED: "Tenant created",
+    Action.TENANT_DELETED: "Tenant deletion begun",
+    Action.TENANT_ENDED: "Tenant ended",
+    Action.TENANT_RESUMED: "Tenant resumed",
+    Action.TENANT_SUSPENDED: "Tenant suspended",
+    Action.TIER_CHANGED: "Tier changed",
+    Action.TIER_CREATED: "Tier created",
+    Action.TIER_DELETED: "Tier deleted",
+    Action.TOKEN_CREATED: "Access token created",
+    Action.TOKEN_REFUSED: "Access token refused",
+    Action.TOKEN_REVOKED: "Access token revoked",
+    Action.USER_CHANGED: "User changed",
+    Action.USER_CREATED: "User created",
+    Action.WORKSPACE_CREATED: "Workspace asked for",
+    Action.WORKSPACE_DELETED: "Workspace deletion begun",
+    Action.WORKSPACE_DRIFTED: "Drift repaired",
+    Action.WORKSPACE_FAILED: "Workspace failed",
+    Action.WORKSPACE_GONE: "Workspace gone",
+    Action.WORKSPACE_READY: "Workspace ready",
+    Action.WORKSPACE_RESUMED: "Workspace resumed",
+    Action.WORKSPACE_SUSPENDED: "Workspace suspended",
+    Action.WORKSPACE_SUSPENSION_HELD: "Suspension confirmed",
+    Action.WORKSPACE_TIER_CHANGED: "Workspace tier changed",
+}
+
+
+def action_name(action: str) -> str:
+    """An event in words; one without words by its own name."""
+    return ACTIONS.get(action, action)  # type: ignore[call-overload,no-any-return]

@@ -39,7 +39,7 @@ QUOTA = {
     "pods": "30",
     "persistentvolumeclaims": "10",
 }
-STEPS = ("namespace", "quota", "limits", "quota_status", "service_accounts", "role_bindings")
+STEPS = ("namespace", "quota", "limits", "quota-counted", "service-accounts", "role-bindings", "restored-bindings")
 
 
 def user(email: str = "", **fields: Any) -> User:
@@ -114,7 +114,7 @@ def workspace(of: Tenant, owner: User, name: str = "", **fields: Any) -> Workspa
 
 
 def operation(
-    of: Workspace, *, state: str = OperationState.DONE, steps: int = 6, desired: str = Desired.READY, error: str = ""
+    of: Workspace, *, state: str = OperationState.DONE, steps: int = 7, desired: str = Desired.READY, error: str = ""
 ) -> Operation:
     """What a worker did, or is doing, for the workspace's present generation."""
     started = timezone.now() - timedelta(seconds=3)

@@ -34,7 +34,8 @@ def relative(value: datetime, now: datetime) -> str:
     """A time as people say it: ``3 minutes ago``, ``in 2 hours``, ``just now``."""
     seconds = (now - value).total_seconds()
     for length, name in _UNITS:
-        count = int(abs(seconds) // length)
+        # What is to come is rounded, or two hours would read as one a moment after they began.
+        count = int(seconds // length if seconds > 0 else -seconds / length + 0.5 if -seconds >= length else 0)
         if count:
             text = f"{count} {name}{'' if count == 1 else 's'}"
             return f"{text} ago" if seconds > 0 else f"in {text}"
@@ -91,6 +92,12 @@ def outcome_state(outcome: str) -> wording.State:
 def step_name(step: str) -> str:
     """A provisioning step in words."""
     return wording.step_name(step)
+
+
+@register.filter
+def action_name(action: str) -> str:
+    """An audited event in words."""
+    return wording.action_name(action)
 
 
 @register.filter

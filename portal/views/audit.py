@@ -36,6 +36,8 @@ def audit(request: HttpRequest) -> HttpResponse:
     """Events: operators see every chain, tenants' admins their own, everybody what they did themselves."""
     actor = actor_of(request)
     chains = visible_chains(actor)
+    if request.GET.get("chain", "") not in ["", *chains]:
+        raise NotFound("There is no such audit log.", kind="audit-logs")
     form = AuditForm(request.GET or None, chains=_choices(actor, chains), actions=[action.value for action in Action])
     data: dict[str, Any] = form.cleaned_data if form.is_bound and form.is_valid() else {}
     page = entries(actor, chains, data, workspace=request.GET.get("workspace", ""), after=request.GET.get("after", ""))

@@ -100,7 +100,6 @@ def workspace(request: HttpRequest, pk: UUID) -> HttpResponse:
         "may": _rights(actor, found),
         "progress": _progress(found),
         "meters": meters.meters_of(found.tier.quota, None),
-        "usage_note": "What is used at this moment: kubectl describe quota.",
         "credentials": credentials,
         "receipt": progress.steps_of(found.receipt),
         "path": f"{found.tenant.cluster_path}:{found.name}",
@@ -121,6 +120,17 @@ def workspace_progress(request: HttpRequest, pk: UUID) -> HttpResponse:
     if not shown.moving:
         response["HX-Refresh"] = "true"
     return response
+
+
+@require_safe
+@login_required
+def workspace_quota(request: HttpRequest, pk: UUID) -> HttpResponse:
+    """The meters with what is used at this moment; asked for by the page, so that a slow cluster holds up nothing."""
+    found = selectors.workspace_visible_to(actor_of(request), pk)
+    used = meters.quota_used(found)
+    note = "" if used is not None else "What is used cannot be read from the cluster at this moment."
+    context = {"meters": meters.meters_of(found.tier.quota, used), "note": note}
+    return render(request, "components/meters.html", context)
 
 
 @never_cache

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from cryptography.fernet import Fernet
 
 from audit.actions import Action
 from audit.models import Outcome
@@ -44,8 +45,9 @@ def chromium() -> Iterator[Any]:
 
 
 @pytest.fixture
-def house(transactional_db: None) -> dict[str, Any]:
+def house(transactional_db: None, settings: Any) -> dict[str, Any]:
     """An operator and a tenant in every state that a page can show."""
+    settings.SEALING_KEYS = [Fernet.generate_key().decode()]
     operator = factories.operator("olga@platform.test")
     acme = factories.tenant("acme", display_name="Acme Corporation")
     alice = factories.member(acme, Role.OWNER, factories.user("alice@acme.test", name="Alice"))
@@ -54,13 +56,23 @@ def house(transactional_db: None) -> dict[str, Any]:
     factories.tier("basic", description="One small workspace to start with.")
     big = {"requests.cpu": "16", "requests.memory": "32Gi", "limits.cpu": "32", "limits.memory": "64Gi", "pods": "120"}
     factories.tier("standard", description="Room for a team's everyday services.", quota=big, position=1)
-    factories.tier("large", description="For heavy work; given by operators.", quota=big, position=2, is_available=False)
+    factories.tier(
+        "large", description="For heavy work; given by operators.", quota=big, position=2, is_available=False
+    )
     factories.cluster("ber-2", last_error="The cluster does not answer within 10 s.", is_default=False)
     web = factories.workspace(acme, alice, "web")
-    staging = factories.workspace(acme, bob, "payments-staging", phase=Phase.PROVISIONING, ready_at=None, observed_generation=0)
+    staging = factories.workspace(
+        acme, bob, "payments-staging", phase=Phase.PROVISIONING, ready_at=None, observed_generation=0
+    )
     layers = [
         {"layer": name, "at": web.created_at.isoformat(), "milliseconds": took, "verified": verified}
-        for name, took, verified in (("lock", 0, True), ("streams", 12, True), ("rolebindings", 26, True), ("serviceaccounts", 41, False))
+        for name, took, verified in (
+            ("lock", 0, True),
+            ("bindings", 26, True),
+            ("canary", 41, True),
+            ("anchors", 55, True),
+            ("service-accounts", 62, False),
+        )
     ]
     closed = factories.workspace(
         acme, bob, "ml-batch", status=Status.SUSPENDED, phase=Phase.SUSPENDED, suspended_at=web.created_at,

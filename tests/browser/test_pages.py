@@ -28,12 +28,18 @@ class Visit:
     def __init__(self, browser: Any, site: str, scheme: str, width: int, height: int) -> None:
         self.site = site
         self.context = browser.new_context(
-            viewport={"width": width, "height": height}, color_scheme=scheme, reduced_motion="reduce", permissions=["clipboard-read", "clipboard-write"]
+            viewport={"width": width, "height": height},
+            color_scheme=scheme,
+            reduced_motion="reduce",
+            permissions=["clipboard-read", "clipboard-write"],
         )
         self.page = self.context.new_page()
         self.complaints: list[str] = []
         self.problems: list[str] = []
-        self.page.on("console", lambda message: self.complaints.append(message.text) if message.type in {"error", "warning"} else None)
+        self.page.on(
+            "console",
+            lambda message: self.complaints.append(message.text) if message.type in {"error", "warning"} else None,
+        )
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
 
     def sign_in(self, user: User) -> None:
@@ -48,7 +54,9 @@ class Visit:
         """Nothing complained, axe is content, nothing is wider than the window."""
         if PICTURES:
             Path(PICTURES).mkdir(parents=True, exist_ok=True)
-            self.page.screenshot(path=f"{PICTURES}/{name}.png", full_page=self.page.locator("dialog[open]").count() == 0)
+            self.page.screenshot(
+                path=f"{PICTURES}/{name}.png", full_page=self.page.locator("dialog[open]").count() == 0
+            )
         found = [f"{name} complains: {text}" for text in self.complaints]
         self.complaints.clear()
         too_wide = self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
@@ -57,6 +65,7 @@ class Visit:
         for violation in Axe().run(self.page).response["violations"]:
             found.append(f"{name} {violation['id']}: {[node['html'][:140] for node in violation['nodes'][:3]]}")
         self.problems += found
+
 
 @pytest.fixture
 def visit(chromium: Any, site: str) -> Iterator[Callable[..., Visit]]:
@@ -105,7 +114,9 @@ def operator_pages(house: dict[str, Any]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("size", list(SIZES))
-def test_every_page_is_accessible_keeps_the_policy_and_fits(size: str, visit: Callable[..., Visit], house: dict[str, Any]) -> None:
+def test_every_page_is_accessible_keeps_the_policy_and_fits(
+    size: str, visit: Callable[..., Visit], house: dict[str, Any]
+) -> None:
     """GW11, GW14: no violation of the policy, none of axe's rules, no horizontal scrolling; light, dark, phone."""
     stranger = visit(size)
     stranger.page.goto(f"{stranger.site}/login/")
@@ -123,11 +134,18 @@ def test_every_page_is_accessible_keeps_the_policy_and_fits(size: str, visit: Ca
 
 
 @pytest.mark.parametrize("size", ["light", "dark", "phone"])
-def test_dialogs_open_by_click_and_close_by_escape(size: str, visit: Callable[..., Visit], house: dict[str, Any]) -> None:
+def test_dialogs_open_by_click_and_close_by_escape(
+    size: str, visit: Callable[..., Visit], house: dict[str, Any]
+) -> None:
     window = visit(size)
     window.sign_in(house["operator"])
     window.page.goto(f"{window.site}/workspaces/{house['web'].pk}/")
-    for link, title in (("Suspend", "Suspend web"), ("Delete workspace", "Delete web"), ("Change tier", "Change the tier of web"), ("Get kubeconfig", "Kubeconfig for web")):
+    for link, title in (
+        ("Suspend", "Suspend web"),
+        ("Delete workspace", "Delete web"),
+        ("Change tier", "Change the tier of web"),
+        ("Get kubeconfig", "Kubeconfig for web"),
+    ):
         window.page.get_by_role("link", name=link, exact=True).click()
         window.page.wait_for_selector(f"dialog[open] h2:text-is('{title}')")
         window.check(f"{size}-dialog-{link.split()[0].lower()}")
@@ -184,7 +202,9 @@ def test_theme_switch_is_remembered_by_the_server(visit: Callable[..., Visit], h
     assert window.page.get_attribute("html", "data-theme") == "dark"
 
 
-def test_progress_follows_the_worker_and_ends_in_a_ready_page(visit: Callable[..., Visit], house: dict[str, Any]) -> None:
+def test_progress_follows_the_worker_and_ends_in_a_ready_page(
+    visit: Callable[..., Visit], house: dict[str, Any]
+) -> None:
     """GW6: live steps without a reload by hand."""
     window = visit()
     window.sign_in(house["alice"])

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from cryptography.fernet import Fernet
 from django.core.cache import cache
 from django.test import Client
 
@@ -35,6 +36,7 @@ def house(name: str) -> House:
 def _quiet(db: None, settings: Any) -> None:
     """Nobody waits for workers here, and no bucket is empty from the test before."""
     settings.WORKSPACE_INIT_WAIT = 0
+    settings.SEALING_KEYS = [Fernet.generate_key().decode()]
     cache.clear()
 
 

@@ -337,3 +337,9 @@ def test_nul_characters_are_refused(path: str, acme: House) -> None:
 @pytest.mark.parametrize("path", ["/workspaces/?after=zzz", "/audit/?after=zzz", "/workspaces/?after=" + "e30"])
 def test_foreign_cursor_is_refused(path: str, acme: House) -> None:
     assert signed_in(acme.owner).get(path).status_code == 400
+
+
+def test_quota_that_cannot_be_read_still_shows_the_limits(acme: House) -> None:
+    body = signed_in(acme.viewer).get(reverse("workspace-quota", args=[acme.workspace.pk])).content.decode()
+    assert "8Gi" in body
+    assert "cannot be read from the cluster" in body
