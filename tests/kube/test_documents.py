@@ -165,9 +165,7 @@ def test_aliases_do_not_share_what_they_repeat() -> None:
         "[" * 20_000,
         "- " * 300 + "1",
         "a: &a [1,1,1,1,1,1,1,1,1]\n"
-        + "\n".join(
-            f"{b}: &{b} [{','.join(['*' + a] * 9)}]" for a, b in zip("abcdefg", "bcdefgh", strict=True)
-        ),
+        + "\n".join(f"{b}: &{b} [{','.join(['*' + a] * 9)}]" for a, b in zip("abcdefg", "bcdefgh", strict=True)),
         "a: [",
         "\x00",
     ],
