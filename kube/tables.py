@@ -98,7 +98,7 @@ def _included(item: dict[str, Any], include: str, version: str) -> dict[str, Any
     return partial_object(item, version) if include == "Metadata" else None
 
 
-def _generic_cells(item: dict[str, Any], now: float) -> tuple[Any, ...]:
+def _generic_cells(item: dict[str, Any], _now: float) -> tuple[Any, ...]:
     metadata = item.get("metadata", {})
     return (metadata.get("name", ""), metadata.get("creationTimestamp", "<unknown>"))
 

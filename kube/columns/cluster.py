@@ -89,7 +89,7 @@ def _node(item: dict[str, Any], now: float) -> list[Any]:
     ]
 
 
-def _component(item: dict[str, Any], now: float) -> list[Any]:
+def _component(item: dict[str, Any], _now: float) -> list[Any]:
     found = next((c for c in at(item, "conditions", default=()) if at(c, "type") == "Healthy"), None)
     status = "Unknown" if found is None else "Healthy" if at(found, "status") == "True" else "Unhealthy"
     return [name_of(item), status, at(found, "message", default=""), at(found, "error", default="")]

@@ -128,7 +128,7 @@ def _cron_job(item: dict[str, Any], now: float) -> list[Any]:
     ]
 
 
-def _pod_template(item: dict[str, Any], now: float) -> list[Any]:
+def _pod_template(item: dict[str, Any], _now: float) -> list[Any]:
     names, images = containers_of(at(item, "template", "spec"))
     return [name_of(item), names, images, labels_text(at(item, "template", "metadata", "labels"))]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
 from kube import names
+from kube.quantities import ZERO, parse_quantity
 from kube.status import Cause
 from kube.validation.causes import forbidden, immutable, invalid, key_path, not_supported, required
 from kube.validation.metadata import selector_causes
@@ -27,8 +27,6 @@ _PLAIN: Final = frozenset(
 )
 """The fields of a volume's spec that are not its source."""
 
-_NONZERO: Final = re.compile(r"[+]?[0.]*[1-9]", re.ASCII)
-
 
 def claim_causes(body: dict[str, Any]) -> list[Cause]:
     """What is wrong with a PersistentVolumeClaim."""
@@ -40,7 +38,7 @@ def claim_causes(body: dict[str, Any]) -> list[Cause]:
     size = spec.get("resources", {}).get("requests", {}).get("storage")
     if size is None:
         causes.append(required(here))
-    elif size.startswith("-") or not _NONZERO.match(size):
+    elif parse_quantity(size) <= ZERO:
         causes.append(invalid(here, size, "must be greater than zero"))
     if spec.get("storageClassName"):
         name = spec["storageClassName"]
@@ -86,9 +84,7 @@ def volume_update_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause
     """A volume's source and mode stay."""
     after, before = new.get("spec", {}), old.get("spec", {})
     causes: list[Cause] = []
-    if {k: v for k, v in after.items() if k not in _PLAIN} != {
-        k: v for k, v in before.items() if k not in _PLAIN
-    }:
+    if {k: v for k, v in after.items() if k not in _PLAIN} != {k: v for k, v in before.items() if k not in _PLAIN}:
         detail = "spec.persistentvolumesource is immutable after creation"
         causes.append(forbidden("spec.persistentvolumesource", detail))
     if after.get("volumeMode") != before.get("volumeMode"):

@@ -20,20 +20,14 @@ from kube.documents import (
 )
 from kube.status import BadRequest, RequestEntityTooLarge, StatusError
 
+TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc", "Cn"]), max_size=8)
 JSON = st.recursive(
     st.none()
     | st.booleans()
     | st.integers(-(2**63), 2**63 - 1)
     | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), max_size=12),
-    lambda child: (
-        st.lists(child, max_size=4)
-        | st.dictionaries(
-            st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), max_size=8),
-            child,
-            max_size=4,
-        )
-    ),
+    | TEXT,
+    lambda child: st.lists(child, max_size=4) | st.dictionaries(TEXT, child, max_size=4),
     max_leaves=20,
 )
 
@@ -46,8 +40,14 @@ def test_a_json_value_survives_decoding(value: Any) -> None:
 
 
 @given(JSON)
-def test_a_yaml_value_survives_decoding(value: Any) -> None:
-    assert decode_yaml(yaml.safe_dump(value, allow_unicode=True).encode()) == value
+def test_json_is_yaml_and_means_the_same(value: Any) -> None:
+    assert decode_yaml(json.dumps(value, ensure_ascii=False).encode()) == value
+
+
+@given(JSON)
+def test_yaml_in_blocks_means_the_same(value: Any) -> None:
+    text = yaml.safe_dump(value, allow_unicode=True, default_style='"')
+    assert decode_yaml(text.encode()) == yaml.safe_load(text)
 
 
 @given(st.binary(max_size=60) | st.text(max_size=60).map(lambda text: text.encode("utf-8", "surrogatepass")))
@@ -157,6 +157,7 @@ def test_aliases_do_not_share_what_they_repeat() -> None:
         "<<: {a: 1}",
         "a: !!python/object/apply:os.system [ls]",
         "a: !!binary aGk=",
+        "a: !!int x",
         "a: .nan",
         "a: -.INF",
         "a: 1e999",
@@ -164,9 +165,7 @@ def test_aliases_do_not_share_what_they_repeat() -> None:
         "[" * 20_000,
         "- " * 300 + "1",
         "a: &a [1,1,1,1,1,1,1,1,1]\n"
-        + "\n".join(
-            f"{b}: &{b} [{','.join(['*' + a] * 9)}]" for a, b in zip("abcdefg", "bcdefgh", strict=True)
-        ),
+        + "\n".join(f"{b}: &{b} [{','.join(['*' + a] * 9)}]" for a, b in zip("abcdefg", "bcdefgh", strict=True)),
         "a: [",
         "\x00",
     ],
