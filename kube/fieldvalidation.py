@@ -24,7 +24,9 @@ _DATE_TIME: Final = re.compile(
     r"(\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])",
     re.ASCII,
 )
-_QUANTITY: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?", re.ASCII)
+_QUANTITY: Final = re.compile(
+    r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?", re.ASCII
+)
 _NOT_BASE64: Final = re.compile(r"[^A-Za-z0-9+/=]|=[^=]", re.ASCII)
 _BOUNDS: Final = {"int32": 2**31, "int64": 2**63}
 
@@ -153,7 +155,9 @@ def _decode_object(
     return value if kept is None else kept
 
 
-def _decode_list(value: list[Any], schema: Schema, path: _Path, owner: Schema, unknown: list[str]) -> list[Any]:
+def _decode_list(
+    value: list[Any], schema: Schema, path: _Path, owner: Schema, unknown: list[str]
+) -> list[Any]:
     items = schema.items
     if items is None:
         return value
