@@ -7,11 +7,11 @@ Resolution, discovery, OpenAPI, tables and validation all read the same value, s
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from kube.schemas import Schema
@@ -55,7 +55,10 @@ class Subresource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Version:
-    """One version of a resource. ``columns`` and ``schema`` are set for custom resources alone."""
+    """One version of a resource.
+
+    ``columns``, ``schema`` and ``openapi`` (the schema as its author wrote it) are set for custom resources alone.
+    """
 
     name: str
     served: bool = True
@@ -64,6 +67,7 @@ class Version:
     subresources: tuple[Subresource, ...] = ()
     columns: tuple[PrinterColumn, ...] = ()
     schema: Schema | None = None
+    openapi: Mapping[str, Any] | None = None
 
     def subresource(self, name: str) -> Subresource | None:
         """The subresource of that name, or ``None``."""

@@ -21,7 +21,8 @@ _DEFINITIONS: Final = b'"#/definitions/'
 QUANTITY: Final = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 INT_OR_STRING: Final = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 OBJECT_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"
-RAW_EXTENSION: Final = "io.k8s.apimachinery.pkg.runtime.RawExtension"
+LIST_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta"
+LABEL_SELECTOR: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector"
 
 MISSING: Final = object()
 """The ``default`` of a schema that has none (``None`` is a value)."""
@@ -108,6 +109,12 @@ class Definitions:
             for kind in definition.get("x-kubernetes-group-version-kind", ()):
                 kinds[kind["group"], kind["version"], kind["kind"]] = name
         return Definitions(texts, kinds)
+
+    def with_properties(self, name: str, properties: Mapping[str, Any]) -> Definitions:
+        """These definitions with more properties in one of them."""
+        changed = orjson.loads(self._texts[name])
+        changed["properties"] = changed["properties"] | properties
+        return Definitions({**self._texts, name: orjson.dumps(changed)}, self._kinds)
 
     def name_of(self, group: str, version: str, kind: str) -> str | None:
         """The name of a kind's definition (``io.k8s.api.core.v1.Pod``), or ``None``."""

@@ -7,6 +7,7 @@ from importlib import resources
 import pytest
 
 from kube.builtins import KUBERNETES_MINOR
+from kube.owndefinitions import with_own_kinds
 from kube.schemas import Definitions
 
 
@@ -15,4 +16,4 @@ def definitions() -> Definitions:
     folder = (
         resources.files("kubernetes_validate") / "kubernetes-json-schema" / f"v{KUBERNETES_MINOR}.0-local"
     )
-    return Definitions.from_json((folder / "_definitions.json").read_bytes())
+    return with_own_kinds(Definitions.from_json((folder / "_definitions.json").read_bytes()))

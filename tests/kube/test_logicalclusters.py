@@ -72,7 +72,11 @@ def test_workspaces_nest_but_not_in_the_bootstrap_cluster() -> None:
         ("root:t1", ("", "v1", "pods", "default", "pod1"), "/api/v1/tenants/t1/namespaces/default/pods/pod1"),
         ("root:t1", ("", "v1", "persistentvolumes", "", "pv1"), "/api/v1/tenants/t1/persistentvolumes/pv1"),
         ("root:t1", ("", "v1", "namespaces", "n", "n"), "/api/v1/tenants/t1/namespaces/n"),
-        ("root:t1", ("apps", "v1", "deployments", "n", ""), "/apis/apps/v1/tenants/t1/namespaces/n/deployments"),
+        (
+            "root:t1",
+            ("apps", "v1", "deployments", "n", ""),
+            "/apis/apps/v1/tenants/t1/namespaces/n/deployments",
+        ),
         ("root:t1:ws", ("", "v1", "pods", "n", "p"), "/clusters/root:t1:ws/api/v1/namespaces/n/pods/p"),
         (
             "system:admin",
@@ -99,7 +103,14 @@ def test_full_paths(cluster: str, arguments: tuple[str, str, str, str, str], pat
             "/registry/apiregistration.k8s.io/apiservices/v1.x",
         ),
         ("root", "", "serviceaccounts", "kube-system", "jc", "/registry/serviceaccounts/kube-system/jc"),
-        ("root:tenant-a", "", "namespaces", "kube-public", "kube-public", "/registry/namespaces/tenant-a/kube-public"),
+        (
+            "root:tenant-a",
+            "",
+            "namespaces",
+            "kube-public",
+            "kube-public",
+            "/registry/namespaces/tenant-a/kube-public",
+        ),
         (
             "root:tenant-a",
             "",

@@ -27,7 +27,8 @@ def test_good_labels_give_no_reason(value: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["", "A", "a_b", "-a", "a-", "a\n", "a b", "\uff41", "\u212a", "a\u200b", "a/b", "a\x00", "é", "\u0661"]
+    "value",
+    ["", "A", "a_b", "-a", "a-", "a\n", "a b", "\uff41", "\u212a", "a\u200b", "a/b", "a\x00", "é", "\u0661"],
 )
 def test_bad_labels_are_refused_in_kubernetes_words(value: str) -> None:
     """URL-11, URL-13: no folding, no normalisation, no line feed at the end."""
@@ -104,7 +105,9 @@ def test_path_segments_keep_out_dots_slashes_and_percent() -> None:
     assert names.path_segment("a/b%c") == ["may not contain '/'", "may not contain '%'"]
 
 
-@pytest.mark.parametrize("name", ["all", "system", "root", "status", "finalize", "namespaces", "A", "a.b", "", "*"])
+@pytest.mark.parametrize(
+    "name", ["all", "system", "root", "status", "finalize", "namespaces", "A", "a.b", "", "*"]
+)
 def test_reserved_and_impossible_tenants_are_refused(name: str) -> None:
     """TS1, URL-16."""
     assert names.tenant_name(name)

@@ -69,9 +69,30 @@ def test_verbs_and_parts_are_those_of_kubernetes(method: str, path: str, expecte
 @pytest.mark.parametrize(
     ("path", "tenant", "default", "cluster", "owner", "full"),
     [
-        ("/api/v1/namespaces/a/pods/p", "t1", None, "root:t1", "t1", "/api/v1/tenants/t1/namespaces/a/pods/p"),
-        ("/api/v1/namespaces/a/pods/p", "t1", "dt", "root:t1", "t1", "/api/v1/tenants/t1/namespaces/a/pods/p"),
-        ("/api/v1/namespaces/a/pods/p", None, "dt", "root:dt", "dt", "/api/v1/tenants/dt/namespaces/a/pods/p"),
+        (
+            "/api/v1/namespaces/a/pods/p",
+            "t1",
+            None,
+            "root:t1",
+            "t1",
+            "/api/v1/tenants/t1/namespaces/a/pods/p",
+        ),
+        (
+            "/api/v1/namespaces/a/pods/p",
+            "t1",
+            "dt",
+            "root:t1",
+            "t1",
+            "/api/v1/tenants/t1/namespaces/a/pods/p",
+        ),
+        (
+            "/api/v1/namespaces/a/pods/p",
+            None,
+            "dt",
+            "root:dt",
+            "dt",
+            "/api/v1/tenants/dt/namespaces/a/pods/p",
+        ),
         ("/api/v1/namespaces/a/pods/p", None, None, "root", "system", "/api/v1/namespaces/a/pods/p"),
         ("/api/v1/namespaces/a/pods/p", "system", "dt", "root", "system", "/api/v1/namespaces/a/pods/p"),
         (
@@ -90,7 +111,14 @@ def test_verbs_and_parts_are_those_of_kubernetes(method: str, path: str, expecte
             "t2",
             "/api/v1/tenants/t2/persistentvolumes/v",
         ),
-        ("/apis/apps/v1/tenants/t2/deployments", "t1", None, "root:t2", "t2", "/apis/apps/v1/tenants/t2/deployments"),
+        (
+            "/apis/apps/v1/tenants/t2/deployments",
+            "t1",
+            None,
+            "root:t2",
+            "t2",
+            "/apis/apps/v1/tenants/t2/deployments",
+        ),
         ("/api/v1/tenants/t2/namespaces/a", "t1", None, "root:t2", "t2", "/api/v1/tenants/t2/namespaces/a"),
         (
             "/api/v1/watch/tenants/t2/namespaces/b/pods",
@@ -105,7 +133,14 @@ def test_verbs_and_parts_are_those_of_kubernetes(method: str, path: str, expecte
         ("/clusters/root%3At2/api/v1/pods", "t1", None, "root:t2", "t2", "/api/v1/tenants/t2/pods"),
         ("/clusters/root:t2/api/v1/tenants/t2/pods", "t1", None, "root:t2", "t2", "/api/v1/tenants/t2/pods"),
         ("/clusters/root/api/v1/tenants/t2/pods", "t1", None, "root:t2", "t2", "/api/v1/tenants/t2/pods"),
-        ("/clusters/root:t1:ws/api/v1/pods", "t1", None, "root:t1:ws", "t1", "/clusters/root:t1:ws/api/v1/pods"),
+        (
+            "/clusters/root:t1:ws/api/v1/pods",
+            "t1",
+            None,
+            "root:t1:ws",
+            "t1",
+            "/clusters/root:t1:ws/api/v1/pods",
+        ),
         ("/clusters/system:admin/version", "t1", None, "system:admin", "system", "/version"),
         ("/clusters/root:t2", "t1", None, "root:t2", "t2", "/"),
         ("/clusters/root:t2/", "t1", None, "root:t2", "t2", "/"),
@@ -156,10 +191,19 @@ def test_tenant_objects_live_in_the_system_space_whoever_asks(
 
 def test_reading_across_tenants_names_no_tenant() -> None:
     """TS14."""
-    for path in ("/api/v1/tenants/*/pods", "/api/v1/tenants/%2A/pods", "/clusters/root/api/v1/tenants/*/pods"):
+    for path in (
+        "/api/v1/tenants/*/pods",
+        "/api/v1/tenants/%2A/pods",
+        "/clusters/root/api/v1/tenants/*/pods",
+    ):
         info = ask(path, tenant="system")
         assert info.all_tenants
-        assert (info.cluster, info.tenant, info.verb, info.path) == ("root", "system", "list", "/api/v1/tenants/*/pods")
+        assert (info.cluster, info.tenant, info.verb, info.path) == (
+            "root",
+            "system",
+            "list",
+            "/api/v1/tenants/*/pods",
+        )
     assert ask("/api/v1/tenants/*/pods", query=b"watch=1").verb == "watch"
 
 
@@ -327,7 +371,9 @@ def test_the_legacy_watch_is_translated_into_the_modern_one() -> None:
         parse("DELETE", b"/api/v1/watch/namespaces/a/pods/p")
 
 
-@pytest.mark.parametrize("method", ["delete", "get", "TRACE", "CONNECT", "OPTIONS", "PROPFIND", "PATCH\u00a0", ""])
+@pytest.mark.parametrize(
+    "method", ["delete", "get", "TRACE", "CONNECT", "OPTIONS", "PROPFIND", "PATCH\u00a0", ""]
+)
 def test_unknown_methods_are_refused_before_anything_else(method: str) -> None:
     """URL-23."""
     with pytest.raises(MethodNotAllowed):
@@ -411,9 +457,13 @@ SEGMENT = st.sampled_from(
 
 
 @given(
-    st.lists(SEGMENT, max_size=9), st.sampled_from(["GET", "POST", "DELETE", "PUT"]), st.sampled_from(["t1", "system"])
+    st.lists(SEGMENT, max_size=9),
+    st.sampled_from(["GET", "POST", "DELETE", "PUT"]),
+    st.sampled_from(["t1", "system"]),
 )
-def test_a_resolved_path_resolves_to_itself_for_everybody(segments: list[str], method: str, tenant: str) -> None:
+def test_a_resolved_path_resolves_to_itself_for_everybody(
+    segments: list[str], method: str, tenant: str
+) -> None:
     """TS5, promise P1: the full path is canonical, and no reader can take it for another space."""
     try:
         info = ask("/" + "/".join(segments), method, tenant=tenant)
