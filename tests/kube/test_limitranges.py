@@ -85,15 +85,12 @@ def test_a_pod_is_held_against_the_bounds(limits: dict[str, Any], item: dict[str
     assert violations(limits, "pods", item) == expected
 
 
+PER_CLAIM = "storage usage per PersistentVolumeClaim is"
 CLAIMS: list[tuple[str | None, str]] = [
     ("1Gi", ""),
     ("3Gi", "maximum storage usage per PersistentVolumeClaim is 2Gi, but request is 3Gi"),
     ("1Mi", "minimum storage usage per PersistentVolumeClaim is 1Gi, but request is 1Mi"),
-    (
-        None,
-        "[minimum storage usage per PersistentVolumeClaim is 1Gi.  No request is specified, "
-        "maximum storage usage per PersistentVolumeClaim is 2Gi.  No request is specified]",
-    ),
+    (None, f"[minimum {PER_CLAIM} 1Gi.  No request is specified, maximum {PER_CLAIM} 2Gi.  No request is specified]"),
 ]
 
 
