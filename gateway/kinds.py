@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from kube.builtins import BUILTINS, KUBERNETES_MINOR, TENANT_BUILTINS
 from kube.logicalclusters import BOOTSTRAP, ROOT

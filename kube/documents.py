@@ -194,11 +194,7 @@ class _YamlReader:
     @staticmethod
     def _scalar(event: Any) -> Any:
         text: str = event.value
-        if (
-            event.tag == "tag:yaml.org,2002:str"
-            or (event.tag is None and not event.implicit[0])
-            or event.tag == "!"
-        ):
+        if event.tag == "tag:yaml.org,2002:str" or (event.tag is None and not event.implicit[0]) or event.tag == "!":
             return text
         value = _resolve(text)
         if event.tag is not None and type(value) not in _TAGS.get(event.tag, ()):

@@ -153,9 +153,7 @@ def _decode_object(
     return value if kept is None else kept
 
 
-def _decode_list(
-    value: list[Any], schema: Schema, path: _Path, owner: Schema, unknown: list[str]
-) -> list[Any]:
+def _decode_list(value: list[Any], schema: Schema, path: _Path, owner: Schema, unknown: list[str]) -> list[Any]:
     items = schema.items
     if items is None:
         return value

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any
 
-import yaml
 from django.conf import settings
 from django.core.management import call_command
 from django.db import connection, transaction
 
 from audit.recorder import Actor
-from gateway.certificates import prepare
+from gateway.certificates import client_kubeconfig, prepare
 from gateway.options import Options
-from kube import pki
-from portal.quickstart.layout import write_once
+from tenants import vault
 from tenants.models import Cluster, Tenant, User
 from tenants.services.clusters import cluster_register
 from tenants.services.tenants import tenant_create
@@ -66,7 +61,7 @@ def _bootstrap() -> Facts:
     certificates = prepare(options)
     system_space_create()
     tiers_create_defaults()
-    _register_embedded_cluster(certificates.server_ca)
+    _register_embedded_cluster(options)
     email, password = _create_operator()
     return Facts(
         portal_url=settings.PORTAL_URL,
@@ -91,42 +86,18 @@ def _create_operator() -> tuple[str, str | None]:
     return operator.email, password
 
 
-def _register_embedded_cluster(authority: Path) -> None:
+def _register_embedded_cluster(options: Options) -> None:
     """The product's own API server as a cluster, with a client certificate of the gateway's restricted user."""
-    kubeconfig = yaml.safe_dump(_gateway_kubeconfig(authority.read_bytes()))
+    kubeconfig = client_kubeconfig(
+        options, GATEWAY_USER, server=settings.APISERVER_URL, organizations=["tenant:system"]
+    )
     known = Cluster.objects.filter(name=EMBEDDED_CLUSTER).first()
-    fingerprint = settings.PKI_DIR / "gateway.registered"
-    marker = f"{settings.APISERVER_URL} {authority.read_text()}"
-    if known is not None and known.sealed_credential and fingerprint.is_file() and fingerprint.read_text() == marker:
+    if known is not None and known.sealed_credential and vault.unseal(known.sealed_credential) == kubeconfig:
         return
     cluster_register(
         actor=_ACTOR,
         name=EMBEDDED_CLUSTER,
         kubeconfig=kubeconfig,
         kind=Cluster.Kind.EMBEDDED,
-        is_default=known.is_default if known is not None else True,
-    )
-    fingerprint.write_text(marker)
-
-
-def _gateway_kubeconfig(authority: bytes) -> dict[str, Any]:
-    """A kubeconfig whose certificate is signed by the generated client CA; made once, renewed when it runs out."""
-    folder = settings.PKI_DIR
-    certificate, key = folder / "gateway.crt", folder / "gateway.key"
-    now = datetime.now(UTC)
-    if not (certificate.is_file() and key.is_file() and pki.covers(certificate.read_bytes(), [], now=now)):
-        client_ca = pki.Authority.from_pem(
-            (folder / "client-ca.crt").read_bytes(), (folder / "client-ca.key").read_bytes()
-        )
-        made = pki.new_client_certificate(client_ca, GATEWAY_USER, organizations=["tenant:system"], now=now)
-        for path, content in ((key, made.key_pem), (certificate, made.certificate_pem)):
-            path.unlink(missing_ok=True)
-            write_once(path, content.decode())
-        (folder / "gateway.registered").unlink(missing_ok=True)
-    return pki.kubeconfig(
-        server=settings.APISERVER_URL,
-        ca_pem=authority,
-        user=GATEWAY_USER,
-        certificate_pem=certificate.read_bytes(),
-        key_pem=key.read_bytes(),
+        is_default=known is None or known.is_default,
     )
