@@ -67,7 +67,9 @@ class RuleSet:
                 return position
         return anything
 
-    def _compile(self, verb: str, group: str, resource: str, subresource: str) -> tuple[int, Mapping[str, int]]:
+    def _compile(
+        self, verb: str, group: str, resource: str, subresource: str
+    ) -> tuple[int, Mapping[str, int]]:
         """The first role that allows it whatever the name, and the first one for each name."""
         named: dict[str, int] = {}
         for position, rules in enumerate(self.roles):
@@ -197,7 +199,11 @@ class PolicyIndex:
         for binding in bound.values():
             _bind(subjects, binding)
         return cls(
-            bootstrap=bootstrap or {}, roles=local, cluster_roles=cluster_roles, bindings=bound, subjects=subjects
+            bootstrap=bootstrap or {},
+            roles=local,
+            cluster_roles=cluster_roles,
+            bindings=bound,
+            subjects=subjects,
         )
 
     def with_role(self, role: Role) -> Self:
@@ -209,7 +215,9 @@ class PolicyIndex:
     def without_role(self, namespace: str, name: str) -> Self:
         """This index without a Role, or, with an empty namespace, a ClusterRole. A hidden bootstrap role is back."""
         if namespace:
-            return replace(self, roles={key: role for key, role in self.roles.items() if key != (namespace, name)})
+            return replace(
+                self, roles={key: role for key, role in self.roles.items() if key != (namespace, name)}
+            )
         rest = {key: role for key, role in self.cluster_roles.items() if key != name}
         if name in self.bootstrap:
             rest[name] = self.bootstrap[name]
