@@ -59,6 +59,9 @@ def policies(
         # a local binding does not mean an operator of the same name
         (principal("bob", "system"), "root:t1", Verdict.NO_OPINION),
         (principal("bob", "t1"), "root:t1:ws", Verdict.ALLOW),
+        # a tenant that cannot exist has a space of its own, and nothing in any other
+        (principal("eve", "tenantA"), "root:tenantA", Verdict.NO_OPINION),
+        (principal("eve", "tenantA"), "root:tenanta", Verdict.DENY),
         (principal("bob", "t1"), ROOT, Verdict.DENY),
         (principal("bob", "t1"), "system:admin", Verdict.DENY),
         # design: masters of a tenant are masters of nothing else
