@@ -225,5 +225,7 @@ LOGGING = {
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    # One line for each sweep, every two seconds, says nothing.
+    "loggers": {name: {"level": "WARNING"} for name in ("celery.app.trace", "celery.worker.strategy")},
     "root": {"handlers": ["console"], "level": env.str("LOG_LEVEL", "INFO")},
 }

@@ -238,8 +238,8 @@ async def change(
 def inherit(kind: Kind, subresource: str, old: Body, new: Body) -> None:
     """Take over from the current object what this endpoint does not write."""
     if subresource and subresource != "finalize":
-        wanted = new.get("status") if subresource == "status" else new.get("spec")
-        field = "status" if subresource == "status" else "spec"
+        field = "status" if subresource in ("status", "approval") else "spec"
+        wanted = new.get(field)
         managed = new["metadata"].get("managedFields")
         version = new["metadata"].get("resourceVersion")
         new.clear()
