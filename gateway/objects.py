@@ -12,7 +12,7 @@ import orjson
 from gateway.exchange import Request
 from gateway.kinds import Kind
 from gateway.negotiation import content_type, require_content_type
-from kube import fieldvalidation
+from kube import fieldvalidation, protobuf
 from kube.documents import decode_json, decode_yaml, duplicate_fields
 from kube.identity import SYSTEM_TENANT
 from kube.logicalclusters import full_path, tenant_of
@@ -22,7 +22,7 @@ from kube.resources import Resource
 from kube.status import BadRequest
 from store.types import Key, Stored
 
-JSON_OR_YAML: Final = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
+MEDIA_TYPES: Final = ("application/json", "application/yaml", protobuf.MEDIA_TYPE)
 
 _GENERATIONS: Final = frozenset(
     {
@@ -46,13 +46,20 @@ def key_of(info: RequestInfo, resource: Resource, name: str) -> Key:
 
 def decode_body(request: Request) -> dict[str, Any]:
     """The body as a JSON object. Raises ``BadRequest`` and ``UnsupportedMediaType``."""
-    media = require_content_type(request, "application/json", "application/yaml")
+    media = require_content_type(request, *MEDIA_TYPES)
     if not request.body:
         raise BadRequest("unexpected empty body")
-    value = decode_yaml(request.body) if media == "application/yaml" else decode_json(request.body)
+    value = decode(media, request.body)
     if not isinstance(value, dict):
         raise BadRequest("couldn't get version/kind; json parse error: the body is not an object")
     return value
+
+
+def decode(media: str, body: bytes) -> Any:
+    """The value of a body of one of ``MEDIA_TYPES``."""
+    if media == "application/yaml":
+        return decode_yaml(body)
+    return protobuf.decode(body) if media == protobuf.MEDIA_TYPE else decode_json(body)
 
 
 def decode_object(request: Request, kind: Kind) -> dict[str, Any]:
@@ -135,9 +142,7 @@ def check_place(info: RequestInfo, kind: Kind, body: dict[str, Any]) -> None:
     if kind.resource.namespaced:
         namespace = metadata.get("namespace")
         if namespace and namespace != info.namespace:
-            raise BadRequest(
-                "the namespace of the provided object does not match the namespace sent on the request"
-            )
+            raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
         metadata["namespace"] = info.namespace
     elif metadata.pop("namespace", ""):
         raise BadRequest("namespace is not allowed on this type")

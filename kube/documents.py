@@ -194,7 +194,11 @@ class _YamlReader:
     @staticmethod
     def _scalar(event: Any) -> Any:
         text: str = event.value
-        if event.tag == "tag:yaml.org,2002:str" or (event.tag is None and not event.implicit[0]) or event.tag == "!":
+        if (
+            event.tag == "tag:yaml.org,2002:str"
+            or (event.tag is None and not event.implicit[0])
+            or event.tag == "!"
+        ):
             return text
         if event.tag is not None:
             raise ValueError(f"unsupported tag {event.tag}")

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kube.quantities import InvalidQuantity, parse_quantity
 from kube.schemas import QUANTITY, Schema
 from kube.status import BadRequest
 
@@ -24,7 +25,6 @@ _DATE_TIME: Final = re.compile(
     r"(\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])",
     re.ASCII,
 )
-_QUANTITY: Final = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?", re.ASCII)
 _NOT_BASE64: Final = re.compile(r"[^A-Za-z0-9+/=]|=[^=]", re.ASCII)
 _BOUNDS: Final = {"int32": 2**31, "int64": 2**63}
 
@@ -101,7 +101,7 @@ def _decode(value: Any, schema: Schema, path: _Path, owner: Schema, unknown: lis
         if schema.format == "int-or-string" and kind is int:
             return value
         if schema.format == "quantity" and (kind is int or kind is float):
-            return str(value)
+            return _quantity(str(value))
     elif schema.type == "object":
         if kind is dict:
             return _decode_object(value, schema, path, schema if schema.definition else owner, unknown)
@@ -153,7 +153,9 @@ def _decode_object(
     return value if kept is None else kept
 
 
-def _decode_list(value: list[Any], schema: Schema, path: _Path, owner: Schema, unknown: list[str]) -> list[Any]:
+def _decode_list(
+    value: list[Any], schema: Schema, path: _Path, owner: Schema, unknown: list[str]
+) -> list[Any]:
     items = schema.items
     if items is None:
         return value
@@ -179,11 +181,8 @@ _ZERO: Final[dict[str, Any]] = {
 
 def _formatted(value: str, schema: Schema, path: _Path) -> str:
     if schema.format == "quantity":
-        if len(value) > 64 or not _QUANTITY.fullmatch(value):
-            raise _Mismatch(
-                "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-            )
-    elif schema.format == "byte":
+        return _quantity(value)
+    if schema.format == "byte":
         _check_base64(value)
     elif schema.format == "date-time":
         layout = "2006-01-02T15:04:05" + (".000000" if schema.definition == MICRO_TIME else "") + "Z07:00"
@@ -191,6 +190,14 @@ def _formatted(value: str, schema: Schema, path: _Path) -> str:
             shown = value[:64]
             raise _Mismatch(f'parsing time "{shown}" as "{layout}": cannot parse "{shown}" as "2006"')
     return value
+
+
+def _quantity(text: str) -> str:
+    """A quantity in the form in which Kubernetes writes it: ``0.5`` is ``500m``."""
+    try:
+        return str(parse_quantity(text))
+    except InvalidQuantity as error:
+        raise _Mismatch(str(error)) from None
 
 
 def _check_base64(value: str) -> None:

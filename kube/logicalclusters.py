@@ -49,15 +49,19 @@ def space_of(tenant: str) -> str:
 
 
 def tenant_of(path: str) -> str:
-    """The tenant that a logical cluster belongs to: ``system`` for the root and all ``system:`` clusters.
+    """The tenant that a logical cluster belongs to: ``system`` for the root and the bootstrap cluster.
 
-    Raises ``ValueError`` for what ``is_valid`` refuses.
+    The space of a user whose tenant cannot exist, such as ``root:tenantA``, belongs to that tenant and to nobody else.
+    Raises ``ValueError`` for what belongs to no one.
     """
-    if not is_valid(path):
+    if path in {ROOT, BOOTSTRAP}:
+        return SYSTEM_TENANT
+    first, _, rest = path.partition(":")
+    tenant = rest.partition(":")[0]
+    if first != ROOT or not tenant or tenant == SYSTEM_TENANT:
         msg = "not the path of a logical cluster"
         raise ValueError(msg)
-    segments = path.split(":", 2)
-    return segments[1] if segments[0] == ROOT and len(segments) > 1 else SYSTEM_TENANT
+    return tenant
 
 
 def parent_of(path: str) -> str | None:

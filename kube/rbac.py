@@ -268,7 +268,11 @@ def binding_from(manifest: Mapping[str, Any]) -> Binding:
         str(reference.get("kind") or ""),
         str(reference.get("name") or ""),
         tuple(
-            Subject(str(subject.get("kind") or ""), str(subject.get("name") or ""), str(subject.get("namespace") or ""))
+            Subject(
+                str(subject.get("kind") or ""),
+                str(subject.get("name") or ""),
+                str(subject.get("namespace") or ""),
+            )
             for subject in (subjects if isinstance(subjects, list | tuple) else ())
             if isinstance(subject, Mapping)
         ),
@@ -290,7 +294,9 @@ def aggregate(role: Role, roles: Mapping[str, Role]) -> tuple[Rule, ...]:
         current = waiting.pop()
         for name in sorted(roles):
             other = roles[name]
-            if name in seen or not any(selector.matches(other.labels) for selector in current.aggregation or ()):
+            if name in seen or not any(
+                selector.matches(other.labels) for selector in current.aggregation or ()
+            ):
                 continue
             seen.add(name)
             if other.aggregation is None:
@@ -316,7 +322,11 @@ def role_rules(
 def in_order(bindings: Iterable[Binding], namespace: str) -> list[Binding]:
     """The bindings that count in a namespace: cluster-wide ones first, each kind by name."""
     return sorted(
-        (binding for binding in bindings if not binding.namespace or (namespace and binding.namespace == namespace)),
+        (
+            binding
+            for binding in bindings
+            if not binding.namespace or (namespace and binding.namespace == namespace)
+        ),
         key=lambda binding: (binding.namespace != "", binding.name),
     )
 

@@ -16,8 +16,11 @@ from typing import Final, NamedTuple, Self
 from kube.rbac import NO_OPINION, Attributes, Binding, Role, Rule, Subject, aggregate, allowed
 from kube.verdicts import Decision
 
-MEMO_MAX: Final = 2048
+MEMO_MAX: Final = 512
 """Questions that one rule set remembers."""
+
+NAMED_MAX: Final = 256
+"""Rules with names that one answer may hold and still be remembered: a tenant writes its rules itself."""
 
 RESOLVED_MAX: Final = 1024
 """Principals in namespaces that one index remembers."""
@@ -38,6 +41,15 @@ class Grant(NamedTuple):
     subject: Subject
 
 
+_Found = tuple[int, tuple[tuple[int, frozenset[str]], ...]]
+"""The first role that allows it whatever the name; and before it, in order, those that do for some names."""
+
+
+@lru_cache(maxsize=4096)
+def _name_set(names: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(names)
+
+
 class RuleSet:
     """The rules of several roles, in order. Answers which of the roles allows a request."""
 
@@ -45,7 +57,7 @@ class RuleSet:
 
     def __init__(self, roles: tuple[tuple[Rule, ...], ...]) -> None:
         self.roles = roles
-        self._resources: dict[tuple[str, str, str], tuple[int, Mapping[str, int]]] = {}
+        self._resources: dict[tuple[str, str, str], _Found] = {}
         self._urls: dict[tuple[str, str], int] = {}
 
     def find(self, attributes: Attributes) -> int:
@@ -54,30 +66,28 @@ class RuleSet:
             return self._find_url(attributes.verb, attributes.path)
         verb, group, resource, subresource, _, name, _, _ = attributes
         key = (verb, group, resource)
-        known = self._resources.get(key)
-        if known is None:
-            known = self._compile(verb, group, resource, subresource)
+        found = self._resources.get(key)
+        if found is None:
+            found = self._compile(verb, group, resource, subresource)
             if len(self._resources) >= MEMO_MAX:
                 self._resources.clear()
-            self._resources[key] = known
-        anything, named = known
-        if named:
-            position = named.get(name, -1)
-            if position >= 0 and (anything < 0 or position < anything):
+            if len(found[1]) <= NAMED_MAX:
+                self._resources[key] = found
+        anything, named = found
+        for position, names in named:
+            if name in names:
                 return position
         return anything
 
-    def _compile(self, verb: str, group: str, resource: str, subresource: str) -> tuple[int, Mapping[str, int]]:
-        """The first role that allows it whatever the name, and the first one for each name."""
-        named: dict[str, int] = {}
+    def _compile(self, verb: str, group: str, resource: str, subresource: str) -> _Found:
+        named: list[tuple[int, frozenset[str]]] = []
         for position, rules in enumerate(self.roles):
             for rule in rules:
                 if rule.covers_resource(verb, group, resource, subresource):
                     if not rule.names:
-                        return position, named
-                    for name in rule.names:
-                        named.setdefault(name, position)
-        return -1, named
+                        return position, tuple(named)
+                    named.append((position, _name_set(rule.names)))
+        return -1, tuple(named)
 
     def _find_url(self, verb: str, path: str) -> int:
         key = (verb, path)
@@ -103,17 +113,17 @@ class _Rules:
         self.rules = rules
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=4096)
 def _shared(rules: tuple[Rule, ...]) -> _Rules:
     return _Rules(rules)
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=4096)
 def _rule_set(roles: tuple[_Rules, ...]) -> RuleSet:
     return RuleSet(tuple(role.rules for role in roles))
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=4096)
 def _reaching(role: _Rules, reach: Reach) -> _Rules:
     labels = dict(reach.labels)
     return _shared(tuple(rule for rule in role.rules if rule.scope.reaches(reach.tenant, labels)))

@@ -62,7 +62,8 @@ def table(
     if include_object not in INCLUDE_OBJECT:
         raise BadRequest(f'unrecognized includeObject value: "{include_object}"')
     rows = [
-        {"cells": list(shown.cells(item, now)), "object": _included(item, include_object, version)} for item in objects
+        {"cells": list(shown.cells(item, now)), "object": _included(item, include_object, version)}
+        for item in objects
     ]
     return {
         "kind": "Table",
@@ -82,7 +83,9 @@ def partial_object(item: dict[str, Any], version: str = "v1") -> dict[str, Any]:
     }
 
 
-def partial_list(objects: Iterable[dict[str, Any]], metadata: dict[str, Any], version: str = "v1") -> dict[str, Any]:
+def partial_list(
+    objects: Iterable[dict[str, Any]], metadata: dict[str, Any], version: str = "v1"
+) -> dict[str, Any]:
     """A list's metadata and its items' metadata, as ``PartialObjectMetadataList``."""
     return {
         "kind": "PartialObjectMetadataList",
@@ -115,7 +118,8 @@ def _custom_layout(columns: tuple[PrinterColumn, ...]) -> Layout:
         return [item.get("metadata", {}).get("name", ""), *values]
 
     shown = tuple(
-        Column(column.name, column.type, column.format, column.priority, column.description) for column in columns
+        Column(column.name, column.type, column.format, column.priority, column.description)
+        for column in columns
     )
     return Layout((_NAME, *shown), cells)
 

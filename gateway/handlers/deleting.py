@@ -16,10 +16,9 @@ from gateway.kinds import Kind
 from gateway.negotiation import require_content_type
 from gateway.runtime import Runtime
 from gateway.selection import selection
-from kube.documents import decode_json, decode_yaml
 from kube.patches import deep_copy
 from kube.status import BadRequest, Cause, Conflict, Invalid, NotFound, StatusError
-from store.types import Delete, Key, PreconditionFailed, Update
+from store.types import Delete, Key, PreconditionFailed, Stored, Update
 
 _ATTEMPTS: Final = 64
 ORPHAN: Final = "orphan"
@@ -40,8 +39,7 @@ def read_options(request: Request) -> DeleteOptions:
     """The options from the body and the query. Raises ``BadRequest`` and ``Invalid``."""
     body: dict[str, Any] = {}
     if request.body:
-        media = require_content_type(request, "application/json", "application/yaml")
-        value = decode_yaml(request.body) if media == "application/yaml" else decode_json(request.body)
+        value = objects.decode(require_content_type(request, *objects.MEDIA_TYPES), request.body)
         if not isinstance(value, dict):
             raise BadRequest("the body is not DeleteOptions")
         body = value
@@ -86,10 +84,7 @@ async def delete(runtime: Runtime, request: Request, kind: Kind) -> Response:
     key = objects.key_of(request.info, kind.resource, request.info.name)
     gone, body = await remove(runtime, request, kind, key, options)
     if not gone:
-        from store.types import Stored
-
-        data = orjson.dumps(body)
-        return show(request, kind, Stored(key, int(body["metadata"]["resourceVersion"]), data))
+        return show(request, kind, Stored(key, int(body["metadata"]["resourceVersion"]), orjson.dumps(body)))
     resource = kind.resource
     details = {"name": key.name, "kind": resource.plural, "uid": body["metadata"].get("uid", "")}
     if resource.group:

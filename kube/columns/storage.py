@@ -29,7 +29,11 @@ def _modes(modes: Iterable[str]) -> str:
 
 
 def phase(item: dict[str, Any]) -> str:
-    return "Terminating" if at(item, "metadata", "deletionTimestamp") else at(item, "status", "phase", default="")
+    return (
+        "Terminating"
+        if at(item, "metadata", "deletionTimestamp")
+        else at(item, "status", "phase", default="")
+    )
 
 
 def _volume(item: dict[str, Any], now: float) -> list[Any]:
@@ -91,7 +95,9 @@ def _resource_claim(item: dict[str, Any], now: float) -> list[Any]:
 def _csi_driver(item: dict[str, Any], now: float) -> list[Any]:
     spec = at(item, "spec", default={})
     requests = at(spec, "tokenRequests")
-    audiences = "<unset>" if requests is None else ",".join(str(at(r, "audience", default="")) for r in requests)
+    audiences = (
+        "<unset>" if requests is None else ",".join(str(at(r, "audience", default="")) for r in requests)
+    )
     return [
         name_of(item),
         bool(at(spec, "attachRequired", default=True)),

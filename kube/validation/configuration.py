@@ -9,8 +9,10 @@ from typing import Any, Final
 import orjson
 
 from kube import names
+from kube.quantities import parse_quantity
 from kube.status import Cause
 from kube.validation.causes import duplicate, forbidden, invalid, key_path, not_supported, required, too_long
+from kube.validation.pods import amount_causes
 
 MAX_DATA: Final = 1024 * 1024
 """Bytes that the data of a ConfigMap or Secret may take."""
@@ -101,8 +103,9 @@ def resource_quota_causes(body: dict[str, Any]) -> list[Cause]:
     for name, quantity in spec.get("hard", {}).items():
         here = key_path("spec.hard", name)
         causes += [invalid(here, name, reason) for reason in names.qualified_name(name)]
-        if str(quantity).startswith("-"):
-            causes.append(invalid(here, quantity, "must be greater than or equal to 0"))
+        causes += amount_causes(quantity, here)
+        if _is_counted(name) and parse_quantity(quantity).milli() % 1000:
+            causes.append(invalid(here, quantity, "must be an integer"))
     for scope in spec.get("scopes", ()):
         if scope not in _SCOPES:
             causes.append(invalid("spec.scopes", list(spec["scopes"]), "unsupported scope"))
@@ -133,7 +136,51 @@ def limit_range_causes(body: dict[str, Any]) -> list[Cause]:
             for name in limit.get(field, {}):
                 path = key_path(f"{here}.{field}", name)
                 causes += [invalid(path, name, reason) for reason in names.qualified_name(name)]
+        causes += _order_causes(limit, here)
     return causes
+
+
+# low, high, the field that is named, the amount that is shown, and the words for both: kube-apiserver's own.
+_ORDER: Final = (
+    ("min", "max", "min", "min", "min", "max"),
+    ("min", "defaultRequest", "defaultRequest", "defaultRequest", "min", "default request"),
+    ("defaultRequest", "max", "defaultRequest", "defaultRequest", "default request", "max"),
+    ("defaultRequest", "default", "defaultRequest", "defaultRequest", "default request", "default limit"),
+    ("min", "default", "default", "min", "min", "default"),
+    ("default", "max", "default", "max", "default", "max"),
+)
+
+
+def _order_causes(limit: dict[str, Any], path: str) -> list[Cause]:
+    """Which amounts of a limit are greater than those they must not exceed."""
+    causes: list[Cause] = []
+    for low, high, field, shown, low_words, high_words in _ORDER:
+        for name in sorted(limit.get(low, {}).keys() & limit.get(high, {}).keys()):
+            least, most = limit[low][name], limit[high][name]
+            if parse_quantity(least) > parse_quantity(most):
+                detail = f"{low_words} value {least} is greater than {high_words} value {most}"
+                causes.append(invalid(key_path(f"{path}.{field}", name), limit[shown][name], detail))
+    return causes
+
+
+def _is_counted(name: str) -> bool:
+    """Whether a quota's resource is a number of objects."""
+    return name.startswith("count/") or name in _COUNTED
+
+
+_COUNTED: Final = frozenset(
+    (
+        "configmaps",
+        "persistentvolumeclaims",
+        "pods",
+        "replicationcontrollers",
+        "resourcequotas",
+        "secrets",
+        "services",
+        "services.loadbalancers",
+        "services.nodeports",
+    )
+)
 
 
 def priority_class_causes(body: dict[str, Any]) -> list[Cause]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from kube import names
+from kube.quantities import ZERO, parse_quantity
 from kube.status import Cause
 from kube.validation.causes import duplicate, forbidden, invalid, key_path, not_found, not_supported, required
 from kube.validation.metadata import annotation_causes, label_causes
@@ -99,15 +100,26 @@ def pod_update_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
 def resource_causes(resources: dict[str, Any], path: str) -> list[Cause]:
     """What is wrong with resource requests and limits."""
     causes: list[Cause] = []
+    limits = resources.get("limits", {})
     for field in ("limits", "requests"):
         for name, quantity in resources.get(field, {}).items():
             here = key_path(f"{path}.{field}", name)
             causes += [invalid(here, name, reason) for reason in names.qualified_name(name)]
             if "/" not in name and name not in _STANDARD and not name.startswith("hugepages-"):
                 causes.append(invalid(here, name, "must be a standard resource for containers"))
-            if str(quantity).startswith("-"):
-                causes.append(invalid(here, quantity, "must be greater than or equal to 0"))
+            causes += amount_causes(quantity, here)
+    for name, quantity in resources.get("requests", {}).items():
+        if name in limits and parse_quantity(quantity) > parse_quantity(limits[name]):
+            detail = f"must be less than or equal to {name} limit of {limits[name]}"
+            causes.append(invalid(f"{path}.requests", quantity, detail))
     return causes
+
+
+def amount_causes(quantity: str, path: str) -> list[Cause]:
+    """What is wrong with an amount that may not be negative."""
+    if parse_quantity(quantity) < ZERO:
+        return [invalid(path, quantity, "must be greater than or equal to 0")]
+    return []
 
 
 _STANDARD: Final = frozenset(("cpu", "memory", "ephemeral-storage"))

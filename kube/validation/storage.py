@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
 from kube import names
+from kube.quantities import ZERO, parse_quantity
 from kube.status import Cause
 from kube.validation.causes import forbidden, immutable, invalid, key_path, not_supported, required
 from kube.validation.metadata import selector_causes
@@ -27,8 +27,6 @@ _PLAIN: Final = frozenset(
 )
 """The fields of a volume's spec that are not its source."""
 
-_NONZERO: Final = re.compile(r"[+]?[0.]*[1-9]", re.ASCII)
-
 
 def claim_causes(body: dict[str, Any]) -> list[Cause]:
     """What is wrong with a PersistentVolumeClaim."""
@@ -40,7 +38,7 @@ def claim_causes(body: dict[str, Any]) -> list[Cause]:
     size = spec.get("resources", {}).get("requests", {}).get("storage")
     if size is None:
         causes.append(required(here))
-    elif size.startswith("-") or not _NONZERO.match(size):
+    elif parse_quantity(size) <= ZERO:
         causes.append(invalid(here, size, "must be greater than zero"))
     if spec.get("storageClassName"):
         name = spec["storageClassName"]

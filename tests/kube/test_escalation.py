@@ -28,7 +28,11 @@ API = (Rule(("get",), urls=("/api/*",)),)
             Rule(("get", "list"), ("",), ("configmaps",)),
             ['{APIGroups:[""], Resources:["configmaps"], Verbs:["list"]}'],
         ),
-        ((Rule(("get",), ("",), ("a",)), Rule(("get",), ("",), ("b",))), Rule(("get",), ("",), ("a", "b")), []),
+        (
+            (Rule(("get",), ("",), ("a",)), Rule(("get",), ("",), ("b",))),
+            Rule(("get",), ("",), ("a", "b")),
+            [],
+        ),
         (EVERYTHING, Rule(("*",), ("*",), ("*",), urls=("*",)), []),
         ((Rule(("get", "list"), ("",), ("pods",)),), Rule(("*",), ("",), ("pods",)), None),
         ((Rule(("get",), ("",), ("pods",), ("a",)),), Rule(("get",), ("",), ("pods",)), None),
@@ -48,7 +52,11 @@ API = (Rule(("get",), urls=("/api/*",)),)
             Rule(("get",), ("",), ("pods",), ("a",)),
             ['{APIGroups:[""], Resources:["pods"], ResourceNames:["a"], Verbs:["get"]}'],
         ),
-        ((Rule(("get",), ("",), ("pods",), scope=TENANTED),), Rule(("get",), ("",), ("pods",), scope=CLUSTER), None),
+        (
+            (Rule(("get",), ("",), ("pods",), scope=TENANTED),),
+            Rule(("get",), ("",), ("pods",), scope=CLUSTER),
+            None,
+        ),
         (
             (Rule(("get",), ("",), ("pods",), scope=CLUSTER),),
             Rule(("get",), ("",), ("pods",), scope=Scope(tenants=frozenset("a"))),
@@ -56,7 +64,9 @@ API = (Rule(("get",), urls=("/api/*",)),)
         ),
     ],
 )
-def test_rules_cover_others_as_in_kubernetes(held: tuple[Rule, ...], wanted: Rule, missing: list[str] | None) -> None:
+def test_rules_cover_others_as_in_kubernetes(
+    held: tuple[Rule, ...], wanted: Rule, missing: list[str] | None
+) -> None:
     """AZ2, AZ-07."""
     found = [describe(rule) for rule in covers(held, [wanted])]
     assert bool(found) if missing is None else found == missing

@@ -224,6 +224,7 @@ def test_writing_across_tenants_is_not_possible(method: str) -> None:
         "/api/v1/namespaces/a/%2E./b/secrets",
         "/api/v1/namespaces/a/.%2e/b/secrets",
         "/api/v1/namespaces/a/./secrets",
+        "/api/v1/namespaces/a/pods/p%2Eq",
         "/version/../api/v1/secrets",
         "/healthz/..",
         # URL-04: an encoded slash is no separator

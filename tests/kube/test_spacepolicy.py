@@ -37,7 +37,10 @@ EMPTY = space()
 
 
 def policies(
-    cluster: str, local: PolicyIndex = EMPTY, system: PolicyIndex = EMPTY, labels: tuple[tuple[str, str], ...] = ()
+    cluster: str,
+    local: PolicyIndex = EMPTY,
+    system: PolicyIndex = EMPTY,
+    labels: tuple[tuple[str, str], ...] = (),
 ) -> Policies:
     return Policies(cluster, system if cluster == ROOT else local, system, bootstrap.INDEX, labels)
 
@@ -56,6 +59,9 @@ def policies(
         # a local binding does not mean an operator of the same name
         (principal("bob", "system"), "root:t1", Verdict.NO_OPINION),
         (principal("bob", "t1"), "root:t1:ws", Verdict.ALLOW),
+        # a tenant that cannot exist has a space of its own, and nothing in any other
+        (principal("eve", "tenantA"), "root:tenantA", Verdict.NO_OPINION),
+        (principal("eve", "tenantA"), "root:tenanta", Verdict.DENY),
         (principal("bob", "t1"), ROOT, Verdict.DENY),
         (principal("bob", "t1"), "system:admin", Verdict.DENY),
         # design: masters of a tenant are masters of nothing else
@@ -102,7 +108,9 @@ def test_operators_reach_as_far_as_the_scope_of_their_rules(
     scope: Scope | None, labels: tuple[tuple[str, str], ...], reached: set[str]
 ) -> None:
     """AZ1, AZ9: different operators care for different tenants."""
-    rule = Rule(("get",), ("",), ("pods",)) if scope is None else Rule(("get",), ("",), ("pods",), scope=scope)
+    rule = (
+        Rule(("get",), ("",), ("pods",)) if scope is None else Rule(("get",), ("",), ("pods",), scope=scope)
+    )
     system = space(bound(BOB), roles=(Role("reader", rules=(rule,)),))
     for cluster in (ROOT, "root:t1", "root:t1:ws", "root:t2"):
         seen = policies(cluster, system=system, labels=labels)
@@ -156,7 +164,9 @@ def test_own_roles_add_to_the_bootstrap_roles_by_their_labels() -> None:
     for roles, allowed in (((widgets,), True), ((), False)):
         for role in ("edit", "admin"):
             local = space(bound(BOB, role=role), roles=roles)
-            assert authorize(principal("bob", "t1"), asked, policies("root:t1", local=local)).allowed is allowed
+            assert (
+                authorize(principal("bob", "t1"), asked, policies("root:t1", local=local)).allowed is allowed
+            )
 
 
 def test_whoever_may_everything_may_give_everything_and_nobody_else() -> None:
@@ -169,9 +179,13 @@ def test_whoever_may_everything_may_give_everything_and_nobody_else() -> None:
     assert covers(held_rules(principal("root", "system", "system:masters"), "", seen), wanted) == []
     limited = space(
         bound(BOB, role="limited"),
-        roles=(Role("limited", rules=(Rule(("*",), ("*",), ("*",), scope=Scope(tenants=frozenset({"t1"}))),)),),
+        roles=(
+            Role("limited", rules=(Rule(("*",), ("*",), ("*",), scope=Scope(tenants=frozenset({"t1"}))),)),
+        ),
     )
-    assert covers(held_rules(principal("bob", "system"), "", policies("root:t1", system=limited)), wanted) == []
+    assert (
+        covers(held_rules(principal("bob", "system"), "", policies("root:t1", system=limited)), wanted) == []
+    )
     assert covers(held_rules(principal("bob", "system"), "", policies("root:t2", system=limited)), wanted)
     assert covers(held_rules(principal("bob", "system"), "", policies(ROOT, system=limited)), wanted)
 
