@@ -40,7 +40,7 @@ class KeystoneAuthenticator:
             return None
         if reasons := outside_name_reasons(known.user):
             raise Refused(f"the user name {reasons[0]}")
-        tenant = self._domains.tenant_of(known.domain_id, known.domain)
+        tenant = await self._domains.tenant_of(known.domain_id, known.domain)
         if tenant is None:
             raise Refused("the user's domain has no tenant")
         return Principal(

@@ -182,7 +182,11 @@ async def test_the_tenant_follows_the_domains_id(server, place, keystone, tmp_pa
 async def test_a_domain_with_no_tenant_is_refused(server, place, keystone):
     """AN7: issue 4."""
     known: set[str] = set()
-    authenticator = KeystoneAuthenticator(keystone, Domains({}, knows_tenant=known.__contains__))
+
+    async def knows_tenant(name):
+        return name in known
+
+    authenticator = KeystoneAuthenticator(keystone, Domains({}, knows_tenant=knows_tenant))
     token = bearer(server.token("bob", place.domain))
     with pytest.raises(Refused, match="no tenant"):
         await authenticator.authenticate(token, now=NOW)
