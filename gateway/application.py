@@ -29,7 +29,7 @@ from gateway.streams import Recheck
 from kube.identity import Principal
 from kube.paths import ParsedRequest, parse, resolve
 from kube.requestinfo import RequestInfo
-from kube.status import BadRequest, MethodNotAllowed, ServiceUnavailable
+from kube.status import BadRequest, Forbidden, MethodNotAllowed, ServiceUnavailable
 from kube.verdicts import Decision
 
 logger = logging.getLogger(__name__)
@@ -275,5 +275,6 @@ def _checked_headers(pairs: list[tuple[bytes, bytes]]) -> Mapping[bytes, bytes]:
     if not _CONNECTION.issuperset(part.strip().lower() for part in headers.get(b"connection", b"").split(b",")):
         raise BadRequest("the Connection header names other headers")
     if any(name.startswith(b"impersonate-") for name in headers):
-        raise BadRequest("impersonation is not supported")
+        # Ignoring them would let the client act as somebody that it did not mean to be.
+        raise Forbidden("impersonation is not supported")
     return headers
