@@ -136,7 +136,9 @@ class RequestLog:
     async def _run(self) -> None:
         while True:
             try:
-                async with await AsyncConnection.connect(self._conninfo, autocommit=True, connect_timeout=3) as connection:
+                async with await AsyncConnection.connect(
+                    self._conninfo, autocommit=True, connect_timeout=3
+                ) as connection:
                     while True:
                         try:
                             await asyncio.wait_for(self._full.wait(), FLUSH_SECONDS)

@@ -57,14 +57,15 @@ def cluster_kube_apiserver(kube_apiserver):
     certificate = write_certificate(gateway)
     proxy = FaultProxy(kube_apiserver.url, kube_apiserver.ca.cert_pem.bytes().decode(), certificate)
     proxy.start()
-    config = kube_apiserver.kubeconfig(
-        "tenantry-gateway", server=proxy.url, ca=proxy.ca.cert_pem.bytes().decode()
-    )
+    config = kube_apiserver.kubeconfig("tenantry-gateway", server=proxy.url, ca=proxy.ca.cert_pem.bytes().decode())
     # Policies take a moment from their creation to their enforcement.
     end = time.monotonic() + 20
-    while "denied" not in kube_apiserver.kubectl(
-        "create", "namespace", "not-ours", "--as=tenantry-gateway", "--dry-run=server"
-    ).stderr:
+    while (
+        "denied"
+        not in kube_apiserver.kubectl(
+            "create", "namespace", "not-ours", "--as=tenantry-gateway", "--dry-run=server"
+        ).stderr
+    ):
         assert time.monotonic() < end, "the fences do not hold"
         time.sleep(0.2)
     yield TestCluster("kube-apiserver", proxy, config, kube_apiserver)
@@ -81,7 +82,11 @@ def cluster(request, db):
     found = request.getfixturevalue(f"cluster_{request.param.replace('-', '_')}")
     found.proxy.heal()
     cluster_register(
-        actor=OPERATOR, name=found.kind, kubeconfig=found.gateway_kubeconfig, kind=Cluster.Kind.EXTERNAL, is_default=True
+        actor=OPERATOR,
+        name=found.kind,
+        kubeconfig=found.gateway_kubeconfig,
+        kind=Cluster.Kind.EXTERNAL,
+        is_default=True,
     )
     yield found
     found.proxy.heal()

@@ -7,6 +7,7 @@ from pytest_django import DjangoDbBlocker
 
 pytest_plugins = ["tests.kubeapiserver", "tests.clusters"]
 
+
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> None:
     """Let the tests' own clean-up between tests truncate the audit; nothing else may (GW13)."""

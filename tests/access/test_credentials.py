@@ -330,7 +330,12 @@ def test_noise_is_no_token_and_no_query(text):
 
 @pytest.mark.parametrize(
     "fields",
-    [{"name": " "}, {"scope": "root"}, {"expires_at": timezone.now() + timedelta(days=400)}, {"expires_at": timezone.now() - timedelta(1)}],
+    [
+        {"name": " "},
+        {"scope": "root"},
+        {"expires_at": timezone.now() + timedelta(days=400)},
+        {"expires_at": timezone.now() - timedelta(1)},
+    ],
 )
 def test_a_bad_token_request_names_the_field(alice, fields):
     with pytest.raises(Invalid) as caught:

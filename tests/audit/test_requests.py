@@ -95,7 +95,9 @@ def test_allowed_requests_are_dropped_and_counted_while_refusals_are_kept():
 
 
 def test_hostile_texts_fit_and_hold_no_secret():
-    written([make_record(path="/x\0" + "é" * 5000, actor="a" * 9999, user_agent="Bearer abcdefghijklmnop", tenant="acme")])
+    written(
+        [make_record(path="/x\0" + "é" * 5000, actor="a" * 9999, user_agent="Bearer abcdefghijklmnop", tenant="acme")]
+    )
     row = ApiRequest.objects.get()
     assert len(row.path) == 1024
     assert "abcdefghijklmnop" not in row.user_agent

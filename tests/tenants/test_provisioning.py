@@ -59,7 +59,9 @@ def test_a_workspace_is_made_with_rights_last(cluster, workspace):
     operation = Operation.objects.get(workspace=workspace)
     assert [done["step"] for done in operation.steps_done] == STEPS
     assert operation.state == OperationState.DONE
-    can = cluster.kubectl("auth", "can-i", "create", "pods", "-n", ns, f"--as=system:serviceaccount:{ns}:sa-tenant-admin")
+    can = cluster.kubectl(
+        "auth", "can-i", "create", "pods", "-n", ns, f"--as=system:serviceaccount:{ns}:sa-tenant-admin"
+    )
     assert can.strip() == "yes"
     for verb, thing in (
         ("create", "serviceaccounts --subresource=token"),
@@ -169,7 +171,13 @@ def test_a_suspension_is_shown_only_when_it_is_proved(cluster, workspace):
     assert get(cluster, "rolebindings", ns)["items"] == []
     accounts = [item["metadata"]["name"] for item in get(cluster, "serviceaccounts", ns)["items"]]
     assert accounts == ["default"]
-    assert [layer["layer"] for layer in workspace.receipt] == ["lock", "bindings", "canary", "anchors", "service-accounts"]
+    assert [layer["layer"] for layer in workspace.receipt] == [
+        "lock",
+        "bindings",
+        "canary",
+        "anchors",
+        "service-accounts",
+    ]
     assert all(layer["verified"] for layer in workspace.receipt)
     workspace_resume(actor=OPERATOR, workspace_id=workspace.id)
     assert locks_all(), "the door opens only when the worker is done"
@@ -241,8 +249,14 @@ def test_what_a_restored_backup_brings_back_is_taken_away_again(cluster, workspa
         (("delete", "serviceaccount", "sa-tenant-admin"), "sa-tenant-admin"),
         (("patch", "limitrange", "tenantry-limits", "--type=merge", "-p", '{"spec":{"limits":[]}}'), "limits"),
         (
-            ("patch", "rolebinding", "tenantry-view", "--type=json", "-p",
-             '[{"op":"add","path":"/subjects/-","value":{"kind":"User","name":"mallory"}}]'),
+            (
+                "patch",
+                "rolebinding",
+                "tenantry-view",
+                "--type=json",
+                "-p",
+                '[{"op":"add","path":"/subjects/-","value":{"kind":"User","name":"mallory"}}]',
+            ),
             "tenantry-view",
         ),
     ],
@@ -289,10 +303,22 @@ def test_the_connection_check_tells_what_is_wrong(cluster):
 @pytest.mark.parametrize(
     ("verb", "thing"),
     [
-        ("get", "secrets"), ("list", "secrets"), ("watch", "secrets"), ("deletecollection", "secrets"),
-        ("get", "pods"), ("list", "pods"), ("create", "pods"), ("get", "deployments.apps"), ("list", "deployments.apps"),
-        ("create", "pods --subresource=exec"), ("create", "clusterrolebindings"), ("patch", "namespaces"), ("impersonate", "users"),
-        ("create", "serviceaccounts --subresource=token"), ("bind", "clusterroles"), ("escalate", "clusterroles"),
+        ("get", "secrets"),
+        ("list", "secrets"),
+        ("watch", "secrets"),
+        ("deletecollection", "secrets"),
+        ("get", "pods"),
+        ("list", "pods"),
+        ("create", "pods"),
+        ("get", "deployments.apps"),
+        ("list", "deployments.apps"),
+        ("create", "pods --subresource=exec"),
+        ("create", "clusterrolebindings"),
+        ("patch", "namespaces"),
+        ("impersonate", "users"),
+        ("create", "serviceaccounts --subresource=token"),
+        ("bind", "clusterroles"),
+        ("escalate", "clusterroles"),
     ],
 )
 def test_the_gateway_may_not(cluster, verb, thing):

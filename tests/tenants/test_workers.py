@@ -97,7 +97,9 @@ def test_the_next_generation_waits_for_a_worker_that_may_be_in_a_call(cluster, w
     assert claimed is not None
     workspace_suspend(actor=OPERATOR, workspace_id=workspace.id, reason="mining")
     assert operations_run() == 0
-    late = Turn(Operation.objects.select_related("workspace__tenant", "workspace__cluster").get(pk=claimed[0]), claimed[1])
+    late = Turn(
+        Operation.objects.select_related("workspace__tenant", "workspace__cluster").get(pk=claimed[0]), claimed[1]
+    )
     late.let_go()
     cluster.settle(workspace, Phase.SUSPENDED)
 

@@ -46,7 +46,9 @@ TOKEN = "a-token-of-the-gateway"  # noqa: S105
 
 def register(name: str = "east", server: str = "https://192.0.2.1:6443", **fields) -> Cluster:
     values = {"is_default": True} | fields
-    return cluster_register(actor=OPERATOR, name=name, kubeconfig=make_kubeconfig(server, PEM, {"token": TOKEN}), **values)
+    return cluster_register(
+        actor=OPERATOR, name=name, kubeconfig=make_kubeconfig(server, PEM, {"token": TOKEN}), **values
+    )
 
 
 @pytest.fixture
@@ -204,7 +206,12 @@ def test_pages_cost_the_same_with_many_rows(alice, django_assert_num_queries):
     tier, cluster, tenant = Tier.objects.get(name="basic"), Cluster.objects.get(), Tenant.objects.get()
     Workspace.objects.bulk_create(
         Workspace(
-            tenant=tenant, user=alice, name=f"w{number}", cluster=cluster, tier=tier, k8s_namespace=f"tenant-{number:08x}"
+            tenant=tenant,
+            user=alice,
+            name=f"w{number}",
+            cluster=cluster,
+            tier=tier,
+            k8s_namespace=f"tenant-{number:08x}",
         )
         for number in range(3000)
     )
@@ -231,9 +238,9 @@ def test_a_million_audit_rows_are_listed_by_the_index():
         cursor.execute("ANALYZE audit_logs")
         page = entries_of_chain("t7", limit=50)
         assert len(page.rows) == 50
-        query = str(
-            type(page.rows[0]).objects.filter(chain="t7").order_by("-created_at", "-id")[:51].query
-        ).replace("= t7", "= 't7'")
+        query = str(type(page.rows[0]).objects.filter(chain="t7").order_by("-created_at", "-id")[:51].query).replace(
+            "= t7", "= 't7'"
+        )
         cursor.execute(f"EXPLAIN {query}")
         plan = "\n".join(line for (line,) in cursor.fetchall())
     assert "audit_chain_time" in plan
@@ -294,7 +301,9 @@ def test_a_bad_kubeconfig_is_refused_without_its_secrets(server, ca, user):
     assert TOKEN not in caught.value.message
 
 
-@pytest.mark.parametrize("text", ["", "a: [", "- 1", "a: &a [*a, *a]", "x" * 300_000, "null", "{current-context: [1]}", "\0"])
+@pytest.mark.parametrize(
+    "text", ["", "a: [", "- 1", "a: &a [*a, *a]", "x" * 300_000, "null", "{current-context: [1]}", "\0"]
+)
 def test_noise_is_no_kubeconfig(text):
     with pytest.raises(Invalid):
         read_kubeconfig(text)
@@ -319,7 +328,10 @@ def test_an_empty_part_of_a_path_is_a_defect_and_no_request(parts):
 
 
 def test_a_path_is_built_from_quoted_parts():
-    assert object_path("", "v1", "secrets", namespace="a/../b", name="x?y") == "/api/v1/namespaces/a%2F..%2Fb/secrets/x%3Fy"
+    assert (
+        object_path("", "v1", "secrets", namespace="a/../b", name="x?y")
+        == "/api/v1/namespaces/a%2F..%2Fb/secrets/x%3Fy"
+    )
 
 
 def test_a_deleted_workspaces_status_and_lock(alice):
