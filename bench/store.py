@@ -69,6 +69,8 @@ async def run(conninfo: str) -> None:
     """Every measurement, in turn."""
     async with Engine(conninfo) as store:
         offset = 0
+        for space in range(100):
+            await store.list(Range(f"root:t{space}", "", "configmaps"))
 
         async def create(number: int) -> None:
             key, body = configmap(offset + number)

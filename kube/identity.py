@@ -41,7 +41,7 @@ class Principal:
     name: str
     uid: str = ""
     groups: tuple[str, ...] = ()
-    extra: Mapping[str, tuple[str, ...]] = field(default=_NO_EXTRA)
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _NO_EXTRA)
     tenant: str | None
     authenticator: str
     cluster: str | None = None

@@ -15,6 +15,9 @@ class RequestInfo:
     inside the logical cluster (``/healthz``, ``/openapi/v3/api/v1``).
     ``verb`` is Kubernetes' request verb: get, list, watch, create, update, patch, delete, deletecollection for
     resources, the lower-case HTTP method otherwise.
+    ``name`` may come from a field selector ``metadata.name=…`` when the verb is list or watch, as in Kubernetes.
+    ``namespace`` of a Namespace object is its own name, as in Kubernetes.
+    ``rest`` is what follows ``…/proxy/``, percent-encoded as it goes upstream, without the leading slash.
     ``all_tenants`` is set for the system tenant's reading across tenants (TS14).
     """
 
@@ -30,4 +33,5 @@ class RequestInfo:
     subresource: str = ""
     namespace: str = ""
     name: str = ""
+    rest: str = ""
     all_tenants: bool = False

@@ -9,7 +9,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
-from store.types import Event, EventType, Everywhere, Range, Stored
+from store.types import Event, EventType, Everywhere, Key, Range, Stored
 
 Place = tuple[str, str, str]
 """Where an object stands in a listing: (space, namespace, name)."""
@@ -88,6 +88,18 @@ class Cache:
             shelf.used = now
             self._shelves.move_to_end(selection)
         return shelf
+
+    def peek(self, keys: Iterable[Key]) -> dict[Key, Stored] | None:
+        """What is held of ``keys``; ``None`` when the shelf of one of them is not here to tell."""
+        found: dict[Key, Stored] = {}
+        for key in keys:
+            shelf = self._shelves.get(Range(key.space, key.group, key.resource))
+            if shelf is None:
+                return None
+            stored = shelf.items.get((key.space, key.namespace, key.name))
+            if stored is not None:
+                found[key] = stored
+        return found
 
     def expect(self, selection: Range | Everywhere) -> list[Event]:
         """Collect the events of a selection from now on, because its shelf is being loaded."""

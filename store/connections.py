@@ -78,7 +78,7 @@ async def persist(
             async with pool.connection(timeout=max(deadline - monotonic(), 0.05)) as connection:
                 return await ask(connection)
         except AWAY as error:
-            if monotonic() + delay >= deadline:
+            if isinstance(error, PoolClosed) or monotonic() + delay >= deadline:
                 raise Unavailable("the database cannot be reached") from error
         await asyncio.sleep(delay)
         delay = min(delay * 2, 0.25)

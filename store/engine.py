@@ -18,11 +18,12 @@ from typing import Self
 
 import orjson
 
+from store.arrays import Blobs
 from store.cache import Cache, Place, Shelf
 from store.committer import Committer
 from store.connections import Connection, open_pool, persist
 from store.follower import Follower
-from store.statements import RESOURCES, STATE, event_of, load, replay
+from store.statements import MENTIONING, RESOURCES, STATE, event_of, load, replay
 from store.types import (
     Event,
     Everywhere,
@@ -86,7 +87,7 @@ class Engine:
             on_lost=self._forget,
             poll_seconds=options.poll_seconds,
         )
-        self._committer = Committer(self._pool, self._follower, patience=options.write_seconds)
+        self._committer = Committer(self._pool, self._follower, self._cache.peek, patience=options.write_seconds)
         self._listeners: dict[object, tuple[Callable[[Sequence[Event]], None], Callable[[], None] | None]] = {}
         self._loads: dict[Range | Everywhere, asyncio.Task[None]] = {}
         self._readers: list[asyncio.Future[None]] = []
@@ -189,6 +190,15 @@ class Engine:
         async def ask(connection: Connection) -> Sequence[tuple[str, str]]:
             cursor = await connection.execute(RESOURCES, (space, namespace, namespace), prepare=True)
             return [(group, resource) for group, resource in await cursor.fetchall()]
+
+        return await persist(self._pool, ask)
+
+    async def mentioning(self, *texts: bytes) -> Sequence[Key]:
+        """The keys, in every space, of the objects whose JSON contains one of the texts: a scan of everything."""
+
+        async def ask(connection: Connection) -> Sequence[Key]:
+            cursor = await connection.execute(MENTIONING, (Blobs(texts),))
+            return [Key(*row) for row in await cursor.fetchall()]
 
         return await persist(self._pool, ask)
 

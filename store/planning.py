@@ -108,12 +108,15 @@ def key_parameters(keys: Sequence[Key]) -> tuple[Texts, ...]:
     return tuple(Texts(column) for column in zip(*keys, strict=True))
 
 
-def write_parameters(plan: Plan, batch: int) -> tuple[Any, ...]:
-    """The parameters of ``statements.WRITE``."""
+def write_parameters(plan: Plan, epoch: str, batch: int) -> tuple[Any, ...]:
+    """The parameters of ``statements.WRITE`` for a plan that has events."""
     events = plan.events
     keys = [event.key for event in events]
     final = {key: position for position, key in enumerate(keys)}
     return (
+        len(events),
+        events[0].revision - 1,
+        epoch,
         Bigints([event.revision for event in events]),
         Texts([event.type for event in events]),
         *key_parameters(keys),

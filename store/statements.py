@@ -1,6 +1,7 @@
 """Every statement of the store, once: the asynchronous engine and Django's side send the same text.
 
-Each names the space, but for the ``*_EVERYWHERE`` pair, which serves the system tenant's reading (TS14).
+Each names the space, but for what feeds the follower and the collector, which work for every space, and the
+``*_EVERYWHERE`` pair, which serves the system tenant's reading (TS14).
 """
 
 from __future__ import annotations
@@ -28,15 +29,17 @@ FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::text[])
 JOIN store_object USING (space, "group", resource, namespace, name)
 """
 
-# One statement moves the counter, the objects and the log. ``last`` marks the final state of a key within the batch.
+# One statement moves the counter, the objects and the log, or nothing (no row) when the counter is not where the
+# writer believes it to be. ``last`` marks the final state of a key within the batch.
 WRITE = """
-WITH input AS MATERIALIZED (
+WITH counter AS (
+    UPDATE store_revision SET revision = revision + %s WHERE revision = %s AND epoch = %s::uuid RETURNING 1
+), input AS MATERIALIZED (
     SELECT * FROM unnest(
         %s::bigint[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[], %s::text[],
         %s::bytea[], %s::bytea[], %s::bigint[]
     ) AS event (revision, type, space, "group", resource, namespace, name, uid, data, previous, last)
-), counter AS (
-    UPDATE store_revision SET revision = (SELECT max(revision) FROM input)
+    WHERE EXISTS (SELECT FROM counter)
 ), gone AS (
     DELETE FROM store_object AS o USING input AS i
     WHERE i.last = 1 AND i.type = 'DELETED'
@@ -96,6 +99,12 @@ SELECT "group", resource FROM kind WHERE EXISTS (
     WHERE o."group" = kind."group" AND o.resource = kind.resource AND o.space = %s
         AND (%s::text IS NULL OR o.namespace = %s::text)
 )
+"""
+
+# A full scan, for the collector's start alone: it asks for keys and reads the objects by the usual ways.
+MENTIONING = """
+SELECT space, "group", resource, namespace, name FROM store_object
+WHERE EXISTS (SELECT FROM unnest(%s::bytea[]) AS text WHERE position(text IN data) > 0)
 """
 
 

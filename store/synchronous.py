@@ -29,7 +29,7 @@ def commit(operations: Sequence[Operation], *, using: str = "default") -> Sequen
     """
     require_sound(operations)
     with transaction.atomic(using=using), _cursor(using) as cursor:
-        revision = _lock(cursor)
+        revision, epoch = _lock(cursor)
         cursor.execute(CURRENT, key_parameters(keys_of([operations])), binary=True)
         state = {stored.key: stored for stored in map(stored_of, cursor.fetchall())}
         plan = decide([operations], state, revision)
@@ -37,7 +37,7 @@ def commit(operations: Sequence[Operation], *, using: str = "default") -> Sequen
         if isinstance(outcome, Exception):
             raise outcome
         if plan.events:
-            parameters = write_parameters(plan, secrets.randbits(63))
+            parameters = write_parameters(plan, epoch, secrets.randbits(63))
             try:
                 with transaction.atomic(using=using):
                     cursor.execute(WRITE, parameters)
@@ -90,12 +90,12 @@ def _cursor(using: str) -> Cursor[tuple[Any, ...]]:
     return cursor
 
 
-def _lock(cursor: Cursor[tuple[Any, ...]]) -> int:
+def _lock(cursor: Cursor[tuple[Any, ...]]) -> tuple[int, str]:
     cursor.execute(LOCK)
     row = cursor.fetchone()
     if row is None:
         raise Unavailable("the store has no counter row: migrate first")
-    return int(row[0])
+    return row[0], row[1]
 
 
 def _notify(revision: int, using: str) -> None:

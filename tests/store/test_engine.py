@@ -71,7 +71,8 @@ async def test_everywhere_names_the_spaces_in_order(conninfo: str) -> None:
         assert await store.resources("root:a", "other") == []
 
 
-async def test_revision_from_the_future_is_refused_in_time(conninfo: str) -> None:
+async def test_revision_from_the_future_is_refused_in_time(conninfo: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("store.engine.FUTURE_SECONDS", 0.2)
     async with Engine(conninfo) as store:
         with pytest.raises(RevisionTooNew):
             await store.list(PODS, at_least=7)

@@ -1,0 +1,78 @@
+"""What an admission plugin is, and what it sees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from kube.identity import Principal
+from kube.requestinfo import RequestInfo
+from kube.resources import Resource
+from kube.schemas import Schema
+from store.types import Operation
+
+CREATE = "CREATE"
+UPDATE = "UPDATE"
+DELETE = "DELETE"
+CONNECT = "CONNECT"
+
+
+@dataclass(slots=True, kw_only=True)
+class Attributes:
+    """One write on its way. ``object`` is ``None`` for a deletion, ``old`` for a creation.
+
+    Plugins change ``object`` in place while they mutate. ``name`` is the final name, ``namespace`` the object's.
+    ``now`` is the time of the request in Unix seconds. ``warnings`` reach the client.
+    """
+
+    principal: Principal
+    info: RequestInfo
+    resource: Resource
+    schema: Schema | None
+    operation: str
+    namespace: str
+    name: str
+    object: dict[str, Any] | None
+    old: dict[str, Any] | None
+    now: float
+    dry_run: bool = False
+    warnings: list[str] = field(default_factory=list)
+
+    @property
+    def cluster(self) -> str:
+        """The logical cluster that is written to."""
+        return self.info.cluster
+
+    @property
+    def subresource(self) -> str:
+        """The subresource that is written to, empty for the object itself."""
+        return self.info.subresource
+
+
+class Plugin(Protocol):
+    """One condition that every write must meet."""
+
+    @property
+    def name(self) -> str:
+        """The plugin's name in ``--enable-admission-plugins``."""
+        ...
+
+    async def admit(self, attributes: Attributes) -> None:
+        """Change ``attributes.object``, or raise a ``StatusError`` to refuse. Called in order, first round."""
+        ...
+
+    async def validate(self, attributes: Attributes) -> Sequence[Operation]:
+        """Refuse by raising, or return what must be written, or hold, in the same transaction. Second round."""
+        ...
+
+
+class Quiet:
+    """The empty answers, for plugins that need only one of the rounds."""
+
+    async def admit(self, attributes: Attributes) -> None:
+        """Change nothing."""
+
+    async def validate(self, attributes: Attributes) -> Sequence[Operation]:  # noqa: ARG002
+        """Hold nothing."""
+        return ()

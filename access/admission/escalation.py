@@ -1,0 +1,79 @@
+"""Nobody gives away what they do not hold: writes of roles and bindings (AZ2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from access.admission.base import CREATE, UPDATE, Attributes, Quiet
+from access.authorization.chain import AuthorizationChain
+from access.authorization.rbac import PolicyCache
+from kube import escalation, spacepolicy
+from kube.identity import MASTERS
+from kube.logicalclusters import ROOT
+from kube.rbac import GROUP, binding_from, role_from
+from kube.status import Forbidden
+from store.types import Operation
+
+
+class EscalationPrevention(Quiet):
+    """A role holds no rule, and a binding gives no role, that its author does not hold there.
+
+    Exempt is who may ``escalate`` roles, or ``bind`` the role.
+    """
+
+    name = "EscalationPrevention"
+
+    def __init__(self, policies: PolicyCache, authorization: AuthorizationChain) -> None:
+        self._policies = policies
+        self._authorization = authorization
+
+    async def validate(self, attributes: Attributes) -> Sequence[Operation]:
+        """Raises ``Forbidden`` in kube-apiserver's words."""
+        resource, body = attributes.resource, attributes.object
+        if resource.group != GROUP or body is None or attributes.operation not in (CREATE, UPDATE):
+            return ()
+        principal = attributes.principal
+        if principal.is_system and MASTERS in principal.groups:
+            return ()
+        old = attributes.old
+        is_role = resource.plural in ("roles", "clusterroles")
+        fields = ("rules", "aggregationRule") if is_role else ("roleRef", "subjects")
+        if old is not None and all(old.get(field) == body.get(field) for field in fields):
+            return ()
+        policies = await self._policies.around(attributes.cluster)
+        scoped = attributes.cluster == ROOT
+        if is_role:
+            role = role_from(body, scoped=scoped)
+            wanted = policies.local.with_role(role).rules_of(resource.kind, attributes.namespace, attributes.name) or ()
+            verb, kind, name = "escalate", resource.plural, attributes.name
+        else:
+            binding = binding_from(body)
+            kind = "clusterroles" if binding.role_kind == "ClusterRole" else "roles"
+            verb, name = "bind", binding.role
+            found = policies.local.rules_of(binding.role_kind, attributes.namespace, binding.role)
+            if found is None:
+                # A role that is not there yet could be anything one day: only who may bind it may name it.
+                if await self._may(attributes, verb, kind, name):
+                    return ()
+                raise self._refused(attributes, f'{kind}.{GROUP} "{name}" not found')
+            wanted = found
+        held = spacepolicy.held_rules(principal, attributes.namespace, policies)
+        missing = escalation.covers(held, wanted)
+        if missing and not await self._may(attributes, verb, kind, name):
+            raise self._refused(attributes, escalation.refusal(principal.name, principal.groups, missing))
+        return ()
+
+    async def _may(self, attributes: Attributes, verb: str, resource: str, name: str) -> bool:
+        info = replace(attributes.info, verb=verb, resource=resource, name=name, subresource="")
+        return (await self._authorization.authorize(attributes.principal, info)).allowed
+
+    @staticmethod
+    def _refused(attributes: Attributes, why: str) -> Forbidden:
+        resource = attributes.resource
+        return Forbidden(
+            f'{resource.qualified_name} "{attributes.name}" is forbidden: {why}',
+            group=resource.group,
+            kind=resource.plural,
+            name=attributes.name,
+        )

@@ -1,0 +1,36 @@
+"""Whether an object is acceptable as such, every cause at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from access.admission.base import CREATE, UPDATE, Attributes, Quiet
+from kube.schemas import Definitions
+from kube.validation.causes import invalid_object
+from kube.validation.objects import create_causes, update_causes
+from store.types import Operation
+
+
+class ObjectValidation(Quiet):
+    """Judges new objects and changes by the rules of their kind."""
+
+    name = "ObjectValidation"
+
+    def __init__(self, definitions: Callable[[], Definitions]) -> None:
+        self._definitions = definitions
+
+    async def validate(self, attributes: Attributes) -> Sequence[Operation]:
+        """Raises ``Invalid`` (422) naming every field that is wrong."""
+        body, old, resource = attributes.object, attributes.old, attributes.resource
+        if body is None:
+            return ()
+        version = attributes.info.version
+        if attributes.operation == CREATE:
+            causes = create_causes(resource, version, body, self._definitions())
+        elif attributes.operation == UPDATE and old is not None:
+            causes = update_causes(resource, version, body, old, self._definitions())
+        else:
+            return ()
+        if causes:
+            raise invalid_object(resource.group, resource.kind, attributes.name, causes)
+        return ()

@@ -1,0 +1,44 @@
+"""What an authenticator is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from kube.identity import Principal
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What a request shows: the verified peer certificate (DER) and the ``Authorization`` header, as sent."""
+
+    certificate: bytes | None = None
+    authorization: str | None = None
+
+    @property
+    def bearer(self) -> str | None:
+        """The bearer token, or ``None`` when there is none. The scheme's case does not matter (RFC 9110)."""
+        if self.authorization is None:
+            return None
+        scheme, _, token = self.authorization.strip(" \t").partition(" ")
+        return token if scheme.lower() == "bearer" and token else None
+
+    def __repr__(self) -> str:
+        return "Credentials(…)"
+
+
+class Refused(Exception):
+    """The credential is of this authenticator's kind and is not valid. The message never holds the credential."""
+
+
+class Authenticator(Protocol):
+    """One way to know who asks."""
+
+    @property
+    def name(self) -> str:
+        """What the outcome is attributed to (AN9)."""
+        ...
+
+    async def authenticate(self, credentials: Credentials, *, now: float) -> Principal | None:
+        """The identity behind ``credentials``, or ``None`` when they are not of this kind; raises ``Refused``."""
+        ...

@@ -1,0 +1,93 @@
+"""Client certificates: verified by the TLS layer, read here (AN1, AN2, AN3)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import Final
+
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from access.authentication.base import Credentials, Refused
+from kube.identity import AUTHENTICATED, MASTERS, SYSTEM_TENANT, Principal
+from kube.subjects import NoTenant, read_subject
+
+_REMEMBERED: Final = 4096
+
+
+class X509Authenticator:
+    """Reads the verified peer certificate.
+
+    ``own_authorities`` are the product's generated client CAs: only they make masters, for whoever issues certificates
+    of a configured CA must not be able to make an operator's (X509-11).
+    """
+
+    name = "x509"
+
+    def __init__(self, own_authorities: Sequence[x509.Certificate]) -> None:
+        self._own = tuple(own_authorities)
+        self._known: dict[bytes, tuple[Principal, float]] = {}
+
+    async def authenticate(self, credentials: Credentials, *, now: float) -> Principal | None:
+        """The identity in the certificate; raises ``Refused`` for one that names no tenant or is out of its time."""
+        der = credentials.certificate
+        if der is None:
+            return None
+        known = self._known.get(der)
+        if known is None:
+            known = self._read(der)
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[der] = known
+        principal, not_before = known
+        if principal.not_after is None or not not_before <= now < principal.not_after:
+            raise Refused("the certificate is not valid at this time")
+        return principal
+
+    def _read(self, der: bytes) -> tuple[Principal, float]:
+        try:
+            certificate = x509.load_der_x509_certificate(der)
+            organizations, units, names = (
+                [str(attribute.value) for attribute in certificate.subject.get_attributes_for_oid(oid)]
+                for oid in (NameOID.ORGANIZATION_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME, NameOID.COMMON_NAME)
+            )
+        except ValueError as error:
+            raise Refused("the certificate cannot be read") from error
+        if len(names) != 1:
+            raise Refused("the certificate has not exactly one common name")
+        if not _for_clients(certificate):
+            raise Refused("the certificate is not for client authentication")
+        try:
+            subject = read_subject(organizations, units, names[0])
+        except NoTenant as error:
+            raise Refused(str(error)) from None
+        if (MASTERS in subject.groups or subject.tenant == SYSTEM_TENANT) and not self._is_own(certificate):
+            raise Refused("only the server's own authority names masters and users of the system tenant")
+        principal = Principal(
+            name=subject.user,
+            groups=(*subject.groups, AUTHENTICATED),
+            tenant=subject.tenant,
+            authenticator=self.name,
+            credential_id="X509SHA256=" + hashlib.sha256(der).hexdigest(),
+            not_after=certificate.not_valid_after_utc.timestamp(),
+        )
+        return principal, certificate.not_valid_before_utc.timestamp()
+
+    def _is_own(self, certificate: x509.Certificate) -> bool:
+        for authority in self._own:
+            try:
+                certificate.verify_directly_issued_by(authority)
+            except (ValueError, TypeError, InvalidSignature):
+                continue
+            return True
+        return False
+
+
+def _for_clients(certificate: x509.Certificate) -> bool:
+    try:
+        usage = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    except x509.ExtensionNotFound:
+        return True
+    return ExtendedKeyUsageOID.CLIENT_AUTH in usage or ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE in usage

@@ -1,0 +1,140 @@
+"""RBAC of each logical cluster, compiled when first needed and kept right by the change log (AZ2, AZ9, KC7, KC8)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+import orjson
+
+from kube import bootstrap, spacepolicy
+from kube.identity import SYSTEM_TENANT, Principal
+from kube.logicalclusters import ROOT, tenant_of
+from kube.rbac import GROUP, Attributes, Rule, binding_from, role_from
+from kube.rbacindex import PolicyIndex
+from kube.requestinfo import RequestInfo
+from kube.spacepolicy import Policies
+from kube.verdicts import Decision
+from store.port import Store
+from store.types import Event, EventType, Key, Range
+
+_ROLES: Final = ("roles", "clusterroles")
+_BINDINGS: Final = ("rolebindings", "clusterrolebindings")
+_SPACES_MAX: Final = 4096
+"""Compiled policies in memory: those of the spaces in use. A space that comes back is compiled again."""
+
+
+class PolicyCache:
+    """The compiled policy of every logical cluster in use."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._indexes: OrderedDict[str, PolicyIndex] = OrderedDict()
+        self._loads: dict[str, asyncio.Task[PolicyIndex]] = {}
+        self._touched: set[str] = set()
+        self._tenant_labels: dict[str, tuple[tuple[str, str], ...]] = {}
+
+    async def of(self, cluster: str) -> PolicyIndex:
+        """The policy of a logical cluster. Concurrent first callers share one load."""
+        index = self._indexes.get(cluster)
+        if index is not None:
+            return index
+        load = self._loads.get(cluster)
+        if load is None:
+            load = self._loads[cluster] = asyncio.create_task(self._load(cluster))
+            load.add_done_callback(lambda _: self._loads.pop(cluster, None))
+        return await asyncio.shield(load)
+
+    async def around(self, cluster: str) -> Policies:
+        """The policies that a decision in one logical cluster looks at."""
+        local = await self.of(cluster)
+        system = local if cluster == ROOT else await self.of(ROOT)
+        return Policies(cluster, local, system, bootstrap.INDEX, await self._labels_of(tenant_of(cluster)))
+
+    async def _labels_of(self, tenant: str) -> tuple[tuple[str, str], ...]:
+        if tenant == SYSTEM_TENANT:
+            return ()
+        labels = self._tenant_labels.get(tenant)
+        if labels is None:
+            stored = await self._store.get(Key(ROOT, "", "tenants", "", tenant), cached=True)
+            labels = _labels(stored.data) if stored else ()
+            if len(self._tenant_labels) >= _SPACES_MAX:
+                self._tenant_labels.clear()
+            self._tenant_labels[tenant] = labels
+        return labels
+
+    def on_events(self, events: Sequence[Event]) -> None:
+        """Keep what is in memory right; called by the store with every batch of its log."""
+        for event in events:
+            key = event.key
+            if key.group == GROUP:
+                self._apply(event)
+            elif key.resource == "tenants" and key.space == ROOT and not key.group:
+                self._tenant_labels.pop(key.name, None)
+
+    def _apply(self, event: Event) -> None:
+        key = event.key
+        if key.space in self._loads:
+            self._touched.add(key.space)
+        index = self._indexes.get(key.space)
+        if index is None:
+            return
+        gone = event.type is EventType.DELETED
+        if key.resource in _ROLES:
+            index = (
+                index.without_role(key.namespace, key.name)
+                if gone
+                else index.with_role(role_from(orjson.loads(event.data), scoped=key.space == ROOT))
+            )
+        elif key.resource in _BINDINGS:
+            index = (
+                index.without_binding(key.namespace, key.name)
+                if gone
+                else index.with_binding(binding_from(orjson.loads(event.data)))
+            )
+        self._indexes[key.space] = index
+
+    async def _load(self, cluster: str) -> PolicyIndex:
+        while True:
+            self._touched.discard(cluster)
+            roles = await self._read(cluster, _ROLES, lambda body: role_from(body, scoped=cluster == ROOT))
+            bindings = await self._read(cluster, _BINDINGS, binding_from)
+            if cluster not in self._touched:
+                break
+        index = PolicyIndex.build(roles=roles, bindings=bindings, bootstrap=bootstrap.ROLES)
+        self._indexes[cluster] = index
+        while len(self._indexes) > _SPACES_MAX:
+            self._indexes.popitem(last=False)
+        return index
+
+    async def _read(self, cluster: str, plurals: Sequence[str], read: Callable[[Mapping[str, Any]], Any]) -> list[Any]:
+        found: list[Any] = []
+        for plural in plurals:
+            listing = await self._store.list(Range(cluster, GROUP, plural), cached=True)
+            found.extend(read(orjson.loads(item.data)) for item in listing.items)
+        return found
+
+
+class RbacAuthorizer:
+    """Asks the policies of the space, of the system space and of the bootstrap cluster (``kube.spacepolicy``)."""
+
+    name = "RBAC"
+
+    def __init__(self, policies: PolicyCache) -> None:
+        self._policies = policies
+
+    async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
+        """ALLOW with the binding that allowed, or no opinion."""
+        policies = await self._policies.around(request.cluster)
+        return spacepolicy.authorize(principal, Attributes.of(request), policies)
+
+    async def rules_for(self, principal: Principal, cluster: str, namespace: str) -> tuple[Rule, ...]:
+        """What the principal may do in a namespace (SelfSubjectRulesReview, AZ10)."""
+        return spacepolicy.rules_for(principal, namespace, await self._policies.around(cluster))
+
+
+def _labels(data: bytes) -> tuple[tuple[str, str], ...]:
+    labels = orjson.loads(data).get("metadata", {}).get("labels") or {}
+    return tuple(sorted(labels.items()))

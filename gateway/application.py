@@ -1,0 +1,279 @@
+"""The API server as an ASGI application: the stages of a request in order, nothing else.
+
+authentication → resolution → throttling → authorization → admission and store → audit, which always happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+from access.authentication.anonymous import NOBODY
+from access.authentication.base import Credentials
+from access.authorization.isolation import ALWAYS_ALLOWED
+from gateway import assembly, stages
+from gateway.auditing import RequestRecord
+from gateway.bodies import Disconnected, read_body
+from gateway.certificates import Certificates
+from gateway.errors import as_status_error, render
+from gateway.exchange import Request, Response, Stream
+from gateway.options import Options
+from gateway.protocol import peer_certificate
+from gateway.runtime import Runtime
+from gateway.streams import Recheck
+from kube.identity import Principal
+from kube.paths import ParsedRequest, parse, resolve
+from kube.requestinfo import RequestInfo
+from kube.status import BadRequest, MethodNotAllowed, ServiceUnavailable
+from kube.verdicts import Decision
+
+logger = logging.getLogger(__name__)
+
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+
+_METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
+_WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+_CONNECTION: Final = frozenset({b"close", b"keep-alive", b"upgrade", b""})
+_ONCE: Final = frozenset({b"host", b"authorization", b"content-length", b"content-type"})
+
+
+class Application:
+    """One API server. Made before the worker processes; its parts are put together in each of them."""
+
+    def __init__(self, options: Options, certificates: Certificates) -> None:
+        self._options = options
+        self._certificates = certificates
+        self._running: contextlib.AsyncExitStack | None = None
+        self._runtime: Runtime | None = None
+
+    @property
+    def runtime(self) -> Runtime:
+        """The parts, once the server runs."""
+        if self._runtime is None:
+            raise ServiceUnavailable("the server is starting", retry_after=1)
+        return self._runtime
+
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        """ASGI."""
+        if scope["type"] == "http":
+            await _Exchange(self.runtime, scope, receive, send).run()
+        elif scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+
+    async def _lifespan(self, receive: Receive, send: Send) -> None:
+        await receive()
+        try:
+            async with assembly.assembled(self._options, self._certificates) as runtime:
+                self._runtime = runtime
+                await send({"type": "lifespan.startup.complete"})
+                await receive()
+        except Exception as error:
+            logger.exception("the API server cannot start")
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
+        await send({"type": "lifespan.shutdown.complete"})
+
+    def drain(self) -> None:
+        """Stop being ready and end the open watches, so that clients go elsewhere."""
+        if self._runtime is not None:
+            self._runtime.stopping = True
+            self._runtime.streams.end_all(ServiceUnavailable("the server is shutting down", retry_after=1))
+
+
+class _Exchange:
+    """One request on its way through the stages, with what is known of it so far."""
+
+    __slots__ = (
+        "_headers",
+        "_query",
+        "_receive",
+        "_runtime",
+        "_scope",
+        "_send",
+        "audit_id",
+        "decision",
+        "info",
+        "now",
+        "principal",
+        "sent",
+        "started",
+        "status",
+    )
+
+    def __init__(self, runtime: Runtime, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        self._runtime = runtime
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._headers: Mapping[bytes, bytes] = {}
+        self._query: Mapping[str, str] = {}
+        self.now = time.time()
+        self.started = time.perf_counter()
+        self.audit_id = str(uuid.uuid4())
+        self.principal: Principal | None = None
+        self.info: RequestInfo | None = None
+        self.decision: Decision | None = None
+        self.status = 0
+        self.sent = 0
+
+    async def run(self) -> None:
+        """Answer, and record what became of it."""
+        try:
+            try:
+                answer = await self._answer()
+            except Exception as error:  # noqa: BLE001 - every failure has an answer
+                if isinstance(error, Disconnected):
+                    raise
+                answer = render(as_status_error(error))
+            if isinstance(answer, Stream):
+                await self._stream(answer)
+            else:
+                await self._reply(answer)
+        except Disconnected:
+            self.status = self.status or 499
+        finally:
+            self._record()
+
+    async def _answer(self) -> Response | Stream:
+        scope, runtime = self._scope, self._runtime
+        method: str = scope["method"]
+        self._headers = _checked_headers(scope["headers"])
+        if method not in _METHODS and not (method == "HEAD" and scope["path"] in ALWAYS_ALLOWED):
+            raise MethodNotAllowed("the server does not allow this method on the requested resource")
+        parsed = parse(method, scope["raw_path"], scope["query_string"])
+        self._query = {name: values[0] for name, values in parsed.parameters.items()}
+
+        authorization = self._headers.get(b"authorization")
+        credentials = Credentials(
+            peer_certificate(scope), authorization.decode("latin-1") if authorization is not None else None
+        )
+        principal = self.principal = await self._authenticate(credentials, parsed)
+        info = self.info = resolve(parsed, principal.tenant, self._runtime.options.default_tenant or None)
+        decision = self.decision = await stages.authorize(runtime, principal, info)
+        if not decision.allowed:
+            raise stages.forbidden(principal, info, decision)
+
+        body = await read_body(self._receive, self._headers) if method in _WITH_BODY else b""
+        request = Request(
+            principal=principal,
+            info=info,
+            query=self._query,
+            headers=self._headers,
+            body=body,
+            now=self.now,
+            audit_id=self.audit_id,
+            decision=decision,
+        )
+        return await stages.serve(runtime, request, self._recheck(credentials, info))
+
+    async def _authenticate(self, credentials: Credentials, parsed: ParsedRequest) -> Principal:
+        if credentials.certificate is None and credentials.authorization is None and parsed.path in ALWAYS_ALLOWED:
+            return NOBODY
+        return await self._runtime.authentication.authenticate(credentials, now=self.now)
+
+    def _recheck(self, credentials: Credentials, info: RequestInfo) -> Recheck:
+        async def again() -> None:
+            principal = await self._runtime.authentication.authenticate(credentials, now=time.time())
+            await stages.recheck(self._runtime.authorization, principal, info)
+
+        return again
+
+    async def _reply(self, response: Response) -> None:
+        self.status, self.sent = response.status, len(response.body)
+        headers = [
+            (b"audit-id", self.audit_id.encode()),
+            (b"cache-control", b"no-cache, private"),
+            *response.headers,
+        ]
+        if response.status != 304:
+            # On 304 they would take the place of the cached answer's own.
+            headers += [(b"content-type", response.media), (b"content-length", b"%d" % len(response.body))]
+        if response.status in (400, 408, 413, 415, 504) and self._scope["method"] in _WITH_BODY:
+            # What is left of a body that was not read must not be taken for the next request.
+            headers.append((b"connection", b"close"))
+        await self._send({"type": "http.response.start", "status": response.status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": response.body})
+
+    async def _stream(self, stream: Stream) -> None:
+        self.status = 200
+        headers = [
+            (b"content-type", stream.media),
+            (b"audit-id", self.audit_id.encode()),
+            (b"cache-control", b"no-cache, private"),
+            *stream.headers,
+        ]
+        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        pump = asyncio.ensure_future(self._pump(stream))
+        gone = asyncio.ensure_future(self._gone())
+        try:
+            await asyncio.wait((pump, gone), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone.cancel()
+            pump.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await pump
+        if not pump.cancelled():
+            await self._send({"type": "http.response.body", "body": b""})
+
+    async def _pump(self, stream: Stream) -> None:
+        async with contextlib.aclosing(stream.chunks) as chunks:  # type: ignore[type-var]
+            async for chunk in chunks:
+                self.sent += len(chunk)
+                await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
+
+    async def _gone(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+
+    def _record(self) -> None:
+        info, runtime = self.info, self._runtime
+        latency = time.perf_counter() - self.started
+        runtime.metrics.observe(
+            verb=info.verb if info else "",
+            resource=info.resource if info and self.status != 404 else "",
+            tenant=(self.principal.tenant or "") if self.principal else "",
+            code=self.status,
+            seconds=latency,
+        )
+        client = self._scope.get("client")
+        runtime.audit.record(
+            RequestRecord(
+                audit_id=self.audit_id,
+                time=self.now,
+                latency=latency,
+                principal=self.principal,
+                info=info,
+                decision=self.decision,
+                status=self.status,
+                bytes_sent=self.sent,
+                source_ip=client[0] if client else "",
+                user_agent=self._headers.get(b"user-agent", b"").decode("latin-1")[:256],
+            )
+        )
+
+
+def _checked_headers(pairs: list[tuple[bytes, bytes]]) -> Mapping[bytes, bytes]:
+    """The first value of each header. Raises ``BadRequest`` for what two readers could read in two ways.
+
+    ``Connection`` may not name other headers: a proxy behind would drop what this server has decided by (HDR-02).
+    """
+    headers: dict[bytes, bytes] = {}
+    for name, value in pairs:
+        if name in headers:
+            if name in _ONCE:
+                raise BadRequest(f"the header {name.decode()} is there more than once")
+            continue
+        headers[name] = value
+    if b"host" not in headers:
+        raise BadRequest("the Host header is missing")
+    if not _CONNECTION.issuperset(part.strip().lower() for part in headers.get(b"connection", b"").split(b",")):
+        raise BadRequest("the Connection header names other headers")
+    if any(name.startswith(b"impersonate-") for name in headers):
+        raise BadRequest("impersonation is not supported")
+    return headers

@@ -1,0 +1,54 @@
+"""The one place where failures become answers."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+import orjson
+
+from gateway.exchange import Headers, Response
+from kube.status import (
+    Expired,
+    InternalError,
+    ServiceUnavailable,
+    StatusError,
+    Timeout,
+)
+from store.types import RevisionTooNew, RevisionTooOld, SlowWatcher, StoreError, Unavailable
+
+logger = logging.getLogger(__name__)
+
+_INTERNAL: Final = "an error on the server has prevented the request from succeeding"
+
+
+def as_status_error(error: BaseException) -> StatusError:
+    """What the client may know of ``error``; what it may not know is logged."""
+    if isinstance(error, StatusError):
+        return error
+    if isinstance(error, RevisionTooOld | SlowWatcher):
+        return Expired("The resourceVersion for the provided watch or list is too old.")
+    if isinstance(error, RevisionTooNew):
+        return Timeout("Too large resource version", retry_after=1)
+    if isinstance(error, Unavailable):
+        return ServiceUnavailable("the store is not available right now, please try again", retry_after=1)
+    if isinstance(error, StoreError):
+        logger.error("the store refused a request: %s", error)
+        return InternalError(_INTERNAL)
+    logger.error("unexpected error", exc_info=error)
+    return InternalError(_INTERNAL)
+
+
+def render(error: StatusError) -> Response:
+    """``error`` as a response with its ``Status`` body."""
+    headers: Headers = ()
+    if error.retry_after is not None:
+        headers = ((b"retry-after", str(error.retry_after).encode()),)
+    if error.code == 401:
+        headers = (*headers, (b"www-authenticate", b'Bearer realm="kubernetes"'))
+    return Response(error.code, orjson.dumps(error.as_status()), headers=headers)
+
+
+def as_event(error: StatusError) -> dict[str, Any]:
+    """``error`` as the last event of a watch."""
+    return {"type": "ERROR", "object": error.as_status()}

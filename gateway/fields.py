@@ -1,0 +1,66 @@
+"""The fields that each resource can be selected by, as in kube-apiserver."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from kube.fieldselectors import FieldSelector
+from kube.resources import Resource
+
+_ALL: Final = frozenset({"metadata.name", "metadata.namespace"})
+
+_MORE: Final[dict[tuple[str, str], tuple[str, ...]]] = {
+    ("", "pods"): (
+        "spec.nodeName",
+        "spec.restartPolicy",
+        "spec.schedulerName",
+        "spec.serviceAccountName",
+        "spec.hostNetwork",
+        "status.phase",
+        "status.podIP",
+        "status.nominatedNodeName",
+    ),
+    ("", "events"): (
+        "involvedObject.kind",
+        "involvedObject.namespace",
+        "involvedObject.name",
+        "involvedObject.uid",
+        "involvedObject.apiVersion",
+        "involvedObject.resourceVersion",
+        "involvedObject.fieldPath",
+        "reason",
+        "reportingComponent",
+        "source",
+        "type",
+    ),
+    ("", "secrets"): ("type",),
+    ("", "namespaces"): ("status.phase",),
+    ("", "nodes"): ("spec.unschedulable",),
+    ("", "services"): ("spec.clusterIP", "spec.type"),
+    ("", "replicationcontrollers"): ("status.replicas",),
+    ("apps", "replicasets"): ("status.replicas",),
+    ("batch", "jobs"): ("status.successful",),
+    ("certificates.k8s.io", "certificatesigningrequests"): ("spec.signerName",),
+}
+
+
+def supported(resource: Resource) -> frozenset[str]:
+    """The fields that objects of ``resource`` can be selected by."""
+    return _ALL.union(_MORE.get(resource.storage_key, ()))
+
+
+def values(selector: FieldSelector, body: Mapping[str, Any]) -> dict[str, str]:
+    """The values of the fields that ``selector`` asks for."""
+    return {term.field: _value(body, term.field) for term in selector.terms}
+
+
+def _value(body: Mapping[str, Any], path: str) -> str:
+    if path == "source":
+        return str((body.get("source") or {}).get("component") or body.get("reportingComponent") or "")
+    node: Any = body
+    for part in path.split("."):
+        node = node.get(part) if isinstance(node, dict) else None
+    if node is None:
+        return {"spec.unschedulable": "false", "spec.hostNetwork": "false"}.get(path, "")
+    return str(node).lower() if isinstance(node, bool) else str(node)

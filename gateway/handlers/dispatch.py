@@ -1,0 +1,60 @@
+"""Which handler answers which request."""
+
+from __future__ import annotations
+
+from gateway.exchange import Request, Response, Stream
+from gateway.handlers import deleting, discovery, health, reading, watching, writing
+from gateway.kinds import Kind
+from gateway.runtime import Runtime
+from gateway.streams import Recheck
+from kube.status import MethodNotAllowed
+
+
+async def serve(runtime: Runtime, request: Request, recheck: Recheck) -> Response | Stream:
+    """Answer an authorised request. Raises ``StatusError``."""
+    info = request.info
+    if not info.is_resource:
+        return await _non_resource(runtime, request)
+    kind = runtime.catalogs.require(info)
+    _require_verb(request, kind)
+    match info.verb:
+        case "get":
+            return await reading.get(runtime, request, kind)
+        case "list":
+            return await reading.list_(runtime, request, kind)
+        case "watch":
+            return await watching.watch(runtime, request, kind, recheck)
+        case "create":
+            return await writing.create(runtime, request, kind)
+        case "update":
+            return await writing.update(runtime, request, kind)
+        case "patch":
+            return await writing.patch(runtime, request, kind)
+        case "delete":
+            return await deleting.delete(runtime, request, kind)
+        case "deletecollection":
+            return await deleting.delete_collection(runtime, request, kind)
+    raise not_allowed()
+
+
+def not_allowed() -> MethodNotAllowed:
+    """The 405."""
+    return MethodNotAllowed("the server does not allow this method on the requested resource")
+
+
+def _require_verb(request: Request, kind: Kind) -> None:
+    info = request.info
+    if info.subresource:
+        part = kind.subresource(info.subresource)
+        if part is None or info.verb not in part.verbs:
+            raise not_allowed()
+    elif info.verb not in kind.resource.verbs:
+        raise not_allowed()
+
+
+async def _non_resource(runtime: Runtime, request: Request) -> Response:
+    if request.info.method != "GET":
+        raise not_allowed()
+    if discovery.is_discovery(request.info.path):
+        return await discovery.discover(runtime, request)
+    return await health.serve(runtime, request)

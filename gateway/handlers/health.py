@@ -1,0 +1,61 @@
+"""``/version``, the probes and ``/metrics``."""
+
+from __future__ import annotations
+
+import platform
+from functools import lru_cache
+from typing import Final
+
+import orjson
+
+from gateway.exchange import Request, Response
+from gateway.runtime import Runtime
+from kube.builtins import KUBERNETES_MINOR
+from kube.paths import not_found
+
+_TEXT: Final = b"text/plain; charset=utf-8"
+
+
+async def serve(runtime: Runtime, request: Request) -> Response:
+    """One of the small paths of the server itself. Raises ``NotFound`` for any other."""
+    path = request.info.path
+    if path == "/version" or path == "/version/":
+        return Response(200, _version())
+    if path in ("/healthz", "/livez", "/readyz"):
+        return _probe(runtime, path)
+    if path == "/metrics":
+        text = runtime.metrics.render(streams=len(runtime.streams), revision=runtime.store.revision)
+        return Response(200, text, b"text/plain; version=0.0.4")
+    if path == "/":
+        paths = ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
+        return Response(200, orjson.dumps({"paths": paths}))
+    raise not_found()
+
+
+def _probe(runtime: Runtime, path: str) -> Response:
+    """``ok``, or 503 with what is wrong: a live server need not be ready, a ready one follows store and locks."""
+    checks = {"shutdown": not runtime.stopping}
+    if path != "/livez":
+        checks |= {"store": runtime.store.healthy, "locks": runtime.locks.healthy}
+    if all(checks.values()):
+        return Response(200, b"ok", _TEXT)
+    lines = [f"[{'+' if fine else '-'}]{name} {'ok' if fine else 'failed'}" for name, fine in checks.items()]
+    return Response(503, "\n".join([*lines, f"{path[1:]} check failed\n"]).encode(), _TEXT)
+
+
+@lru_cache(maxsize=1)
+def _version() -> bytes:
+    major, minor = KUBERNETES_MINOR.split(".")
+    return orjson.dumps(
+        {
+            "major": major,
+            "minor": minor,
+            "gitVersion": f"v{KUBERNETES_MINOR}.0+tenantry",
+            "gitCommit": "",
+            "gitTreeState": "clean",
+            "buildDate": "1970-01-01T00:00:00Z",
+            "goVersion": "",
+            "compiler": platform.python_implementation(),
+            "platform": f"{platform.system().lower()}/{platform.machine()}",
+        }
+    )

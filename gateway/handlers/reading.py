@@ -1,0 +1,247 @@
+"""get and list: bytes from the store, in the form that the client asks for."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+from collections.abc import Sequence
+from typing import Any, Final
+
+import orjson
+
+from gateway.exchange import Request, Response
+from gateway.kinds import Kind
+from gateway.negotiation import JSON, Accept, negotiate, respond
+from gateway.objects import converted, key_of, view
+from gateway.runtime import Runtime
+from gateway.selection import Selection, selection
+from kube import tables
+from kube.status import BadRequest, Expired, NotFound
+from store.types import Key, Listing, RevisionTooOld, Stored
+
+_LIMIT_MAX: Final = 1 << 31
+_PAGE: Final = 500
+
+Place = tuple[str, str, str]
+
+
+def not_found(kind: Kind, name: str) -> NotFound:
+    """``configmaps "x" not found``."""
+    resource = kind.resource
+    return NotFound(
+        f'{resource.qualified_name} "{name}" not found', group=resource.group, kind=resource.plural, name=name
+    )
+
+
+async def find(runtime: Runtime, key: Key, kind: Kind, *, cached: bool = False) -> Stored:
+    """The stored object. Raises ``NotFound``."""
+    stored = await runtime.store.get(key, cached=cached)
+    if stored is None:
+        raise not_found(kind, key.name)
+    return stored
+
+
+def revision_of(text: str) -> int:
+    """A ``resourceVersion`` parameter as a number. Raises ``BadRequest``."""
+    if not text.isascii() or not text.isdigit() or len(text) > 19:
+        raise BadRequest(f"invalid resourceVersion: {text[:64]!r}")
+    return int(text)
+
+
+async def get(runtime: Runtime, request: Request, kind: Kind) -> Response:
+    """One object. ``resourceVersion=0`` may be answered from what this process has seen."""
+    info = request.info
+    cached = request.query.get("resourceVersion") == "0"
+    stored = await find(runtime, key_of(info, kind.resource, info.name), kind, cached=cached)
+    return show(request, kind, stored)
+
+
+def show(request: Request, kind: Kind, stored: Stored, *, status: int = 200) -> Response:
+    """One object in the negotiated form."""
+    accept = negotiate(request)
+    data = view(stored, kind)
+    if accept.kind:
+        return respond(request, _formed(request, kind, [orjson.loads(data)], accept, {}, single=True), status=status)
+    if accept.media is JSON:
+        return Response(status, data)
+    return respond(request, data, status=status, accept=accept)
+
+
+async def list_(runtime: Runtime, request: Request, kind: Kind) -> Response:
+    """A list, or a chunk of one (limit, continue), at the asked revision (resourceVersion, resourceVersionMatch)."""
+    accept = negotiate(request)
+    chosen = selection(request, kind)
+    items, revision, token, remaining = await read_list(runtime, request, kind, chosen)
+    metadata: dict[str, Any] = {"resourceVersion": str(revision)}
+    if token:
+        metadata["continue"] = token
+        if remaining is not None:
+            metadata["remainingItemCount"] = remaining
+    if accept.kind:
+        bodies = [converted(orjson.loads(item.data), kind) for item in items]
+        return respond(request, _formed(request, kind, bodies, accept, metadata), accept=Accept(accept.media))
+    data = b",".join([view(item, kind) for item in items])
+    head = orjson.dumps({**kind.list_prefix(), "metadata": metadata})[:-1]
+    return respond(request, head + b',"items":[' + data + b"]}", accept=accept)
+
+
+async def read_list(
+    runtime: Runtime, request: Request, kind: Kind, chosen: Selection
+) -> tuple[Sequence[Stored], int, str, int | None]:
+    """The items, the revision, the token for what follows, and how many follow when that is known."""
+    query = request.query
+    limit = _limit(query.get("limit", ""))
+    token = query.get("continue", "")
+    version = query.get("resourceVersion", "")
+    match = query.get("resourceVersionMatch", "")
+    _check_match(version, match, token)
+    binding = _binding(request, kind)
+    at_least: int | None = None
+    exact: int | None = None
+    after: Place | None = None
+    cached = False
+    if token:
+        if version not in ("", "0"):
+            raise BadRequest("specifying resource version is not allowed when using continue")
+        exact, after = _read_token(token, binding)
+    elif version == "0":
+        cached = match != "Exact"
+    elif version:
+        revision = revision_of(version)
+        if match == "Exact" or (not match and limit):
+            exact = revision
+        else:
+            at_least = revision
+    try:
+        return await _pages(runtime, chosen, binding, limit, at_least, exact, after, cached=cached)
+    except RevisionTooOld:
+        if not token:
+            raise Expired("The resourceVersion for the provided list is too old.") from None
+        raise Expired(
+            "The provided continue parameter is too old to display a consistent list result. You can start a new list "
+            "without the continue parameter."
+        ) from None
+
+
+async def _pages(
+    runtime: Runtime,
+    chosen: Selection,
+    binding: str,
+    limit: int,
+    at_least: int | None,
+    exact: int | None,
+    after: Place | None,
+    *,
+    cached: bool,
+) -> tuple[Sequence[Stored], int, str, int | None]:
+    if chosen.is_whole or not limit:
+        listing = await runtime.store.list(
+            chosen.range, at_least=at_least, exact=exact, after=after, limit=limit, cached=cached
+        )
+        items = chosen.filter(listing.items)
+        return items, listing.revision, _token(listing, binding), listing.remaining
+    found: list[Stored] = []
+    while True:
+        listing = await runtime.store.list(
+            chosen.range, at_least=at_least, exact=exact, after=after, limit=_PAGE, cached=cached
+        )
+        for item in listing.items:
+            if chosen.matches(item.key, item.data):
+                if len(found) == limit:
+                    return found, listing.revision, _encode_token(listing.revision, found[-1].key, binding), None
+                found.append(item)
+        if not listing.remaining:
+            return found, listing.revision, "", None
+        exact, cached, at_least = listing.revision, False, None
+        after = _place(listing.items[-1].key)
+
+
+def _limit(text: str) -> int:
+    if not text:
+        return 0
+    if not text.isascii() or not text.isdigit() or len(text) > 10:
+        raise BadRequest(f"invalid limit: {text[:32]!r}")
+    return min(int(text), _LIMIT_MAX)
+
+
+def _check_match(version: str, match: str, token: str) -> None:
+    if not match:
+        return
+    if match not in ("Exact", "NotOlderThan"):
+        raise BadRequest(f'resourceVersionMatch: Unsupported value: "{match[:32]}"')
+    if not version:
+        raise BadRequest("resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided")
+    if token:
+        raise BadRequest("resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided")
+    if match == "Exact" and version == "0":
+        raise BadRequest('resourceVersionMatch: Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
+
+
+def _binding(request: Request, kind: Kind) -> str:
+    """What a continue token is good for: this space, resource, selectors and caller, and nothing else (TS3)."""
+    info, query = request.info, request.query
+    parts = (
+        info.cluster,
+        str(info.all_tenants),
+        *kind.resource.storage_key,
+        info.namespace,
+        query.get("labelSelector", ""),
+        query.get("fieldSelector", ""),
+        request.principal.name,
+        request.principal.tenant or "",
+    )
+    return hashlib.sha256(orjson.dumps(parts)).hexdigest()[:32]
+
+
+def _token(listing: Listing, binding: str) -> str:
+    if not listing.remaining or not listing.items:
+        return ""
+    return _encode_token(listing.revision, listing.items[-1].key, binding)
+
+
+def _place(key: Key) -> Place:
+    return key.space, key.namespace, key.name
+
+
+def _encode_token(revision: int, key: Key, binding: str) -> str:
+    return base64.urlsafe_b64encode(orjson.dumps([revision, *_place(key), binding])).decode().rstrip("=")
+
+
+def _read_token(token: str, binding: str) -> tuple[int, Place]:
+    """The revision and place of a token. Its place only moves within the request's own range, so it needs no seal."""
+    try:
+        revision, space, namespace, name, bound = orjson.loads(base64.urlsafe_b64decode(token[:4096] + "==="))
+        fits = isinstance(revision, int) and 0 < revision < 1 << 63
+        fits = fits and all(isinstance(part, str) for part in (space, namespace, name))
+    except (binascii.Error, ValueError, TypeError):
+        raise BadRequest("continue key is not valid") from None
+    if not fits or bound != binding:
+        raise BadRequest("continue key is not valid")
+    return revision, (space, namespace, name)
+
+
+def _formed(
+    request: Request,
+    kind: Kind,
+    bodies: list[dict[str, Any]],
+    accept: Accept,
+    metadata: dict[str, Any],
+    *,
+    single: bool = False,
+) -> dict[str, Any]:
+    if accept.is_table:
+        include = request.query.get("includeObject") or "Metadata"
+        if single:
+            metadata = {"resourceVersion": bodies[0]["metadata"].get("resourceVersion", "")}
+        return tables.table(
+            kind.layout,
+            bodies,
+            now=request.now,
+            include_object=include,
+            metadata=metadata,
+            version=accept.version,
+        )
+    if single:
+        return tables.partial_object(bodies[0], accept.version)
+    return tables.partial_list(bodies, metadata, accept.version)

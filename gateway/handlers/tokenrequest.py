@@ -1,0 +1,128 @@
+"""``serviceaccounts/{name}/token``: a token for an account, bound and short-lived (AN6)."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any, Final
+
+import orjson
+
+from gateway.exchange import Request, Response
+from gateway.handlers.reading import find
+from gateway.kinds import Kind
+from gateway.objects import decode_body, key_of, timestamp
+from gateway.runtime import Runtime
+from kube.identity import SYSTEM_TENANT
+from kube.jwt import Reference, ServiceAccountClaims, sign
+from kube.logicalclusters import tenant_of
+from kube.status import BadRequest, Cause, Conflict, Invalid, NotFound
+from kube.validation.causes import invalid_object
+from store.types import Key
+
+_SHORTEST: Final = 600
+_DEFAULT: Final = 3600
+_AUDIENCES_MAX: Final = 32
+_BINDABLE: Final = {"Pod": "pods", "Secret": "secrets"}
+
+
+async def create_token(runtime: Runtime, request: Request, kind: Kind) -> Response:
+    """Answer a TokenRequest. Raises ``Invalid``, ``NotFound``, ``Conflict`` in kube-apiserver's words."""
+    info = request.info
+    body = decode_body(request)
+    if body.get("kind") not in (None, "", "TokenRequest"):
+        raise BadRequest("the body is not a TokenRequest")
+    spec = body.get("spec") or {}
+    if not isinstance(spec, dict):
+        raise BadRequest("spec is not an object")
+    stored = await find(runtime, key_of(info, kind.resource, info.name), kind)
+    metadata = orjson.loads(stored.data)["metadata"]
+    if "deletionTimestamp" in metadata:
+        raise NotFound(f'serviceaccounts "{info.name}" not found', kind="serviceaccounts", name=info.name)
+    audiences = _audiences(spec, runtime.options.audiences)
+    seconds = min(_seconds(spec), runtime.options.max_token_lifetime)
+    bound = await _bound(runtime, request, spec)
+    now = int(request.now)
+    claims = ServiceAccountClaims(
+        issuer=runtime.options.service_account_issuer,
+        audiences=audiences,
+        issued_at=now,
+        not_before=now,
+        expires_at=now + seconds,
+        token_id=str(uuid.uuid4()),
+        tenant=tenant_of(info.cluster),
+        cluster=info.cluster,
+        namespace=info.namespace,
+        account=Reference(info.name, metadata["uid"]),
+        secret=bound.get("secrets"),
+        pod=bound.get("pods"),
+    )
+    token = "" if request.dry_run else sign(claims, runtime.signing_key)
+    shown: dict[str, Any] = {"name": info.name, "namespace": info.namespace, "creationTimestamp": timestamp(now)}
+    if claims.tenant != SYSTEM_TENANT:
+        shown["tenant"] = claims.tenant
+    answer = {
+        "kind": "TokenRequest",
+        "apiVersion": "authentication.k8s.io/v1",
+        "metadata": shown,
+        "spec": {
+            "audiences": list(audiences),
+            "expirationSeconds": seconds,
+            "boundObjectRef": spec.get("boundObjectRef"),
+        },
+        "status": {"token": token, "expirationTimestamp": timestamp(now + seconds)},
+    }
+    return Response(201, orjson.dumps(answer), headers=((b"cache-control", b"no-store"),))
+
+
+def _audiences(spec: dict[str, Any], default: tuple[str, ...]) -> tuple[str, ...]:
+    audiences = spec.get("audiences") or list(default)
+    fits = isinstance(audiences, list) and len(audiences) <= _AUDIENCES_MAX
+    if not fits or not all(isinstance(audience, str) and 0 < len(audience) <= 2048 for audience in audiences):
+        raise BadRequest("spec.audiences is not a list of strings")
+    return tuple(audiences)
+
+
+def _seconds(spec: dict[str, Any]) -> int:
+    seconds = spec.get("expirationSeconds")
+    if seconds is None:
+        return _DEFAULT
+    if not isinstance(seconds, int) or isinstance(seconds, bool):
+        raise BadRequest("spec.expirationSeconds is not a number")
+    if seconds < _SHORTEST:
+        raise _invalid(f"Invalid value: {seconds}: may not specify a duration less than 10 minutes")
+    if seconds > 1 << 32:
+        raise _invalid(f"Invalid value: {seconds}: may not specify a duration larger than 2^32 seconds")
+    return seconds
+
+
+def _invalid(message: str) -> Invalid:
+    causes = [Cause("FieldValueInvalid", message, "spec.expirationSeconds")]
+    return invalid_object("authentication.k8s.io", "TokenRequest", "", causes)
+
+
+async def _bound(runtime: Runtime, request: Request, spec: dict[str, Any]) -> dict[str, Reference]:
+    reference = spec.get("boundObjectRef")
+    if not reference:
+        return {}
+    if not isinstance(reference, dict) or reference.get("apiVersion") not in ("v1", None):
+        raise BadRequest("cannot bind token to this kind of object")
+    resource = _BINDABLE.get(str(reference.get("kind")))
+    name = reference.get("name")
+    if resource is None or not isinstance(name, str) or not name:
+        raise BadRequest(f"cannot bind token for serviceaccount to object of type {str(reference.get('kind'))[:64]}")
+    stored = await runtime.store.get(Key(request.info.cluster, "", resource, request.info.namespace, name))
+    if stored is None:
+        raise NotFound(f'{resource} "{name}" not found', kind=resource, name=name)
+    body = orjson.loads(stored.data)
+    uid = body["metadata"]["uid"]
+    if reference.get("uid") and reference["uid"] != uid:
+        raise Conflict(
+            f'Operation cannot be fulfilled on {resource} "{name}": the UID in the bound object reference '
+            f"({str(reference['uid'])[:64]}) does not match the UID in record. The object might have been deleted and "
+            "then recreated",
+            kind=resource,
+            name=name,
+        )
+    if resource == "pods" and (body.get("spec") or {}).get("serviceAccountName", "default") != request.info.name:
+        raise BadRequest(f"cannot bind token to pod {name}: it runs as another service account")
+    return {resource: Reference(name, uid)}

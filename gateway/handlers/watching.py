@@ -1,0 +1,222 @@
+"""watch: what was, what becomes, bookmarks between, and an end as soon as the caller may no longer look."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from gateway.errors import as_event, as_status_error
+from gateway.exchange import Request, Stream
+from gateway.handlers.reading import revision_of
+from gateway.kinds import Kind
+from gateway.negotiation import Accept, negotiate
+from gateway.objects import converted
+from gateway.runtime import Runtime
+from gateway.selection import Selection, selection
+from gateway.streams import Recheck
+from kube import tables
+from kube.status import BadRequest, Cause, Invalid
+from store.types import Event, EventType, Stored
+
+_SHORTEST: Final = 1800.0
+_LONGEST: Final = 3600.0
+"""Watches that name no end live for 30 to 60 minutes, spread so that they do not all come back at once."""
+
+_INITIAL_END: Final = "k8s.io/initial-events-end"
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """Where a watch begins: the objects to show first, and the revision after which events follow."""
+
+    initial: Sequence[Stored]
+    since: int
+
+
+async def watch(runtime: Runtime, request: Request, kind: Kind, recheck: Recheck) -> Stream:
+    """Open a watch. Errors of the request itself are raised; later ones become the stream's last event."""
+    accept = negotiate(request)
+    chosen = selection(request, kind)
+    bookmarks = request.query.get("allowWatchBookmarks", "").lower() in ("true", "1")
+    initial_events = _initial_events(request, bookmarks=bookmarks)
+    seconds = _timeout(request)
+    start = await _start(runtime, request, chosen, initial_events=initial_events)
+    encoder = _Encoder(request, kind, accept)
+    chunks = _chunks(
+        runtime, request, chosen, encoder, start, recheck, seconds, bookmarks=bookmarks, mark_initial=initial_events is True
+    )
+    return Stream(chunks)
+
+
+def _initial_events(request: Request, *, bookmarks: bool) -> bool | None:
+    value = request.query.get("sendInitialEvents")
+    match = request.query.get("resourceVersionMatch", "")
+    if value is None:
+        if match:
+            raise _forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
+        return None
+    if match != "NotOlderThan":
+        raise _forbidden("resourceVersionMatch", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
+    wanted = value.lower() in ("true", "1")
+    if wanted and not bookmarks:
+        raise _forbidden("allowWatchBookmarks", "sendInitialEvents requires allowWatchBookmarks")
+    return wanted
+
+
+def _forbidden(field: str, text: str) -> Invalid:
+    return Invalid(
+        f'ListOptions.meta.k8s.io "" is invalid: {field}: Forbidden: {text}',
+        group="meta.k8s.io",
+        kind="ListOptions",
+        causes=[Cause("FieldValueForbidden", f"Forbidden: {text}", field)],
+    )
+
+
+def _timeout(request: Request) -> float:
+    text = request.query.get("timeoutSeconds", "")
+    if not text or text == "0":
+        return random.uniform(_SHORTEST, _LONGEST)  # noqa: S311 - jitter
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        raise BadRequest(f"invalid timeoutSeconds: {text[:32]!r}")
+    return min(float(text), _LONGEST)
+
+
+async def _start(
+    runtime: Runtime, request: Request, chosen: Selection, *, initial_events: bool | None
+) -> _Start:
+    version = request.query.get("resourceVersion", "")
+    revision = revision_of(version) if version else None
+    if initial_events is None and revision:
+        return _Start((), revision)
+    if initial_events is False and not revision:
+        listing = await runtime.store.list(chosen.range, limit=1)
+        return _Start((), listing.revision)
+    if initial_events is False and revision:
+        return _Start((), revision)
+    listing = await runtime.store.list(chosen.range, cached=revision == 0, at_least=revision or None)
+    return _Start(chosen.filter(listing.items), listing.revision)
+
+
+class _Encoder:
+    """Turns events into lines in the negotiated form."""
+
+    def __init__(self, request: Request, kind: Kind, accept: Accept) -> None:
+        self._request = request
+        self._kind = kind
+        self._accept = accept
+        self._headers = True
+        self._include = request.query.get("includeObject") or "Metadata"
+        if accept.is_table and self._include not in tables.INCLUDE_OBJECT:
+            raise BadRequest(f'unrecognized includeObject value: "{self._include[:64]}"')
+
+    def line(self, type_: str, data: bytes) -> bytes:
+        """One event."""
+        if not self._accept.kind and self._kind.is_stored_version:
+            return b'{"type":"' + type_.encode() + b'","object":' + data + b"}\n"
+        return orjson.dumps({"type": type_, "object": self._form(orjson.loads(data))}) + b"\n"
+
+    def bookmark(self, revision: int, *, initial: bool = False) -> bytes:
+        """A bookmark: the watcher knows everything up to ``revision``."""
+        metadata: dict[str, Any] = {"resourceVersion": str(revision), "creationTimestamp": None}
+        if initial:
+            metadata["annotations"] = {_INITIAL_END: "true"}
+        body = {"kind": self._kind.name, "apiVersion": self._kind.api_version, "metadata": metadata}
+        if self._accept.is_table:
+            body = {
+                "kind": "Table",
+                "apiVersion": f"meta.k8s.io/{self._accept.version}",
+                "metadata": {"resourceVersion": str(revision)},
+                "columnDefinitions": None,
+                "rows": [{"cells": [], "object": {**body, "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}}],
+            }
+        elif self._accept.is_partial:
+            body = tables.partial_object(body, self._accept.version)
+        return orjson.dumps({"type": "BOOKMARK", "object": body}) + b"\n"
+
+    def _form(self, body: dict[str, Any]) -> dict[str, Any]:
+        body = converted(body, self._kind)
+        if self._accept.is_table:
+            table = tables.table(
+                self._kind.layout,
+                [body],
+                now=self._request.now,
+                include_object=self._include,
+                metadata={"resourceVersion": body["metadata"].get("resourceVersion", "")},
+                headers=self._headers,
+                version=self._accept.version,
+            )
+            self._headers = False
+            return table
+        return tables.partial_object(body, self._accept.version) if self._accept.is_partial else body
+
+
+async def _chunks(
+    runtime: Runtime,
+    request: Request,
+    chosen: Selection,
+    encoder: _Encoder,
+    start: _Start,
+    recheck: Recheck,
+    seconds: float,
+    *,
+    bookmarks: bool,
+    mark_initial: bool,
+) -> AsyncIterator[bytes]:
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds
+    stream = runtime.streams.open(request.principal, request.info, recheck, now=request.now)
+    source = runtime.store.watch(chosen.range, since=start.since)
+    batches = aiter(source)
+    pending: asyncio.Task[tuple[Sequence[Event], int]] | None = None
+    try:
+        yield b"".join(encoder.line("ADDED", item.data) for item in start.initial)
+        if mark_initial:
+            yield encoder.bookmark(start.since, initial=True)
+        while True:
+            if pending is None:
+                pending = asyncio.ensure_future(anext(batches))
+            await asyncio.wait(
+                (pending, stream.ended), timeout=deadline - loop.time(), return_when=asyncio.FIRST_COMPLETED
+            )
+            if stream.ended.done():
+                yield orjson.dumps(as_event(stream.ended.result())) + b"\n"
+                return
+            if not pending.done():
+                return
+            try:
+                events, revision = pending.result()
+            except StopAsyncIteration:
+                return
+            except Exception as error:  # noqa: BLE001 - whatever ends the watch, the client is told
+                yield orjson.dumps(as_event(as_status_error(error))) + b"\n"
+                return
+            pending = None
+            lines = b"".join(line for event in events if (line := _seen(event, chosen, encoder)))
+            if not lines and bookmarks and not events:
+                lines = encoder.bookmark(revision)
+            if lines:
+                yield lines
+    finally:
+        if pending is not None:
+            pending.cancel()
+        runtime.streams.close(stream)
+        await source.aclose()
+
+
+def _seen(event: Event, chosen: Selection, encoder: _Encoder) -> bytes:
+    """The event as this watcher must see it: an object that comes into its selection is added, one that leaves is deleted."""
+    if chosen.is_whole:
+        return encoder.line(event.type, event.data)
+    now = event.type is not EventType.DELETED and chosen.matches(event.key, event.data)
+    before = event.previous if event.previous is not None else event.data if event.type is EventType.DELETED else None
+    was = before is not None and chosen.matches(event.key, before)
+    if now:
+        return encoder.line("MODIFIED" if was else "ADDED", event.data)
+    if not was:
+        return b""
+    return encoder.line("DELETED", event.data)

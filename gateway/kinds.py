@@ -1,0 +1,144 @@
+"""What a space serves: its catalog of resources, and each kind with its schema, structure and columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, Final
+
+from kube.builtins import BUILTINS, KUBERNETES_MINOR, TENANT_BUILTINS
+from kube.logicalclusters import BOOTSTRAP, ROOT
+from kube.owndefinitions import with_own_kinds
+from kube.paths import not_found
+from kube.requestinfo import RequestInfo
+from kube.resources import Catalog, Resource, Subresource, Version, api_version
+from kube.schemas import Definitions, Schema
+from kube.structure import DEDUCED, Structure, structure_of
+from kube.tables import Layout, layout
+
+
+@lru_cache(maxsize=1)
+def definitions() -> Definitions:
+    """The built-in kinds' definitions, read once from the installed package."""
+    import kubernetes_validate
+
+    package = Path(kubernetes_validate.__file__).parent
+    folder = package / "kubernetes-json-schema" / f"v{KUBERNETES_MINOR}.0-local"
+    return with_own_kinds(Definitions.from_json((folder / "_definitions.json").read_bytes()))
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """One served version of a resource, with everything that reading and writing it needs."""
+
+    resource: Resource
+    served: Version
+
+    @property
+    def name(self) -> str:
+        """The kind's name: ``ConfigMap``."""
+        return self.resource.kind
+
+    @property
+    def version(self) -> str:
+        """The version's name: ``v1``."""
+        return self.served.name
+
+    @cached_property
+    def api_version(self) -> str:
+        """``apps/v1``; what objects carry in this version."""
+        return api_version(self.resource.group, self.served.name)
+
+    @cached_property
+    def schema(self) -> Schema | None:
+        """The schema, or ``None`` for kinds that accept anything."""
+        if self.resource.custom:
+            return self.served.schema
+        return definitions().schema(self.resource.group, self.served.name, self.resource.kind)
+
+    @cached_property
+    def structure(self) -> Structure:
+        """How values of the kind merge."""
+        return structure_of(self.schema) if self.schema is not None else DEDUCED
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The columns of ``kubectl get``."""
+        return layout(self.resource, self.served.name)
+
+    @cached_property
+    def has_status(self) -> bool:
+        """Whether the status is written through a subresource of its own."""
+        return self.served.subresource("status") is not None
+
+    @cached_property
+    def is_stored_version(self) -> bool:
+        """Whether objects are kept in this version, so that their bytes can be served as they are."""
+        stored = self.resource.storage_group in (None, self.resource.group)
+        return stored and self.resource.storage_version.name == self.served.name
+
+    def subresource(self, name: str) -> Subresource | None:
+        """The subresource of that name, or ``None``."""
+        return self.served.subresource(name)
+
+    def list_prefix(self) -> dict[str, Any]:
+        """The ``kind`` and ``apiVersion`` of a list."""
+        return {"kind": self.resource.list_kind, "apiVersion": self.api_version}
+
+
+class Catalogs:
+    """The catalogs of all spaces: the built-in one, extended by what is installed in a space (TS10 to TS12)."""
+
+    def __init__(self) -> None:
+        self._custom: dict[str, Catalog] = {}
+        self._kinds: dict[tuple[int, str, str, str], Kind | None] = {}
+
+    def of(self, cluster: str) -> Catalog:
+        """What this logical cluster serves."""
+        own = self._custom.get(cluster)
+        if own is not None:
+            return own
+        return BUILTINS if cluster in (ROOT, BOOTSTRAP) else TENANT_BUILTINS
+
+    def extend(self, cluster: str, catalog: Catalog | None) -> None:
+        """Let a space serve ``catalog`` from now on; ``None`` takes it back to the built-in one."""
+        previous = self._custom.pop(cluster, None)
+        if previous is not None:
+            gone = id(previous)
+            self._kinds = {key: kind for key, kind in self._kinds.items() if key[0] != gone}
+        if catalog is not None:
+            self._custom[cluster] = catalog
+
+    def kind(self, cluster: str, group: str, version: str, plural: str) -> Kind | None:
+        """The kind behind a path, or ``None``."""
+        catalog = self.of(cluster)
+        key = (id(catalog), group, version, plural)
+        try:
+            return self._kinds[key]
+        except KeyError:
+            resource = catalog.find(group, version, plural)
+            served = resource.version(version) if resource else None
+            kind = Kind(resource, served) if resource is not None and served is not None else None
+            if kind is not None:
+                self._kinds[key] = kind
+            return kind
+
+    def require(self, info: RequestInfo) -> Kind:
+        """The kind that a request names. Raises ``NotFound`` in kubectl's words, and for the wrong scope."""
+        kind = self.kind(info.cluster, info.group, info.version, info.resource)
+        if kind is None or (info.subresource and kind.subresource(info.subresource) is None):
+            raise not_found()
+        if info.namespace and not kind.resource.namespaced and info.resource != "namespaces":
+            raise not_found()
+        if kind.resource.namespaced and not info.namespace and info.verb not in ("list", "watch", "deletecollection"):
+            if info.verb != "create" or kind.resource.persistent:
+                raise not_found()
+        return kind
+
+    def is_system_only(self, group: str, plural: str) -> bool:
+        """Whether the resource belongs to the system space alone (AD4)."""
+        return (
+            BUILTINS.by_group_resource(group, plural) is not None
+            and TENANT_BUILTINS.by_group_resource(group, plural) is None
+        )

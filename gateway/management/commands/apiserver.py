@@ -1,0 +1,66 @@
+"""``manage.py apiserver``: the Kubernetes-compatible API server."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from gateway.options import Options
+from gateway.server import PortTaken, run
+
+
+def _names(text: str) -> tuple[str, ...]:
+    return tuple(name for name in text.split(",") if name)
+
+
+class Command(BaseCommand):
+    """Serves kubectl until it is told to stop. Flags have kube-apiserver's names and meanings."""
+
+    help = "Run the Kubernetes-compatible API server."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """The flags (contract.md)."""
+        add = parser.add_argument
+        add("--bind-address", default="127.0.0.1", help="address to listen on")
+        add("--secure-port", type=int, default=settings.APISERVER_PORT, help="port to listen on (APISERVER_PORT)")
+        add("--tls-cert-file", type=Path, help="server certificate; generated when not given")
+        add("--tls-private-key-file", type=Path, help="its key")
+        add("--client-ca-file", type=Path, help="CAs whose client certificates are accepted, beside the generated one")
+        add("--service-account-issuer", default=Options.service_account_issuer, help="issuer of service accounts' tokens")
+        add("--service-account-signing-key-file", type=Path, help="key that signs them; generated when not given")
+        add("--service-account-key-file", type=Path, action="append", default=[], help="keys that verify them")
+        add("--api-audiences", type=_names, default=(), help="audiences of this server, the issuer by default")
+        add("--default-tenant", default="", help="tenant of users without one")
+        add("--anonymous-auth", action="store_true", help="let requests without credentials in as system:anonymous")
+        add("--workers", type=int, default=1, help="processes")
+
+    def handle(self, *_args: Any, **flags: Any) -> None:
+        """Serve."""
+        if bool(flags["tls_cert_file"]) != bool(flags["tls_private_key_file"]):
+            raise CommandError("--tls-cert-file and --tls-private-key-file go together")
+        if flags["default_tenant"] == "system":
+            raise CommandError("--default-tenant=system would make everybody without a tenant an operator")
+        options = Options(
+            database_url=settings.DATABASE_URL,
+            data_folder=settings.DATA_DIR,
+            bind_address=flags["bind_address"],
+            secure_port=flags["secure_port"],
+            workers=flags["workers"],
+            tls_cert_file=flags["tls_cert_file"],
+            tls_private_key_file=flags["tls_private_key_file"],
+            client_ca_file=flags["client_ca_file"],
+            service_account_issuer=flags["service_account_issuer"],
+            service_account_signing_key_file=flags["service_account_signing_key_file"],
+            service_account_key_files=tuple(flags["service_account_key_file"]),
+            api_audiences=flags["api_audiences"],
+            default_tenant=flags["default_tenant"],
+            anonymous_auth=flags["anonymous_auth"],
+        )
+        try:
+            run(options, announce=lambda url: self.stdout.write(f"API server at {url}"))
+        except PortTaken as error:
+            raise CommandError(str(error)) from None

@@ -1,0 +1,155 @@
+"""What the client takes and what it sends: media types, compression, warnings."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import orjson
+import yaml
+
+from gateway.exchange import JSON, Headers, Request, Response
+from kube.status import NotAcceptable, UnsupportedMediaType
+
+YAML: Final = b"application/yaml"
+_TABLE_GROUP: Final = "meta.k8s.io"
+_DISCOVERY_GROUP: Final = "apidiscovery.k8s.io"
+_COMPRESS_FROM: Final = 128 * 1024
+"""kube-apiserver compresses from this size; below it the time costs more than the bytes."""
+
+JSON_PATCH: Final = "application/json-patch+json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
+APPLY_PATCH: Final = "application/apply-patch+yaml"
+PATCHES: Final = (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
+
+
+@dataclass(frozen=True, slots=True)
+class Accept:
+    """One acceptable answer: the encoding, and the form in it (``as=Table;g=meta.k8s.io;v=v1``)."""
+
+    media: bytes = JSON
+    kind: str = ""
+    group: str = ""
+    version: str = ""
+
+    @property
+    def is_table(self) -> bool:
+        """Whether rows and columns are wanted."""
+        return self.kind == "Table"
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether only metadata is wanted."""
+        return self.kind in ("PartialObjectMetadata", "PartialObjectMetadataList")
+
+    @property
+    def is_aggregated(self) -> bool:
+        """Whether discovery of all groups in one document is wanted."""
+        return self.kind == "APIGroupDiscoveryList"
+
+
+@lru_cache(maxsize=1024)
+def parse_accept(header: bytes) -> tuple[Accept, ...]:
+    """The acceptable answers that this server can give, best first. Unknown ones are left out."""
+    found: list[tuple[float, int, Accept]] = []
+    for position, clause in enumerate(header.decode("latin-1").split(",")[:32]):
+        media, *raw = (part.strip() for part in clause.split(";"))
+        parameters = dict(part.split("=", 1) for part in raw if "=" in part)
+        try:
+            quality = float(parameters.get("q", "1"))
+        except ValueError:
+            quality = 0.0
+        encoding = {"application/json": JSON, "*/*": JSON, "application/*": JSON, "application/yaml": YAML}.get(media)
+        if encoding is None or not quality > 0:
+            continue
+        kind, group, version = (parameters.get(key, "") for key in ("as", "g", "v"))
+        known = (
+            not kind
+            or (kind in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList"))
+            and group == _TABLE_GROUP
+            and version in ("v1", "v1beta1")
+            or (kind == "APIGroupDiscoveryList" and group == _DISCOVERY_GROUP and version in ("v2", "v2beta1"))
+        )
+        if known:
+            found.append((-quality, position, Accept(encoding, kind, group, version)))
+    return tuple(accept for _, _, accept in sorted(found, key=lambda entry: entry[:2]))
+
+
+PLAIN: Final = Accept()
+
+
+def negotiate(request: Request, *, forms: bool = True, aggregated: bool = False) -> Accept:
+    """The answer to give: the best acceptable one; with ``forms`` Table and PartialObjectMetadata count too.
+
+    Raises ``NotAcceptable`` (406) when nothing that the client takes can be produced.
+    """
+    header = request.headers.get(b"accept", b"")
+    if not header or header in (b"*/*", b"application/json"):
+        return PLAIN
+    for accept in parse_accept(header):
+        if not accept.kind or (forms and (accept.is_table or accept.is_partial)):
+            return accept
+        if aggregated and accept.is_aggregated:
+            return accept
+    raise NotAcceptable(
+        "only the following media types are accepted: application/json, application/yaml, application/json;stream=watch"
+    )
+
+
+def content_type(request: Request) -> str:
+    """The media type of the body, without parameters; JSON when none is named."""
+    header = request.headers.get(b"content-type", b"")
+    return header.split(b";", 1)[0].strip().lower().decode("latin-1") or "application/json"
+
+
+def require_content_type(request: Request, *allowed: str) -> str:
+    """The media type of the body, which must be one of ``allowed``; raises ``UnsupportedMediaType`` (415)."""
+    media = content_type(request)
+    if media not in allowed:
+        raise UnsupportedMediaType(
+            "the body of the request was in an unknown format - accepted media types include: " + ", ".join(allowed)
+        )
+    return media
+
+
+def encode(body: Any, accept: Accept) -> bytes:
+    """``body`` in the negotiated encoding. Bytes are taken as finished JSON."""
+    if accept.media == YAML:
+        value = orjson.loads(body) if isinstance(body, bytes) else body
+        return yaml.dump(value, Dumper=_Dumper, sort_keys=True, allow_unicode=True).encode()
+    return body if isinstance(body, bytes) else orjson.dumps(body)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes every value out: anchors would surprise readers."""
+
+    def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
+        return True
+
+
+def respond(request: Request, body: Any, *, status: int = 200, accept: Accept = PLAIN) -> Response:
+    """A response with ``body`` encoded, compressed when it is large and the client takes gzip."""
+    data = encode(body, accept)
+    headers: Headers = ()
+    if len(data) >= _COMPRESS_FROM and b"gzip" in request.headers.get(b"accept-encoding", b""):
+        data = gzip.compress(data, compresslevel=1)
+        headers = ((b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding"))
+    return Response(status, data, accept.media, headers)
+
+
+def warning_headers(warnings: Iterable[str]) -> Headers:
+    """``Warning`` headers (RFC 7234, code 299) as kubectl shows them, at most 4 KiB together."""
+    headers: list[tuple[bytes, bytes]] = []
+    room = 4096
+    for text in dict.fromkeys(warnings):
+        quoted = "".join(c if c.isprintable() and ord(c) < 256 else " " for c in text)
+        line = ('299 - "' + quoted.replace("\\", "\\\\").replace('"', '\\"') + '"').encode("latin-1")
+        room -= len(line)
+        if room < 0:
+            break
+        headers.append((b"warning", line))
+    return tuple(headers)

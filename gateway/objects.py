@@ -1,0 +1,213 @@
+"""Objects between the client's body and the store: decoding, the server's own metadata, and the view in a version."""
+
+from __future__ import annotations
+
+import secrets
+import uuid
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import orjson
+
+from gateway.exchange import Request
+from gateway.kinds import Kind
+from gateway.negotiation import content_type, require_content_type
+from kube import fieldvalidation, protobuf
+from kube.documents import decode_json, decode_yaml, duplicate_fields
+from kube.identity import SYSTEM_TENANT
+from kube.logicalclusters import full_path, tenant_of
+from kube.names import SUFFIX_ALPHABET, generated_name
+from kube.requestinfo import RequestInfo
+from kube.resources import Resource
+from kube.status import BadRequest
+from store.types import Key, Stored
+
+MEDIA_TYPES: Final = ("application/json", "application/yaml", protobuf.MEDIA_TYPE)
+
+_GENERATIONS: Final = frozenset(
+    {
+        "apps",
+        "policy",
+        "networking.k8s.io",
+        "apiextensions.k8s.io",
+        "admissionregistration.k8s.io",
+        "discovery.k8s.io",
+        "batch",
+    }
+)
+"""Groups whose objects count changes of their spec in ``metadata.generation``."""
+
+
+def key_of(info: RequestInfo, resource: Resource, name: str) -> Key:
+    """Where the store keeps the object of this name."""
+    group, plural = resource.storage_key
+    return Key(info.cluster, group, plural, info.namespace if resource.namespaced else "", name)
+
+
+def decode_body(request: Request) -> dict[str, Any]:
+    """The body as a JSON object. Raises ``BadRequest`` and ``UnsupportedMediaType``."""
+    media = require_content_type(request, *MEDIA_TYPES)
+    if not request.body:
+        raise BadRequest("unexpected empty body")
+    value = decode(media, request.body)
+    if not isinstance(value, dict):
+        raise BadRequest("couldn't get version/kind; json parse error: the body is not an object")
+    return value
+
+
+def decode(media: str, body: bytes) -> Any:
+    """The value of a body of one of ``MEDIA_TYPES``."""
+    if media == "application/yaml":
+        return decode_yaml(body)
+    return protobuf.decode(body) if media == protobuf.MEDIA_TYPE else decode_json(body)
+
+
+def decode_object(request: Request, kind: Kind) -> dict[str, Any]:
+    """The body as an object of ``kind``, unknown fields handled as ``fieldValidation`` says.
+
+    Raises ``BadRequest`` in kube-apiserver's words.
+    """
+    value = decode_body(request)
+    check_kind(value, kind)
+    duplicates: list[str] = []
+    if validation_mode(request) != "Ignore" and content_type(request) == "application/json":
+        duplicates = duplicate_fields(request.body)
+    return fit(request, kind, value, duplicates)
+
+
+def validation_mode(request: Request) -> str:
+    """``fieldValidation``: Strict, Warn (the default) or Ignore. Raises ``BadRequest`` for anything else."""
+    mode = request.query.get("fieldValidation") or "Warn"
+    if mode not in ("Strict", "Warn", "Ignore"):
+        raise BadRequest(f'invalid fieldValidation: "{mode}": supported values: "Ignore", "Strict", "Warn"')
+    return mode
+
+
+def fit(request: Request, kind: Kind, value: dict[str, Any], duplicates: list[str] | None = None) -> dict[str, Any]:
+    """``value`` with the fields that its kind knows; the others are refused, reported or dropped, as asked."""
+    mode = validation_mode(request)
+    schema = kind.schema
+    if schema is None:
+        return value
+    if kind.resource.custom:
+        decoded = fieldvalidation.prune(value, schema)
+    else:
+        decoded = fieldvalidation.decode_fields(value, schema, kind=kind.name, version=kind.version)
+    problems = fieldvalidation.problems(decoded.unknown, duplicates or [])
+    if problems and mode == "Strict":
+        raise fieldvalidation.cannot_be_handled(
+            kind.name, kind.version, fieldvalidation.strict_decoding_error(problems)
+        )
+    if problems and mode == "Warn":
+        request.warnings.extend(problems)
+    result: dict[str, Any] = decoded.value
+    result.setdefault("metadata", {})
+    return result
+
+
+def check_kind(value: dict[str, Any], kind: Kind, *, required: bool = True) -> None:
+    """Make sure that a body says what it is and that this is ``kind``. Fills in what a patch may leave out."""
+    for field, expected in (("apiVersion", kind.api_version), ("kind", kind.name)):
+        given = value.get(field)
+        if given is None or given == "":
+            if required:
+                shown = "Kind" if field == "kind" else "apiVersion"
+                raise BadRequest(f"Object '{shown}' is missing in the body")
+            value[field] = expected
+        elif not isinstance(given, str):
+            raise BadRequest(f"couldn't get version/kind; json parse error: {field} is not a string")
+    if value["apiVersion"] != kind.api_version:
+        raise BadRequest(
+            f"the API version in the data ({value['apiVersion']}) does not match "
+            f"the expected API version ({kind.api_version})"
+        )
+    if value["kind"] != kind.name:
+        raise BadRequest(
+            f'{value["kind"]} in version "{kind.version}" cannot be handled as a {kind.name}: '
+            "the kind does not match the endpoint"
+        )
+    metadata = value.get("metadata")
+    if metadata is None:
+        value["metadata"] = {}
+    elif not isinstance(metadata, dict):
+        raise fieldvalidation.cannot_be_handled(kind.name, kind.version, "metadata is not an object")
+
+
+def check_place(info: RequestInfo, kind: Kind, body: dict[str, Any]) -> None:
+    """Make sure that the body belongs where the request says, and fill the place in (TS2). Raises ``BadRequest``."""
+    metadata = body["metadata"]
+    tenant = metadata.pop("tenant", None)
+    if tenant and tenant != tenant_of(info.cluster):
+        raise BadRequest("the tenant of the provided object does not match the tenant of the request")
+    if kind.resource.namespaced:
+        namespace = metadata.get("namespace")
+        if namespace and namespace != info.namespace:
+            raise BadRequest(
+                "the namespace of the provided object does not match the namespace sent on the request"
+            )
+        metadata["namespace"] = info.namespace
+    elif metadata.pop("namespace", ""):
+        raise BadRequest("namespace is not allowed on this type")
+
+
+def own_place(info: RequestInfo, kind: Kind, body: dict[str, Any], name: str) -> None:
+    """Write the tenant and the full path into the object (TS2, TS5)."""
+    metadata = body["metadata"]
+    tenant = tenant_of(info.cluster)
+    if tenant != SYSTEM_TENANT:
+        metadata["tenant"] = tenant
+    resource = kind.resource
+    group = resource.group if resource.storage_group is None else resource.storage_group
+    metadata["selfLink"] = full_path(
+        info.cluster,
+        group,
+        resource.storage_version.name,
+        resource.plural,
+        namespace=info.namespace if resource.namespaced else "",
+        name=name,
+    )
+
+
+def new_metadata(request: Request, kind: Kind, body: dict[str, Any]) -> str:
+    """Give a new object what the server alone gives: name, uid, times. Returns the name."""
+    metadata = body["metadata"]
+    name: str = metadata.get("name") or ""
+    if not name and metadata.get("generateName"):
+        suffix = "".join(secrets.choice(SUFFIX_ALPHABET) for _ in range(5))
+        name = metadata["name"] = generated_name(metadata["generateName"], suffix)
+    for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation", "resourceVersion"):
+        metadata.pop(field, None)
+    metadata["uid"] = str(uuid.uuid4())
+    metadata["creationTimestamp"] = timestamp(request.now)
+    if counts_generations(kind):
+        metadata["generation"] = 1
+    return name
+
+
+def counts_generations(kind: Kind) -> bool:
+    """Whether objects of the kind carry ``metadata.generation``."""
+    resource = kind.resource
+    return (
+        resource.custom
+        or resource.group in _GENERATIONS
+        or (not resource.group and resource.plural in ("pods", "replicationcontrollers"))
+    )
+
+
+def timestamp(now: float) -> str:
+    """Unix seconds in RFC 3339, as Kubernetes writes times."""
+    return datetime.fromtimestamp(int(now), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def view(stored: Stored, kind: Kind) -> bytes:
+    """The object in the version of ``kind``: its bytes as they are, unless it is kept in another version."""
+    if kind.is_stored_version:
+        return stored.data
+    return orjson.dumps(converted(orjson.loads(stored.data), kind))
+
+
+def converted(body: dict[str, Any], kind: Kind) -> dict[str, Any]:
+    """An object in the version of ``kind``, from whichever version it is in."""
+    if kind.is_stored_version and body.get("apiVersion") == kind.api_version:
+        return body
+    return {**body, "apiVersion": kind.api_version, "kind": kind.name}

@@ -1,0 +1,59 @@
+"""How one API server is configured: read once from flags and settings, then handed down."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The flags of ``manage.py apiserver`` (contract.md), with kube-apiserver's names and meanings.
+
+    Paths that are ``None`` are generated once into ``data_folder``. Durations are seconds.
+    """
+
+    database_url: str
+    data_folder: Path
+    bind_address: str = "127.0.0.1"
+    secure_port: int = 6443
+    workers: int = 1
+    tls_cert_file: Path | None = None
+    tls_private_key_file: Path | None = None
+    client_ca_file: Path | None = None
+    token_auth_file: Path | None = None
+    basic_auth_file: Path | None = None
+    service_account_issuer: str = "https://kubernetes.default.svc.cluster.local"
+    service_account_signing_key_file: Path | None = None
+    service_account_key_files: tuple[Path, ...] = ()
+    api_audiences: tuple[str, ...] = ()
+    oidc_issuer_url: str = ""
+    oidc_client_id: str = ""
+    oidc_ca_file: Path | None = None
+    oidc_username_claim: str = "sub"
+    oidc_username_prefix: str | None = None
+    oidc_groups_claim: str = ""
+    oidc_groups_prefix: str = ""
+    oidc_tenant_claim: str = ""
+    authentication_token_webhook_config_file: Path | None = None
+    authentication_token_webhook_cache_ttl: float = 120.0
+    keystone_url: str = ""
+    keystone_ca_file: Path | None = None
+    keystone_cache_ttl: float = 60.0
+    authorization_mode: tuple[str, ...] = ("Node", "RBAC")
+    authorization_policy_file: Path | None = None
+    authorization_webhook_config_file: Path | None = None
+    authorization_webhook_cache_authorized_ttl: float = 300.0
+    authorization_webhook_cache_unauthorized_ttl: float = 30.0
+    default_tenant: str = ""
+    anonymous_auth: bool = False
+    enable_admission_plugins: tuple[str, ...] = ()
+    disable_admission_plugins: tuple[str, ...] = ()
+    audit_policy_file: Path | None = None
+    max_token_lifetime: int = 86_400
+    request_timeout: float = 60.0
+
+    @property
+    def audiences(self) -> tuple[str, ...]:
+        """The audiences that a service-account token must name one of: the issuer unless configured."""
+        return self.api_audiences or (self.service_account_issuer,)

@@ -1,0 +1,68 @@
+"""The parts of one API server process, put together once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from access.admission.chain import AdmissionChain
+from access.authentication.chain import AuthenticationChain
+from access.authorization.chain import AuthorizationChain
+from access.authorization.rbac import PolicyCache, RbacAuthorizer
+from gateway.auditing import AuditSink
+from gateway.kinds import Catalogs
+from gateway.locks import LockTable
+from gateway.metrics import Metrics
+from gateway.options import Options
+from gateway.streams import Streams
+from gateway.turns import Turns
+from kube.status import ServiceUnavailable
+from store.engine import Engine
+from store.types import Event
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class Runtime:
+    """What the stages and handlers work with."""
+
+    options: Options
+    store: Engine
+    catalogs: Catalogs
+    locks: LockTable
+    policies: PolicyCache
+    rbac: RbacAuthorizer
+    authentication: AuthenticationChain
+    authorization: AuthorizationChain
+    admission: AdmissionChain
+    audit: AuditSink
+    streams: Streams = field(default_factory=Streams)
+    turns: Turns = field(default_factory=Turns)
+    metrics: Metrics = field(default_factory=Metrics)
+    stopping: bool = False
+
+    @property
+    def trustworthy(self) -> bool:
+        """Whether this process knows of revocations: it follows the store's log and the locks."""
+        return self.store.healthy and self.locks.healthy
+
+    def require_trustworthy(self) -> None:
+        """Raise ``ServiceUnavailable`` while revocations may be missed: tenants' requests fail closed."""
+        if not self.trustworthy:
+            raise ServiceUnavailable("the server cannot verify permissions right now, please try again", retry_after=1)
+
+    def on_events(self, events: Sequence[Event]) -> None:
+        """Look again at open streams when what their right rests on has changed."""
+        if not len(self.streams):
+            return
+        for cluster in {event.key.space for event in events if _concerns_access(event)}:
+            self.streams.reconsider(cluster)
+
+
+def _concerns_access(event: Event) -> bool:
+    if event.key.group == "rbac.authorization.k8s.io":
+        return True
+    # Service accounts' tokens end with the account, and with the Secret or Pod that they are bound to.
+    return event.key.group == "" and event.key.resource in ("serviceaccounts", "secrets", "pods", "namespaces")

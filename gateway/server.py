@@ -1,0 +1,178 @@
+"""The server around the application: sockets, TLS, worker processes, a self-test, and an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import ssl
+import tempfile
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from uvicorn.supervisors import Multiprocess
+
+from gateway.application import Application
+from gateway.certificates import Certificates, prepare
+from gateway.options import Options
+from gateway.protocol import GatewayProtocol, peer_certificate
+from kube import pki
+
+logger = logging.getLogger(__name__)
+
+_GRACE_SECONDS = 10
+
+ContextFactory = Callable[[uvicorn.Config, Callable[[], ssl.SSLContext]], ssl.SSLContext]
+
+
+class PortTaken(Exception):
+    """Another process listens there; the message says what to do."""
+
+
+def bind(options: Options) -> socket.socket:
+    """The listening socket. Raises ``PortTaken`` with one line that names the port and how to change it."""
+    family = socket.AF_INET6 if ":" in options.bind_address else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((options.bind_address, options.secure_port))
+    except OSError as error:
+        listener.close()
+        if error.errno in (errno.EADDRINUSE, errno.EACCES):
+            why = "is already in use" if error.errno == errno.EADDRINUSE else "may not be opened by this user"
+            raise PortTaken(
+                f"port {options.secure_port} on {options.bind_address} {why}: "
+                "choose another with --secure-port or APISERVER_PORT"
+            ) from None
+        raise
+    listener.set_inheritable(True)
+    return listener
+
+
+def tls_context(certificates: Certificates) -> ssl.SSLContext:
+    """TLS 1.2 or newer; a client certificate is optional, and verified against the client CAs when shown (AN1)."""
+    return _context(certificates.server_certificate, certificates.server_key, certificates.client_cas)
+
+
+def _context(certificate: Path, key: Path, client_cas: Iterable[Path]) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(certificate, key)
+    for bundle in client_cas:
+        context.load_verify_locations(bundle)
+    context.verify_mode = ssl.CERT_OPTIONAL
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+class _Context:
+    """Makes the TLS context in the worker; picklable, as a context itself is not."""
+
+    def __init__(self, certificates: Certificates) -> None:
+        self._certificates = certificates
+
+    def __call__(self, _config: uvicorn.Config, _default: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
+        return tls_context(self._certificates)
+
+
+def configure(application: Any, context: ContextFactory, *, workers: int = 1) -> uvicorn.Config:
+    """uvicorn as the API server needs it: no proxy headers, no access log, our protocol, our TLS."""
+    return uvicorn.Config(
+        application,
+        http=GatewayProtocol,
+        ws="none",
+        loop="uvloop",
+        lifespan="on",
+        workers=workers,
+        proxy_headers=False,
+        server_header=False,
+        access_log=False,
+        log_config=None,
+        log_level="warning",
+        timeout_keep_alive=75,
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+        backlog=4096,
+        ssl_context_factory=context,
+    )
+
+
+def run(options: Options, *, announce: Callable[[str], None] = lambda _: None) -> None:
+    """Serve until SIGTERM or SIGINT, then finish what is running and stop.
+
+    ``announce`` is called once with the URL when the socket is open. Raises ``PortTaken``.
+    """
+    listener = bind(options)
+    certificates = prepare(options)
+    self_test()
+    config = configure(Application(options, certificates), _Context(certificates), workers=options.workers)
+    host = f"[{options.bind_address}]" if ":" in options.bind_address else options.bind_address
+    announce(f"https://{host}:{listener.getsockname()[1]}")
+    if options.workers > 1:
+        listener.listen(config.backlog)
+        Multiprocess(config, [listener]).run()
+    else:
+        GatewayServer(config).run(sockets=[listener])
+
+
+class GatewayServer(uvicorn.Server):
+    """uvicorn's server, which ends open watches when it stops, so that their clients go elsewhere at once."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Drain, then stop."""
+        application = self.config.app
+        if isinstance(application, Application):
+            application.drain()
+        await super().shutdown(sockets=sockets)
+
+
+def self_test() -> None:
+    """Prove that a client certificate reaches the application through uvicorn's internals.
+
+    Raises ``RuntimeError`` when it does not: the server must not start without knowing who asks.
+    """
+    with tempfile.TemporaryDirectory(prefix="tenantry-self-test-") as folder:
+        asyncio.run(_self_test(Path(folder)))
+
+
+async def _self_test(folder: Path) -> None:
+    now = datetime.now(UTC)
+    ca = pki.make_authority("self-test", now=now)
+    server = pki.make_server_certificate(ca, ["localhost"], now=now)
+    client = pki.make_client_certificate(ca, "caller", now=now, lifetime=timedelta(minutes=1))
+    for name, pair in (("server", server), ("client", client)):
+        (folder / f"{name}.crt").write_bytes(pair.certificate)
+        (folder / f"{name}.key").touch(mode=0o600)
+        (folder / f"{name}.key").write_bytes(pair.key)
+    (folder / "ca.crt").write_bytes(ca.certificate)
+    seen: list[bytes | None] = []
+
+    async def application(scope: dict[str, Any], _receive: Any, send: Any) -> None:
+        seen.append(peer_certificate(scope))
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    context = _context(folder / "server.crt", folder / "server.key", (folder / "ca.crt",))
+    config = configure(application, lambda *_: context)
+    config.lifespan = "off"
+    instance = uvicorn.Server(config)
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+        config.load()
+        instance.lifespan = config.lifespan_class(config)
+        await instance.startup(sockets=[listener])
+        trust = ssl.create_default_context(cafile=str(folder / "ca.crt"))
+        trust.load_cert_chain(folder / "client.crt", folder / "client.key")
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trust, server_hostname="localhost")
+        writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        await reader.read()
+        writer.close()
+        for server_ in instance.servers:
+            server_.close()
+    expected = ssl.PEM_cert_to_DER_cert(client.certificate.decode())
+    if seen != [expected]:
+        raise RuntimeError("the installed uvicorn does not hand client certificates to the application")

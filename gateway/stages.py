@@ -1,0 +1,54 @@
+"""The way of a request behind authentication and resolution, the same for sockets and for callers in the process."""
+
+from __future__ import annotations
+
+from access.authorization.chain import AuthorizationChain
+from gateway.exchange import Request, Response, Stream
+from gateway.handlers import dispatch
+from gateway.negotiation import warning_headers
+from gateway.runtime import Runtime
+from gateway.streams import Recheck
+from kube.identity import Principal
+from kube.requestinfo import RequestInfo
+from kube.status import Forbidden
+from kube.verdicts import Decision
+
+
+async def authorize(runtime: Runtime, principal: Principal, info: RequestInfo) -> Decision:
+    """The decision on a request. Raises ``ServiceUnavailable`` when revocations may have been missed."""
+    if not principal.is_system:
+        runtime.require_trustworthy()
+    return await runtime.authorization.authorize(principal, info)
+
+
+async def recheck(chain: AuthorizationChain, principal: Principal, info: RequestInfo) -> None:
+    """Authorise again. Raises ``Forbidden``."""
+    decision = await chain.authorize(principal, info)
+    if not decision.allowed:
+        raise forbidden(principal, info, decision)
+
+
+async def serve(runtime: Runtime, request: Request, again: Recheck) -> Response | Stream:
+    """Admission, store and the rest, for a request that is authorised."""
+    answer = await dispatch.serve(runtime, request, again)
+    if request.warnings:
+        answer.headers = (*answer.headers, *warning_headers(request.warnings))
+    return answer
+
+
+def forbidden(principal: Principal, info: RequestInfo, decision: Decision) -> Forbidden:
+    """The 403 in the words that kubectl's users know."""
+    why = f": {decision.reason}" if decision.reason else ""
+    if not info.is_resource:
+        return Forbidden(f'forbidden: User "{principal.name}" cannot {info.verb} path "{info.path}"{why}')
+    resource = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
+    qualified = f"{info.resource}.{info.group}" if info.group else info.resource
+    shown = f'{qualified} "{info.name}" is' if info.name else f"{qualified} is"
+    where = f'in the namespace "{info.namespace}"' if info.namespace else "at the cluster scope"
+    return Forbidden(
+        f'{shown} forbidden: User "{principal.name}" cannot {info.verb} resource "{resource}" '
+        f'in API group "{info.group}" {where}{why}',
+        group=info.group,
+        kind=info.resource,
+        name=info.name,
+    )

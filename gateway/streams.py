@@ -1,0 +1,101 @@
+"""Open watches: each ends at once when its caller loses the right to it (GW5, AZ1)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+from gateway.errors import as_status_error
+from kube.identity import Principal
+from kube.requestinfo import RequestInfo
+from kube.status import StatusError, Unauthorized
+
+logger = logging.getLogger(__name__)
+
+Recheck = Callable[[], Awaitable[None]]
+"""Authenticates and authorises the request of a stream again; raises a ``StatusError`` when it no longer may."""
+
+
+class OpenStream:
+    """One open watch; ``ended`` resolves to the error that ends it."""
+
+    __slots__ = ("_timer", "ended", "info", "principal", "recheck")
+
+    def __init__(self, principal: Principal, info: RequestInfo, recheck: Recheck, now: float) -> None:
+        loop = asyncio.get_running_loop()
+        self.principal = principal
+        self.info = info
+        self.recheck = recheck
+        self.ended: asyncio.Future[StatusError] = loop.create_future()
+        self._timer: asyncio.TimerHandle | None = None
+        if principal.not_after is not None:
+            self._timer = loop.call_later(max(0.0, principal.not_after - now), self.end, Unauthorized())
+
+    def end(self, error: StatusError) -> None:
+        """End the stream with ``error`` as its last event."""
+        if not self.ended.done():
+            self.ended.set_result(error)
+
+    def close(self) -> None:
+        """Forget the stream: its client has gone."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.ended.cancel()
+
+
+class Streams:
+    """All open streams of this process."""
+
+    def __init__(self) -> None:
+        self._open: set[OpenStream] = set()
+        self._pending: set[str | None] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def open(self, principal: Principal, info: RequestInfo, recheck: Recheck, *, now: float) -> OpenStream:
+        """Register a stream."""
+        stream = OpenStream(principal, info, recheck, now)
+        self._open.add(stream)
+        return stream
+
+    def close(self, stream: OpenStream) -> None:
+        """Take a stream off the list."""
+        self._open.discard(stream)
+        stream.close()
+
+    def reconsider(self, cluster: str | None) -> None:
+        """Ask again for every stream that rules of ``cluster`` may concern; ``None`` means all of them.
+
+        Changes that come together are looked at together.
+        """
+        if not self._open:
+            return
+        self._pending.add(cluster)
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._reconsider())
+
+    def end_all(self, error: StatusError) -> None:
+        """End every stream: the server stops."""
+        for stream in list(self._open):
+            stream.end(error)
+
+    async def _reconsider(self) -> None:
+        while self._pending:
+            clusters, self._pending = self._pending, set()
+            for stream in list(self._open):
+                if stream.ended.done() or not _concerned(stream, clusters):
+                    continue
+                try:
+                    await stream.recheck()
+                except Exception as error:  # noqa: BLE001 - whatever happens, the stream must not stay open
+                    stream.end(as_status_error(error))
+
+
+def _concerned(stream: OpenStream, clusters: set[str | None]) -> bool:
+    if None in clusters or stream.info.cluster in clusters or stream.principal.cluster in clusters:
+        return True
+    # The rules of the system space and of the bootstrap policy reach into every space.
+    return "root" in clusters or "system:admin" in clusters

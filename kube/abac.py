@@ -1,0 +1,197 @@
+"""Attribute-based policies: Kubernetes' policy file with tenants (AZ3, AZ6), and the same as objects (AZ7).
+
+One JSON object a line, of kind ``Policy``, ``abac.authorization.kubernetes.io/v1beta1``. In its ``spec``:
+
+========================  =============================================================================================
+``tenant``                tenant of the user; missing: ``system``; ``*``: any
+``space``                 tenant whose space is reached; missing: the system space; ``*``: any
+``tenant`` given twice    the first is the user's tenant, the second the space, as in the document's sample; not
+                          together with ``space``
+``"tenant A"``            the sample's spelling of ``tenant-a``: blanks cannot be in a tenant's name
+``user``, ``group``       who; both must fit when both are given; ``*``: everybody who is authenticated
+``namespace``,            what; missing: only what has none; ``*``: any. A resource stands for its subresources too
+``resource``,
+``apiGroup``
+``nonResourcePath``       a path, or the beginning of one followed by ``*``
+``readonly``              only get, list and watch, and no exec, attach, port-forward or proxy
+========================  =============================================================================================
+
+Everything else in a line, a key given twice among it, makes the whole file invalid: a policy that is not understood
+must not be half applied.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kube.identity import AUTHENTICATED, SYSTEM_TENANT, Principal
+from kube.logicalclusters import ROOT, is_tenant_space, tenant_of
+from kube.names import is_tenant_name
+from kube.rbac import Attributes
+from kube.verdicts import Decision, Verdict
+
+API_VERSION: Final = "abac.authorization.kubernetes.io/v1beta1"
+STEP: Final = "ABAC"
+FILE_MAX: Final = 8 * 1024 * 1024
+LINES_MAX: Final = 50_000
+VALUE_MAX: Final = 1024
+
+_ANY: Final = "*"
+_NO_OPINION: Final = Decision(Verdict.NO_OPINION, STEP)
+_READ: Final = frozenset({"get", "list", "watch", "head"})
+_STREAMS: Final = frozenset({"exec", "attach", "portforward", "proxy"})
+_TEXTS: Final = frozenset({"tenant", "space", "user", "group", "namespace", "resource", "apiGroup", "nonResourcePath"})
+
+
+class InvalidPolicy(ValueError):
+    """A policy that is not understood; the message names the line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy:
+    """One policy. ``source`` says where it stands, for reasons."""
+
+    source: str
+    tenant: str = SYSTEM_TENANT
+    space: str = SYSTEM_TENANT
+    user: str = ""
+    group: str = ""
+    namespace: str = ""
+    resource: str = ""
+    group_of_resource: str = ""
+    path: str = ""
+    readonly: bool = False
+
+    def means(self, principal: Principal) -> bool:
+        """Whether this is about the user: tenant first, then name and group. Whoever has no tenant is never meant."""
+        if principal.tenant is None or self.tenant not in {_ANY, principal.tenant}:
+            return False
+        wanted = {AUTHENTICATED} if _ANY in {self.user, self.group} else set()
+        if self.group not in {"", _ANY}:
+            wanted.add(self.group)
+        if self.user not in {"", _ANY, principal.name}:
+            return False
+        return bool(self.user or self.group) and wanted <= set(principal.groups)
+
+    def allows(self, attributes: Attributes) -> bool:
+        """Whether this is about the request, its space aside."""
+        if self.readonly and (attributes.verb not in _READ or attributes.subresource in _STREAMS):
+            return False
+        if not attributes.is_resource:
+            return self.path in {_ANY, attributes.path} or (
+                self.path.endswith(_ANY) and attributes.path.startswith(self.path.rstrip(_ANY))
+            )
+        return (
+            self.namespace in {_ANY, attributes.namespace}
+            and self.resource in {_ANY, attributes.resource.partition("/")[0]}
+            and self.group_of_resource in {_ANY, attributes.group}
+        )
+
+
+def _tenant(value: str) -> str:
+    name = "-".join(value.lower().split()) if " " in value else value
+    if name in {_ANY, SYSTEM_TENANT} or is_tenant_name(name):
+        return name
+    raise InvalidPolicy("a tenant is named that cannot exist")
+
+
+def policy_from(spec: object, source: str, *, space: str | None = None) -> Policy:
+    """Read the ``spec`` of a policy.
+
+    With ``space``, the tenant whose object it is, its own ``space`` counts for nothing: it opens the author's space and
+    no other (AZ7). Raises ``InvalidPolicy`` for unknown or wrongly typed fields.
+    """
+    if not isinstance(spec, Mapping):
+        raise InvalidPolicy("spec is missing")
+    unknown = set(spec) - _TEXTS - {"readonly"}
+    if unknown:
+        raise InvalidPolicy("spec has unknown fields")
+    for key in _TEXTS & set(spec):
+        if not isinstance(spec[key], str) or len(spec[key]) > VALUE_MAX:
+            raise InvalidPolicy(f"{key} is no string, or too long")
+    readonly = spec.get("readonly", False)
+    if not isinstance(readonly, bool):
+        raise InvalidPolicy("readonly is neither true nor false")
+    if not spec.get("user") and not spec.get("group"):
+        raise InvalidPolicy("neither user nor group is named")
+    return Policy(
+        source=source,
+        tenant=_tenant(spec.get("tenant") or SYSTEM_TENANT),
+        space=space or _tenant(spec.get("space") or SYSTEM_TENANT),
+        user=spec.get("user", ""),
+        group=spec.get("group", ""),
+        namespace=spec.get("namespace", ""),
+        resource=spec.get("resource", ""),
+        group_of_resource=spec.get("apiGroup", ""),
+        path=spec.get("nonResourcePath", ""),
+        readonly=readonly,
+    )
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) == len(pairs):
+        return found
+    tenants = [value for key, value in pairs if key == "tenant"]
+    if len(tenants) != 2 or len(found) != len(pairs) - 1 or "space" in found:
+        raise InvalidPolicy("a key is given twice")
+    return found | {"tenant": tenants[0], "space": tenants[1]}
+
+
+def _number(text: str) -> None:
+    raise InvalidPolicy(f"numbers such as {text[:20]} have no place here")
+
+
+def _spec(line: str) -> object:
+    try:
+        policy = json.loads(
+            line, object_pairs_hook=_pairs, parse_int=_number, parse_float=_number, parse_constant=_number
+        )
+    except InvalidPolicy:
+        raise
+    except (ValueError, RecursionError):
+        raise InvalidPolicy("it is no JSON") from None
+    if not isinstance(policy, dict) or set(policy) != {"apiVersion", "kind", "spec"}:
+        raise InvalidPolicy("a policy has apiVersion, kind and spec")
+    if policy["apiVersion"] != API_VERSION or policy["kind"] != "Policy":
+        raise InvalidPolicy(f"a policy is of kind Policy, {API_VERSION}")
+    return policy["spec"]
+
+
+def parse_policy_file(text: str) -> tuple[Policy, ...]:
+    """Read a policy file; blank lines and those that begin with ``#`` do not count.
+
+    Raises ``InvalidPolicy`` naming the first line that is not understood; then nothing of the file may be used.
+    """
+    if len(text) > FILE_MAX:
+        raise InvalidPolicy("the policy file is too large")
+    found: list[Policy] = []
+    for number, line in enumerate(map(str.strip, text.split("\n")), start=1):
+        if not line or line.startswith("#"):
+            continue
+        try:
+            found.append(policy_from(_spec(line), f"line {number} of the policy file"))
+        except InvalidPolicy as error:
+            raise InvalidPolicy(f"line {number}: {error}") from None
+        if len(found) > LINES_MAX:
+            raise InvalidPolicy("the policy file has too many lines")
+    return tuple(found)
+
+
+def authorize(
+    principal: Principal, attributes: Attributes, cluster: str, policies: Iterable[Policy] | Sequence[Policy]
+) -> Decision:
+    """ALLOW by the first policy that means the user, the space and the request, else no opinion (AZ3, AZ6, AZ7).
+
+    Policies reach the system space and tenants' spaces; workspaces and the bootstrap cluster know RBAC alone.
+    """
+    if cluster != ROOT and not is_tenant_space(cluster):
+        return _NO_OPINION
+    space = tenant_of(cluster)
+    for policy in policies:
+        if policy.space in {_ANY, space} and policy.means(principal) and policy.allows(attributes):
+            return Decision(Verdict.ALLOW, STEP, reason=f"ABAC: allowed by {policy.source}", rule=policy.source)
+    return _NO_OPINION

@@ -1,0 +1,262 @@
+"""Bodies of requests as JSON values, decoded within bounds (API-26, ADM-11: hostile input never gives a 500).
+
+Both decoders give JSON types only and refuse the same things: more than 3 MiB, more than ``MAX_DEPTH`` levels,
+numbers that are no JSON numbers, text that is not UTF-8, lone surrogates.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Final
+
+import orjson
+import yaml
+
+from kube.status import BadRequest, RequestEntityTooLarge
+
+MAX_BYTES: Final = 3 * 1024 * 1024
+"""kube-apiserver's limit for a request body."""
+
+MAX_DEPTH: Final = 256
+"""Levels of nesting. Recursive readers of a decoded body stay far below Python's recursion limit with it."""
+
+MAX_YAML_NODES: Final = 100_000
+"""Values in a YAML body with every alias written out: what an alias bomb is stopped by."""
+
+MAX_DUPLICATES: Final = 100
+"""How many duplicate fields are named at most, as in kube-apiserver."""
+
+
+def decode_json(body: bytes) -> Any:
+    """The value of a JSON body; of duplicate keys the last one wins.
+
+    Raises ``RequestEntityTooLarge`` (413) and ``BadRequest`` (400).
+    """
+    _check_size(body)
+    try:
+        value = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise BadRequest(f"couldn't get version/kind; json parse error: {error}") from None
+    if body.count(b"{") + body.count(b"[") > MAX_DEPTH:
+        _check_depth(value)
+    return value
+
+
+def duplicate_fields(body: bytes) -> list[str]:
+    """The paths of keys that a JSON body names twice (``metadata.labels.a``, ``spec.containers[0].image``).
+
+    ``body`` must be one that ``decode_json`` has accepted.
+    """
+    seen = False
+
+    def collect(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        nonlocal seen
+        value = dict(pairs)
+        if len(value) != len(pairs):
+            seen = True
+        return value
+
+    json.loads(body, object_pairs_hook=collect)
+    return _duplicate_paths(json.loads(body, object_pairs_hook=_Pairs)) if seen else []
+
+
+def decode_yaml(body: bytes) -> Any:
+    """The value of a YAML body, read as Kubernetes reads it: one document, YAML 1.1 booleans, dates as text.
+
+    Raises ``RequestEntityTooLarge`` (413) and ``BadRequest`` (400); duplicate keys, merge keys and tags are 400.
+    """
+    _check_size(body)
+    try:
+        return _YamlReader().read(body.decode("utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
+        detail = getattr(error, "problem", None) or str(error)
+        raise BadRequest(f"error converting YAML to JSON: yaml: {detail}") from None
+
+
+def _check_size(body: bytes) -> None:
+    if len(body) > MAX_BYTES:
+        raise RequestEntityTooLarge(f"Request entity too large: limit is {MAX_BYTES}")
+
+
+def _check_depth(value: Any) -> None:
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [
+            child
+            for node in level
+            for child in (node.values() if type(node) is dict else node if type(node) is list else ())
+            if type(child) is dict or type(child) is list
+        ]
+        if not level:
+            return
+    raise BadRequest(f"couldn't get version/kind; json parse error: exceeded max depth of {MAX_DEPTH}")
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """A JSON object with its repeated keys still in it."""
+
+
+def _duplicate_paths(value: Any) -> list[str]:
+    found: list[str] = []
+    waiting: list[tuple[str, Any]] = [("", value)]
+    while waiting and len(found) < MAX_DUPLICATES:
+        path, node = waiting.pop()
+        children: list[tuple[str, Any]] = []
+        if isinstance(node, _Pairs):
+            keys: set[str] = set()
+            for key, child in node:
+                child_path = f"{path}.{key}" if path else key
+                if key in keys:
+                    found.append(child_path)
+                keys.add(key)
+                children.append((child_path, child))
+        elif isinstance(node, list):
+            children = [(f"{path}[{index}]", child) for index, child in enumerate(node)]
+        waiting.extend(reversed(children))
+    return found[:MAX_DUPLICATES]
+
+
+_NULLS: Final = frozenset(("", "~", "null", "Null", "NULL"))
+_TRUE: Final = frozenset(("y", "Y", "yes", "Yes", "YES", "true", "True", "TRUE", "on", "On", "ON"))
+_FALSE: Final = frozenset(("n", "N", "no", "No", "NO", "false", "False", "FALSE", "off", "Off", "OFF"))
+_INTEGER: Final = re.compile(r"[-+]?(?:0b[01]+|0o?[0-7]+|0x[0-9a-fA-F]+|0|[1-9][0-9]*)", re.ASCII)
+_FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?", re.ASCII)
+_MAX_DIGITS: Final = 70  # 64 binary digits with sign and prefix; longer integers are floats as in Go
+
+
+class _YamlReader:
+    """Builds a value from parser events with an explicit stack, so that depth and size are counted as it grows."""
+
+    def __init__(self) -> None:
+        self._nodes = 0
+        self._anchors: dict[str, tuple[Any, int]] = {}
+
+    def read(self, text: str) -> Any:
+        result: Any = None
+        documents = 0
+        stack: list[tuple[Any, Any, str | None, int]] = []  # container, pending key, anchor, nodes before it
+        for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+            if isinstance(event, yaml.DocumentStartEvent):
+                documents += 1
+                if documents > 1:
+                    raise ValueError("expected a single document in the stream")
+            elif isinstance(event, yaml.MappingStartEvent | yaml.SequenceStartEvent):
+                self._plain_tag(event)
+                if len(stack) >= MAX_DEPTH:
+                    raise ValueError("exceeded max depth")
+                container: Any = {} if isinstance(event, yaml.MappingStartEvent) else []
+                stack.append((container, _NO_KEY, event.anchor, self._nodes))
+                self._count(1)
+            elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
+                container, _, anchor, before = stack.pop()
+                if anchor:
+                    self._anchors[anchor] = (container, self._nodes - before)
+                result = self._put(stack, container)
+            elif isinstance(event, yaml.ScalarEvent):
+                scalar = self._scalar(event)
+                self._count(1)
+                if event.anchor:
+                    self._anchors[event.anchor] = (scalar, 1)
+                result = self._put(stack, scalar)
+            elif isinstance(event, yaml.AliasEvent):
+                if event.anchor not in self._anchors:
+                    raise ValueError(f"unknown anchor '{event.anchor}' referenced")
+                value, size = self._anchors[event.anchor]
+                self._count(size)
+                result = self._put(stack, _copy(value))
+        return result
+
+    def _count(self, nodes: int) -> None:
+        self._nodes += nodes
+        if self._nodes > MAX_YAML_NODES:
+            raise ValueError("document contains excessive aliasing or too many values")
+
+    @staticmethod
+    def _plain_tag(event: Any) -> None:
+        if event.tag is not None and event.tag not in ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq"):
+            raise ValueError(f"unsupported tag {event.tag}")
+
+    @staticmethod
+    def _put(stack: list[tuple[Any, Any, str | None, int]], value: Any) -> Any:
+        if not stack:
+            return value
+        container, key, anchor, before = stack[-1]
+        if type(container) is list:
+            container.append(value)
+        elif key is _NO_KEY:
+            stack[-1] = (container, _key(value, container), anchor, before)
+        else:
+            container[key] = value
+            stack[-1] = (container, _NO_KEY, anchor, before)
+        return value
+
+    @staticmethod
+    def _scalar(event: Any) -> Any:
+        text: str = event.value
+        if (
+            event.tag == "tag:yaml.org,2002:str"
+            or (event.tag is None and not event.implicit[0])
+            or event.tag == "!"
+        ):
+            return text
+        if event.tag is not None:
+            raise ValueError(f"unsupported tag {event.tag}")
+        return _resolve(text)
+
+
+_NO_KEY: Final = object()
+
+
+def _resolve(text: str) -> Any:
+    """A plain scalar as Kubernetes' YAML reader types it."""
+    if text in _NULLS:
+        return None
+    if text in _TRUE:
+        return True
+    if text in _FALSE:
+        return False
+    digits = text.replace("_", "") if text[:1].isdigit() or text[:1] in "+-" else text
+    if len(digits) <= _MAX_DIGITS and _INTEGER.fullmatch(digits):
+        number = _integer(digits)
+        if -(2**63) <= number < 2**64:
+            return number
+    if _FLOAT.fullmatch(digits):
+        value = float(digits)
+        if value in (float("inf"), float("-inf")):
+            raise ValueError(f"number {text[:40]} is out of range")
+        return value
+    if text.lower() in (".inf", "+.inf", "-.inf", ".nan"):
+        raise ValueError(f"unsupported value: {text}")
+    return text
+
+
+def _integer(digits: str) -> int:
+    sign = -1 if digits[0] == "-" else 1
+    body = digits.lstrip("+-")
+    if len(body) > 1 and body[0] == "0":
+        return sign * (int(body, 0) if body[1] in "bxo" else int(body, 8))
+    return sign * int(body)
+
+
+def _key(value: Any, container: dict[str, Any]) -> str:
+    """A mapping key as a JSON object's name, as sigs.k8s.io/yaml converts it."""
+    if value == "<<":
+        raise ValueError("merge keys are not supported")
+    if type(value) is bool:
+        key = "true" if value else "false"
+    elif isinstance(value, str | int | float):
+        key = str(value)
+    else:
+        raise ValueError("invalid map key")
+    if key in container:
+        raise ValueError(f'key "{key}" already set in map')
+    return key
+
+
+def _copy(value: Any) -> Any:
+    if type(value) is dict:
+        return {key: _copy(child) for key, child in value.items()}
+    if type(value) is list:
+        return [_copy(child) for child in value]
+    return value

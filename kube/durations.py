@@ -1,0 +1,54 @@
+"""Spans of time in kubectl's words: ``45s``, ``3m20s``, ``2d4h``, ``5y12d``."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Final
+
+_MINUTE: Final = 60
+_HOUR: Final = 60 * _MINUTE
+_DAY: Final = 24 * _HOUR
+_YEAR: Final = 365 * _DAY
+
+# up to this many seconds: the unit that is shown, and the smaller one shown beside it when it is not zero
+_STEPS: Final = (
+    (2 * _MINUTE, (1, "s"), None),
+    (10 * _MINUTE, (_MINUTE, "m"), (1, "s")),
+    (3 * _HOUR, (_MINUTE, "m"), None),
+    (8 * _HOUR, (_HOUR, "h"), (_MINUTE, "m")),
+    (2 * _DAY, (_HOUR, "h"), None),
+    (8 * _DAY, (_DAY, "d"), (_HOUR, "h")),
+    (2 * _YEAR, (_DAY, "d"), None),
+    (8 * _YEAR, (_YEAR, "y"), (_DAY, "d")),
+)
+
+
+def human_duration(seconds: float) -> str:
+    """A duration as ``kubectl`` prints it; ``<invalid>`` for one that lies more than a second in the future."""
+    whole = int(seconds)
+    if whole < -1:
+        return "<invalid>"
+    whole = max(whole, 0)
+    for limit, (unit, letter), smaller in _STEPS:
+        if whole < limit:
+            count, rest = divmod(whole, unit)
+            beside = rest // smaller[0] if smaller else 0
+            return f"{count}{letter}{beside}{smaller[1]}" if smaller and beside else f"{count}{letter}"
+    return f"{whole // _YEAR}y"
+
+
+def age(timestamp: str | None, now: float) -> str:
+    """The time since an RFC 3339 timestamp at ``now`` (Unix seconds); ``<unknown>`` when it is missing."""
+    moment = parse_time(timestamp)
+    return "<unknown>" if moment is None else human_duration(now - moment)
+
+
+def parse_time(timestamp: str | None) -> float | None:
+    """An RFC 3339 timestamp as Unix seconds, or ``None`` when it is missing or malformed."""
+    if not isinstance(timestamp, str):
+        return None
+    try:
+        moment = datetime.fromisoformat(timestamp)
+    except ValueError:
+        return None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

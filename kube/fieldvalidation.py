@@ -1,0 +1,265 @@
+"""What a decoded body says against its schema: unknown fields, wrong types, what is kept of it (TS15).
+
+``decode_fields`` does for built-in kinds what Go's strict decoder does in kube-apiserver: it names unknown fields,
+refuses wrong types, drops what is unknown or ``null``. ``prune`` does for custom resources what structural
+pruning does; their types are validation's subject, not decoding's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kube.quantities import InvalidQuantity, parse_quantity
+from kube.schemas import QUANTITY, Schema
+from kube.status import BadRequest
+
+MAX_PROBLEMS: Final = 100
+"""How many unknown fields are named at most, as in kube-apiserver."""
+
+MICRO_TIME: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.MicroTime"
+_DATE_TIME: Final = re.compile(
+    r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
+    r"(\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])",
+    re.ASCII,
+)
+_NOT_BASE64: Final = re.compile(r"[^A-Za-z0-9+/=]|=[^=]", re.ASCII)
+_BOUNDS: Final = {"int32": 2**31, "int64": 2**63}
+
+_Path = tuple["_Path", str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A body's value as it is kept, and the fields that were dropped because the kind has none of that name."""
+
+    value: Any
+    unknown: tuple[str, ...]
+
+
+def decode_fields(value: dict[str, Any], schema: Schema, *, kind: str, version: str) -> Decoded:
+    """A built-in object as its kind's decoder reads it. ``version`` is the ``apiVersion``'s version.
+
+    Unknown and ``null`` fields are dropped. Raises ``BadRequest`` in kube-apiserver's words when a value has
+    another type than its field. The value is not changed in place; unchanged parts are shared.
+    """
+    unknown: list[str] = []
+    try:
+        kept = _decode(value, schema, None, schema, unknown)
+    except _Mismatch as error:
+        raise cannot_be_handled(kind, version, str(error)) from None
+    return Decoded(kept, tuple(unknown))
+
+
+def prune(value: Any, schema: Schema) -> Decoded:
+    """A custom object without the fields that its structural schema does not know."""
+    unknown: list[str] = []
+    return Decoded(_prune(value, schema, None, unknown), tuple(unknown))
+
+
+def cannot_be_handled(kind: str, version: str, problem: str) -> BadRequest:
+    """The 400 for a body that is not what its kind says."""
+    return BadRequest(f'{kind} in version "{version}" cannot be handled as a {kind}: {problem}')
+
+
+def problems(unknown: Sequence[str], duplicates: Sequence[str]) -> list[str]:
+    """What ``fieldValidation`` reports, one text each: error text for ``Strict``, warnings for ``Warn``."""
+    texts = [f'duplicate field "{path}"' for path in duplicates]
+    texts += [f'unknown field "{path}"' for path in unknown]
+    return texts[:MAX_PROBLEMS]
+
+
+def strict_decoding_error(found: Sequence[str]) -> str:
+    """``strict decoding error: unknown field "spec.foo", …`` from the texts of ``problems``."""
+    return f"strict decoding error: {', '.join(found)}"
+
+
+class _Mismatch(Exception):
+    """A value that its field cannot hold."""
+
+
+def _text(path: _Path) -> str:
+    parts: list[str] = []
+    while path is not None:
+        path, part = path
+        parts.append(part)
+    return "".join(reversed(parts)).removeprefix(".")
+
+
+def _go_path(path: _Path) -> str:
+    """The path as Go's decoder names it: without the indexes of lists."""
+    return re.sub(r"\[[0-9]+\]", "", _text(path))
+
+
+def _decode(value: Any, schema: Schema, path: _Path, owner: Schema, unknown: list[str]) -> Any:
+    kind = type(value)
+    if schema.type == "string":
+        if kind is str:
+            return value if not schema.format else _formatted(value, schema, path)
+        if schema.format == "int-or-string" and kind is int:
+            return value
+        if schema.format == "quantity" and (kind is int or kind is float):
+            return _quantity(str(value))
+    elif schema.type == "object":
+        if kind is dict:
+            return _decode_object(value, schema, path, schema if schema.definition else owner, unknown)
+    elif schema.type == "array":
+        if kind is list:
+            return _decode_list(value, schema, path, owner, unknown)
+    elif schema.type == "integer":
+        if kind is int and -_BOUNDS.get(schema.format, 2**63) <= value < _BOUNDS.get(schema.format, 2**63):
+            return value
+        if kind is float and value.is_integer() and abs(value) < _BOUNDS.get(schema.format, 2**63):
+            return int(value)
+    elif schema.type == "boolean":
+        if kind is bool:
+            return value
+    elif schema.type == "number":
+        if kind is int or kind is float:
+            return value
+    else:
+        return value
+    raise _Mismatch(_mismatch(value, schema, path, owner))
+
+
+def _decode_object(
+    value: dict[str, Any], schema: Schema, path: _Path, owner: Schema, unknown: list[str]
+) -> dict[str, Any]:
+    kept: dict[str, Any] | None = None
+    properties, additional = schema.properties, schema.additional
+    if not properties and additional is None:
+        return value
+    for name, child in value.items():
+        field = properties.get(name, additional)
+        here: _Path = (path, "." + name)
+        if field is None:
+            if len(unknown) < MAX_PROBLEMS:
+                unknown.append(_text(here))
+        elif child is not None:
+            below = _decode(child, field, here if additional is None else path, owner, unknown)
+            if below is child:
+                continue
+            kept = dict(value) if kept is None else kept
+            kept[name] = below
+            continue
+        elif additional is not None and additional.type == "string":
+            kept = dict(value) if kept is None else kept
+            kept[name] = ""
+            continue
+        kept = dict(value) if kept is None else kept
+        del kept[name]
+    return value if kept is None else kept
+
+
+def _decode_list(
+    value: list[Any], schema: Schema, path: _Path, owner: Schema, unknown: list[str]
+) -> list[Any]:
+    items = schema.items
+    if items is None:
+        return value
+    kept: list[Any] | None = None
+    for index, child in enumerate(value):
+        here: _Path = (path, f"[{index}]") if items.type != "string" else path
+        below = _ZERO.get(items.type) if child is None else _decode(child, items, here, owner, unknown)
+        if below is not child:
+            kept = list(value) if kept is None else kept
+            kept[index] = below
+    return value if kept is None else kept
+
+
+_ZERO: Final[dict[str, Any]] = {
+    "string": "",
+    "integer": 0,
+    "number": 0,
+    "boolean": False,
+    "object": {},
+    "array": [],
+}
+
+
+def _formatted(value: str, schema: Schema, path: _Path) -> str:
+    if schema.format == "quantity":
+        return _quantity(value)
+    if schema.format == "byte":
+        _check_base64(value)
+    elif schema.format == "date-time":
+        layout = "2006-01-02T15:04:05" + (".000000" if schema.definition == MICRO_TIME else "") + "Z07:00"
+        if not _DATE_TIME.fullmatch(value):
+            shown = value[:64]
+            raise _Mismatch(f'parsing time "{shown}" as "{layout}": cannot parse "{shown}" as "2006"')
+    return value
+
+
+def _quantity(text: str) -> str:
+    """A quantity in the form in which Kubernetes writes it: ``0.5`` is ``500m``."""
+    try:
+        return str(parse_quantity(text))
+    except InvalidQuantity as error:
+        raise _Mismatch(str(error)) from None
+
+
+def _check_base64(value: str) -> None:
+    compact = value.replace("\n", "").replace("\r", "")
+    wrong = _NOT_BASE64.search(compact)
+    if wrong is not None:
+        raise _Mismatch(f"illegal base64 data at input byte {wrong.start()}")
+    body = compact.rstrip("=")
+    if len(compact) % 4 or len(compact) - len(body) > 2:
+        raise _Mismatch(f"illegal base64 data at input byte {len(body) // 4 * 4}")
+
+
+def _mismatch(value: Any, schema: Schema, path: _Path, owner: Schema) -> str:
+    if schema.definition == QUANTITY:
+        return "unmarshalerDecoder: quantities must be a string or a number"
+    struct = (owner.definition or schema.definition).rpartition(".")[2]
+    where = f"{struct}.{_go_path(path)}" if path is not None else struct
+    return f"json: cannot unmarshal {_json_word(value, schema)} into Go struct field {where} of type {_go_type(schema)}"
+
+
+def _json_word(value: Any, schema: Schema) -> str:
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int | float):
+        return f"number {value}" if schema.type == "integer" else "number"
+    return "string" if isinstance(value, str) else "array" if isinstance(value, list) else "object"
+
+
+def _go_type(schema: Schema) -> str:
+    if schema.type == "array" and schema.items is not None:
+        return f"[]{_go_type(schema.items)}"
+    if schema.type == "object" and schema.additional is not None:
+        return f"map[string]{_go_type(schema.additional)}"
+    if schema.definition:
+        parts = schema.definition.split(".")
+        return f"{parts[-2]}.{parts[-1]}"
+    return {
+        "integer": schema.format or "int64",
+        "boolean": "bool",
+        "number": "float64",
+        "object": "map[string]interface {}",
+    }.get(schema.type, schema.type)
+
+
+def _prune(value: Any, schema: Schema, path: _Path, unknown: list[str]) -> Any:
+    if type(value) is dict:
+        pruned = value
+        for name, child in value.items():
+            field = schema.properties.get(name, schema.additional)
+            here: _Path = (path, "." + name)
+            if field is None:
+                if schema.closed:
+                    if len(unknown) < MAX_PROBLEMS:
+                        unknown.append(_text(here))
+                    pruned = {key: kept for key, kept in pruned.items() if key != name}
+                continue
+            below = _prune(child, field, here, unknown)
+            if below is not child:
+                pruned = {**pruned, name: below}
+        return pruned
+    if type(value) is list and schema.items is not None:
+        items = schema.items
+        kept = [_prune(child, items, (path, f"[{index}]"), unknown) for index, child in enumerate(value)]
+        return kept if any(new is not old for new, old in zip(kept, value, strict=True)) else value
+    return value

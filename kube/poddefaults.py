@@ -1,0 +1,127 @@
+"""The defaults of pods and pod templates, as kube-apiserver sets them when it reads one."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+_FILE_MODE: Final = 0o644
+_TOKEN_SECONDS: Final = 3600
+_PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
+_HOOKS: Final = ("postStart", "preStop")
+
+
+def fill_pod(pod: dict[str, Any]) -> None:
+    """The defaults of a ``Pod``: those of every pod spec, and requests from limits."""
+    spec = pod.setdefault("spec", {})
+    fill_pod_spec(spec)
+    spec.setdefault("enableServiceLinks", True)
+    for container in (*spec.get("containers", ()), *spec.get("initContainers", ())):
+        resources = container["resources"]
+        if resources.get("limits"):
+            resources["requests"] = {**resources["limits"], **resources.get("requests", {})}
+    if spec.get("resources", {}).get("limits"):
+        resources = spec["resources"]
+        resources["requests"] = {**resources["limits"], **resources.get("requests", {})}
+    if spec.get("hostNetwork"):
+        for container in (*spec.get("containers", ()), *spec.get("initContainers", ())):
+            for port in container.get("ports", ()):
+                if not port.get("hostPort"):
+                    port["hostPort"] = port.get("containerPort", 0)
+
+
+def fill_pod_template(template: dict[str, Any]) -> None:
+    """The defaults of a pod template; ``metadata.creationTimestamp`` is shown as ``null`` by real servers."""
+    template.setdefault("metadata", {})
+    fill_pod_spec(template.setdefault("spec", {}))
+
+
+def fill_pod_spec(spec: dict[str, Any]) -> None:
+    """The defaults of a pod spec wherever it stands."""
+    _default(spec, "dnsPolicy", "ClusterFirst")
+    _default(spec, "restartPolicy", "Always")
+    _default(spec, "schedulerName", "default-scheduler")
+    spec.setdefault("securityContext", {})
+    spec.setdefault("terminationGracePeriodSeconds", 30)
+    account = spec.get("serviceAccountName") or spec.get("serviceAccount")
+    if account:
+        spec["serviceAccountName"] = spec["serviceAccount"] = account
+    for field in ("containers", "initContainers", "ephemeralContainers"):
+        for container in spec.get(field, ()):
+            _fill_container(container)
+    for volume in spec.get("volumes", ()):
+        _fill_volume(volume)
+
+
+def _default(body: dict[str, Any], field: str, value: Any) -> None:
+    """Set a field that is absent or empty."""
+    if not body.get(field):
+        body[field] = value
+
+
+def _fill_container(container: dict[str, Any]) -> None:
+    _default(container, "imagePullPolicy", pull_policy(container.get("image", "")))
+    _default(container, "terminationMessagePath", "/dev/termination-log")
+    _default(container, "terminationMessagePolicy", "File")
+    container.setdefault("resources", {})
+    for port in container.get("ports", ()):
+        _default(port, "protocol", "TCP")
+    for variable in container.get("env", ()):
+        _fill_field_reference(variable.get("valueFrom", {}))
+    for name in _PROBES:
+        if name in container:
+            _fill_probe(container[name])
+    for name in _HOOKS:
+        _fill_http_get(container.get("lifecycle", {}).get(name, {}))
+
+
+def pull_policy(image: str) -> str:
+    """``Always`` for the tag ``latest`` (also when it is not written), else ``IfNotPresent``."""
+    name, _, digest = image.partition("@")
+    tag = name.rpartition("/")[2].partition(":")[2]
+    return "Always" if tag == "latest" or not (tag or digest) else "IfNotPresent"
+
+
+def _fill_probe(probe: dict[str, Any]) -> None:
+    for field, value in (
+        ("timeoutSeconds", 1),
+        ("periodSeconds", 10),
+        ("successThreshold", 1),
+        ("failureThreshold", 3),
+    ):
+        _default(probe, field, value)
+    _fill_http_get(probe)
+    if "grpc" in probe:
+        probe["grpc"].setdefault("service", "")
+
+
+def _fill_http_get(action: dict[str, Any]) -> None:
+    if "httpGet" in action:
+        _default(action["httpGet"], "path", "/")
+        _default(action["httpGet"], "scheme", "HTTP")
+
+
+def _fill_field_reference(source: dict[str, Any]) -> None:
+    if "fieldRef" in source:
+        _default(source["fieldRef"], "apiVersion", "v1")
+
+
+def _fill_volume(volume: dict[str, Any]) -> None:
+    if len(volume) == 1 and "name" in volume:
+        volume["emptyDir"] = {}
+    for field in ("secret", "configMap", "downwardAPI", "projected"):
+        if field in volume:
+            volume[field].setdefault("defaultMode", _FILE_MODE)
+    if "hostPath" in volume:
+        volume["hostPath"].setdefault("type", "")
+    if "image" in volume:
+        _default(volume["image"], "pullPolicy", pull_policy(volume["image"].get("reference", "")))
+    for item in volume.get("downwardAPI", {}).get("items", ()):
+        _fill_field_reference(item)
+    for source in volume.get("projected", {}).get("sources", ()):
+        for item in source.get("downwardAPI", {}).get("items", ()):
+            _fill_field_reference(item)
+        if "serviceAccountToken" in source:
+            source["serviceAccountToken"].setdefault("expirationSeconds", _TOKEN_SECONDS)
+    claim = volume.get("ephemeral", {}).get("volumeClaimTemplate", {}).get("spec")
+    if claim is not None:
+        claim.setdefault("volumeMode", "Filesystem")

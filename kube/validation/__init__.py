@@ -1,0 +1,1 @@
+"""Whether an object is acceptable, as kube-apiserver judges it: every cause at once, in its words."""

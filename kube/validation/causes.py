@@ -1,0 +1,77 @@
+"""Causes of an ``Invalid`` answer in kube-apiserver's words, and the answer itself."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import orjson
+
+from kube.status import Cause, Invalid
+
+
+def required(path: str, detail: str = "") -> Cause:
+    """``Required value``: the field must be set."""
+    return _bare("FieldValueRequired", "Required value", path, detail)
+
+
+def forbidden(path: str, detail: str) -> Cause:
+    """``Forbidden``: the field may not be set, or not be changed."""
+    return _bare("FieldValueForbidden", "Forbidden", path, detail)
+
+
+def too_long(path: str, limit: int) -> Cause:
+    """``Too long``: more than ``limit`` bytes."""
+    return _bare("FieldValueTooLong", "Too long", path, f"may not be more than {limit} bytes")
+
+
+def invalid(path: str, value: Any, detail: str) -> Cause:
+    """``Invalid value``: the value and what is wrong with it."""
+    return Cause("FieldValueInvalid", f"Invalid value: {shown(value)}: {detail}", path)
+
+
+def immutable(path: str, value: Any) -> Cause:
+    """``Invalid value … field is immutable``."""
+    return invalid(path, value, "field is immutable")
+
+
+def duplicate(path: str, value: Any) -> Cause:
+    """``Duplicate value``: the value must be unique in its list."""
+    return Cause("FieldValueDuplicate", f"Duplicate value: {shown(value)}", path)
+
+
+def not_found(path: str, value: Any) -> Cause:
+    """``Not found``: the value names something that is not there."""
+    return Cause("FieldValueNotFound", f"Not found: {shown(value)}", path)
+
+
+def not_supported(path: str, value: Any, supported: Iterable[str]) -> Cause:
+    """``Unsupported value``: the value is none of those supported."""
+    words = ", ".join(shown(word) for word in sorted(supported))
+    return Cause(
+        "FieldValueNotSupported", f"Unsupported value: {shown(value)}: supported values: {words}", path
+    )
+
+
+def shown(value: Any) -> str:
+    """A value as messages show it: JSON."""
+    return orjson.dumps(value).decode()
+
+
+def key_path(path: str, key: str) -> str:
+    """The path of a map's entry: ``spec.hard[requests.cpu]``."""
+    return f"{path}[{key}]"
+
+
+def invalid_object(group: str, kind: str, name: str, causes: Sequence[Cause]) -> Invalid:
+    """The 422 for an object: ``Deployment.apps "web" is invalid: [a, b]``."""
+    texts = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in causes))
+    words = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    qualified = f"{kind}.{group}" if group else kind
+    return Invalid(
+        f'{qualified} "{name}" is invalid: {words}', group=group, kind=kind, name=name, causes=causes
+    )
+
+
+def _bare(reason: str, word: str, path: str, detail: str) -> Cause:
+    return Cause(reason, f"{word}: {detail}" if detail else word, path)

@@ -1,0 +1,218 @@
+"""ConfigMaps, Secrets, quotas, limits and priorities."""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import Any, Final
+
+import orjson
+
+from kube import names
+from kube.quantities import parse_quantity
+from kube.status import Cause
+from kube.validation.causes import duplicate, forbidden, invalid, key_path, not_supported, required, too_long
+from kube.validation.pods import amount_causes
+
+MAX_DATA: Final = 1024 * 1024
+"""Bytes that the data of a ConfigMap or Secret may take."""
+
+_KEY: Final = re.compile(r"[-._a-zA-Z0-9]+", re.ASCII)
+_KEY_MAX: Final = 253
+_REDACTED: Final = "<secret contents redacted>"
+_REQUIRED_KEYS: Final = {
+    "kubernetes.io/dockercfg": (".dockercfg",),
+    "kubernetes.io/dockerconfigjson": (".dockerconfigjson",),
+    "kubernetes.io/ssh-auth": ("ssh-privatekey",),
+    "kubernetes.io/tls": ("tls.crt", "tls.key"),
+}
+_LIMIT_TYPES: Final = ("Container", "PersistentVolumeClaim", "Pod")
+_SCOPES: Final = (
+    "BestEffort",
+    "CrossNamespacePodAffinity",
+    "NotBestEffort",
+    "NotTerminating",
+    "PriorityClass",
+    "Terminating",
+    "VolumeAttributesClass",
+)
+
+
+def data_key(key: str) -> list[str]:
+    """Why this is no key of a ConfigMap or Secret."""
+    reasons = []
+    if len(key) > _KEY_MAX:
+        reasons.append(f"must be no more than {_KEY_MAX} characters")
+    if not _KEY.fullmatch(key):
+        reasons.append(
+            "a valid config key must consist of alphanumeric characters, '-', '_' or '.' "
+            "(e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+        )
+    if key == ".":
+        reasons.append("must not be '.'")
+    elif key == "..":
+        reasons.append("must not be '..'")
+    elif key.startswith(".."):
+        reasons.append("must not start with '..'")
+    return reasons
+
+
+def config_map_causes(body: dict[str, Any]) -> list[Cause]:
+    """What is wrong with a ConfigMap."""
+    data, binary = body.get("data", {}), body.get("binaryData", {})
+    causes: list[Cause] = []
+    for key in data:
+        here = key_path("data", key)
+        causes += [invalid(here, key, reason) for reason in data_key(key)]
+        if key in binary:
+            causes.append(invalid(here, key, "duplicate of key present in binaryData"))
+    for key in binary:
+        causes += [invalid(key_path("binaryData", key), key, reason) for reason in data_key(key)]
+    size = sum(len(value.encode()) for value in data.values()) + sum(map(_decoded_size, binary.values()))
+    if size > MAX_DATA:
+        causes.append(too_long("", MAX_DATA))
+    return causes
+
+
+def secret_causes(body: dict[str, Any]) -> list[Cause]:
+    """What is wrong with a Secret; no cause carries its contents."""
+    data = body.get("data", {})
+    causes = [invalid(key_path("data", key), key, reason) for key in data for reason in data_key(key)]
+    if sum(map(_decoded_size, data.values())) > MAX_DATA:
+        causes.append(too_long("data", MAX_DATA))
+    kind = body.get("type", "")
+    causes += [required(key_path("data", key)) for key in _REQUIRED_KEYS.get(kind, ()) if key not in data]
+    if kind == "kubernetes.io/service-account-token":
+        annotation = "kubernetes.io/service-account.name"
+        if not body.get("metadata", {}).get("annotations", {}).get(annotation):
+            causes.append(required(key_path("metadata.annotations", annotation)))
+    elif kind == "kubernetes.io/basic-auth":
+        if "username" not in data and "password" not in data:
+            causes += [required("data[username]"), required("data[password]")]
+    elif kind in ("kubernetes.io/dockercfg", "kubernetes.io/dockerconfigjson"):
+        (key,) = _REQUIRED_KEYS[kind]
+        if key in data and not _is_json_object(data[key]):
+            causes.append(invalid(key_path("data", key), _REDACTED, "invalid character in JSON"))
+    return causes
+
+
+def resource_quota_causes(body: dict[str, Any]) -> list[Cause]:
+    """What is wrong with a ResourceQuota."""
+    spec = body.get("spec", {})
+    causes: list[Cause] = []
+    for name, quantity in spec.get("hard", {}).items():
+        here = key_path("spec.hard", name)
+        causes += [invalid(here, name, reason) for reason in names.qualified_name(name)]
+        causes += amount_causes(quantity, here)
+        if _is_counted(name) and parse_quantity(quantity).milli() % 1000:
+            causes.append(invalid(here, quantity, "must be an integer"))
+    for scope in spec.get("scopes", ()):
+        if scope not in _SCOPES:
+            causes.append(invalid("spec.scopes", list(spec["scopes"]), "unsupported scope"))
+    return causes
+
+
+def limit_range_causes(body: dict[str, Any]) -> list[Cause]:
+    """What is wrong with a LimitRange."""
+    causes: list[Cause] = []
+    seen: set[str] = set()
+    for index, limit in enumerate(body.get("spec", {}).get("limits", ())):
+        here = f"spec.limits[{index}]"
+        kind = limit.get("type", "")
+        causes += [invalid(f"{here}.type", kind, reason) for reason in names.qualified_name(kind)]
+        if "/" not in kind and kind not in _LIMIT_TYPES:
+            causes.append(not_supported(f"{here}.type", kind, _LIMIT_TYPES))
+        if kind in seen:
+            causes.append(duplicate(f"{here}.type", kind))
+        seen.add(kind)
+        if kind == "Pod":
+            for field in ("default", "defaultRequest"):
+                if limit.get(field):
+                    causes.append(forbidden(f"{here}.{field}", "may not be specified when `type` is 'Pod'"))
+        if kind == "PersistentVolumeClaim" and not any("storage" in limit.get(f, {}) for f in ("min", "max")):
+            detail = "either minimum or maximum storage value is required, but neither was provided"
+            causes.append(required(f"{here}.limits", detail))
+        for field in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"):
+            for name in limit.get(field, {}):
+                path = key_path(f"{here}.{field}", name)
+                causes += [invalid(path, name, reason) for reason in names.qualified_name(name)]
+        causes += _order_causes(limit, here)
+    return causes
+
+
+# low, high, the field that is named, the amount that is shown, and the words for both: kube-apiserver's own.
+_ORDER: Final = (
+    ("min", "max", "min", "min", "min", "max"),
+    ("min", "defaultRequest", "defaultRequest", "defaultRequest", "min", "default request"),
+    ("defaultRequest", "max", "defaultRequest", "defaultRequest", "default request", "max"),
+    ("defaultRequest", "default", "defaultRequest", "defaultRequest", "default request", "default limit"),
+    ("min", "default", "default", "min", "min", "default"),
+    ("default", "max", "default", "max", "default", "max"),
+)
+
+
+def _order_causes(limit: dict[str, Any], path: str) -> list[Cause]:
+    """Which amounts of a limit are greater than those they must not exceed."""
+    causes: list[Cause] = []
+    for low, high, field, shown, low_words, high_words in _ORDER:
+        for name in sorted(limit.get(low, {}).keys() & limit.get(high, {}).keys()):
+            least, most = limit[low][name], limit[high][name]
+            if parse_quantity(least) > parse_quantity(most):
+                detail = f"{low_words} value {least} is greater than {high_words} value {most}"
+                causes.append(invalid(key_path(f"{path}.{field}", name), limit[shown][name], detail))
+    return causes
+
+
+def _is_counted(name: str) -> bool:
+    """Whether a quota's resource is a number of objects."""
+    return name.startswith("count/") or name in _COUNTED
+
+
+_COUNTED: Final = frozenset(
+    (
+        "configmaps",
+        "persistentvolumeclaims",
+        "pods",
+        "replicationcontrollers",
+        "resourcequotas",
+        "secrets",
+        "services",
+        "services.loadbalancers",
+        "services.nodeports",
+    )
+)
+
+
+def priority_class_causes(body: dict[str, Any]) -> list[Cause]:
+    """What is wrong with a PriorityClass: the highest priorities and names are the system's."""
+    causes: list[Cause] = []
+    name, value = body.get("metadata", {}).get("name", ""), body.get("value", 0)
+    if name in _SYSTEM_PRIORITIES:
+        if value != _SYSTEM_PRIORITIES[name]:
+            detail = f"value must be {_SYSTEM_PRIORITIES[name]} for {name}"
+            causes.append(forbidden("metadata.name", detail))
+    elif name.startswith("system-"):
+        detail = "priority class names with 'system-' prefix are reserved for system use only"
+        causes.append(forbidden("metadata.name", detail))
+    elif value > 1_000_000_000:
+        detail = "maximum allowed value of a user defined priority is 1000000000"
+        causes.append(forbidden("value", detail))
+    policy = body.get("preemptionPolicy")
+    choices = ("Never", "PreemptLowerPriority")
+    if policy not in (None, *choices):
+        causes.append(not_supported("preemptionPolicy", policy, choices))
+    return causes
+
+
+_SYSTEM_PRIORITIES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
+
+
+def _decoded_size(text: str) -> int:
+    return len(text) * 3 // 4 - text[-2:].count("=")
+
+
+def _is_json_object(text: str) -> bool:
+    try:
+        return isinstance(orjson.loads(base64.b64decode(text)), dict)
+    except ValueError:
+        return False

@@ -1,0 +1,112 @@
+"""The way in: everything that is wrong with an object, all at once (TS15).
+
+``create_causes`` and ``update_causes`` take objects that were decoded by their schema and filled with defaults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from kube.resources import Resource
+from kube.schemas import Definitions, Schema
+from kube.status import Cause
+from kube.validation import configuration, networking, rbac, storage, updates, workloads
+from kube.validation.metadata import metadata_causes, metadata_update_causes, name_rule
+from kube.validation.pods import pod_spec_causes, pod_update_causes
+from kube.validation.schema import required_causes, structural_causes
+
+Judge = Callable[[dict[str, Any]], list[Cause]]
+Comparison = Callable[[dict[str, Any], dict[str, Any]], list[Cause]]
+
+
+def create_causes(
+    resource: Resource, version: str, body: dict[str, Any], definitions: Definitions
+) -> list[Cause]:
+    """What is wrong with a new object, or with the new state of one; empty when it is good.
+
+    ``metadata.name`` must be set (a generated name is made before), and ``metadata.namespace`` for namespaced kinds.
+    """
+    rule = name_rule(resource.group, resource.kind)
+    causes = metadata_causes(body.get("metadata", {}), namespaced=resource.namespaced, rule=rule)
+    schema = _schema(resource, version, definitions)
+    if schema is not None:
+        causes += structural_causes(body, schema) if resource.custom else required_causes(body, schema)
+    judge = None if resource.custom else _JUDGES.get((resource.group, resource.kind))
+    if judge is not None:
+        causes += judge(body)
+    return _unique(causes)
+
+
+def update_causes(
+    resource: Resource, version: str, new: dict[str, Any], old: dict[str, Any], definitions: Definitions
+) -> list[Cause]:
+    """What is wrong with an update: with the new state itself, and with what it changes."""
+    causes = metadata_update_causes(new.get("metadata", {}), old.get("metadata", {}))
+    causes += create_causes(resource, version, new, definitions)
+    if not resource.custom:
+        key = (resource.group, resource.kind)
+        compare = _COMPARISONS.get(key)
+        causes += updates.immutable_causes(key, new, old)
+        causes += [] if compare is None else compare(new, old)
+    return _unique(causes)
+
+
+def _schema(resource: Resource, version: str, definitions: Definitions) -> Schema | None:
+    if resource.custom:
+        served = resource.version(version)
+        return None if served is None else served.schema
+    return definitions.schema(resource.group, version, resource.kind)
+
+
+def _unique(causes: list[Cause]) -> list[Cause]:
+    """Several judges may find the same thing: the first one's words stay."""
+    return list({(cause.field, cause.reason, cause.message): cause for cause in causes}.values())
+
+
+def _pod(body: dict[str, Any]) -> list[Cause]:
+    return pod_spec_causes(body.get("spec", {}), "spec")
+
+
+_JUDGES: Final[dict[tuple[str, str], Judge]] = {
+    ("", "ConfigMap"): configuration.config_map_causes,
+    ("", "LimitRange"): configuration.limit_range_causes,
+    ("", "PersistentVolume"): storage.volume_causes,
+    ("", "PersistentVolumeClaim"): storage.claim_causes,
+    ("", "Pod"): _pod,
+    ("", "PodTemplate"): workloads.pod_template_causes,
+    ("", "ReplicationController"): workloads.replication_controller_causes,
+    ("", "ResourceQuota"): configuration.resource_quota_causes,
+    ("", "Secret"): configuration.secret_causes,
+    ("", "Service"): networking.service_causes,
+    ("apps", "DaemonSet"): workloads.controller_causes,
+    ("apps", "Deployment"): workloads.controller_causes,
+    ("apps", "ReplicaSet"): workloads.controller_causes,
+    ("apps", "StatefulSet"): workloads.controller_causes,
+    ("autoscaling", "HorizontalPodAutoscaler"): workloads.autoscaler_causes,
+    ("batch", "CronJob"): workloads.cron_job_causes,
+    ("batch", "Job"): workloads.job_causes,
+    ("networking.k8s.io", "Ingress"): networking.ingress_causes,
+    ("networking.k8s.io", "IngressClass"): networking.ingress_class_causes,
+    ("networking.k8s.io", "NetworkPolicy"): networking.network_policy_causes,
+    ("policy", "PodDisruptionBudget"): workloads.disruption_budget_causes,
+    (rbac.GROUP, "ClusterRole"): rbac.role_causes,
+    (rbac.GROUP, "ClusterRoleBinding"): rbac.binding_causes,
+    (rbac.GROUP, "Role"): rbac.role_causes,
+    (rbac.GROUP, "RoleBinding"): rbac.binding_causes,
+    ("scheduling.k8s.io", "PriorityClass"): configuration.priority_class_causes,
+    ("storage.k8s.io", "StorageClass"): storage.storage_class_causes,
+}
+
+_COMPARISONS: Final[dict[tuple[str, str], Comparison]] = {
+    ("", "ConfigMap"): updates.sealed_causes,
+    ("", "PersistentVolume"): storage.volume_update_causes,
+    ("", "PersistentVolumeClaim"): storage.claim_update_causes,
+    ("", "Pod"): pod_update_causes,
+    ("", "Secret"): updates.sealed_causes,
+    ("", "Service"): networking.service_update_causes,
+    ("apps", "StatefulSet"): updates.stateful_set_causes,
+    ("batch", "Job"): workloads.job_update_causes,
+    (rbac.GROUP, "ClusterRoleBinding"): rbac.binding_update_causes,
+    (rbac.GROUP, "RoleBinding"): rbac.binding_update_causes,
+}

@@ -1,0 +1,90 @@
+"""What stays as it was made: fields that no update changes."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kube.status import Cause
+from kube.validation.causes import forbidden, immutable
+
+IMMUTABLE: Final[dict[tuple[str, str], tuple[str, ...]]] = {
+    ("", "Secret"): ("type",),
+    ("apps", "ControllerRevision"): ("data",),
+    ("apps", "DaemonSet"): ("spec.selector",),
+    ("apps", "Deployment"): ("spec.selector",),
+    ("apps", "ReplicaSet"): ("spec.selector",),
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): ("spec.group", "spec.scope", "spec.names.plural"),
+    ("certificates.k8s.io", "CertificateSigningRequest"): ("spec",),
+    ("discovery.k8s.io", "EndpointSlice"): ("addressType",),
+    ("networking.k8s.io", "IngressClass"): ("spec.controller",),
+    ("node.k8s.io", "RuntimeClass"): ("handler",),
+    ("storage.k8s.io", "StorageClass"): ("volumeBindingMode",),
+    ("storage.k8s.io", "VolumeAttachment"): ("spec",),
+}
+"""(group, kind) → paths whose change is ``Invalid value: …: field is immutable``."""
+
+_FORBIDDEN: Final[dict[tuple[str, str], dict[str, str]]] = {
+    ("scheduling.k8s.io", "PriorityClass"): {
+        "value": "may not be changed in an update.",
+        "preemptionPolicy": "may not be changed in an update.",
+    },
+    ("storage.k8s.io", "StorageClass"): {
+        "parameters": "updates to parameters are forbidden.",
+        "provisioner": "updates to provisioner are forbidden.",
+        "reclaimPolicy": "updates to reclaimPolicy are forbidden.",
+    },
+}
+_STATEFUL_MUTABLE: Final = (
+    "replicas",
+    "ordinals",
+    "template",
+    "updateStrategy",
+    "revisionHistoryLimit",
+    "persistentVolumeClaimRetentionPolicy",
+    "minReadySeconds",
+)
+
+
+def immutable_causes(key: tuple[str, str], new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
+    """The fixed fields of a kind that an update changes."""
+    causes: list[Cause] = []
+    for path in IMMUTABLE.get(key, ()):
+        after = _at(new, path)
+        if after != _at(old, path):
+            causes.append(immutable(path, after))
+    for path, detail in _FORBIDDEN.get(key, {}).items():
+        if _at(new, path) != _at(old, path):
+            causes.append(forbidden(path, detail))
+    return causes
+
+
+def sealed_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
+    """A ConfigMap or Secret that was made immutable stays so, with its data."""
+    if not old.get("immutable"):
+        return []
+    detail = "field is immutable when `immutable` is set"
+    causes = [] if new.get("immutable") else [forbidden("immutable", detail)]
+    return causes + [
+        forbidden(field, detail)
+        for field in ("data", "binaryData")
+        if new.get(field, {}) != old.get(field, {})
+    ]
+
+
+def stateful_set_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
+    """All but a few fields of a StatefulSet's spec stay."""
+    after, before = (
+        {key: value for key, value in body.get("spec", {}).items() if key not in _STATEFUL_MUTABLE}
+        for body in (new, old)
+    )
+    if after == before:
+        return []
+    words = ", ".join(f"'{field}'" for field in _STATEFUL_MUTABLE[:-1])
+    detail = f"updates to statefulset spec for fields other than {words} and 'minReadySeconds' are forbidden"
+    return [forbidden("spec", detail)]
+
+
+def _at(body: Any, path: str) -> Any:
+    for name in path.split("."):
+        body = body.get(name) if isinstance(body, dict) else None
+    return body

@@ -1,0 +1,182 @@
+"""Bodies are decoded within bounds, whatever is sent."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube.documents import (
+    MAX_BYTES,
+    MAX_DEPTH,
+    MAX_DUPLICATES,
+    decode_json,
+    decode_yaml,
+    duplicate_fields,
+)
+from kube.status import BadRequest, RequestEntityTooLarge, StatusError
+
+TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), max_size=8)
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXT
+)
+
+
+def nested(text: st.SearchStrategy[str]) -> st.SearchStrategy[Any]:
+    return st.recursive(
+        SCALARS if text is TEXT else SCALARS.filter(lambda value: not isinstance(value, str)) | text,
+        lambda child: st.lists(child, max_size=4) | st.dictionaries(text, child, max_size=4),
+        max_leaves=20,
+    )
+
+
+JSON = nested(TEXT)
+# PyYAML writes these bare, as YAML 1.2 allows; Kubernetes' reader takes them for booleans.
+YAML = nested(TEXT.filter(lambda text: text not in ("y", "Y", "n", "N")))
+
+
+@given(JSON)
+def test_a_json_value_survives_decoding(value: Any) -> None:
+    body = json.dumps(value).encode()
+    assert decode_json(body) == value
+    assert duplicate_fields(body) == []
+
+
+@given(YAML)
+def test_a_yaml_value_survives_decoding(value: Any) -> None:
+    assert decode_yaml(yaml.safe_dump(value, allow_unicode=True).encode()) == value
+
+
+@given(st.binary(max_size=60) | st.text(max_size=60).map(lambda text: text.encode("utf-8", "surrogatepass")))
+def test_any_bytes_are_a_value_or_a_status_error(body: bytes) -> None:
+    """API-26, P9."""
+    for decode in (decode_json, decode_yaml):
+        try:
+            json.dumps(decode(body), allow_nan=False).encode()
+        except StatusError as error:
+            assert error.code == 400
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b'{"a":NaN}',
+        b'{"a":Infinity}',
+        b'{"a":1e999}',
+        b'{"a":' + b"9" * 5000 + b"}",
+        b'{"a":"\\ud800"}',
+        b'{"a":"\xed\xa0\x80"}',
+        '{"a":1}'.encode("utf-16"),
+        b"\xef\xbb\xbf{}",
+        b"[" * 100_000,
+        b"[" * 1000 + b"]" * 1000,
+        b'{"a":' * (MAX_DEPTH + 1) + b"1" + b"}" * (MAX_DEPTH + 1),
+        b'{"a":1}{"b":2}',
+        b"{'a':1}",
+    ],
+)
+def test_hostile_json_is_a_bad_request(body: bytes) -> None:
+    """API-26."""
+    with pytest.raises(BadRequest):
+        decode_json(body)
+
+
+def test_json_as_deep_as_allowed_is_decoded() -> None:
+    value = decode_json(b"[" * MAX_DEPTH + b"]" * MAX_DEPTH)
+    for _ in range(MAX_DEPTH - 1):
+        (value,) = value
+    assert value == []
+
+
+@pytest.mark.parametrize("decode", [decode_json, decode_yaml])
+def test_a_body_over_three_mebibytes_is_too_large(decode: Any) -> None:
+    with pytest.raises(RequestEntityTooLarge) as caught:
+        decode(b" " * (MAX_BYTES + 1))
+    assert caught.value.code == 413
+
+
+def test_duplicate_fields_are_named_by_their_path() -> None:
+    body = b'{"a":1,"a":2,"m":{"l":{"x":"1","x":"2"}},"s":[{"c":0},{"c":1,"c":2,"c":3}]}'
+    assert duplicate_fields(body) == ["a", "m.l.x", "s[1].c", "s[1].c"]
+
+
+def test_duplicates_are_found_in_what_a_later_duplicate_hides() -> None:
+    assert duplicate_fields(b'{"a":{"b":1,"b":2},"a":{}}') == ["a", "a.b"]
+
+
+def test_no_more_than_a_hundred_duplicates_are_named() -> None:
+    assert len(duplicate_fields(b"{" + b",".join([b'"a":1'] * 500) + b"}")) == MAX_DUPLICATES
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("2001-01-01", "2001-01-01"),
+        ("12:30:45", "12:30:45"),
+        ("012", 10),
+        ("0x1F", 31),
+        ("0o17", 15),
+        ("1_000", 1000),
+        ("089", 89.0),
+        ("no", False),
+        ("On", True),
+        ("~", None),
+        ("'no'", "no"),
+        ("!!str 12", "12"),
+        ("1e3", 1000.0),
+        ("1Gi", "1Gi"),
+        ("-", [None]),
+        ("-.5", -0.5),
+        ("99999999999999999999", 1e20),
+        ("", None),
+        ("{1: a, true: b, null_: c}", {"1": "a", "true": "b", "null_": "c"}),
+        ("a: &x {b: [1]}\nc: *x", {"a": {"b": [1]}, "c": {"b": [1]}}),
+    ],
+)
+def test_yaml_is_typed_as_kubernetes_types_it(text: str, value: Any) -> None:
+    assert decode_yaml(text.encode()) == value
+
+
+def test_aliases_do_not_share_what_they_repeat() -> None:
+    value = decode_yaml(b"a: &x {b: 1}\nc: *x")
+    value["a"]["b"] = 2
+    assert value["c"] == {"b": 1}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a: 1\na: 2",
+        "a: 1\n---\nb: 2",
+        "a: *missing",
+        "a: &a [*a]",
+        "<<: {a: 1}",
+        "a: !!python/object/apply:os.system [ls]",
+        "a: !!binary aGk=",
+        "a: .nan",
+        "a: -.INF",
+        "a: 1e999",
+        "? [a]\n: b",
+        "[" * 20_000,
+        "- " * 300 + "1",
+        "a: &a [1,1,1,1,1,1,1,1,1]\n"
+        + "\n".join(
+            f"{b}: &{b} [{','.join(['*' + a] * 9)}]" for a, b in zip("abcdefg", "bcdefgh", strict=True)
+        ),
+        "a: [",
+        "\x00",
+    ],
+)
+def test_hostile_yaml_is_a_bad_request(text: str) -> None:
+    """Security 3.10: alias bombs, depth, duplicates, tags."""
+    with pytest.raises(BadRequest, match="yaml"):
+        decode_yaml(text.encode())

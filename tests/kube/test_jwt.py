@@ -1,0 +1,292 @@
+"""Service-account tokens: what is accepted, and everything that is not."""
+
+from __future__ import annotations
+
+import base64
+import json
+from dataclasses import replace
+from typing import Any
+
+import jwt as pyjwt
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube import jwt
+from kube.jwt import InvalidToken, Reference, ServiceAccountClaims
+
+NOW = 1_800_000_000
+ISSUER = "https://kubernetes.example"
+
+
+def pem(key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+EC_PEM = pem(ec.generate_private_key(ec.SECP256R1()))
+RSA_PEM = pem(rsa.generate_private_key(65537, 2048))
+EC_KEY, RSA_KEY = jwt.load_signing_key(EC_PEM), jwt.load_signing_key(RSA_PEM)
+KEYS = (EC_KEY.public, RSA_KEY.public)
+
+CLAIMS = ServiceAccountClaims(
+    issuer=ISSUER,
+    audiences=("api", "vault"),
+    issued_at=NOW - 10,
+    not_before=NOW - 10,
+    expires_at=NOW + 7190,
+    token_id="6c7c7c3e",
+    tenant="t1",
+    cluster="root:t1:ws",
+    namespace="ns",
+    account=Reference("sa", "uid-1"),
+    secret=Reference("anchor", "uid-2"),
+)
+
+
+def verify(token: str, **changes: Any) -> ServiceAccountClaims:
+    options = {"keys": KEYS, "issuers": [ISSUER], "audiences": ["api"], "now": NOW} | changes
+    return jwt.verify(token, **options)
+
+
+def forge(
+    payload: dict[str, Any] | None = None,
+    *,
+    key: Any = EC_PEM,
+    algorithm: str = "ES256",
+    header: dict[str, Any] | None = None,
+) -> str:
+    body = json.dumps(CLAIMS.as_dict() | (payload or {})).encode()
+    return pyjwt.api_jws.encode(body, key, algorithm=algorithm, headers=header)
+
+
+@pytest.mark.parametrize("key", [EC_KEY, RSA_KEY], ids=["ES256", "RS256"])
+def test_a_token_says_what_was_signed(key: jwt.SigningKey) -> None:
+    """AN6."""
+    token = jwt.sign(CLAIMS, key)
+    assert jwt.is_token(token)
+    assert verify(token) == CLAIMS
+    assert jwt.unverified_issuer(token) == ISSUER
+    assert CLAIMS.user == "system:serviceaccount:ns:sa"
+    assert CLAIMS.groups == ("system:serviceaccounts", "system:serviceaccounts:ns")
+    assert CLAIMS.as_dict()["kubernetes.io"] == {
+        "namespace": "ns",
+        "serviceaccount": {"name": "sa", "uid": "uid-1"},
+        "tenant": "t1",
+        "cluster": "root:t1:ws",
+        "secret": {"name": "anchor", "uid": "uid-2"},
+    }
+    assert pyjwt.get_unverified_header(token)["kid"] == key.public.kid
+
+
+def test_a_token_without_key_id_is_tried_with_every_key_of_its_algorithm() -> None:
+    other = jwt.load_signing_key(pem(ec.generate_private_key(ec.SECP256R1()))).public
+    assert verify(forge(), keys=(other, *KEYS)) == CLAIMS
+
+
+@pytest.mark.parametrize(
+    ("seconds", "valid"), [(-11, False), (-10, True), (7189, True), (7190, False), (7191, False)]
+)
+def test_times_have_no_leeway(seconds: int, valid: bool) -> None:
+    """JWT-08."""
+    token = jwt.sign(CLAIMS, EC_KEY)
+    if valid:
+        assert verify(token, now=NOW + seconds) == CLAIMS
+    else:
+        with pytest.raises(InvalidToken):
+            verify(token, now=NOW + seconds)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        *({claim: None} for claim in ("exp", "iat", "nbf", "iss", "aud", "sub", "jti", "kubernetes.io")),
+        *({"exp": value} for value in ("1900000000", 1e308, 2**63, True, -1, [1], 1.9e9, NOW - 11)),
+        *({"iat": value} for value in ("1", 1.5, True, NOW + 10**10)),
+        *({"nbf": value} for value in ("1", False, NOW + 7190)),
+        *({"iss": value} for value in (f"{ISSUER}/", ISSUER.upper(), "https", [ISSUER], "")),
+        *(
+            {"aud": value}
+            for value in ("other", [], ["other"], [1], {"api": 1}, ["api"] * 65, "ap", [["api"]])
+        ),
+        *({"sub": value} for value in ("system:serviceaccount:ns:other", "sa", ["x"], "")),
+        {"jti": 1},
+    ],
+    ids=str,
+)
+def test_wrong_claims_are_refused(payload: dict[str, Any]) -> None:
+    """JWT-05, JWT-07."""
+    with pytest.raises(InvalidToken):
+        verify(forge(payload))
+
+
+@pytest.mark.parametrize(
+    "bound",
+    [
+        {"tenant": "t2"},
+        {"tenant": None},
+        {"tenant": ""},
+        {"tenant": "system"},
+        {"cluster": None},
+        {"cluster": "root"},
+        {"cluster": "root:t2"},
+        {"cluster": "root:T1"},
+        {"cluster": "system:admin", "tenant": "t1"},
+        {"namespace": "NS"},
+        {"namespace": ""},
+        {"namespace": "other"},
+        {"serviceaccount": None},
+        {"serviceaccount": {"name": "sa"}},
+        {"serviceaccount": {"name": "sa", "uid": ""}},
+        {"serviceaccount": {"name": "a:b", "uid": "x"}},
+        {"serviceaccount": ["sa"]},
+        {"secret": {"name": "x"}},
+        {"secret": "x"},
+        {"pod": {"name": 1, "uid": "x"}},
+    ],
+    ids=str,
+)
+def test_a_token_that_does_not_agree_with_itself_is_refused(bound: dict[str, Any]) -> None:
+    """AN6, JWT-10: a missing tenant is never system."""
+    with pytest.raises(InvalidToken):
+        verify(forge({"kubernetes.io": CLAIMS.as_dict()["kubernetes.io"] | bound}))
+
+
+def unsigned(algorithm: str | None) -> str:
+    header = {"typ": "JWT"} | ({"alg": algorithm} if algorithm else {})
+    parts = (json.dumps(header), json.dumps(CLAIMS.as_dict()))
+    return ".".join(base64.urlsafe_b64encode(part.encode()).rstrip(b"=").decode() for part in parts)
+
+
+def public_pem(key: jwt.VerifyingKey) -> bytes:
+    return key.key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+
+
+def hmac_token(secret: bytes) -> str:
+    import hashlib
+    import hmac
+
+    body = unsigned("HS256")
+    signature = (
+        base64.urlsafe_b64encode(hmac.digest(secret, body.encode(), hashlib.sha256)).rstrip(b"=").decode()
+    )
+    return f"{body}.{signature}"
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        # JWT-01, JWT-02: the algorithm is not the token's choice
+        *(
+            f"{unsigned(algorithm)}.{signature}"
+            for algorithm in ("none", "NoNe", None)
+            for signature in ("", "AAAA")
+        ),
+        *(hmac_token(public_pem(key)) for key in KEYS),
+        forge(key=RSA_PEM, algorithm="PS256"),
+        forge(key=RSA_PEM, algorithm="RS512"),
+        # JWT-19: r = s = 0, another curve, headers that change the meaning
+        f"{unsigned('ES256')}.{base64.urlsafe_b64encode(bytes(64)).rstrip(b'=').decode()}",
+        forge(key=pem(ec.generate_private_key(ec.SECP384R1())), algorithm="ES384"),
+        forge(header={"crit": ["b64"]}),
+        forge(header={"zip": "DEF"}),
+        forge(header={"b64": True}),
+        # JWT-04, JWT-11: unknown keys
+        forge(key=pem(ec.generate_private_key(ec.SECP256R1()))),
+        forge(header={"kid": "../../dev/null"}),
+        forge(header={"kid": "x' OR 1=1--"}),
+        # JWT-20: no token at all, or far too much of one
+        "",
+        "a.b",
+        "a.b.c",
+        "." * 100_000,
+        "a" * 5_000_000,
+        "a.b.c.d.e",
+        forge() + "\n",
+        " " + forge(),
+        forge() + "=",
+        "\u00e9.b.c",
+    ],
+)
+def test_forged_tokens_are_refused(token: str) -> None:
+    with pytest.raises(InvalidToken) as refused:
+        verify(token)
+    assert token[:40] not in str(refused.value) or not token
+
+
+def test_a_bent_signature_is_refused() -> None:
+    head, body, signature = jwt.sign(CLAIMS, EC_KEY).split(".")
+    bent = ("B" if signature[0] != "B" else "C") + signature[1:]
+    with pytest.raises(InvalidToken):
+        verify(f"{head}.{body}.{bent}")
+    other = (
+        base64.urlsafe_b64encode(json.dumps(CLAIMS.as_dict() | {"sub": "x"}).encode()).rstrip(b"=").decode()
+    )
+    with pytest.raises(InvalidToken):
+        verify(f"{head}.{other}.{signature}")
+
+
+def test_a_rotated_key_is_refused() -> None:
+    """JWT-22."""
+    with pytest.raises(InvalidToken):
+        verify(jwt.sign(CLAIMS, EC_KEY), keys=(RSA_KEY.public,))
+
+
+@given(
+    st.text(max_size=80)
+    | st.binary(max_size=60).map(lambda raw: base64.urlsafe_b64encode(raw).decode() + ".e30.e30")
+)
+def test_any_text_is_refused(text: str) -> None:
+    """P9."""
+    with pytest.raises(InvalidToken):
+        verify(text)
+    assert jwt.unverified_issuer(text) is None
+
+
+def test_nothing_is_signed_that_would_be_refused() -> None:
+    for bad in (
+        replace(CLAIMS, tenant="t2"),
+        replace(CLAIMS, expires_at=NOW - 100),
+        replace(CLAIMS, audiences=()),
+        replace(CLAIMS, namespace="a/b"),
+    ):
+        with pytest.raises(ValueError):
+            jwt.sign(bad, EC_KEY)
+
+
+def test_keys_are_loaded_from_pem_and_weak_ones_refused() -> None:
+    keys = jwt.load_verifying_keys(EC_PEM + public_pem(RSA_KEY.public))
+    assert [key.algorithm for key in keys] == ["ES256", "RS256"]
+    assert [key.kid for key in keys] == [key.kid for key in KEYS]
+    for bad in (
+        b"",
+        b"x",
+        pem(rsa.generate_private_key(65537, 1024)),
+        pem(ec.generate_private_key(ec.SECP521R1())),
+    ):
+        with pytest.raises(ValueError):
+            jwt.load_verifying_keys(bad)
+
+
+def test_a_signing_key_does_not_show_itself() -> None:
+    """GW9."""
+    assert repr(EC_KEY) == f"SigningKey({EC_KEY.public.kid})"
+
+
+def test_published_keys_verify_and_hold_nothing_private() -> None:
+    """AN6: other parties can check the tokens."""
+    published = jwt.jwks(KEYS)["keys"]
+    assert [key["alg"] for key in published] == ["ES256", "RS256"]
+    for key, jwk in zip((EC_KEY, RSA_KEY), published, strict=True):
+        assert set(jwk) <= {"kty", "crv", "x", "y", "n", "e", "use", "alg", "kid"}
+        token = jwt.sign(CLAIMS, key)
+        assert (
+            json.loads(pyjwt.api_jws.decode(token, pyjwt.PyJWK(jwk), algorithms=[jwk["alg"]]))["iss"]
+            == ISSUER
+        )
+    document = jwt.discovery_document(ISSUER, f"{ISSUER}/openid/v1/jwks", KEYS)
+    assert document["issuer"] == ISSUER
+    assert document["id_token_signing_alg_values_supported"] == ["ES256", "RS256"]

@@ -1,0 +1,206 @@
+"""Kubeconfigs that go out and come in."""
+
+from __future__ import annotations
+
+import base64
+import copy
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube import kubeconfig, pki
+from kube.kubeconfig import InvalidKubeconfig
+
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+AUTHORITY = pki.make_authority("ca", now=NOW)
+CLIENT = pki.make_client_certificate(AUTHORITY, "gateway", now=NOW, lifetime=timedelta(days=1))
+TOKEN = "eyJhbGciOiJSUzI1NiIs.eyJzdWIi.c2lnbmF0dXJl"
+GOOD: dict[str, Any] = {
+    "server": "https://api.example:6443",
+    "certificate_authority": AUTHORITY.certificate,
+    "namespace": "tenant-a1b2c3d4",
+    "user": "sa-tenant-admin",
+    "token": TOKEN,
+}
+
+
+def encoded(pem: bytes) -> str:
+    return base64.b64encode(pem).decode()
+
+
+def test_the_shape_is_the_documents() -> None:
+    """GW3, GW7."""
+    text = kubeconfig.write_kubeconfig(**GOOD)
+    assert yaml.safe_load(text) == {
+        "apiVersion": "v1",
+        "clusters": [
+            {
+                "cluster": {
+                    "server": "https://api.example:6443",
+                    "certificate-authority-data": encoded(AUTHORITY.certificate),
+                },
+                "name": "internal-cluster",
+            }
+        ],
+        "contexts": [
+            {
+                "context": {
+                    "cluster": "internal-cluster",
+                    "namespace": "tenant-a1b2c3d4",
+                    "user": "sa-tenant-admin",
+                },
+                "name": "tenant-context",
+            }
+        ],
+        "current-context": "tenant-context",
+        "kind": "Config",
+        "users": [{"name": "sa-tenant-admin", "user": {"token": TOKEN}}],
+    }
+    keys = [line.split(":")[0] for line in text.splitlines() if line[0].isalpha()]
+    assert keys == ["apiVersion", "clusters", "contexts", "current-context", "kind", "users"]
+    registered = kubeconfig.read_kubeconfig(text)
+    assert (registered.server, registered.token) == (GOOD["server"], TOKEN)
+
+
+INJECTION = 'x"\n    exec:\n      command: /bin/sh'
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"token": INJECTION},
+        {"token": f"{TOKEN}\n"},
+        {"token": "tnt_abc"},
+        {"token": ""},
+        {"namespace": INJECTION},
+        {"namespace": "kube/system"},
+        {"user": INJECTION},
+        {"cluster": INJECTION},
+        {"context": "A"},
+        {"server": "http://api.example"},
+        {"server": "https://user:pw@api.example"},
+        {"server": "https://api.example/?x"},
+        {"server": "https://api.example/#x"},
+        {"server": "https://api.example/a/../b"},
+        {"server": "https://api.example//b"},
+        {"server": "https://"},
+        {"server": "https://[::1"},
+        {"server": "https://api.example:99999"},
+        {"server": INJECTION},
+        {"server": "https://api.example\n"},
+        {"certificate_authority": b"x"},
+        {"certificate_authority": CLIENT.key},
+    ],
+    ids=str,
+)
+def test_hostile_answers_never_become_a_file(change: dict[str, Any]) -> None:
+    """GW3: a template ran a shell command through kubectl here."""
+    with pytest.raises(InvalidKubeconfig) as refused:
+        kubeconfig.write_kubeconfig(**GOOD | change)
+    assert TOKEN not in str(refused.value)
+
+
+def document() -> dict[str, Any]:
+    return copy.deepcopy(yaml.safe_load(kubeconfig.write_kubeconfig(**GOOD)))
+
+
+def test_a_registration_by_certificate_shows_no_key() -> None:
+    """GW9, GW12."""
+    given_ = document()
+    given_["users"][0]["user"] = {
+        "client-certificate-data": encoded(CLIENT.certificate),
+        "client-key-data": encoded(CLIENT.key),
+    }
+    given_["clusters"][0]["cluster"]["tls-server-name"] = "kubernetes.default.svc"
+    given_["preferences"] = {}
+    registered = kubeconfig.read_kubeconfig(yaml.safe_dump(given_))
+    assert registered.client_key == CLIENT.key
+    assert registered.client_certificate == CLIENT.certificate
+    assert registered.server_name == "kubernetes.default.svc"
+    assert "PRIVATE" not in repr(registered)
+
+
+@pytest.mark.parametrize(
+    ("where", "change"),
+    [
+        ("user", {"exec": {"command": "sh"}}),
+        ("user", {"auth-provider": {"name": "x"}}),
+        ("user", {"tokenFile": "/etc/passwd"}),
+        ("user", {"token": None}),
+        ("user", {"token": "a b"}),
+        ("user", {"client-certificate": "/a", "client-key": "/b"}),
+        ("user", {"client-certificate-data": encoded(CLIENT.certificate)}),
+        ("user", {"username": "a", "password": "b"}),
+        ("user", {"as": "system:admin"}),
+        ("cluster", {"insecure-skip-tls-verify": True}),
+        ("cluster", {"certificate-authority": "/etc/ca.pem"}),
+        ("cluster", {"certificate-authority-data": None}),
+        ("cluster", {"certificate-authority-data": "!"}),
+        ("cluster", {"certificate-authority-data": encoded(CLIENT.key)}),
+        ("cluster", {"proxy-url": "http://evil"}),
+        ("cluster", {"server": "http://api.example"}),
+        ("cluster", {"server": None}),
+        ("cluster", {"tls-server-name": "a b"}),
+    ],
+    ids=str,
+)
+def test_a_registration_holds_data_only(where: str, change: dict[str, Any]) -> None:
+    """GW12."""
+    given_ = document()
+    given_[f"{where}s"][0][where].update(change)
+    with pytest.raises(InvalidKubeconfig) as refused:
+        kubeconfig.read_kubeconfig(yaml.safe_dump(given_))
+    assert TOKEN not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "a: &x [1]\nb: *x\n",
+        "kind: Config\nkind: Config\n",
+        "kind: Secret\n",
+        "current-context: missing\n",
+        "!!python/object/apply:os.system [id]",
+        "[" * 20_000,
+        "a: " + "x" * 300_000,
+        "\x00",
+        "{{}: 1}",
+    ],
+)
+def test_hostile_yaml_is_refused(text: str) -> None:
+    """P9."""
+    with pytest.raises(InvalidKubeconfig):
+        kubeconfig.read_kubeconfig(text)
+
+
+def test_a_name_given_twice_is_refused() -> None:
+    given_ = document()
+    given_["users"].append(copy.deepcopy(given_["users"][0]))
+    with pytest.raises(InvalidKubeconfig, match="twice"):
+        kubeconfig.read_kubeconfig(yaml.safe_dump(given_))
+
+
+@given(st.text(max_size=40), st.text(max_size=40))
+def test_whatever_is_written_reads_the_same(token: str, namespace: str) -> None:
+    """GW3."""
+    try:
+        text = kubeconfig.write_kubeconfig(**GOOD | {"token": token, "namespace": namespace})
+    except InvalidKubeconfig:
+        return
+    read = yaml.safe_load(text)
+    assert read["users"] == [{"name": "sa-tenant-admin", "user": {"token": token}}]
+    assert read["contexts"][0]["context"]["namespace"] == namespace
+
+
+@pytest.mark.parametrize("name", ["true", "null", "012", "1e3", "no", "1-1-1"])
+def test_names_that_yaml_could_mistake_stay_text(name: str) -> None:
+    """Design, traps: PyYAML turns dates and numbers into something else."""
+    text = kubeconfig.write_kubeconfig(**GOOD | {"namespace": name, "user": name})
+    assert yaml.safe_load(text)["users"][0]["name"] == name
+    assert kubeconfig.read_kubeconfig(text).token == TOKEN

@@ -1,0 +1,230 @@
+"""Label and field selectors."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube import fieldselectors, selectors
+from kube.fieldselectors import FieldSelector, FieldTerm
+from kube.selectors import Operator, Requirement, Selector
+from kube.status import BadRequest
+
+KEYS = st.from_regex(r"([a-z]{1,3}\.io/)?[A-Za-z][A-Za-z0-9]{0,3}", fullmatch=True)
+VALUES = st.from_regex(r"[A-Za-z0-9]{0,3}", fullmatch=True)
+
+
+@st.composite
+def requirements(draw: st.DrawFn) -> Requirement:
+    operator = draw(st.sampled_from(list(Operator)))
+    if operator in {Operator.EXISTS, Operator.ABSENT}:
+        values: list[str] = []
+    elif operator in {Operator.GREATER, Operator.LESS}:
+        values = [str(draw(st.integers(0, 10**6)))]
+    elif operator in {Operator.IN, Operator.NOT_IN}:
+        values = draw(st.lists(VALUES, min_size=1, max_size=3))
+    else:
+        values = [draw(VALUES)]
+    return selectors.requirement(draw(KEYS), operator, values)
+
+
+@given(st.lists(requirements(), max_size=5))
+def test_a_selector_survives_being_written_and_read(found: list[Requirement]) -> None:
+    selector = Selector(tuple(sorted(found, key=lambda each: each.key)))
+    assert selectors.parse_labels(str(selector)) == selector
+
+
+@given(st.text(alphabet="ab=!(),<> \tin.-/1é", max_size=40))
+def test_any_text_is_read_or_refused(text: str) -> None:
+    try:
+        selector = selectors.parse_labels(text)
+    except BadRequest:
+        return
+    assert selectors.parse_labels(str(selector)) == selector
+
+
+LABELS = {"app": "web", "tier": "1", "empty": ""}
+
+
+@pytest.mark.parametrize(
+    ("text", "matches"),
+    [
+        ("", True),
+        ("app", True),
+        ("!app", False),
+        ("!missing", True),
+        ("app=web", True),
+        ("app==web", True),
+        ("app = web , tier", True),
+        ("app!=web", False),
+        ("missing!=x", True),
+        ("app in (web,db)", True),
+        ("app in ( db )", False),
+        ("app notin (db)", True),
+        ("missing notin (db)", True),
+        ("missing in (db)", False),
+        ("empty=", True),
+        ("empty in (,x)", True),
+        ("app=,tier", False),
+        ("tier>0", True),
+        ("tier>1", False),
+        ("tier<2", True),
+        ("app>0", False),
+        ("in in (in)", False),
+        ("!in,notin notin (in, notin)", True),
+    ],
+)
+def test_selectors_match(text: str, matches: bool) -> None:
+    assert selectors.parse_labels(text).matches(LABELS) is matches
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("=a", "found '=', expected: !, identifier, or 'end of string'"),
+        ("a=b,", "found '', expected: identifier after ','"),
+        ("a=b c", "found 'c', expected: ',' or 'end of string'"),
+        ("a=(b", "unable to parse requirement: found '(', expected: identifier"),
+        ("a b", "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, gt, lt"),
+        ("a in b", "unable to parse requirement: found 'b' expected: '('"),
+        ("a in (b", "unable to parse requirement: found '', expected: ',' or ')'"),
+        (
+            "a in ()",
+            (
+                "unable to parse requirement: values: Invalid value: []: "
+                "for 'in', 'notin' operators, values set can't be empty"
+            ),
+        ),
+        (
+            "a>x",
+            (
+                'unable to parse requirement: values[0]: Invalid value: "x": '
+                "for 'Gt', 'Lt' operators, the value must be an integer"
+            ),
+        ),
+        (
+            "a=b@",
+            (
+                'unable to parse requirement: values[0][a]: Invalid value: "b@": a valid label must '
+                "be an empty string or "
+                "consist of alphanumeric characters, '-', '_' or '.', and must start and end with "
+                "an alphanumeric character "
+                "(e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
+                "'(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
+            ),
+        ),
+        (
+            "-a",
+            (
+                'unable to parse requirement: <nil>: Invalid value: "-a": name part must consist of alphanumeric '
+                "characters, '-', '_' or '.', and must start and end with an alphanumeric character "
+                "(e.g. 'MyName',  or "
+                "'my.name',  or '123-abc', regex used for validation is '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')"
+            ),
+        ),
+        ("!a=b", "found '=', expected: ',' or 'end of string'"),
+    ],
+)
+def test_broken_selectors_are_refused_in_kubernetes_words(text: str, message: str) -> None:
+    with pytest.raises(BadRequest) as refused:
+        selectors.parse_labels(text)
+    assert refused.value.message == message
+
+
+def test_ten_thousand_terms_are_refused() -> None:
+    """DOS-05."""
+    with pytest.raises(BadRequest):
+        selectors.parse_labels(",".join("a" for _ in range(10_000)))
+    with pytest.raises(BadRequest):
+        selectors.parse_labels("a" * 100_000)
+    with pytest.raises(BadRequest):
+        fieldselectors.parse_fields(",".join("a=b" for _ in range(10_000)))
+
+
+def test_selector_objects_combine_labels_and_expressions() -> None:
+    selector = selectors.from_object(
+        {
+            "matchLabels": {"app": "web"},
+            "matchExpressions": [
+                {"key": "tier", "operator": "In", "values": ["1", "2"]},
+                {"key": "old", "operator": "DoesNotExist"},
+            ],
+        }
+    )
+    assert selector.matches(LABELS)
+    assert not selector.matches(LABELS | {"old": ""})
+    assert selectors.from_object({}).matches({})
+    assert not selectors.from_object(None).matches(LABELS)
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        [],
+        {"matchLabels": ["a"]},
+        {"matchLabels": {"a": 1}},
+        {"matchLabels": {"a b": "c"}},
+        {"matchExpressions": {"a": 1}},
+        {"matchExpressions": "In"},
+        {"matchExpressions": [1]},
+        {"matchExpressions": [{"key": "a", "operator": "Near"}]},
+        {"matchExpressions": [{"key": "a", "operator": "In", "values": "b"}]},
+        {"matchExpressions": [{"key": "a", "operator": "In"}]},
+        {"matchExpressions": [{"key": "a", "operator": "Exists", "values": ["b"]}]},
+        {"matchExpressions": [{"operator": "Exists"}]},
+        {"matchExpressions": [{"key": "a", "operator": ["In"]}]},
+    ],
+)
+def test_broken_selector_objects_are_refused(selector: object) -> None:
+    with pytest.raises(BadRequest):
+        selectors.from_object(selector)  # type: ignore[arg-type]
+
+
+@given(st.lists(st.builds(FieldTerm, KEYS, st.text(max_size=6), st.booleans()), max_size=4))
+def test_a_field_selector_survives_being_written_and_read(terms: list[FieldTerm]) -> None:
+    selector = FieldSelector(tuple(terms))
+    assert fieldselectors.parse_fields(str(selector)) == selector
+
+
+@given(st.text(alphabet="ab=!,\\. ", max_size=30))
+def test_any_field_selector_is_read_or_refused(text: str) -> None:
+    try:
+        selector = fieldselectors.parse_fields(text)
+    except BadRequest:
+        assert fieldselectors.exact_match(text, "a") is None
+        return
+    assert fieldselectors.parse_fields(str(selector)) == selector
+
+
+@pytest.mark.parametrize(
+    ("text", "matches"),
+    [
+        ("", True),
+        ("metadata.name=x", True),
+        ("metadata.name==x,status.phase!=Running", True),
+        ("metadata.name=x,,", True),
+        ("metadata.name=y", False),
+        ("status.phase=", True),
+        ("metadata.name!=x", False),
+        (r"metadata.name=x\,y", False),
+    ],
+)
+def test_field_selectors_match(text: str, matches: bool) -> None:
+    assert fieldselectors.parse_fields(text).matches({"metadata.name": "x"}) is matches
+
+
+def test_broken_and_unsupported_fields_are_refused_in_kubernetes_words() -> None:
+    with pytest.raises(BadRequest, match="invalid selector: 'abc'; can't understand 'abc'"):
+        fieldselectors.parse_fields("abc")
+    with pytest.raises(BadRequest, match=r"field label not supported: spec\.x"):
+        fieldselectors.parse_fields("spec.x=1").check({"metadata.name"})
+    with pytest.raises(BadRequest):
+        fieldselectors.parse_fields("a=b\\")
+    with pytest.raises(BadRequest):
+        fieldselectors.parse_fields("a=b=c")
+
+
+def test_a_demanded_name_is_found() -> None:
+    assert fieldselectors.exact_match("metadata.namespace=a,metadata.name=b", "metadata.name") == "b"
+    assert fieldselectors.exact_match("metadata.name!=b", "metadata.name") is None

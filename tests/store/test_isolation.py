@@ -1,0 +1,162 @@
+"""TS3: equal names in two spaces never meet, in no history of writes and by no way of reading."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from itertools import count
+from typing import Any
+
+import orjson
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from store import statements
+from store.engine import Engine, Options
+from store.types import Check, Create, Delete, EventType, Everywhere, Key, PreconditionFailed, Range, Update
+from store.watches import Watch
+
+_runs = count()
+
+# "t1" as a space, a namespace and a name: the registry keys of TS9 of such objects are each other's prefixes.
+SPACES = ("root", "t1", "t1:t1")
+STEPS = st.tuples(
+    st.sampled_from(["create", "update", "delete", "stale", "check", "both"]),
+    st.sampled_from(SPACES),
+    st.sampled_from(["", "t1", "default"]),
+    st.sampled_from(["t1", "x"]),
+    st.integers(0, 9),
+)
+
+
+def key_of(run: int, step: tuple[str, str, str, str, int]) -> Key:
+    _, space, namespace, name, _ = step
+    return Key(f"root:{run}:{space}", "", "pods", namespace, name)
+
+
+def body_of(key: Key, value: int) -> dict[str, Any]:
+    return {"metadata": {"name": key.name, "tenant": key.space}, "value": value}
+
+
+def meaning(data: bytes) -> tuple[str, int]:
+    body = orjson.loads(data)
+    return body["metadata"]["tenant"], body["value"]
+
+
+Model = dict[Key, tuple[int, int]]
+"""What must be there: the revision and the value of every key."""
+
+
+async def act(store: Engine, model: Model, key: Key, kind: str, value: int) -> None:
+    """Do one step to the store and to the model."""
+    revision = model.get(key, (0, 0))[0]
+    other = key._replace(space=key.space + ":other")
+    match kind:
+        case "create":
+            operations: list[Any] = [Create(key, body_of(key, value))]
+        case "update":
+            operations = [Update(key, revision, body_of(key, value))]
+        case "delete":
+            operations = [Delete(key, revision, body_of(key, value))]
+        case "stale":
+            operations = [Update(key, revision + 1, body_of(key, value))]
+        case "check":
+            operations = [Check(key, revision), Create(other, body_of(other, value))]
+        case _:
+            operations = [Update(key, revision, body_of(key, value)), Create(other, body_of(other, value))]
+    expected: Model | None = dict(model)
+    for operation in operations:
+        now = model.get(operation.key, (0, 0))[0]
+        wanted = 0 if isinstance(operation, Create) else operation.expected
+        if now != wanted or (now == 0 and isinstance(operation, Update | Delete)):
+            expected = None
+            break
+    if expected is None:
+        try:
+            await store.commit(*operations)
+        except PreconditionFailed as refusal:
+            assert (refusal.current.revision if refusal.current else 0) == model.get(refusal.key, (0, 0))[0]
+            return
+        raise AssertionError(f"{operations} should have been refused")
+    results = await store.commit(*operations)
+    for operation, stored in zip([o for o in operations if not isinstance(o, Check)], results, strict=True):
+        assert stored.key == operation.key
+        if isinstance(operation, Delete):
+            del model[operation.key]
+        else:
+            model[operation.key] = (stored.revision, value)
+
+
+def visible(model: Model, space: str, namespace: str | None) -> list[tuple[Key, int, str, int]]:
+    return [
+        (key, revision, key.space, value)
+        for key, (revision, value) in sorted(model.items())
+        if key.space == space and namespace in (None, key.namespace)
+    ]
+
+
+async def check(store: Engine, model: Model, spaces: list[str], exact: int | None = None) -> None:
+    for space in spaces:
+        for namespace in (None, "", "t1", "default"):
+            listing = await store.list(Range(space, "", "pods", namespace), exact=exact)
+            assert [(s.key, s.revision, *meaning(s.data)) for s in listing.items] == visible(model, space, namespace)
+        if exact is None:
+            for key in {key._replace(space=space) for key in model}:
+                stored = await store.get(key)
+                found = (stored.revision, meaning(stored.data)[1]) if stored else None
+                assert found == model.get(key)
+    listing = await store.list(Everywhere("", "pods"), exact=exact)
+    seen = [(s.key, s.revision) for s in listing.items if s.key.space in spaces]
+    assert seen == [(key, revision) for key, (revision, _) in sorted(model.items())]
+
+
+async def rebuild(watch: Watch, until: int) -> Model:
+    """What a client that only watches believes."""
+    state: Model = {}
+    async for events, revision in watch:
+        for event in events:
+            if event.type is EventType.DELETED:
+                del state[event.key]
+            else:
+                assert (event.key in state) == (event.type is EventType.MODIFIED)
+                state[event.key] = (event.revision, meaning(event.data)[1])
+        if revision >= until:
+            break
+    return state
+
+
+@given(history=st.lists(STEPS, max_size=25))
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_spaces_agree_with_separate_dictionaries(conninfo: str, history: list[tuple[str, str, str, str, int]]) -> None:
+    async def play() -> None:
+        run = next(_runs)
+        spaces = [f"root:{run}:{space}{tail}" for space in SPACES for tail in ("", ":other")]
+        options = Options(window_events=8, cache_bytes=5_000, look_back_events=4)
+        async with Engine(conninfo, options) as one, Engine(conninfo, options) as other:
+            model: Model = {}
+            past: list[tuple[int, Model]] = []
+            begin = one.revision
+            for number, step in enumerate(history):
+                await act((one, other)[number % 2], model, key_of(run, step), step[0], step[4])
+                past.append((max(one.revision, other.revision), dict(model)))
+            for store in (one, other):
+                await check(store, model, spaces)
+            for revision, then in past[:: max(len(past) // 3, 1)]:
+                await check(other, then, spaces, exact=revision)
+            for space in spaces if model else ():
+                watch = one.watch(Range(space, "", "pods"), since=begin)
+                assert await rebuild(watch, one.revision) == {k: v for k, v in model.items() if k.space == space}
+
+    asyncio.run(asyncio.wait_for(play(), 20))
+
+
+def test_every_statement_over_objects_or_log_names_the_space() -> None:
+    """All but the follower's and the collector's, which serve every space, and the system tenant's reading (TS14)."""
+    everywhere = {"FOLLOW", "LOAD_EVERYWHERE", "REPLAY_EVERYWHERE", "BATCH_AT", "MENTIONING"}
+    reading = {
+        name: re.search(r"\bspace = %s|USING \(space|\(o\.group, o\.resource, o\.space", text) is not None
+        for name, text in vars(statements).items()
+        if name.isupper() and not name.startswith("_") and re.search(r"(FROM|JOIN) store_(object|event)", text)
+    }
+    assert reading == {name: name not in everywhere for name in reading}
+    assert everywhere | {"CURRENT", "WRITE", "LOAD_RANGE", "REPLAY_RANGE", "RESOURCES"} == reading.keys()

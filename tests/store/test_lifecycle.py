@@ -1,0 +1,155 @@
+"""Namespace deletion and garbage collection, with workers that come and go."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import orjson
+import pytest
+
+from store import lifecycle
+from store.engine import Engine
+from store.types import Create, Delete, Key, Stored, Update
+
+KINDS = {"Pod": ("pods", True), "ReplicaSet": ("replicasets", True), "Widget": ("widgets", False)}
+
+
+def resource_of(space: str, version: str, kind: str) -> tuple[str, bool] | None:
+    return KINDS.get(kind)
+
+
+@asynccontextmanager
+async def working(store: Engine, conninfo: str) -> AsyncIterator[None]:
+    task = asyncio.create_task(lifecycle.Lifecycle(store, conninfo, resource_of).run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lifecycle, "RETRY_SECONDS", 0.05)
+
+
+def key_of(resource: str, name: str, namespace: str = "ns", space: str = "root:acme") -> Key:
+    return Key(space, "", resource, namespace, name)
+
+
+async def create(store: Engine, key: Key, *owners: dict[str, Any], **metadata: Any) -> Stored:
+    references = {"ownerReferences": list(owners)} if owners else {}
+    about = {"name": key.name, "uid": f"{key.space}/{key.name}", **references, **metadata}
+    (stored,) = await store.commit(Create(key, {"metadata": about}))
+    return stored
+
+
+def owned_by(name: str, kind: str = "ReplicaSet", space: str = "root:acme", *, block: bool = False) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": kind, "name": name, "uid": f"{space}/{name}", "blockOwnerDeletion": block}
+
+
+async def mark_deleted(store: Engine, stored: Stored, *finalizers: str) -> None:
+    body = orjson.loads(stored.data)
+    body["metadata"] |= {"deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": list(finalizers)}
+    await store.commit(Update(stored.key, stored.revision, body))
+
+
+async def gone(store: Engine, *keys: Key) -> None:
+    async with asyncio.timeout(5):
+        for key in keys:
+            while await store.get(key) is not None:
+                await asyncio.sleep(0.01)
+
+
+async def test_namespace_goes_with_everything_in_it(conninfo: str) -> None:
+    async with Engine(conninfo) as store:
+        namespace = key_of("namespaces", "ns", "")
+        (stored,) = await store.commit(
+            Create(namespace, {"metadata": {"name": "ns"}, "spec": {"finalizers": ["kubernetes"]}})
+        )
+        pods = [key_of("pods", f"p{number}") for number in range(5)]
+        for pod in pods:
+            await create(store, pod)
+        held = await create(store, key_of("pods", "held"), finalizers=["example.com/hold"])
+        elsewhere = [key_of("pods", "p0", "other"), key_of("pods", "p0", space="root:other")]
+        for key in elsewhere:
+            await create(store, key)
+        body = orjson.loads(stored.data)
+        body["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        await store.commit(Update(namespace, stored.revision, body))
+        async with working(store, conninfo):
+            await gone(store, *pods)
+            await asyncio.sleep(0.1)
+            assert await store.get(namespace) is not None
+            waiting = await store.get(held.key)
+            assert waiting is not None
+            assert "deletionTimestamp" in orjson.loads(waiting.data)["metadata"]
+        # The worker went in the middle; another takes over and finishes when the finalizer is gone.
+        async with working(store, conninfo):
+            await store.commit(Delete(held.key, waiting.revision, orjson.loads(waiting.data)))
+            await gone(store, held.key, namespace)
+        for key in elsewhere:
+            assert await store.get(key) is not None
+
+
+async def test_dependents_follow_their_last_owner_in_the_same_space(conninfo: str) -> None:
+    async with Engine(conninfo) as store, working(store, conninfo):
+        one, two = (
+            await create(store, key_of("replicasets", "one")),
+            await create(store, key_of("replicasets", "two")),
+        )
+        both = await create(store, key_of("pods", "both"), owned_by("one"), owned_by("two"))
+        only = await create(store, key_of("pods", "only"), owned_by("one"))
+        strange = await create(store, key_of("pods", "strange"), owned_by("one", "Unserved"))
+        foreign_owner = await create(store, key_of("replicasets", "one", space="root:other"))
+        foreign = await create(store, key_of("pods", "only", space="root:other"), owned_by("one", space="root:other"))
+        await store.commit(Delete(one.key, one.revision, orjson.loads(one.data)))
+        await gone(store, only.key)
+        async with asyncio.timeout(5):
+            while (now := await store.get(both.key)) is None or len(lifecycle.owners_of(orjson.loads(now.data))) != 1:
+                await asyncio.sleep(0.01)
+        await store.commit(Delete(two.key, two.revision, orjson.loads(two.data)))
+        await gone(store, both.key)
+        for key in (strange.key, foreign_owner.key, foreign.key):
+            assert await store.get(key) is not None
+
+
+async def test_owner_in_the_foreground_waits_for_those_that_block(conninfo: str) -> None:
+    async with Engine(conninfo) as store:
+        owner = await create(store, key_of("replicasets", "owner"))
+        held = await create(store, key_of("pods", "held"), owned_by("owner", block=True), finalizers=["example.com/x"])
+        free = await create(store, key_of("pods", "free"), owned_by("owner"))
+        await mark_deleted(store, owner, "foregroundDeletion")
+        async with working(store, conninfo):
+            await gone(store, free.key)
+            await asyncio.sleep(0.1)
+            assert await store.get(owner.key) is not None
+            now = await store.get(held.key)
+            assert now is not None
+            await store.commit(Delete(now.key, now.revision, orjson.loads(now.data)))
+            await gone(store, owner.key)
+
+
+async def test_orphans_are_let_go_before_their_owner(conninfo: str) -> None:
+    async with Engine(conninfo) as store:
+        owner = await create(store, key_of("widgets", "owner", ""))
+        child = await create(store, key_of("pods", "child"), owned_by("owner", "Widget"))
+        await mark_deleted(store, owner, "orphan")
+        async with working(store, conninfo):
+            await gone(store, owner.key)
+            await asyncio.sleep(0.1)
+            now = await store.get(child.key)
+            assert now is not None
+            assert "ownerReferences" not in orjson.loads(now.data)["metadata"]
+
+
+async def test_second_worker_waits_for_the_first(conninfo: str) -> None:
+    async with Engine(conninfo) as store, Engine(conninfo) as other, working(other, conninfo):
+        async with working(store, conninfo):
+            await asyncio.sleep(0.2)
+        # Whichever led first: one of them is left, and leads.
+        await create(store, key_of("pods", "late"), owned_by("never"))
+        await gone(other, key_of("pods", "late"))

@@ -1,0 +1,124 @@
+"""The database goes away, comes back, or comes back older."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+
+import pytest
+
+from portal.embedded.postgresql import PostgreSQL
+from store.engine import Engine, Options
+from store.types import Create, RevisionTooOld, Unavailable
+from tests.store.conftest import run
+from tests.store.objects import PODS, body, pod
+
+QUICK = Options(poll_seconds=0.1, write_seconds=2.0)
+
+
+async def test_engine_outlives_a_killed_database(fragile: PostgreSQL) -> None:
+    """Kill -9 of the server, no database for a while, then the same data again."""
+    async with Engine(fragile.url, QUICK) as store:
+        await store.commit(Create(pod("a"), body("a")))
+        watch = store.watch(PODS, since=0)
+        await anext(watch)
+        await store.list(PODS)
+        assert store.healthy
+        postmaster = run(fragile.url, "SELECT pg_read_file('postmaster.pid')")[0].split()[0]
+        os.kill(int(postmaster), signal.SIGKILL)
+        with pytest.raises(Unavailable):
+            await store.commit(Create(pod("b"), body("b")))
+        with pytest.raises(Unavailable):
+            await store.get(pod("a"))
+        assert await store.get(pod("a"), cached=True) is not None
+        assert not store.healthy
+        await asyncio.to_thread(fragile.stop)
+        await asyncio.to_thread(start_again, fragile)
+        (stored,) = await eventually(store)
+        assert await store.get(stored.key) == stored
+        events = (await asyncio.wait_for(anext(watch), 5))[0]
+        assert events[-1].key == stored.key
+        for _ in range(50):
+            await asyncio.sleep(0.05)
+            if store.healthy:
+                break
+        assert store.healthy
+
+
+async def test_older_database_ends_watches_and_drops_what_was_known(conninfo: str) -> None:
+    """A restore while processes run: the counter goes back, the objects are other ones."""
+    lost = 0
+
+    def count() -> None:
+        nonlocal lost
+        lost += 1
+
+    async with Engine(conninfo, QUICK) as store:
+        await store.commit(Create(pod("a"), body("a")))
+        for number in range(5):
+            await store.commit(Create(pod(f"later{number}"), body("later")))
+        store.subscribe(lambda _: None, lost=count)
+        watch = store.watch(PODS, since=6)
+        reading = asyncio.create_task(anext(watch))
+        await store.list(PODS)
+        run(
+            conninfo,
+            "WITH a AS (DELETE FROM store_event WHERE revision > 1), "
+            "b AS (DELETE FROM store_object WHERE revision > 1) UPDATE store_revision SET revision = 1",
+        )
+        with pytest.raises(RevisionTooOld):
+            await asyncio.wait_for(reading, 5)
+        assert [stored.key.name for stored in (await store.list(PODS)).items] == ["a"]
+        assert lost == 1
+        assert store.revision == 1
+        (stored,) = await store.commit(Create(pod("new"), body("new")))
+        assert stored.revision == 2
+
+
+@pytest.mark.parametrize("noticed_by", ["write", "read"])
+async def test_replaced_history_is_noticed_by_the_first_who_asks(conninfo: str, noticed_by: str) -> None:
+    """A restored database that has meanwhile grown beyond what this process saw still has another epoch."""
+    async with Engine(conninfo, Options(poll_seconds=30)) as store:
+        await store.commit(Create(pod("a"), body("a")))
+        await store.list(PODS)
+        run(conninfo, "DELETE FROM store_object")
+        run(conninfo, "UPDATE store_revision SET revision = 70, compacted = 70, epoch = gen_random_uuid()")
+        if noticed_by == "write":
+            (stored,) = await store.commit(Create(pod("b"), body("b")))
+            assert stored.revision == 71
+            assert [stored.key.name for stored in (await store.list(PODS)).items] == ["b"]
+        else:
+            assert (await store.list(PODS)).items == ()
+            assert store.revision == 70
+
+
+async def test_store_that_is_closed_refuses(conninfo: str) -> None:
+    store = Engine(conninfo)
+    await store.start()
+    await store.stop()
+    with pytest.raises(Unavailable):
+        await store.commit(Create(pod("a"), body("a")))
+    with pytest.raises(Unavailable):
+        await store.get(pod("a"))
+
+
+def start_again(server: PostgreSQL) -> None:
+    """The killed server's shared memory is released when its last child has noticed."""
+    for _ in range(20):
+        try:
+            server.start()
+        except RuntimeError:
+            time.sleep(0.2)
+        else:
+            return
+
+
+async def eventually(store: Engine) -> tuple[object, ...]:
+    for number in range(20):
+        try:
+            return tuple(await store.commit(Create(pod(f"c{number}"), body("c"))))
+        except Unavailable:
+            await asyncio.sleep(0.2)
+    raise AssertionError("the store did not come back")

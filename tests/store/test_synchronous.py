@@ -1,0 +1,98 @@
+"""The store inside Django's transactions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pytest
+from django.db import connections, transaction
+
+from store import synchronous
+from store.engine import Engine
+from store.types import Create, Delete, Everywhere, PreconditionFailed, Update
+from tests.store.objects import PODS, body, pod
+
+T = TypeVar("T")
+
+
+@pytest.fixture
+def django(database: str, django_db_blocker: Any) -> Callable[[Callable[[], T]], Any]:
+    """Run a function in a thread that may use Django's connection."""
+
+    async def call(function: Callable[[], T]) -> T:
+        def threaded() -> T:
+            with django_db_blocker.unblock():
+                try:
+                    return function()
+                finally:
+                    connections[database].close()
+
+        return await asyncio.to_thread(threaded)
+
+    return call
+
+
+async def test_object_and_rows_are_kept_together(conninfo: str, database: str, django: Any) -> None:
+    async with Engine(conninfo) as store:
+        watch = store.watch(PODS, since=0)
+        reading = asyncio.create_task(anext(watch))
+
+        def fail() -> None:
+            with transaction.atomic(using=database):
+                synchronous.commit([Create(pod("lost"), body("lost"))], using=database)
+                raise LookupError
+
+        def succeed() -> None:
+            with transaction.atomic(using=database):
+                (stored,) = synchronous.commit([Create(pod("a"), body("a"))], using=database)
+                assert synchronous.get(pod("a"), using=database) == stored
+                synchronous.commit([Update(pod("a"), stored.revision, body("a", x=1))], using=database)
+
+        with pytest.raises(LookupError):
+            await django(fail)
+        await django(succeed)
+        events, revision = await asyncio.wait_for(reading, 1)
+        assert [event.key.name for event in events] == ["a", "a"]
+        assert revision == 2
+        stored = await store.get(pod("a"))
+        assert stored is not None
+        assert stored.revision == 2
+        assert await store.get(pod("lost")) is None
+
+
+async def test_refusal_leaves_the_transaction_usable(database: str, django: Any) -> None:
+    def act() -> None:
+        with transaction.atomic(using=database):
+            synchronous.commit([Create(pod("a"), body("a"))], using=database)
+            with pytest.raises(PreconditionFailed):
+                synchronous.commit([Create(pod("a"), body("a"))], using=database)
+            (stored,) = synchronous.commit([Delete(pod("a"), 1, body("a"))], using=database)
+            assert stored.revision == 2
+        assert synchronous.get(pod("a"), using=database) is None
+
+    await django(act)
+
+
+async def test_listing_is_in_order_and_in_chunks(conninfo: str, database: str, django: Any) -> None:
+    async with Engine(conninfo) as store:
+        for name in ("c", "a", "b"):
+            await store.commit(Create(pod(name), body(name)), Create(pod(name, space="root:zzz"), body(name)))
+
+    def act() -> None:
+        listing = synchronous.listing(PODS, limit=2, using=database)
+        assert [stored.key.name for stored in listing.items] == ["a", "b"]
+        assert (listing.remaining, listing.revision) == (1, 6)
+        assert len(synchronous.listing(Everywhere("", "pods"), using=database).items) == 6
+        assert synchronous.listing(PODS._replace(space="root:none"), using=database).items == ()
+
+    await django(act)
+
+
+async def test_django_writer_makes_the_partition_that_is_missing(conninfo: str, database: str, django: Any) -> None:
+    from tests.store.conftest import run
+
+    run(conninfo, "UPDATE store_revision SET revision = 199999, compacted = 199999")
+    (stored,) = await django(lambda: synchronous.commit([Create(pod("a"), body("a"))], using=database))
+    assert stored.revision == 200_000
