@@ -7,6 +7,7 @@ count. Allowed requests are dropped, and counted, only when the database cannot 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import uuid
 from collections import deque
@@ -140,10 +141,8 @@ class RequestLog:
                     self._conninfo, autocommit=True, connect_timeout=3
                 ) as connection:
                     while True:
-                        try:
+                        with contextlib.suppress(TimeoutError):
                             await asyncio.wait_for(self._full.wait(), FLUSH_SECONDS)
-                        except TimeoutError:
-                            pass
                         await self._flush(connection)
             except (Error, OSError) as error:
                 logger.warning("records of requests wait for the database: %s", type(error).__name__)

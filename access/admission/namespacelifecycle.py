@@ -61,6 +61,10 @@ class NamespaceLifecycle(Quiet):
             kind=resource.plural,
             name=attributes.name,
             causes=[
-                Cause("NamespaceTerminating", f"namespace {attributes.namespace} is being terminated", "metadata.namespace")
+                Cause(
+                    "NamespaceTerminating",
+                    f"namespace {attributes.namespace} is being terminated",
+                    "metadata.namespace",
+                )
             ],
         )

@@ -26,9 +26,7 @@ class ServiceAccountAuthenticator:
 
     name = "serviceaccount"
 
-    def __init__(
-        self, store: Store, *, keys: Sequence[VerifyingKey], issuer: str, audiences: Sequence[str]
-    ) -> None:
+    def __init__(self, store: Store, *, keys: Sequence[VerifyingKey], issuer: str, audiences: Sequence[str]) -> None:
         self._store = store
         self._keys = tuple(keys)
         self._issuer = issuer

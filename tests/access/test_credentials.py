@@ -30,7 +30,6 @@ from access.credentials import (
     token_create,
     token_revoke,
 )
-from access.credentials.kubeconfigs import kubeconfig_yaml
 from access.credentials.selectors import credential_visible_to, credentials_of_workspace
 from access.models import Credential, PersonalAccessToken
 from audit.models import AuditEntry
@@ -283,14 +282,6 @@ def test_no_token_is_in_any_sink(cluster, workspace, alice, caplog, tmp_path):
         # The signature alone, or the random part alone, would be as bad.
         for part in (canary, canary[-40:], canary.split(".")[-1], base64.b64encode(canary.encode()).decode()[8:48]):
             assert not [text[:200] for text in texts if part in text]
-
-
-def test_a_kubeconfig_is_written_by_a_serializer():
-    hostile = 'x"\nusers: [{name: evil, user: {exec: {command: sh}}}]\n#'
-    text = kubeconfig_yaml(server=hostile, ca="CA", namespace=hostile, user=hostile, token=hostile)
-    config = yaml.safe_load(text)
-    assert len(config["users"]) == 1
-    assert config["users"][0]["user"] == {"token": hostile}
 
 
 def make_token(user, **fields):

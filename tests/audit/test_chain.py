@@ -252,7 +252,7 @@ def test_exports_are_whole_and_safe_for_spreadsheets():
     assert AuditEntry.objects.filter(action="audit.export").count() == 2
 
 
-JWT = "eyJhbGciOiJSUzI1NiIsImtpZCI6IngifQ.eyJzdWIiOiJzeXN0ZW06c2VydmljZWFjY291bnQifQ.c2lnbmF0dXJl"  # noqa: S105
+JWT = "eyJhbGciOiJSUzI1NiIsImtpZCI6IngifQ.eyJzdWIiOiJzeXN0ZW06c2VydmljZWFjY291bnQifQ.c2lnbmF0dXJl"
 
 
 @pytest.mark.parametrize(
