@@ -127,7 +127,7 @@ class _Exchange:
         try:
             try:
                 answer = await self._answer()
-            except Exception as error:  # noqa: BLE001 - every failure has an answer
+            except Exception as error:
                 if isinstance(error, Disconnected):
                     raise
                 answer = render(as_status_error(error))

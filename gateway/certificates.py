@@ -125,9 +125,7 @@ def _server(folder: Path, authority: pki.KeyPair, bind_address: str) -> tuple[Pa
     if not ipaddress.ip_address(bind_address).is_unspecified:
         addresses.add(bind_address)
     hosts = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", *sorted(addresses)]
-    _pair(
-        folder, "server", lambda: pki.make_server_certificate(authority, hosts, now=datetime.now(UTC)), hosts=hosts
-    )
+    _pair(folder, "server", lambda: pki.make_server_certificate(authority, hosts, now=datetime.now(UTC)), hosts=hosts)
     return folder / "server.crt", folder / "server.key"
 
 
@@ -169,7 +167,10 @@ def _admin(options: Options, folder: Path, authority: pki.KeyPair, trusted: Path
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [
-            {"name": "tenantry", "cluster": {"server": server, "certificate-authority-data": text(trusted.read_bytes())}}
+            {
+                "name": "tenantry",
+                "cluster": {"server": server, "certificate-authority-data": text(trusted.read_bytes())},
+            }
         ],
         "users": [
             {

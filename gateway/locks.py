@@ -70,7 +70,7 @@ class LockTable:
         while True:
             try:
                 async with await psycopg.AsyncConnection.connect(self._database_url, autocommit=True) as connection:
-                    await connection.execute(f"LISTEN {CHANNEL}")  # noqa: S608 - a constant
+                    await connection.execute(f"LISTEN {CHANNEL}")
                     while True:
                         async with asyncio.timeout(STALE_SECONDS):
                             await self._read(connection)

@@ -142,9 +142,7 @@ def check_place(info: RequestInfo, kind: Kind, body: dict[str, Any]) -> None:
     if kind.resource.namespaced:
         namespace = metadata.get("namespace")
         if namespace and namespace != info.namespace:
-            raise BadRequest(
-                "the namespace of the provided object does not match the namespace sent on the request"
-            )
+            raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
         metadata["namespace"] = info.namespace
     elif metadata.pop("namespace", ""):
         raise BadRequest("namespace is not allowed on this type")

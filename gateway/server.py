@@ -80,7 +80,7 @@ class _Context:
 
 
 def configure(application: Any, context: ContextFactory, *, workers: int = 1) -> uvicorn.Config:
-    """uvicorn as the API server needs it: no proxy headers, no access log, our protocol, our TLS."""
+    """Uvicorn as the API server needs it: no proxy headers, no access log, our protocol, our TLS."""
     return uvicorn.Config(
         application,
         http=GatewayProtocol,

@@ -8,11 +8,11 @@ from typing import Final
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from access.authentication.base import Credentials, Refused
-from kube.identity import AUTHENTICATED, MASTERS, SYSTEM_TENANT, Principal
-from kube.subjects import NoTenant, read_subject
+from kube.identity import AUTHENTICATED, Principal
+from kube.subjects import InvalidSubject, identity_of_certificate
 
 _REMEMBERED: Final = 4096
 
@@ -20,8 +20,8 @@ _REMEMBERED: Final = 4096
 class X509Authenticator:
     """Reads the verified peer certificate.
 
-    ``own_authorities`` are the product's generated client CAs: only they make masters, for whoever issues certificates
-    of a configured CA must not be able to make an operator's (X509-11).
+    ``own_authorities`` are the product's generated client CAs: only they name users of the system tenant, for whoever
+    issues certificates of a configured CA must not be able to make an operator's (X509-11).
     """
 
     name = "x509"
@@ -49,26 +49,15 @@ class X509Authenticator:
     def _read(self, der: bytes) -> tuple[Principal, float]:
         try:
             certificate = x509.load_der_x509_certificate(der)
-            organizations, units, names = (
-                [str(attribute.value) for attribute in certificate.subject.get_attributes_for_oid(oid)]
-                for oid in (NameOID.ORGANIZATION_NAME, NameOID.ORGANIZATIONAL_UNIT_NAME, NameOID.COMMON_NAME)
-            )
-        except ValueError as error:
-            raise Refused("the certificate cannot be read") from error
-        if len(names) != 1:
-            raise Refused("the certificate has not exactly one common name")
-        if not _for_clients(certificate):
-            raise Refused("the certificate is not for client authentication")
-        try:
-            subject = read_subject(organizations, units, names[0])
-        except NoTenant as error:
+            if not _for_clients(certificate):
+                raise Refused("the certificate is not for client authentication")
+            identity = identity_of_certificate(certificate, system=self._is_own(certificate))
+        except (ValueError, InvalidSubject) as error:
             raise Refused(str(error)) from None
-        if (MASTERS in subject.groups or subject.tenant == SYSTEM_TENANT) and not self._is_own(certificate):
-            raise Refused("only the server's own authority names masters and users of the system tenant")
         principal = Principal(
-            name=subject.user,
-            groups=(*subject.groups, AUTHENTICATED),
-            tenant=subject.tenant,
+            name=identity.user,
+            groups=(*identity.groups, AUTHENTICATED),
+            tenant=identity.tenant,
             authenticator=self.name,
             credential_id="X509SHA256=" + hashlib.sha256(der).hexdigest(),
             not_after=certificate.not_valid_after_utc.timestamp(),

@@ -171,11 +171,15 @@ def _check_match(version: str, match: str, token: str) -> None:
     if match not in ("Exact", "NotOlderThan"):
         raise BadRequest(f'resourceVersionMatch: Unsupported value: "{match[:32]}"')
     if not version:
-        raise BadRequest("resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided")
+        raise BadRequest(
+            "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
+        )
     if token:
         raise BadRequest("resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided")
     if match == "Exact" and version == "0":
-        raise BadRequest('resourceVersionMatch: Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"')
+        raise BadRequest(
+            'resourceVersionMatch: Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+        )
 
 
 def _binding(request: Request, kind: Kind) -> str:

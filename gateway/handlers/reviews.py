@@ -42,7 +42,9 @@ async def review(runtime: Runtime, request: Request, kind: Kind) -> Response:
 
 async def _self_access(runtime: Runtime, request: Request, body: dict[str, Any]) -> dict[str, Any]:
     spec = body.get("spec") or {}
-    return await _decide(runtime, request.principal, attributes_of(request.info.cluster, spec, "SelfSubjectAccessReview"))
+    return await _decide(
+        runtime, request.principal, attributes_of(request.info.cluster, spec, "SelfSubjectAccessReview")
+    )
 
 
 async def _access(runtime: Runtime, request: Request, body: dict[str, Any]) -> dict[str, Any]:
@@ -56,9 +58,15 @@ async def _local_access(runtime: Runtime, request: Request, body: dict[str, Any]
     subject = _subject(request, spec, "LocalSubjectAccessReview")
     info = attributes_of(request.info.cluster, spec, "LocalSubjectAccessReview")
     if not info.is_resource:
-        raise _invalid("LocalSubjectAccessReview", "spec.nonResourceAttributes", "Forbidden: disallowed on this kind of request")
+        raise _invalid(
+            "LocalSubjectAccessReview", "spec.nonResourceAttributes", "Forbidden: disallowed on this kind of request"
+        )
     if info.namespace != request.info.namespace:
-        raise _invalid("LocalSubjectAccessReview", "spec.resourceAttributes.namespace", "Invalid value: must match metadata.namespace")
+        raise _invalid(
+            "LocalSubjectAccessReview",
+            "spec.resourceAttributes.namespace",
+            "Invalid value: must match metadata.namespace",
+        )
     return await _decide(runtime, subject, info)
 
 
@@ -80,13 +88,18 @@ def attributes_of(cluster: str, spec: Mapping[str, Any], kind: str) -> RequestIn
     resource, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if (resource is None) == (other is None):
         raise _invalid(
-            kind, "spec.resourceAttributes", "Invalid value: exactly one of nonResourceAttributes or resourceAttributes must be specified"
+            kind,
+            "spec.resourceAttributes",
+            "Invalid value: exactly one of nonResourceAttributes or resourceAttributes must be specified",
         )
     tenant = tenant_of(cluster)
     if other is not None:
         verb = str(other.get("verb") or "")
         return RequestInfo(method="", path=str(other.get("path") or ""), cluster=cluster, tenant=tenant, verb=verb)
-    fields = {name: str(resource.get(name) or "") for name in ("verb", "group", "version", "resource", "subresource", "namespace", "name")}
+    fields = {
+        name: str(resource.get(name) or "")
+        for name in ("verb", "group", "version", "resource", "subresource", "namespace", "name")
+    }
     if fields["resource"] == "namespaces" and not fields["group"] and fields["name"]:
         fields["namespace"] = fields["name"]
     path = full_path(

@@ -48,7 +48,15 @@ async def watch(runtime: Runtime, request: Request, kind: Kind, recheck: Recheck
     start = await _start(runtime, request, chosen, initial_events=initial_events)
     encoder = _Encoder(request, kind, accept)
     chunks = _chunks(
-        runtime, request, chosen, encoder, start, recheck, seconds, bookmarks=bookmarks, mark_initial=initial_events is True
+        runtime,
+        request,
+        chosen,
+        encoder,
+        start,
+        recheck,
+        seconds,
+        bookmarks=bookmarks,
+        mark_initial=initial_events is True,
     )
     return Stream(chunks)
 
@@ -58,10 +66,15 @@ def _initial_events(request: Request, *, bookmarks: bool) -> bool | None:
     match = request.query.get("resourceVersionMatch", "")
     if value is None:
         if match:
-            raise _forbidden("resourceVersionMatch", "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided")
+            raise _forbidden(
+                "resourceVersionMatch",
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            )
         return None
     if match != "NotOlderThan":
-        raise _forbidden("resourceVersionMatch", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan")
+        raise _forbidden(
+            "resourceVersionMatch", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        )
     wanted = value.lower() in ("true", "1")
     if wanted and not bookmarks:
         raise _forbidden("allowWatchBookmarks", "sendInitialEvents requires allowWatchBookmarks")
@@ -86,9 +99,7 @@ def _timeout(request: Request) -> float:
     return min(float(text), _LONGEST)
 
 
-async def _start(
-    runtime: Runtime, request: Request, chosen: Selection, *, initial_events: bool | None
-) -> _Start:
+async def _start(runtime: Runtime, request: Request, chosen: Selection, *, initial_events: bool | None) -> _Start:
     version = request.query.get("resourceVersion", "")
     revision = revision_of(version) if version else None
     if initial_events is None and revision:
@@ -132,7 +143,9 @@ class _Encoder:
                 "apiVersion": f"meta.k8s.io/{self._accept.version}",
                 "metadata": {"resourceVersion": str(revision)},
                 "columnDefinitions": None,
-                "rows": [{"cells": [], "object": {**body, "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}}],
+                "rows": [
+                    {"cells": [], "object": {**body, "kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}}
+                ],
             }
         elif self._accept.is_partial:
             body = tables.partial_object(body, self._accept.version)

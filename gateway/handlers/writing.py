@@ -62,9 +62,7 @@ async def create(runtime: Runtime, request: Request, kind: Kind) -> Response:
     return show(request, kind, stored, status=201)
 
 
-async def keep_new(
-    runtime: Runtime, request: Request, kind: Kind, body: Body, *, write: Write | None = None
-) -> Stored:
+async def keep_new(runtime: Runtime, request: Request, kind: Kind, body: Body, *, write: Write | None = None) -> Stored:
     """Admit and keep a new object. Raises ``AlreadyExists``; with ``generateName`` another name is tried."""
     objects.check_place(request.info, kind, body)
     name = objects.new_metadata(request, kind, body)
@@ -163,7 +161,7 @@ async def apply(runtime: Runtime, request: Request, kind: Kind) -> Response:
     manager = request.query.get("fieldManager", "")
     if not manager:
         raise Invalid(
-            "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch",
+            'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch',
             group="meta.k8s.io",
             kind="PatchOptions",
             causes=[Cause("FieldValueRequired", "Required value: is required for apply patch", "fieldManager")],
@@ -412,7 +410,9 @@ def _write(request: Request, kind: Kind) -> Write:
     if len(manager) > managedfields.MAX_MANAGER_LENGTH or not manager.isprintable():
         raise Invalid(
             "fieldManager: Invalid value: must be at most 128 printable characters",
-            causes=[Cause("FieldValueInvalid", "Invalid value: must be at most 128 printable characters", "fieldManager")],
+            causes=[
+                Cause("FieldValueInvalid", "Invalid value: must be at most 128 printable characters", "fieldManager")
+            ],
         )
     subresource = request.info.subresource
     reset = SPEC_AND_LABELS if subresource == "status" else STATUS if kind.has_status else {}

@@ -30,7 +30,11 @@ class Command(BaseCommand):
         add("--tls-cert-file", type=Path, help="server certificate; generated when not given")
         add("--tls-private-key-file", type=Path, help="its key")
         add("--client-ca-file", type=Path, help="CAs whose client certificates are accepted, beside the generated one")
-        add("--service-account-issuer", default=Options.service_account_issuer, help="issuer of service accounts' tokens")
+        add(
+            "--service-account-issuer",
+            default=Options.service_account_issuer,
+            help="issuer of service accounts' tokens",
+        )
         add("--service-account-signing-key-file", type=Path, help="key that signs them; generated when not given")
         add("--service-account-key-file", type=Path, action="append", default=[], help="keys that verify them")
         add("--api-audiences", type=_names, default=(), help="audiences of this server, the issuer by default")
