@@ -97,7 +97,7 @@ def cluster_embedded(django_db_setup, django_db_blocker, tmp_path_factory):
         "DATABASE_URL": urlunsplit(given._replace(path=f"/{database}")),
         "TENANTRY_DATA_DIR": str(folder),
     }
-    command = [sys.executable, "manage.py", "apiserver", f"--secure-port={port}"]
+    command = [sys.executable, "manage.py", "apiserver", f"--secure-port={port}", "--service-account-issuer=https://api.example.org"]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=MANIFESTS.parent.parent)
     try:
