@@ -97,7 +97,13 @@ def cluster_embedded(django_db_setup, django_db_blocker, tmp_path_factory):
         "DATABASE_URL": urlunsplit(given._replace(path=f"/{database}")),
         "TENANTRY_DATA_DIR": str(folder),
     }
-    command = [sys.executable, "manage.py", "apiserver", f"--secure-port={port}", "--service-account-issuer=https://api.example.org"]
+    command = [
+        sys.executable,
+        "manage.py",
+        "apiserver",
+        f"--secure-port={port}",
+        "--service-account-issuer=https://api.example.org",
+    ]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=MANIFESTS.parent.parent)
     try:
@@ -106,7 +112,9 @@ def cluster_embedded(django_db_setup, django_db_blocker, tmp_path_factory):
             assert process.poll() is None, (folder / "log").read_text()[-3000:]
             assert time.monotonic() < end, (folder / "log").read_text()[-3000:]
             time.sleep(0.1)
-        authority = pki.KeyPair((folder / "pki/client-ca.crt").read_bytes(), (folder / "pki/client-ca.key").read_bytes())
+        authority = pki.KeyPair(
+            (folder / "pki/client-ca.crt").read_bytes(), (folder / "pki/client-ca.key").read_bytes()
+        )
         certificate = pki.make_client_certificate(
             authority,
             "tenantry-gateway",
@@ -160,10 +168,17 @@ def embedded(cluster_embedded, transactional_db):
 
 @pytest.fixture(params=["kube-apiserver"])
 def cluster(request, db):
-    """Each cluster there is, registered as the default one."""
+    """A cluster registered as the default one.
+
+    The real one by default: it does not see the database, so tests may roll back. The product's own needs committed
+    tests (``transaction=True``), which ask for both by parametrizing this fixture.
+    """
     from tenants.services import cluster_register
     from tests.tenants.conftest import OPERATOR
 
+    if request.param == "embedded":
+        yield request.getfixturevalue("embedded")
+        return
     found = request.getfixturevalue(f"cluster_{request.param.replace('-', '_')}")
     found.proxy.heal()
     cluster_register(

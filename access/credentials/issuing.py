@@ -21,7 +21,7 @@ from django.views.decorators.debug import sensitive_variables
 from access.models import Credential
 from audit.actions import Action
 from audit.models import Outcome as AuditOutcome
-from audit.recorder import Actor
+from audit.recorder import Actor, address_of
 from kube.kubeconfig import InvalidKubeconfig, write_kubeconfig
 from kube.status import Conflict, Forbidden, NotFound, ServiceUnavailable, StatusError, TooManyRequests
 from tenants import blueprints, ratelimit
@@ -115,7 +115,7 @@ def _intend(actor: Actor, workspace_id: UUID, role: str, now: datetime) -> tuple
                 issued_to_id=actor.user_id or workspace.user_id,
                 role=chosen,
                 anchor=f"tenantry-anchor-{identifier.hex}",
-                ip_address=actor.ip,
+                ip_address=address_of(actor.ip),
                 user_agent=actor.user_agent[:256],
                 issued_at=now,
             )
