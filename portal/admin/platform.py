@@ -36,12 +36,19 @@ class TierAdmin(Translator):
         """The name stays."""
         return ("name",) if obj else ()
 
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        """Default limits may be an empty list, which JSON fields take for nothing."""
+        form = super().get_form(request, obj, change, **kwargs)
+        form.base_fields["limit_range"].required = False
+        return form
+
     def save_model(self, request: HttpRequest, obj: Tier, form: Any, change: bool) -> None:
         """Create or change."""
+        values = {**form.cleaned_data, "limit_range": form.cleaned_data["limit_range"] or []}
         if change:
-            services.tier_change(actor=actor(request), name=obj.name, **form.cleaned_data)
+            services.tier_change(actor=actor(request), name=obj.name, **values)
         else:
-            services.tier_create(actor=actor(request), **form.cleaned_data)
+            services.tier_create(actor=actor(request), **values)
 
     def delete_model(self, request: HttpRequest, obj: Tier) -> None:
         """Only an unused one."""
