@@ -94,7 +94,7 @@ def workspace(request: HttpRequest, pk: UUID) -> HttpResponse:
     actor = actor_of(request)
     found = selectors.workspace_visible_to(actor, pk)
     credentials = [_credential(row) for row in credentials_of_workspace(actor, found, limit=20)]
-    suspended_by = f" by {found.suspended_by}" if found.suspended_by else ""
+    suspended_by = f" (suspended by {found.suspended_by})" if found.suspended_by else ""
     context = {
         "workspace": found,
         "may": _rights(actor, found),
@@ -105,7 +105,7 @@ def workspace(request: HttpRequest, pk: UUID) -> HttpResponse:
         "path": f"{found.tenant.cluster_path}:{found.name}",
         "members": selectors.members_of(actor, found.tenant_id)[:8],
         "entries": entries_everywhere(filters=Filters(workspace_id=found.pk), limit=8).rows,
-        "suspended_text": f"{found.suspended_reason}{suspended_by}. Nobody but operators can resume it.",
+        "suspended_text": f"{found.suspended_reason}{suspended_by}. Only operators can resume it.",
     }
     return render(request, "pages/workspaces/detail.html", context)
 
