@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 from collections.abc import Sequence
-from http import HTTPStatus
 from typing import Any, Final
 
 from django.http import HttpRequest, HttpResponse
@@ -54,7 +54,7 @@ def problem_body(request: HttpRequest, code: int, detail: str, *, reason: str = 
     """The members of a problem (RFC 9457), with the request's number."""
     body: dict[str, Any] = {
         "type": "about:blank",
-        "title": HTTPStatus(code).phrase if code in HTTPStatus else "Error",
+        "title": http.client.responses.get(code, "Error"),
         "status": code,
         "detail": detail or _WORDS.get(code, _WORDS[500])[1],
         "instance": request.path,

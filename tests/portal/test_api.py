@@ -375,11 +375,16 @@ def test_document_covers_every_route_and_is_served() -> None:
     assert Client().get("/api/schema/?format=json").json()["openapi"].startswith("3.")
 
 
-async def test_api_answers_over_asgi(acme: House) -> None:
-    """A chunked or empty body reads as what it is."""
-    from asgiref.sync import sync_to_async
+@pytest.fixture
+def script(transactional_db: None) -> Client:
+    """Committed, so that the threads of an asynchronous request see it."""
+    return bearer(factories.member(factories.tenant("acme")))
 
-    client = await sync_to_async(bearer)(acme.owner)
-    headers = {"Authorization": client.defaults["HTTP_AUTHORIZATION"]}
+
+async def test_api_answers_over_asgi(script: Client) -> None:
+    """Under the server that runs it: an empty list and a refused empty body."""
+    headers = {"Authorization": script.defaults["HTTP_AUTHORIZATION"]}
     response = await AsyncClient().get("/api/v1/workspaces/", headers=headers)
-    assert response.status_code == 200
+    assert (response.status_code, response.json()["results"]) == (200, [])
+    refused = await AsyncClient().post("/api/v1/workspaces/init", "", content_type="application/json", headers=headers)
+    assert refused.status_code == 400
