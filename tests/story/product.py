@@ -220,6 +220,6 @@ class Person:
         answer = self.post(f"/api/v1/workspaces/{workspace}/credentials")
         assert answer.status_code in (200, 201), answer.text
         path = Path(tempfile.mkdtemp(dir=self.product.folder)) / "kubeconfig"
-        path.write_text(answer.text)
+        path.write_text(answer.json()["kubeconfig"])
         path.chmod(0o600)
         return path
