@@ -206,7 +206,7 @@ def test_killed_quickstart_leaves_nothing_and_starts_again(product: Product, wor
     product.start()
     postmaster = int((product.folder / "postgresql/data/postmaster.pid").read_text().splitlines()[0])
     subprocess.run(["kill", "-9", str(postmaster)], check=True)
-    config = eventually(lambda: _kubeconfig_or_nothing(product, workspace["id"]), within=30)
+    config = eventually(lambda: _kubeconfig_or_nothing(product, workspace["id"]), within=30, every=2)
     assert "colours" in product.kubectl("get", "configmaps", kubeconfig=config)
 
 
