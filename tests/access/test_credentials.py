@@ -237,6 +237,7 @@ def _plain(client: redis.Redis, kind: bytes, key: bytes) -> object:
 
 
 @on_a_cluster
+@pytest.mark.parametrize("cluster", ["embedded", "kube-apiserver"], indirect=True)
 @pytest.mark.django_db(transaction=True)
 def test_no_token_is_in_any_sink(cluster, workspace, alice, caplog, tmp_path):
     """GW9, P2, SEC-01: every row, every Redis key, every log line, the queue's messages, every error."""
