@@ -82,7 +82,7 @@ def user_create(*, actor: Actor, email: str, name: str = "", password: str = "",
 
 @transaction.atomic
 def user_change(*, actor: Actor, user_id: UUID, **changes: Any) -> User:
-    """Change ``name``, ``status``, ``is_staff`` or ``is_superuser`` of an account; never one's own way in. Operators only.
+    """Change name, status, is_staff or is_superuser of an account; never one's own way in. Operators only.
 
     Only superusers change superusers or make them (API-23).
 

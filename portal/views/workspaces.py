@@ -196,7 +196,7 @@ def workspace_suspend(request: HttpRequest, pk: UUID) -> HttpResponse:
         done=f"{found.name} is closed; the receipt grows as the cluster confirms each layer.",
         back=reverse("workspace", args=[found.pk]),
         points=_LAYERS,
-        warning="Watches opened directly at the cluster, past the gateway, end with their credentials: within two hours.",
+        warning="Watches opened directly at the cluster, end with their credentials within two hours.",
         crumbs=_crumbs(found),
         destroys=True,
     )
