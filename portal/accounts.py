@@ -82,7 +82,7 @@ def user_create(*, actor: Actor, email: str, name: str = "", password: str = "",
 
 @transaction.atomic
 def user_change(*, actor: Actor, user_id: UUID, **changes: Any) -> User:
-    """Change ``name``, ``status``, ``is_staff`` or ``is_superuser`` of an account. Operators only, never their own way in.
+    """Change name, status, is_staff or is_superuser of an account; never one's own way in. Operators only.
 
     Only superusers change superusers or make them (API-23).
 
@@ -94,7 +94,7 @@ def user_change(*, actor: Actor, user_id: UUID, **changes: Any) -> User:
         raise NotFound("There is no such user.", kind="users")
     if actor.user_id == user.pk and {"status", "is_staff", "is_superuser"} & set(changes):
         raise Conflict("You cannot disable or demote yourself; ask another operator.", kind="users")
-    if (user.is_superuser or "is_superuser" in changes) and not User.objects.filter(
+    if (user.is_superuser or "is_superuser" in changes) and not User.objects.filter(  # type: ignore[misc]
         pk=actor.user_id, is_superuser=True
     ).exists():
         raise Forbidden("Only superusers change superusers.", kind="users")

@@ -159,7 +159,7 @@ REST_FRAMEWORK = {
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Tenantry",
-    "DESCRIPTION": "Self-service workspaces on shared Kubernetes: onboarding, short-lived credentials, kill switch, audit.",
+    "DESCRIPTION": "Self-service workspaces on shared Kubernetes: onboarding, credentials, kill switch, audit.",
     "VERSION": "1.0.0",
     "SERVE_INCLUDE_SCHEMA": False,
     "SERVE_AUTHENTICATION": [

@@ -17,7 +17,7 @@ from portal.admin.translating import Translator, actor
 from tenants.models import User
 
 
-class NewUserForm(forms.ModelForm):
+class NewUserForm(forms.ModelForm):  # type: ignore[type-arg]
     """An account with a first password, or without one for single sign-on."""
 
     password = forms.CharField(
@@ -55,14 +55,14 @@ class UserAdmin(Translator):
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
         """Those of the form."""
-        return self.fields if obj else ("email", "name", "password", "is_staff")  # type: ignore[return-value]
+        return self.fields if obj else ("email", "name", "password", "is_staff")
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
         """Who one is comes from elsewhere; the highest right only superusers give."""
         if obj is None:
             return ()
         fixed = ("email", "issuer", "subject", "last_login", "created_at")
-        return fixed if request.user.is_superuser else (*fixed, "is_superuser")  # type: ignore[union-attr]
+        return fixed if request.user.is_superuser else (*fixed, "is_superuser")
 
     def save_model(self, request: HttpRequest, obj: User, form: Any, change: bool) -> None:
         """Create or change."""

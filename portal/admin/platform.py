@@ -77,7 +77,7 @@ class ClusterAdmin(Translator):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Cluster]:
         """Without the credential."""
-        return super().get_queryset(request).defer("sealed_credential")  # type: ignore[no-any-return]
+        return super().get_queryset(request).defer("sealed_credential")
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """By the service: another server or CA wipes the credential (API-32)."""

@@ -18,17 +18,17 @@ COUNTED = 10_000
 """Rows that a list counts at most: the number of pages is not worth reading a whole table for."""
 
 
-class BoundedPaginator(Paginator):
+class BoundedPaginator(Paginator):  # type: ignore[type-arg]
     """Counts so far and no further."""
 
     @cached_property
-    def count(self) -> int:  # type: ignore[override]
+    def count(self) -> int:
         """The number of rows, at most ``COUNTED``."""
         rows: Any = self.object_list
         return len(rows[:COUNTED].values_list("pk")) if hasattr(rows, "values_list") else len(rows)
 
 
-class Translator(admin.ModelAdmin):
+class Translator(admin.ModelAdmin):  # type: ignore[type-arg]
     """For operators; a refusal of a service becomes a message on the same page."""
 
     paginator = BoundedPaginator
@@ -39,7 +39,7 @@ class Translator(admin.ModelAdmin):
 
     def has_module_permission(self, request: HttpRequest) -> bool:
         """Every operator sees every model."""
-        return request.user.is_active and request.user.is_staff  # type: ignore[union-attr]
+        return request.user.is_active and request.user.is_staff
 
     def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
         """Every operator reads."""

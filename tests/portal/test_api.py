@@ -38,6 +38,7 @@ def bearer(user: User, scope: str = "write", tenant: Tenant | None = None) -> Cl
 
 def send(client: Client, method: str, path: str, body: Any = None, **headers: str) -> Any:
     data = "" if body is None else body if isinstance(body, str | bytes) else json.dumps(body)
+    headers = {"X-Requested-With": "script", **headers}
     return client.generic(method, f"/api/v1/{path}", data, content_type="application/json", headers=headers)
 
 
@@ -207,14 +208,34 @@ def test_init_is_limited_by_user_whatever_the_address_or_token(acme: House) -> N
 @pytest.mark.parametrize(
     "body",
     [
-        {"tier": None}, {"tier": []}, {"tier": {"__proto__": 1}}, {"tier": "x" * 10_000}, {}, {"tier": "basic", "user": "x"},
-        {"tier": "basic", "__proto__": {}}, [], "null", "1", '"x"', "", "{", '{"tier": "a", "tier": "b"}',
-        '{"tier": "\\u0000"}', '{"tier": "\\ud800"}', '{"tier": NaN}', '{"tier": ' + "9" * 5000 + "}", "[" * 100_000,
-        '{"tier": ' * 40 + "1" + "}" * 40, b"\xff\xfe{\x00}\x00", b'{"tier": "\xff"}', {"tier": "nonsense"}, {"tier": "basic", "name": "Bad_Name"},
+        {"tier": None},
+        {"tier": []},
+        {"tier": {"__proto__": 1}},
+        {"tier": "x" * 10_000},
+        {},
+        {"tier": "basic", "user": "x"},
+        {"tier": "basic", "__proto__": {}},
+        [],
+        "null",
+        "1",
+        '"x"',
+        "",
+        "{",
+        '{"tier": "a", "tier": "b"}',
+        '{"tier": "\\u0000"}',
+        '{"tier": "\\ud800"}',
+        '{"tier": NaN}',
+        '{"tier": ' + "9" * 5000 + "}",
+        "[" * 100_000,
+        '{"tier": ' * 40 + "1" + "}" * 40,
+        b"\xff\xfe{\x00}\x00",
+        b'{"tier": "\xff"}',
+        {"tier": "nonsense"},
+        {"tier": "basic", "name": "Bad_Name"},
         {"tier": "basic", "cluster": "nowhere"},
     ],
     ids=range(25),
-)  # fmt: skip
+)
 def test_hostile_body_is_refused_in_a_problem(body: Any, acme: House) -> None:
     """API-04, API-26, P9: never a 500."""
     response = send(bearer(acme.owner), "POST", "workspaces/init", body)
@@ -260,7 +281,7 @@ def test_large_and_compressed_bodies_are_refused(acme: House) -> None:
         "after=zzz",
         "user=1",
         "status=deleted",
-        "limit=１",
+        "limit=%EF%BC%91",
         "after=%00",
     ],
 )
