@@ -162,8 +162,7 @@ class _Exchange:
         principal = self.principal = await self._authenticate(credentials, parsed)
         info = self.info = resolve(parsed, principal.tenant, self._runtime.options.default_tenant or None)
         decision = self.decision = await stages.authorize(runtime, principal, info)
-        if not decision.allowed:
-            raise stages.forbidden(principal, info, decision)
+        stages.require_allowed(principal, info, decision)
 
         body = await read_body(self._receive, self._headers) if method in _WITH_BODY else b""
         request = Request(

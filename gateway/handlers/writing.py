@@ -128,7 +128,7 @@ async def patch(runtime: Runtime, request: Request, kind: Kind) -> Response:
 
     async def patched(current: Body) -> Body:
         if media == JSON_PATCH:
-            result = json_patch(current, document)
+            result: Body = json_patch(current, document)
         elif media == MERGE_PATCH:
             result = merge_patch(current, document)
         else:
@@ -425,9 +425,10 @@ def _write(request: Request, kind: Kind) -> Write:
     )
 
 
-def attributes_of(
+def attributes_of(  # noqa: PLR0917 - what admission sees, in the order of its attributes
     request: Request, kind: Kind, operation: str, name: str, new: Body | None, old: Body | None
 ) -> Attributes:
+    """The write as the admission plugins see it."""
     info = request.info
     return Attributes(
         principal=request.principal,

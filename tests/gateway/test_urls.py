@@ -87,7 +87,13 @@ def test_malformed_target_is_refused(alice: Caller, target: str, statuses: set[i
 
 @pytest.mark.parametrize(
     ("query", "is_watch"),
-    [("watch=nope", True), ("watch", True), ("watch=TRUE", True), ("watch=0", False), ("watch=false&watch=true", False)],
+    [
+        ("watch=nope", True),
+        ("watch", True),
+        ("watch=TRUE", True),
+        ("watch=0", False),
+        ("watch=false&watch=true", False),
+    ],
 )
 def test_what_counts_as_a_watch_is_one_decision(server: Server, acme: str, query: str, is_watch: bool) -> None:
     """URL-20."""
