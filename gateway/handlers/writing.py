@@ -110,7 +110,8 @@ async def update(runtime: Runtime, request: Request, kind: Kind) -> Response:
         )
 
     async def replaced(_current: Body) -> Body:
-        return deep_copy(body)
+        wanted: Body = deep_copy(body)
+        return wanted
 
     stored = await change(runtime, request, kind, replaced)
     return show(request, kind, stored)
