@@ -29,8 +29,9 @@ from access.authorization.isolation import SystemMasters, TenantIsolation
 from access.authorization.keystone import KeystoneAuthorizer
 from access.authorization.lock import LockAuthorizer
 from access.authorization.rbac import PolicyCache, RbacAuthorizer
+from audit.requests import RequestLog
 from gateway import workers
-from gateway.auditing import NoAudit
+from gateway.auditing import RequestAudit
 from gateway.certificates import Certificates
 from gateway.customresources import CustomResources
 from gateway.kinds import Catalogs, definitions
@@ -49,9 +50,7 @@ from store.types import Create, Key, PreconditionFailed
 
 
 @asynccontextmanager
-async def assembled(
-    options: Options, certificates: Certificates, *, background: bool = True
-) -> AsyncIterator[Runtime]:
+async def assembled(options: Options, certificates: Certificates, *, background: bool = True) -> AsyncIterator[Runtime]:
     """A running API server's parts; everything is stopped on leaving. ``background``: take part in the workers."""
     definitions()
     async with Engine(options.database_url) as store:
@@ -88,6 +87,7 @@ async def assembled(
                 quotas,
             ]
         )
+        requests = RequestLog(options.database_url)
         runtime = Runtime(
             options=options,
             store=store,
@@ -97,7 +97,7 @@ async def assembled(
             authentication=AuthenticationChain(authentication.authenticators),
             authorization=authorization,
             admission=admission,
-            audit=NoAudit(),
+            audit=RequestAudit(requests),
             tenants=TenantServices(),
             signing_key=load_signing_key(certificates.signing_key.read_bytes()),
             streams=streams,
@@ -108,10 +108,12 @@ async def assembled(
         await custom.load(store)
         await _first_objects(runtime)
         await locks.start()
+        requests.start()
         try:
             async with workers.running(store, options.database_url, catalogs, quotas) if background else nullcontext():
                 yield runtime
         finally:
+            await requests.stop()
             await locks.stop()
             await authentication.close()
 
