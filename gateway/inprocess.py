@@ -76,7 +76,7 @@ class Gateway:
         response: Response = self._run(self._call(principal, method, path, query, fields, data, source_ip))
         return response
 
-    async def _call(  # noqa: PLR0917 - the parts of one request
+    async def _call(
         self,
         principal: Principal,
         method: str,

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
+
+from access.authentication.options import AuthenticationOptions
 
 DEFAULT_ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 
@@ -24,25 +26,11 @@ class Options:
     tls_cert_file: Path | None = None
     tls_private_key_file: Path | None = None
     client_ca_file: Path | None = None
-    token_auth_file: Path | None = None
-    basic_auth_file: Path | None = None
     service_account_issuer: str = DEFAULT_ISSUER
     service_account_signing_key_file: Path | None = None
     service_account_key_files: tuple[Path, ...] = ()
     api_audiences: tuple[str, ...] = ()
-    oidc_issuer_url: str = ""
-    oidc_client_id: str = ""
-    oidc_ca_file: Path | None = None
-    oidc_username_claim: str = "sub"
-    oidc_username_prefix: str | None = None
-    oidc_groups_claim: str = ""
-    oidc_groups_prefix: str = ""
-    oidc_tenant_claim: str = ""
-    authentication_token_webhook_config_file: Path | None = None
-    authentication_token_webhook_cache_ttl: float = 120.0
-    keystone_url: str = ""
-    keystone_ca_file: Path | None = None
-    keystone_cache_ttl: float = 60.0
+    authentication: AuthenticationOptions = field(default_factory=AuthenticationOptions)
     authorization_mode: tuple[str, ...] = ("Node", "RBAC")
     authorization_policy_file: Path | None = None
     authorization_webhook_config_file: Path | None = None

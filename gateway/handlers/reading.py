@@ -124,7 +124,7 @@ async def read_list(
         ) from None
 
 
-async def _pages(  # noqa: PLR0917 - where a list begins
+async def _pages(
     runtime: Runtime,
     chosen: Selection,
     binding: str,

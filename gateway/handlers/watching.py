@@ -168,7 +168,7 @@ class _Encoder:
         return tables.partial_object(body, self._accept.version) if self._accept.is_partial else body
 
 
-async def _chunks(  # noqa: PLR0917 - everything that a watch is made of
+async def _chunks(
     runtime: Runtime,
     request: Request,
     chosen: Selection,

@@ -426,7 +426,7 @@ def _write(request: Request, kind: Kind) -> Write:
     )
 
 
-def attributes_of(  # noqa: PLR0917 - what admission sees, in the order of its attributes
+def attributes_of(
     request: Request, kind: Kind, operation: str, name: str, new: Body | None, old: Body | None
 ) -> Attributes:
     """The write as the admission plugins see it."""

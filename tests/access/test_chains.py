@@ -23,7 +23,9 @@ FALSE_MASTER = Principal(name="mallory", groups=("system:masters",), tenant="acm
 NOBODY = Principal(name="system:anonymous", tenant=None, authenticator="test")
 
 
-def asks(cluster: str = "root:acme", *, tenant: str = "acme", namespace: str = "n1", resource: str = "pods") -> RequestInfo:
+def asks(
+    cluster: str = "root:acme", *, tenant: str = "acme", namespace: str = "n1", resource: str = "pods"
+) -> RequestInfo:
     return RequestInfo(
         method="GET",
         path="/",
@@ -62,7 +64,12 @@ class Says:
 async def test_authenticator_that_fails_or_refuses_never_stops_the_next() -> None:
     """AN9."""
     chain = AuthenticationChain(
-        [Knows("broken", RuntimeError("x")), Knows("refuses", Refused("no")), Knows("silent", None), Knows("test", ALICE)]
+        [
+            Knows("broken", RuntimeError("x")),
+            Knows("refuses", Refused("no")),
+            Knows("silent", None),
+            Knows("test", ALICE),
+        ]
     )
     assert await chain.authenticate(Credentials(), now=0) is ALICE
 

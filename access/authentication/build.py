@@ -1,0 +1,164 @@
+"""The authenticators of a server, made from its options in the order in which they are asked (AN9)."""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from access.authentication.anonymous import AnonymousAuthenticator
+from access.authentication.base import Authenticator
+from access.authentication.basicfile import BasicFileAuthenticator
+from access.authentication.keystone import KeystoneAuthenticator
+from access.authentication.oidc import ALGORITHMS, OidcAuthenticator, OidcIssuer
+from access.authentication.options import AuthenticationOptions
+from access.authentication.tokenfile import TokenFileAuthenticator
+from access.authentication.webhook import WebhookAuthenticator
+from access.keystone import Domains, Keystone
+from access.reloading import UnusableFile
+from access.transport import Transport, service_url, verifying, webhook_of_file
+from kube import authenticationconfig
+from kube.oidcclaims import ClaimRules
+
+logger = logging.getLogger(__name__)
+
+
+class UnusableOptions(Exception):
+    """Options that no server can start with; the message says which and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Authentication:
+    """The authenticators in order, and what else of them a server needs.
+
+    ``keystone`` is for ``KeystoneAuthorizer``; ``None`` where Keystone is not configured.
+    """
+
+    authenticators: tuple[Authenticator, ...]
+    keystone: tuple[Keystone, Domains] | None
+    closing: tuple[Callable[[], Awaitable[None]], ...]
+
+    async def close(self) -> None:
+        """Give every outside connection back."""
+        for close in self.closing:
+            await close()
+
+
+def build_authenticators(
+    options: AuthenticationOptions,
+    *,
+    certificates: Authenticator | None = None,
+    service_accounts: Authenticator | None = None,
+    service_account_issuer: str = "",
+    audiences: Sequence[str] = (),
+    anonymous: bool = False,
+    data_folder: Path | None = None,
+    knows_tenant: Callable[[str], Awaitable[bool]] | None = None,
+) -> Authentication:
+    """Certificates, token file, basic file, service accounts, OpenID Connect, webhook, Keystone, anonymous.
+
+    What needs nothing but memory comes before what asks others; and a token of our own issuer, or of a configured
+    provider, is never shown to a webhook or to Keystone. Raises ``UnusableOptions``.
+    """
+    with _usable():
+        providers = _providers(options)
+        own = frozenset(provider.issuer for provider in providers)
+        if service_account_issuer in own:
+            raise UnusableOptions("an OpenID Connect issuer has the name of the service accounts' issuer")
+        own |= {service_account_issuer} - {""}
+        webhook = _webhook(options, audiences, own)
+        keystone = _keystone(options, data_folder, knows_tenant)
+        files: list[Authenticator] = []
+        if options.token_auth_file is not None:
+            files.append(TokenFileAuthenticator(options.token_auth_file))
+        if options.basic_auth_file is not None:
+            files.append(BasicFileAuthenticator(options.basic_auth_file))
+    keystone_users = KeystoneAuthenticator(*keystone, own_issuers=own) if keystone is not None else None
+    in_order = (
+        certificates,
+        *files,
+        service_accounts,
+        *providers,
+        webhook,
+        keystone_users,
+        AnonymousAuthenticator() if anonymous else None,
+    )
+    outside = (*providers, webhook, keystone_users)
+    return Authentication(
+        authenticators=tuple(authenticator for authenticator in in_order if authenticator is not None),
+        keystone=keystone,
+        closing=tuple(authenticator.close for authenticator in outside if authenticator is not None),
+    )
+
+
+def _providers(options: AuthenticationOptions) -> list[OidcAuthenticator]:
+    providers = []
+    if options.oidc_issuer_url:
+        issuer = OidcIssuer(
+            rules=ClaimRules(
+                issuer=options.oidc_issuer_url,
+                username_claim=options.oidc_username_claim,
+                username_prefix=options.oidc_username_prefix,
+                groups_claim=options.oidc_groups_claim,
+                groups_prefix=options.oidc_groups_prefix,
+                tenant_claim=options.oidc_tenant_claim,
+                tenant_prefix=options.oidc_tenant_prefix,
+                required=dict(options.oidc_required_claim),
+            ),
+            audiences=(options.oidc_client_id,) if options.oidc_client_id else (),
+            algorithms=frozenset(options.oidc_signing_algs) or ALGORITHMS,
+            leeway=options.oidc_leeway,
+        )
+        providers.append(OidcAuthenticator(issuer, Transport(tls=verifying(options.oidc_ca_file))))
+    if options.authentication_config is not None:
+        if options.oidc_issuer_url:
+            raise UnusableOptions("--authentication-config and --oidc-issuer-url exclude each other")
+        for entry in authenticationconfig.parse(options.authentication_config.read_bytes()):
+            issuer = OidcIssuer(rules=entry.rules, audiences=entry.audiences, leeway=options.oidc_leeway)
+            tls = ssl.create_default_context(cadata=entry.certificate_authority or None)
+            providers.append(OidcAuthenticator(issuer, Transport(tls=tls)))
+    for provider in providers:
+        if not provider.gives_tenants:
+            logger.warning("users of %s belong to no tenant: no tenant claim is configured", provider.issuer)
+    return providers
+
+
+def _webhook(
+    options: AuthenticationOptions, audiences: Sequence[str], own: frozenset[str]
+) -> WebhookAuthenticator | None:
+    if options.authentication_token_webhook_config_file is None:
+        return None
+    return WebhookAuthenticator(
+        webhook_of_file(options.authentication_token_webhook_config_file),
+        audiences=audiences,
+        version=options.authentication_token_webhook_version,
+        success_ttl=options.authentication_token_webhook_cache_ttl,
+        own_issuers=own,
+        trusted=options.authentication_token_webhook_trusted,
+    )
+
+
+def _keystone(
+    options: AuthenticationOptions, data_folder: Path | None, knows_tenant: Callable[[str], Awaitable[bool]] | None
+) -> tuple[Keystone, Domains] | None:
+    if not options.keystone_url:
+        return None
+    pins = data_folder / "keystone-domains.json" if data_folder is not None else None
+    transport = Transport(tls=verifying(options.keystone_ca_file))
+    return (
+        Keystone(service_url(options.keystone_url), transport, ttl=options.keystone_cache_ttl),
+        Domains(dict(options.keystone_domain_tenant), pins=pins, knows_tenant=knows_tenant),
+    )
+
+
+@contextmanager
+def _usable() -> Iterator[None]:
+    try:
+        yield
+    except (UnusableFile, ssl.SSLError, ValueError) as error:
+        raise UnusableOptions(str(error)) from None
+    except OSError as error:
+        raise UnusableOptions(f"{error.filename}, {error.strerror}") from None

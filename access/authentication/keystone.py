@@ -1,0 +1,59 @@
+"""Bearer tokens of OpenStack Keystone (AN7): the user's domain is the tenant."""
+
+from __future__ import annotations
+
+from access.authentication.base import Credentials, Refused
+from access.keystone import Domains, Keystone
+from access.transport import Unreachable
+from kube.claims import outside_name_reasons
+from kube.identity import AUTHENTICATED, Principal
+from kube.jwt import unverified_issuer
+
+CREDENTIAL_PREFIX = "KEYSTONE="
+"""What a credential id begins with; the token's audit id follows, which Keystone's own log names too."""
+
+
+class KeystoneAuthenticator:
+    """Asks Keystone about the token, once in its client's TTL.
+
+    The identity has no roles: they depend on what a request is about, and ``access.authorization.keystone`` asks for
+    them then (AN10). A domain that is no tenant's is refused. Tokens of ``own_issuers`` are never sent out (KEY-08).
+    """
+
+    name = "keystone"
+
+    def __init__(self, keystone: Keystone, domains: Domains, *, own_issuers: frozenset[str] = frozenset()) -> None:
+        self._keystone = keystone
+        self._domains = domains
+        self._own_issuers = own_issuers
+
+    async def authenticate(self, credentials: Credentials, *, now: float) -> Principal | None:
+        """The user of the token; ``None`` for tokens that Keystone does not know; ``Refused`` without a tenant."""
+        token = credentials.bearer
+        if token is None or unverified_issuer(token) in self._own_issuers:
+            return None
+        try:
+            known = await self._keystone.validate(token, now)
+        except Unreachable as error:
+            raise Refused(str(error)) from None
+        if known is None:
+            return None
+        if reasons := outside_name_reasons(known.user):
+            raise Refused(f"the user name {reasons[0]}")
+        tenant = await self._domains.tenant_of(known.domain_id, known.domain)
+        if tenant is None:
+            raise Refused("the user's domain has no tenant")
+        return Principal(
+            name=known.user,
+            uid=known.user_id,
+            groups=(AUTHENTICATED,),
+            extra=known.extra(),
+            tenant=tenant,
+            authenticator=self.name,
+            credential_id=CREDENTIAL_PREFIX + known.audit_id,
+            not_after=known.expires,
+        )
+
+    async def close(self) -> None:
+        """Give the connections back."""
+        await self._keystone.close()

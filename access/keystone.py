@@ -1,0 +1,202 @@
+"""Keystone asked and its answers remembered: who a token is of, and which roles it has in a scope (AN7, AN10).
+
+Nobody but the token itself asks: the product holds no Keystone account that could be stolen. Tokens are kept in memory
+alone, and only while their validation is fresh.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import logging
+import os
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from access.answers import CAPACITY, Answers
+from access.authentication.digests import Digests
+from access.transport import Transport, Unreachable
+from kube.claims import tenant_reasons
+from kube.identity import SYSTEM_TENANT
+from kube.keystone import Scope, Token, token_of
+
+logger = logging.getLogger(__name__)
+
+TTL_SECONDS: Final = 30.0
+"""A token revoked at Keystone, or a role taken away there, stops counting after at most this long (KEY-04)."""
+
+TOKEN_MAX: Final = 8 * 1024
+_DOMAINS_MAX: Final = 100_000
+_UNKNOWN: Final = (400, 401, 403, 404)
+
+
+class Keystone:
+    """One Keystone at ``url`` (with or without ``/v3``); ``ttl`` in seconds bounds the age of every answer."""
+
+    def __init__(
+        self,
+        url: str,
+        transport: Transport,
+        *,
+        ttl: float = TTL_SECONDS,
+        capacity: int = CAPACITY,
+        digests: Digests | None = None,
+    ) -> None:
+        self._tokens_url = f"{url.rstrip('/').removesuffix('/v3')}/v3/auth/tokens?nocatalog"
+        self._transport = transport
+        self._digests = digests or Digests()
+        self._capacity = capacity
+        self._validations: Answers[Token] = Answers(success=ttl, failure=min(ttl, 10.0), capacity=capacity)
+        self._assignments: Answers[tuple[str, ...]] = Answers(success=ttl, failure=ttl, capacity=capacity)
+        self._shown: OrderedDict[str, tuple[str, Token]] = OrderedDict()
+
+    async def validate(self, token: str, now: float) -> Token | None:
+        """What Keystone says about the token; ``None`` for one that it does not know. Raises ``Unreachable``."""
+        if not 0 < len(token) <= TOKEN_MAX or not all("!" <= character <= "~" for character in token):
+            return None
+        said = await self._validations.ask(self._digests.of(token.encode()), now, lambda: self._validate(token))
+        if said is None or said.expires <= now:
+            return None
+        self._shown[said.audit_id] = (token, said)
+        self._shown.move_to_end(said.audit_id)
+        if len(self._shown) > self._capacity:
+            self._shown.popitem(last=False)
+        return said
+
+    async def roles(self, audit_id: str, user_id: str, scope: Scope, now: float) -> tuple[str, ...]:
+        """The roles in ``scope`` of the user who has shown the token of ``audit_id``; raises ``Unreachable``.
+
+        Empty for anybody else, so that no answer ever serves another user, and for a delegated token outside the
+        scope that it was given for.
+        """
+        token, said = self._shown.get(audit_id, ("", None))
+        if said is None or said.user_id != user_id or said.expires <= now:
+            return ()
+        if said.scope == scope:
+            return said.roles
+        if said.delegated:
+            return ()
+        key = self._digests.of(token.encode(), user_id.encode(), scope.domain.encode(), scope.project.encode())
+        return await self._assignments.ask(key, now, lambda: self._roles(token, said, scope)) or ()
+
+    async def close(self) -> None:
+        """Give the connections back and forget every token."""
+        self._shown.clear()
+        self._validations.forget()
+        self._assignments.forget()
+        await self._transport.close()
+
+    async def _validate(self, token: str) -> Token | None:
+        return await self._ask("GET", headers={"X-Auth-Token": token, "X-Subject-Token": token})
+
+    async def _roles(self, token: str, said: Token, scope: Scope) -> tuple[str, ...] | None:
+        identity = {"methods": ["token"], "token": {"id": token}}
+        scoped = await self._ask("POST", json={"auth": {"identity": identity, "scope": scope.as_dict()}})
+        # Keystone's answer must be about what was asked, whatever stands between.
+        if scoped is None or scoped.user_id != said.user_id or scoped.scope != scope:
+            return None
+        return scoped.roles
+
+    async def _ask(self, method: str, *, json: Any = None, headers: Mapping[str, str] | None = None) -> Token | None:
+        answer = await self._transport.request(method, self._tokens_url, json=json, headers=headers)
+        if answer.status in _UNKNOWN:
+            return None
+        if answer.status not in (200, 201):
+            raise Unreachable(f"Keystone answered with {answer.status}")
+        try:
+            return token_of(answer.json())
+        except ValueError as error:
+            raise Unreachable(f"Keystone's answer is not usable: {error}") from None
+
+
+class Domains:
+    """Which tenant a Keystone domain is: the mapping's, or the domain's own name at first sight (KEY-01, KEY-02).
+
+    A tenant follows the domain's id. The first domain of a name takes the tenant of that name, and this is kept in
+    ``pins`` across restarts: whoever renames a domain keeps the tenant, and a new domain of an old name gets none until
+    an operator maps it. ``system`` and the domain ``default`` need the mapping. ``knows_tenant`` says whether a tenant
+    exists; a domain with no tenant has no users here.
+    """
+
+    def __init__(
+        self,
+        mapping: Mapping[str, str],
+        *,
+        pins: Path | None = None,
+        knows_tenant: Callable[[str], Awaitable[bool]] | None = None,
+    ) -> None:
+        for tenant in mapping.values():
+            if reasons := tenant_reasons(tenant):
+                raise ValueError(f"the tenant of a Keystone domain {reasons[0]}")
+        if len(set(mapping.values())) != len(mapping):
+            raise ValueError("two Keystone domains are mapped to one tenant, so that their users could be confused")
+        self._mapping = dict(mapping)
+        self._file = pins
+        self._knows_tenant = knows_tenant
+        self._pins: dict[str, str] = {}
+
+    async def tenant_of(self, domain_id: str, domain: str) -> str | None:
+        """The tenant of a domain by id and name; ``None`` when it has none."""
+        tenant = self._mapping.get(domain_id) or self._pins.get(domain_id)
+        if tenant is None:
+            if tenant_reasons(domain) or domain == SYSTEM_TENANT or "default" in (domain_id, domain.lower()):
+                return None
+            if not await self._exists(domain):
+                return None
+            tenant = self._pin(domain_id, domain)
+        return tenant if tenant is not None and await self._exists(tenant) else None
+
+    def domain_of(self, tenant: str) -> str:
+        """The id of a tenant's domain; empty when none is known."""
+        known = {**self._pins, **self._mapping}
+        return next((domain_id for domain_id, of in known.items() if of == tenant), "")
+
+    async def _exists(self, tenant: str) -> bool:
+        return tenant == SYSTEM_TENANT or self._knows_tenant is None or await self._knows_tenant(tenant)
+
+    def _pin(self, domain_id: str, tenant: str) -> str | None:
+        if self._file is None:
+            return self._take(domain_id, tenant)
+        # Every process of the host asks the same file, one at a time.
+        with self._file.with_suffix(".lock").open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self._pins = _read(self._file)
+            taken = self._take(domain_id, tenant)
+            if taken is not None:
+                _write(self._file, self._pins)
+            return taken
+
+    def _take(self, domain_id: str, tenant: str) -> str | None:
+        if domain_id in self._pins:
+            return self._pins[domain_id]
+        if tenant in self._pins.values() or tenant in self._mapping.values() or len(self._pins) >= _DOMAINS_MAX:
+            logger.warning(
+                "the Keystone domain %s is called %r as the tenant of another domain; map it to a tenant by its id",
+                domain_id,
+                tenant,
+            )
+            return None
+        self._pins[domain_id] = tenant
+        logger.info("the Keystone domain %s is the tenant %r from now on", domain_id, tenant)
+        return tenant
+
+
+def _read(path: Path) -> dict[str, str]:
+    try:
+        pins = json.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    if not isinstance(pins, dict) or not all(isinstance(tenant, str) for tenant in pins.values()):
+        raise ValueError(f"{path} does not hold the tenants of Keystone domains")
+    return pins
+
+
+def _write(path: Path, pins: Mapping[str, str]) -> None:
+    new = path.with_suffix(".new")
+    with new.open("w") as file:
+        json.dump(pins, file, indent=1, sort_keys=True)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
