@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from http.client import HTTPResponse, HTTPSConnection
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote, urlencode, urlsplit
 
 from kube import pki
@@ -166,7 +166,7 @@ class Watch:
         with contextlib.suppress(OSError):
             self._response.connection.sock.shutdown(socket.SHUT_RDWR)  # type: ignore[attr-defined]
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
