@@ -19,6 +19,7 @@ from typing import Any
 VERSION = "30.0.0"
 CACHE = Path.home() / ".cache" / "tenantry-tests"
 ENVIRONMENT = CACHE / f"keystone-{VERSION}"
+NOT_INSTALLED = "Keystone is not installed: set TENANTRY_TEST_KEYSTONE=1 once to install it"
 PREPARED = CACHE / f"keystone-{VERSION}-data"
 
 

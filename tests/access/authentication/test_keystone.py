@@ -13,21 +13,18 @@ from kube.bootstrap import ROLES
 from kube.identity import Principal
 from kube.rbacindex import PolicyIndex
 from kube.requestinfo import RequestInfo
-from tests.access.authentication.keystones import KeystoneServer, interpreter
+from tests.access.authentication.keystones import NOT_INSTALLED
 from tests.access.authentication.outside import bearer, raw
 
 pytestmark = pytest.mark.xdist_group("keystone")
 NOW = 1_700_000_000.0
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    python = interpreter()
-    if python is None:
-        pytest.skip("Keystone is not installed: set TENANTRY_TEST_KEYSTONE=1 once to install it")
-    server = KeystoneServer(python, tmp_path_factory.mktemp("keystone") / "data")
-    yield server
-    server.stop()
+@pytest.fixture
+def server(keystone_server):
+    if keystone_server is None:
+        pytest.skip(NOT_INSTALLED)
+    return keystone_server
 
 
 class Counting(Transport):

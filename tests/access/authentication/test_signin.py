@@ -1,0 +1,326 @@
+"""kubectl signs in to the real server by each method, and is who it should be (AN1 to AN9)."""
+
+from __future__ import annotations
+
+import base64
+import http.server
+import json
+import os
+import shutil
+import ssl
+import subprocess
+import sys
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+import uuid
+import warnings
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import werkzeug.serving
+import yaml
+from django.conf import settings
+from django.core.management import CommandError, call_command
+
+from kube import pki
+from kube.identity import AUTHENTICATOR_EXTRA, CREDENTIAL_EXTRA, TENANT_EXTRA
+from tests.access.authentication.keystones import NOT_INSTALLED
+from tests.access.authentication.outside import AUTHORITY
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import oidc_provider_mock
+
+KUBECTL = shutil.which("kubectl")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:authlib"),
+    pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed"),
+    pytest.mark.xdist_group("keystone"),
+]
+ROOT = Path(__file__).parents[3]
+
+
+def server_context():
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    AUTHORITY.issue_cert("127.0.0.1", "localhost").configure_cert(context)
+    return context
+
+
+@contextmanager
+def in_thread(server):
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+        thread.join(5)
+        server.server_close()
+
+
+class Reviewer(http.server.BaseHTTPRequestHandler):
+    """A TokenReview webhook that knows one token."""
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        known = body["spec"]["token"] == "hook-token"
+        user = {"username": "wanda", "uid": "w1", "groups": ["crew"], "extra": {TENANT_EXTRA: ["t5"]}}
+        status = {"authenticated": known, **({"user": user} if known else {})}
+        answer = json.dumps({**body, "status": status}).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def provider():
+    """oidc-provider-mock behind TLS: an independent implementation, whose ID tokens have no key id."""
+    claims = {"groups": ["devs"], "tenant": "t4"}
+    app = oidc_provider_mock.app(user_claims=[oidc_provider_mock.User(sub="olga", claims=claims)])
+    server = werkzeug.serving.make_server("127.0.0.1", 0, app, threaded=True, ssl_context=server_context())
+    with in_thread(server):
+        yield f"https://127.0.0.1:{server.server_port}"
+
+
+def id_token(provider):
+    """By the code flow, as a person would."""
+    context = ssl.create_default_context(cadata=AUTHORITY.cert_pem.bytes().decode())
+
+    class Stay(urllib.request.HTTPRedirectHandler):
+        def redirect_request(self, *args):
+            return None
+
+    opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), Stay)
+    query = {"client_id": "tenantry", "redirect_uri": "http://localhost/", "response_type": "code", "scope": "openid"}
+    try:
+        opener.open(f"{provider}/oauth2/authorize?{urllib.parse.urlencode(query)}", b"sub=olga")
+    except urllib.error.HTTPError as redirect:
+        location = redirect.headers["Location"]
+    code = urllib.parse.parse_qs(urllib.parse.urlsplit(location).query)["code"][0]
+    form = {"grant_type": "authorization_code", "code": code, "redirect_uri": "http://localhost/"}
+    request = urllib.request.Request(f"{provider}/oauth2/token", urllib.parse.urlencode(form).encode())
+    request.add_header("Authorization", "Basic " + base64.b64encode(b"tenantry:x").decode())
+    with opener.open(request) as answer:
+        return json.load(answer)["id_token"]
+
+
+@pytest.fixture(scope="module")
+def webhook():
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Reviewer)
+    server.socket = server_context().wrap_socket(server.socket, server_side=True)
+    with in_thread(server):
+        yield f"https://127.0.0.1:{server.server_port}/review"
+
+
+class ApiServer:
+    """The product's API server as a process, with every method of signing in."""
+
+    def __init__(self, folder: Path, flags: list[str]) -> None:
+        self.folder = folder
+        database = f"signin_{uuid.uuid4().hex[:8]}"
+        with psycopg.connect(settings.DATABASE_URL, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {database}")
+        parts = urllib.parse.urlsplit(settings.DATABASE_URL)
+        environment = {
+            **os.environ,
+            "DATABASE_URL": parts._replace(path=f"/{database}").geturl(),
+            "TENANTRY_DATA_DIR": str(folder / "data"),
+        }
+        manage = [sys.executable, str(ROOT / "manage.py")]
+        subprocess.run([*manage, "migrate", "-v0"], env=environment, check=True, timeout=60)
+        self.log = folder / "server.log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [*manage, "apiserver", "--secure-port=0", *flags], env=environment, stdout=subprocess.PIPE, stderr=log
+            )
+        assert self.process.stdout is not None
+        self.url = self.process.stdout.readline().decode().split()[-1]
+        self.ca = folder / "data" / "pki" / "ca.crt"
+        context = ssl.create_default_context(cafile=str(self.ca))
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                with urllib.request.urlopen(f"{self.url}/readyz", context=context, timeout=2):
+                    break
+            except OSError:
+                assert time.monotonic() < deadline, self.log.read_text()
+                time.sleep(0.05)
+
+    def kubectl(self, *arguments: str, user: dict[str, str] | None = None, check: bool = True) -> str:
+        """What kubectl prints, signing in as ``user`` of a kubeconfig, or as the operator."""
+        if user is None:
+            path = self.folder / "data" / "admin.kubeconfig"
+        else:
+            path = self.folder / f"{uuid.uuid4().hex}.kubeconfig"
+            content = {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "clusters": [{"name": "c", "cluster": {"server": self.url, "certificate-authority": str(self.ca)}}],
+                "users": [{"name": "u", "user": user}],
+                "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+                "current-context": "x",
+            }
+            path.write_text(yaml.safe_dump(content))
+        command = [str(KUBECTL), f"--kubeconfig={path}", f"--server={self.url}", *arguments]
+        environment = {**os.environ, "HOME": str(self.folder)}
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30, check=False)
+        assert (done.returncode == 0) is check, done.stderr + self.log.read_text()[-2000:]
+        return done.stdout if check else done.stderr
+
+    def whoami(self, user: dict[str, str] | None = None, *arguments: str) -> dict[str, Any]:
+        info: dict[str, Any] = json.loads(self.kubectl("auth", "whoami", "-o", "json", *arguments, user=user))
+        return info["status"]["userInfo"]
+
+    def stop(self) -> None:
+        self.process.terminate()
+        self.process.wait(20)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory, provider, webhook, keystone_server):
+    folder = tmp_path_factory.mktemp("signin")
+    folder.chmod(0o711)
+    (folder / "tokens.csv").write_text('tok-alice,alice,a1,"dev,ops",,t1\ntok-op,op,o1,,,system\n')
+    (folder / "users.csv").write_text("pw,bert,b1,dev,,t2\n")
+    (folder / "ca.crt").write_bytes(AUTHORITY.cert_pem.bytes())
+    cluster = {"server": webhook, "certificate-authority": "ca.crt"}
+    config = {
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "contexts": [{"name": "x", "context": {"cluster": "c"}}],
+        "current-context": "x",
+    }
+    (folder / "webhook.yaml").write_text(yaml.safe_dump(config))
+    flags = [
+        f"--token-auth-file={folder}/tokens.csv",
+        f"--basic-auth-file={folder}/users.csv",
+        f"--oidc-issuer-url={provider}",
+        "--oidc-client-id=tenantry",
+        f"--oidc-ca-file={folder}/ca.crt",
+        "--oidc-username-prefix=oidc:",
+        "--oidc-groups-claim=groups",
+        "--oidc-groups-prefix=oidc:",
+        "--oidc-tenant-claim=tenant",
+        f"--authentication-token-webhook-config-file={folder}/webhook.yaml",
+    ]
+    if keystone_server is not None:
+        flags.append(f"--keystone-url={keystone_server.url}")
+    server = ApiServer(folder, flags)
+    yield server
+    server.stop()
+
+
+def of(info, authenticator):
+    assert info["extra"][AUTHENTICATOR_EXTRA] == [authenticator]
+    assert info["groups"][-1] == "system:authenticated"
+    return info["username"], info.get("uid"), info["groups"][:-1], info["extra"][TENANT_EXTRA]
+
+
+def test_by_certificate(server):
+    """AN1, AN2: both forms, issued by the server's own client CA."""
+    assert of(server.whoami(), "x509")[3] == ["system"]
+    folder = server.folder / "data" / "pki"
+    authority = pki.KeyPair((folder / "client-ca.crt").read_bytes(), (folder / "client-ca.key").read_bytes())
+    life = {"now": datetime.now(UTC), "lifetime": timedelta(hours=1)}
+    for subject, known in (
+        (
+            {"user": "carl", "organizations": ["tenant:t3"], "units": ["app1", "app2"]},
+            ("carl", None, ["app1", "app2"], ["t3"]),
+        ),
+        ({"user": "t3:demo", "organizations": ["app1"]}, ("t3:demo", None, ["app1"], ["t3"])),
+    ):
+        pair = pki.make_client_certificate(authority, **subject, **life)
+        user = {
+            "client-certificate-data": base64.b64encode(pair.certificate).decode(),
+            "client-key-data": base64.b64encode(pair.key).decode(),
+        }
+        info = server.whoami(user)
+        assert of(info, "x509") == known
+        assert info["extra"][CREDENTIAL_EXTRA][0].startswith("X509SHA256=")
+
+
+def test_by_token_file(server):
+    """AN4."""
+    assert of(server.whoami({"token": "tok-alice"}), "token-file") == ("alice", "a1", ["dev", "ops"], ["t1"])
+
+
+def test_by_basic_file(server):
+    """AN5."""
+    user = {"username": "bert", "password": "pw"}
+    assert of(server.whoami(user), "basic-file") == ("bert", "b1", ["dev"], ["t2"])
+
+
+def test_by_service_account(server):
+    """AN6."""
+    server.kubectl("create", "serviceaccount", "robot", "-n", "default")
+    token = server.kubectl("create", "token", "robot", "-n", "default").strip()
+    name, uid, groups, tenant = of(server.whoami({"token": token}), "serviceaccount")
+    assert (name, tenant) == ("system:serviceaccount:default:robot", ["system"])
+    assert uid
+    assert groups == ["system:serviceaccounts", "system:serviceaccounts:default"]
+
+
+def test_by_open_id_connect(server, provider):
+    """AN8: a token of a real provider, without a key id."""
+    info = server.whoami({"token": id_token(provider)})
+    assert of(info, "oidc") == ("oidc:olga", "olga", ["oidc:devs"], ["t4"])
+
+
+def test_by_webhook(server):
+    """AN7."""
+    assert of(server.whoami({"token": "hook-token"}), "webhook") == ("wanda", "w1", ["crew"], ["t5"])
+
+
+def test_by_keystone(server, keystone_server):
+    """AN7."""
+    if keystone_server is None:
+        pytest.skip(NOT_INSTALLED)
+    keystone = keystone_server
+    tenant = f"t{uuid.uuid4().hex[:8]}"
+    domain = keystone.make("domain", name=tenant)
+    kim = keystone.make("user", name="kim", password="pw", domain_id=domain)
+    project = keystone.make("project", name="default", domain_id=domain)
+    user = {"token": keystone.token("kim", domain)}
+    assert "Unauthorized" in server.kubectl("auth", "whoami", user=user, check=False)
+    manifest = server.folder / "tenant.yaml"
+    manifest.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Tenant", "metadata": {"name": tenant}}))
+    server.kubectl("create", "-f", str(manifest))
+    assert of(server.whoami(user), "keystone") == ("kim", kim, [], [tenant])
+    assert "forbidden" in server.kubectl("get", "configmaps", user=user, check=False)
+    keystone.assign(kim, "reader", f"projects/{project}")
+    fresh = {"token": keystone.token("kim", domain)}
+    server.kubectl("get", "configmaps", user=fresh)
+    assert "forbidden" in server.kubectl("create", "configmap", "x", user=fresh, check=False)
+
+
+@pytest.mark.parametrize("user", [{"token": "nobody"}, {"username": "bert", "password": "wrong"}])
+def test_nobody_is_unauthorized(server, user):
+    """AN11."""
+    refused = server.kubectl("get", "--raw=/version", user=user, check=False)
+    assert "You must be logged in to the server (Unauthorized)" in refused
+
+
+def test_as_somebody_else(server):
+    """Impersonation, by kubectl's own flags."""
+    info = server.whoami(None, "--as=bob", "--as-group=dev", "--as-uid=7")
+    assert of(info, "impersonation") == ("bob", "7", ["dev"], ["system"])
+    refused = server.kubectl("get", "--raw=/version", "--as=bob", user={"token": "tok-alice"}, check=False)
+    assert 'users "bob" is forbidden: User "alice" cannot impersonate resource "users" in API group ""' in refused
+
+
+def test_a_wrong_token_file_ends_the_start_with_its_line(tmp_path):
+    """AN4."""
+    (tmp_path / "tokens.csv").write_text("s3cret,alice,1,,note\n")
+    with pytest.raises(CommandError, match=r"tokens\.csv, line 1: the last column could be a tenant or not") as error:
+        call_command("apiserver", f"--token-auth-file={tmp_path}/tokens.csv")
+    assert "s3cret" not in str(error.value)
