@@ -280,7 +280,7 @@ async def test_a_role_in_the_system_counts_in_the_system_space(server, keystone,
 
 
 async def test_answers_are_remembered_and_cross_neither_users_nor_scopes(
-    server, place, authenticator, authorizer, transport, keystone
+    server, place, authenticator, authorizer, transport
 ):
     """AN10."""
     server.assign(place.bob, "member", f"projects/{place.project}")
