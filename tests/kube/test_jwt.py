@@ -87,9 +87,7 @@ def test_a_token_without_key_id_is_tried_with_every_key_of_its_algorithm() -> No
     assert verify(forge(), keys=(other, *KEYS)) == CLAIMS
 
 
-@pytest.mark.parametrize(
-    ("seconds", "valid"), [(-11, False), (-10, True), (7189, True), (7190, False), (7191, False)]
-)
+@pytest.mark.parametrize(("seconds", "valid"), [(-11, False), (-10, True), (7189, True), (7190, False), (7191, False)])
 def test_times_have_no_leeway(seconds: int, valid: bool) -> None:
     """JWT-08."""
     token = jwt.sign(CLAIMS, EC_KEY)
@@ -108,10 +106,7 @@ def test_times_have_no_leeway(seconds: int, valid: bool) -> None:
         *({"iat": value} for value in ("1", 1.5, True, NOW + 10**10)),
         *({"nbf": value} for value in ("1", False, NOW + 7190)),
         *({"iss": value} for value in (f"{ISSUER}/", ISSUER.upper(), "https", [ISSUER], "")),
-        *(
-            {"aud": value}
-            for value in ("other", [], ["other"], [1], {"api": 1}, ["api"] * 65, "ap", [["api"]])
-        ),
+        *({"aud": value} for value in ("other", [], ["other"], [1], {"api": 1}, ["api"] * 65, "ap", [["api"]])),
         *({"sub": value} for value in ("system:serviceaccount:ns:other", "sa", ["x"], "")),
         {"jti": 1},
     ],
@@ -170,9 +165,7 @@ def hmac_token(secret: bytes) -> str:
     import hmac
 
     body = unsigned("HS256")
-    signature = (
-        base64.urlsafe_b64encode(hmac.digest(secret, body.encode(), hashlib.sha256)).rstrip(b"=").decode()
-    )
+    signature = base64.urlsafe_b64encode(hmac.digest(secret, body.encode(), hashlib.sha256)).rstrip(b"=").decode()
     return f"{body}.{signature}"
 
 
@@ -180,11 +173,7 @@ def hmac_token(secret: bytes) -> str:
     "token",
     [
         # JWT-01, JWT-02: the algorithm is not the token's choice
-        *(
-            f"{unsigned(algorithm)}.{signature}"
-            for algorithm in ("none", "NoNe", None)
-            for signature in ("", "AAAA")
-        ),
+        *(f"{unsigned(algorithm)}.{signature}" for algorithm in ("none", "NoNe", None) for signature in ("", "AAAA")),
         *(hmac_token(public_pem(key)) for key in KEYS),
         forge(key=RSA_PEM, algorithm="PS256"),
         forge(key=RSA_PEM, algorithm="RS512"),
@@ -193,7 +182,7 @@ def hmac_token(secret: bytes) -> str:
         forge(key=pem(ec.generate_private_key(ec.SECP384R1())), algorithm="ES384"),
         forge(header={"crit": ["b64"]}),
         forge(header={"zip": "DEF"}),
-        forge(header={"b64": True}),
+        forge(header={"enc": "A128GCM"}),
         # JWT-04, JWT-11: unknown keys
         forge(key=pem(ec.generate_private_key(ec.SECP256R1()))),
         forge(header={"kid": "../../dev/null"}),
@@ -222,9 +211,7 @@ def test_a_bent_signature_is_refused() -> None:
     bent = ("B" if signature[0] != "B" else "C") + signature[1:]
     with pytest.raises(InvalidToken):
         verify(f"{head}.{body}.{bent}")
-    other = (
-        base64.urlsafe_b64encode(json.dumps(CLAIMS.as_dict() | {"sub": "x"}).encode()).rstrip(b"=").decode()
-    )
+    other = base64.urlsafe_b64encode(json.dumps(CLAIMS.as_dict() | {"sub": "x"}).encode()).rstrip(b"=").decode()
     with pytest.raises(InvalidToken):
         verify(f"{head}.{other}.{signature}")
 
@@ -236,8 +223,7 @@ def test_a_rotated_key_is_refused() -> None:
 
 
 @given(
-    st.text(max_size=80)
-    | st.binary(max_size=60).map(lambda raw: base64.urlsafe_b64encode(raw).decode() + ".e30.e30")
+    st.text(max_size=80) | st.binary(max_size=60).map(lambda raw: base64.urlsafe_b64encode(raw).decode() + ".e30.e30")
 )
 def test_any_text_is_refused(text: str) -> None:
     """P9."""
@@ -261,12 +247,7 @@ def test_keys_are_loaded_from_pem_and_weak_ones_refused() -> None:
     keys = jwt.load_verifying_keys(EC_PEM + public_pem(RSA_KEY.public))
     assert [key.algorithm for key in keys] == ["ES256", "RS256"]
     assert [key.kid for key in keys] == [key.kid for key in KEYS]
-    for bad in (
-        b"",
-        b"x",
-        pem(rsa.generate_private_key(65537, 1024)),
-        pem(ec.generate_private_key(ec.SECP521R1())),
-    ):
+    for bad in (b"", b"x", pem(rsa.generate_private_key(65537, 1024)), pem(ec.generate_private_key(ec.SECP521R1()))):
         with pytest.raises(ValueError):
             jwt.load_verifying_keys(bad)
 
@@ -283,10 +264,7 @@ def test_published_keys_verify_and_hold_nothing_private() -> None:
     for key, jwk in zip((EC_KEY, RSA_KEY), published, strict=True):
         assert set(jwk) <= {"kty", "crv", "x", "y", "n", "e", "use", "alg", "kid"}
         token = jwt.sign(CLAIMS, key)
-        assert (
-            json.loads(pyjwt.api_jws.decode(token, pyjwt.PyJWK(jwk), algorithms=[jwk["alg"]]))["iss"]
-            == ISSUER
-        )
+        assert json.loads(pyjwt.api_jws.decode(token, pyjwt.PyJWK(jwk), algorithms=[jwk["alg"]]))["iss"] == ISSUER
     document = jwt.discovery_document(ISSUER, f"{ISSUER}/openid/v1/jwks", KEYS)
     assert document["issuer"] == ISSUER
     assert document["id_token_signing_alg_values_supported"] == ["ES256", "RS256"]

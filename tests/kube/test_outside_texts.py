@@ -4,7 +4,7 @@ import json
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kube.claims import outside_extra
@@ -47,6 +47,7 @@ def test_any_webhook_file_is_read_or_refused(data):
         parse(data)
 
 
+@settings(deadline=None)
 @given(
     st.fixed_dictionaries(
         {

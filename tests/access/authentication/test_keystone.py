@@ -13,7 +13,7 @@ from kube.bootstrap import ROLES
 from kube.identity import Principal
 from kube.rbacindex import PolicyIndex
 from kube.requestinfo import RequestInfo
-from tests.access.authentication.keystones import NOT_INSTALLED
+from tests.access.authentication.keystones import NOT_INSTALLED, running
 from tests.access.authentication.outside import bearer, raw
 
 pytestmark = pytest.mark.xdist_group("keystone")
@@ -21,10 +21,8 @@ NOW = 1_700_000_000.0
 
 
 @pytest.fixture
-def server(keystone_server):
-    if keystone_server is None:
-        pytest.skip(NOT_INSTALLED)
-    return keystone_server
+def server():
+    return running() or pytest.skip(NOT_INSTALLED)
 
 
 class Counting(Transport):

@@ -9,9 +9,7 @@ import os
 import shutil
 import ssl
 import subprocess
-import sys
 import threading
-import time
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -19,20 +17,18 @@ import uuid
 import warnings
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 import werkzeug.serving
 import yaml
-from django.conf import settings
 from django.core.management import CommandError, call_command
 
 from kube import pki
 from kube.identity import AUTHENTICATOR_EXTRA, CREDENTIAL_EXTRA, TENANT_EXTRA
-from tests.access.authentication.keystones import NOT_INSTALLED
+from tests.access.authentication.keystones import NOT_INSTALLED, running
 from tests.access.authentication.outside import AUTHORITY
+from tests.gateway.conftest import Server, start, stop
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -44,7 +40,6 @@ pytestmark = [
     pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed"),
     pytest.mark.xdist_group("keystone"),
 ]
-ROOT = Path(__file__).parents[3]
 
 
 def server_context():
@@ -123,74 +118,39 @@ def webhook():
         yield f"https://127.0.0.1:{server.server_port}/review"
 
 
-class ApiServer:
-    """The product's API server as a process, with every method of signing in."""
+class Kubectl:
+    """The real kubectl against a running server."""
 
-    def __init__(self, folder: Path, flags: list[str]) -> None:
-        self.folder = folder
-        database = f"signin_{uuid.uuid4().hex[:8]}"
-        with psycopg.connect(settings.DATABASE_URL, autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {database}")
-        parts = urllib.parse.urlsplit(settings.DATABASE_URL)
-        environment = {
-            **os.environ,
-            "DATABASE_URL": parts._replace(path=f"/{database}").geturl(),
-            "TENANTRY_DATA_DIR": str(folder / "data"),
-        }
-        manage = [sys.executable, str(ROOT / "manage.py")]
-        subprocess.run([*manage, "migrate", "-v0"], env=environment, check=True, timeout=60)
-        self.log = folder / "server.log"
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [*manage, "apiserver", "--secure-port=0", *flags], env=environment, stdout=subprocess.PIPE, stderr=log
-            )
-        assert self.process.stdout is not None
-        self.url = self.process.stdout.readline().decode().split()[-1]
-        self.ca = folder / "data" / "pki" / "ca.crt"
-        context = ssl.create_default_context(cafile=str(self.ca))
-        deadline = time.monotonic() + 30
-        while True:
-            try:
-                with urllib.request.urlopen(f"{self.url}/readyz", context=context, timeout=2):
-                    break
-            except OSError:
-                assert time.monotonic() < deadline, self.log.read_text()
-                time.sleep(0.05)
+    def __init__(self, server: Server) -> None:
+        self.server = server
 
-    def kubectl(self, *arguments: str, user: dict[str, str] | None = None, check: bool = True) -> str:
-        """What kubectl prints, signing in as ``user`` of a kubeconfig, or as the operator."""
-        if user is None:
-            path = self.folder / "data" / "admin.kubeconfig"
-        else:
-            path = self.folder / f"{uuid.uuid4().hex}.kubeconfig"
+    def __call__(self, *arguments: str, user: dict[str, str] | None = None, check: bool = True) -> str:
+        """What it prints as ``user`` of a kubeconfig, or as the operator; what it complains of with ``check=False``."""
+        path = self.server.folder / "admin.kubeconfig"
+        if user is not None:
+            path = self.server.folder / f"{uuid.uuid4().hex}.kubeconfig"
+            cluster = {"server": self.server.url, "certificate-authority": str(self.server.folder / "pki" / "ca.crt")}
             content = {
-                "apiVersion": "v1",
-                "kind": "Config",
-                "clusters": [{"name": "c", "cluster": {"server": self.url, "certificate-authority": str(self.ca)}}],
+                "clusters": [{"name": "c", "cluster": cluster}],
                 "users": [{"name": "u", "user": user}],
                 "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
                 "current-context": "x",
             }
             path.write_text(yaml.safe_dump(content))
-        command = [str(KUBECTL), f"--kubeconfig={path}", f"--server={self.url}", *arguments]
-        environment = {**os.environ, "HOME": str(self.folder)}
+        command = [str(KUBECTL), f"--kubeconfig={path}", f"--server={self.server.url}", *arguments]
+        environment = {**os.environ, "HOME": str(self.server.folder)}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30, check=False)
-        assert (done.returncode == 0) is check, done.stderr + self.log.read_text()[-2000:]
+        assert (done.returncode == 0) is check, done.stderr
         return done.stdout if check else done.stderr
 
     def whoami(self, user: dict[str, str] | None = None, *arguments: str) -> dict[str, Any]:
-        info: dict[str, Any] = json.loads(self.kubectl("auth", "whoami", "-o", "json", *arguments, user=user))
+        info: dict[str, Any] = json.loads(self("auth", "whoami", "-o", "json", *arguments, user=user))
         return info["status"]["userInfo"]
-
-    def stop(self) -> None:
-        self.process.terminate()
-        self.process.wait(20)
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory, provider, webhook, keystone_server):
+def kubectl(tmp_path_factory, new_database, provider, webhook):
     folder = tmp_path_factory.mktemp("signin")
-    folder.chmod(0o711)
     (folder / "tokens.csv").write_text('tok-alice,alice,a1,"dev,ops",,t1\ntok-op,op,o1,,,system\n')
     (folder / "users.csv").write_text("pw,bert,b1,dev,,t2\n")
     (folder / "ca.crt").write_bytes(AUTHORITY.cert_pem.bytes())
@@ -213,11 +173,11 @@ def server(tmp_path_factory, provider, webhook, keystone_server):
         "--oidc-tenant-claim=tenant",
         f"--authentication-token-webhook-config-file={folder}/webhook.yaml",
     ]
-    if keystone_server is not None:
-        flags.append(f"--keystone-url={keystone_server.url}")
-    server = ApiServer(folder, flags)
-    yield server
-    server.stop()
+    if (keystone := running()) is not None:
+        flags.append(f"--keystone-url={keystone.url}")
+    server = start(folder / "data", new_database, *flags)
+    yield Kubectl(server)
+    stop(server)
 
 
 def of(info, authenticator):
@@ -226,10 +186,10 @@ def of(info, authenticator):
     return info["username"], info.get("uid"), info["groups"][:-1], info["extra"][TENANT_EXTRA]
 
 
-def test_by_certificate(server):
+def test_by_certificate(kubectl):
     """AN1, AN2: both forms, issued by the server's own client CA."""
-    assert of(server.whoami(), "x509")[3] == ["system"]
-    folder = server.folder / "data" / "pki"
+    assert of(kubectl.whoami(), "x509")[3] == ["system"]
+    folder = kubectl.server.folder / "pki"
     authority = pki.KeyPair((folder / "client-ca.crt").read_bytes(), (folder / "client-ca.key").read_bytes())
     life = {"now": datetime.now(UTC), "lifetime": timedelta(hours=1)}
     for subject, known in (
@@ -244,77 +204,75 @@ def test_by_certificate(server):
             "client-certificate-data": base64.b64encode(pair.certificate).decode(),
             "client-key-data": base64.b64encode(pair.key).decode(),
         }
-        info = server.whoami(user)
+        info = kubectl.whoami(user)
         assert of(info, "x509") == known
         assert info["extra"][CREDENTIAL_EXTRA][0].startswith("X509SHA256=")
 
 
-def test_by_token_file(server):
+def test_by_token_file(kubectl):
     """AN4."""
-    assert of(server.whoami({"token": "tok-alice"}), "token-file") == ("alice", "a1", ["dev", "ops"], ["t1"])
+    assert of(kubectl.whoami({"token": "tok-alice"}), "token-file") == ("alice", "a1", ["dev", "ops"], ["t1"])
 
 
-def test_by_basic_file(server):
+def test_by_basic_file(kubectl):
     """AN5."""
     user = {"username": "bert", "password": "pw"}
-    assert of(server.whoami(user), "basic-file") == ("bert", "b1", ["dev"], ["t2"])
+    assert of(kubectl.whoami(user), "basic-file") == ("bert", "b1", ["dev"], ["t2"])
 
 
-def test_by_service_account(server):
+def test_by_service_account(kubectl):
     """AN6."""
-    server.kubectl("create", "serviceaccount", "robot", "-n", "default")
-    token = server.kubectl("create", "token", "robot", "-n", "default").strip()
-    name, uid, groups, tenant = of(server.whoami({"token": token}), "serviceaccount")
+    kubectl("create", "serviceaccount", "robot", "-n", "default")
+    token = kubectl("create", "token", "robot", "-n", "default").strip()
+    name, uid, groups, tenant = of(kubectl.whoami({"token": token}), "serviceaccount")
     assert (name, tenant) == ("system:serviceaccount:default:robot", ["system"])
     assert uid
     assert groups == ["system:serviceaccounts", "system:serviceaccounts:default"]
 
 
-def test_by_open_id_connect(server, provider):
+def test_by_open_id_connect(kubectl, provider):
     """AN8: a token of a real provider, without a key id."""
-    info = server.whoami({"token": id_token(provider)})
+    info = kubectl.whoami({"token": id_token(provider)})
     assert of(info, "oidc") == ("oidc:olga", "olga", ["oidc:devs"], ["t4"])
 
 
-def test_by_webhook(server):
+def test_by_webhook(kubectl):
     """AN7."""
-    assert of(server.whoami({"token": "hook-token"}), "webhook") == ("wanda", "w1", ["crew"], ["t5"])
+    assert of(kubectl.whoami({"token": "hook-token"}), "webhook") == ("wanda", "w1", ["crew"], ["t5"])
 
 
-def test_by_keystone(server, keystone_server):
+def test_by_keystone(kubectl):
     """AN7."""
-    if keystone_server is None:
-        pytest.skip(NOT_INSTALLED)
-    keystone = keystone_server
+    keystone = running() or pytest.skip(NOT_INSTALLED)
     tenant = f"t{uuid.uuid4().hex[:8]}"
     domain = keystone.make("domain", name=tenant)
     kim = keystone.make("user", name="kim", password="pw", domain_id=domain)
     project = keystone.make("project", name="default", domain_id=domain)
     user = {"token": keystone.token("kim", domain)}
-    assert "Unauthorized" in server.kubectl("auth", "whoami", user=user, check=False)
-    manifest = server.folder / "tenant.yaml"
+    assert "Unauthorized" in kubectl("auth", "whoami", user=user, check=False)
+    manifest = kubectl.server.folder / "tenant.yaml"
     manifest.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Tenant", "metadata": {"name": tenant}}))
-    server.kubectl("create", "-f", str(manifest))
-    assert of(server.whoami(user), "keystone") == ("kim", kim, [], [tenant])
-    assert "forbidden" in server.kubectl("get", "configmaps", user=user, check=False)
+    kubectl("create", "-f", str(manifest))
+    assert of(kubectl.whoami(user), "keystone") == ("kim", kim, [], [tenant])
+    assert "forbidden" in kubectl("get", "configmaps", user=user, check=False)
     keystone.assign(kim, "reader", f"projects/{project}")
     fresh = {"token": keystone.token("kim", domain)}
-    server.kubectl("get", "configmaps", user=fresh)
-    assert "forbidden" in server.kubectl("create", "configmap", "x", user=fresh, check=False)
+    kubectl("get", "configmaps", user=fresh)
+    assert "forbidden" in kubectl("create", "configmap", "x", user=fresh, check=False)
 
 
 @pytest.mark.parametrize("user", [{"token": "nobody"}, {"username": "bert", "password": "wrong"}])
-def test_nobody_is_unauthorized(server, user):
+def test_nobody_is_unauthorized(kubectl, user):
     """AN11."""
-    refused = server.kubectl("get", "--raw=/version", user=user, check=False)
+    refused = kubectl("get", "--raw=/version", user=user, check=False)
     assert "You must be logged in to the server (Unauthorized)" in refused
 
 
-def test_as_somebody_else(server):
+def test_as_somebody_else(kubectl):
     """Impersonation, by kubectl's own flags."""
-    info = server.whoami(None, "--as=bob", "--as-group=dev", "--as-uid=7")
+    info = kubectl.whoami(None, "--as=bob", "--as-group=dev", "--as-uid=7")
     assert of(info, "impersonation") == ("bob", "7", ["dev"], ["system"])
-    refused = server.kubectl("get", "--raw=/version", "--as=bob", user={"token": "tok-alice"}, check=False)
+    refused = kubectl("get", "--raw=/version", "--as=bob", user={"token": "tok-alice"}, check=False)
     assert 'users "bob" is forbidden: User "alice" cannot impersonate resource "users" in API group ""' in refused
 
 
