@@ -27,7 +27,7 @@ from gateway.options import Options
 from kube import pki
 
 _ADMIN_USER: Final = "admin"
-_ADMIN_LIFETIME: Final = timedelta(days=365)
+_CLIENT_LIFETIME: Final = timedelta(days=365)
 _RENEW_BEFORE: Final = timedelta(days=30)
 
 
@@ -51,7 +51,7 @@ def prepare(options: Options) -> Certificates:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _one_at_a_time(folder):
         server_ca = _authority(folder, "ca", "tenantry-ca")
-        client_ca = _authority(folder, "client-ca", "tenantry-client-ca")
+        _authority(folder, "client-ca", "tenantry-client-ca")
         if options.tls_cert_file and options.tls_private_key_file:
             certificate, key = options.tls_cert_file, options.tls_private_key_file
             trusted = certificate
@@ -59,7 +59,7 @@ def prepare(options: Options) -> Certificates:
             certificate, key = _server(folder, server_ca, options.bind_address)
             trusted = folder / "ca.crt"
         signing_key = options.service_account_signing_key_file or _signing_key(folder)
-        admin = _admin(options, folder, client_ca, trusted)
+        admin = _admin(options)
     client_cas = (folder / "client-ca.crt", *((options.client_ca_file,) if options.client_ca_file else ()))
     return Certificates(
         certificate,
@@ -142,27 +142,27 @@ def _signing_key(folder: Path) -> Path:
     return path
 
 
-def _admin(options: Options, folder: Path, authority: pki.KeyPair, trusted: Path) -> Path:
-    """The operators' kubeconfig; rewritten when the address, the CA or the certificate's time asks for it."""
-    admin = _pair(
-        folder,
-        "admin",
-        lambda: pki.make_client_certificate(
-            authority,
-            _ADMIN_USER,
-            organizations=["tenant:system"],
-            units=["system:masters"],
-            now=datetime.now(UTC),
-            lifetime=_ADMIN_LIFETIME,
-        ),
-    )
-    path = options.data_folder / "admin.kubeconfig"
+def client_kubeconfig(
+    options: Options, user: str, *, server: str = "", organizations: Sequence[str], units: Sequence[str] = ()
+) -> str:
+    """A kubeconfig for ``user`` with a certificate of the generated client CA, made once and renewed in time.
+
+    ``server`` is the API server's own address unless given. ``prepare`` has been called before.
+    """
+    folder = options.data_folder / "pki"
+    authority = pki.KeyPair((folder / "client-ca.crt").read_bytes(), (folder / "client-ca.key").read_bytes())
+
+    def make() -> pki.KeyPair:
+        now = datetime.now(UTC)
+        return pki.make_client_certificate(
+            authority, user, organizations=organizations, units=units, now=now, lifetime=_CLIENT_LIFETIME
+        )
+
+    client = _pair(folder, user, make)
     host = "127.0.0.1" if ipaddress.ip_address(options.bind_address).is_unspecified else options.bind_address
-    server = f"https://[{host}]:{options.secure_port}" if ":" in host else f"https://{host}:{options.secure_port}"
-
-    def text(data: bytes) -> str:
-        return base64.b64encode(data).decode()
-
+    if not server:
+        server = f"https://{f'[{host}]' if ':' in host else host}:{options.secure_port}"
+    trusted = options.tls_cert_file or folder / "ca.crt"
     wanted = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -174,14 +174,27 @@ def _admin(options: Options, folder: Path, authority: pki.KeyPair, trusted: Path
         ],
         "users": [
             {
-                "name": _ADMIN_USER,
-                "user": {"client-certificate-data": text(admin.certificate), "client-key-data": text(admin.key)},
+                "name": user,
+                "user": {
+                    "client-certificate-data": _base64(client.certificate),
+                    "client-key-data": _base64(client.key),
+                },
             }
         ],
-        "contexts": [{"name": "tenantry", "context": {"cluster": "tenantry", "user": _ADMIN_USER}}],
+        "contexts": [{"name": "tenantry", "context": {"cluster": "tenantry", "user": user}}],
         "current-context": "tenantry",
     }
-    data = orjson.dumps(wanted, option=orjson.OPT_INDENT_2)
+    return orjson.dumps(wanted, option=orjson.OPT_INDENT_2).decode()
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _admin(options: Options) -> Path:
+    """The operators' kubeconfig; rewritten when the address, the CA or the certificate's time asks for it."""
+    path = options.data_folder / "admin.kubeconfig"
+    data = client_kubeconfig(options, _ADMIN_USER, organizations=["tenant:system"], units=["system:masters"]).encode()
     if not path.is_file() or path.read_bytes() != data:
         _write(path, data)
     return path

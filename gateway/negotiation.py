@@ -69,9 +69,11 @@ def parse_accept(header: bytes) -> tuple[Accept, ...]:
         kind, group, version = (parameters.get(key, "") for key in ("as", "g", "v"))
         known = (
             not kind
-            or ((kind in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList"))
-            and group == _TABLE_GROUP
-            and version in ("v1", "v1beta1"))
+            or (
+                (kind in ("Table", "PartialObjectMetadata", "PartialObjectMetadataList"))
+                and group == _TABLE_GROUP
+                and version in ("v1", "v1beta1")
+            )
             or (kind == "APIGroupDiscoveryList" and group == _DISCOVERY_GROUP and version in ("v2", "v2beta1"))
         )
         if known:

@@ -112,9 +112,7 @@ _VIEW: Final = [
 ]
 
 _EDIT: Final = [
-    _rule(
-        READ, "", "pods/attach", "pods/exec", "pods/portforward", "pods/proxy", "secrets", "services/proxy"
-    ),
+    _rule(READ, "", "pods/attach", "pods/exec", "pods/portforward", "pods/proxy", "secrets", "services/proxy"),
     _rule(("impersonate",), "", "serviceaccounts"),
     _rule(WRITE, "", "pods", "pods/attach", "pods/exec", "pods/portforward", "pods/proxy"),
     _rule(("create",), "", "pods/eviction"),
@@ -257,9 +255,7 @@ def _role(name: str, rules: list[dict[str, Any]], *, joins: str = "", aggregates
         "rules": rules,
     }
     if aggregates:
-        manifest["aggregationRule"] = {
-            "clusterRoleSelectors": [{"matchLabels": {_LABEL + aggregates: "true"}}]
-        }
+        manifest["aggregationRule"] = {"clusterRoleSelectors": [{"matchLabels": {_LABEL + aggregates: "true"}}]}
     return manifest
 
 
@@ -342,9 +338,7 @@ CLUSTER_ROLE_BINDINGS: Final[tuple[dict[str, Any], ...]] = (
     _binding("system:basic-user", "system:basic-user", AUTHENTICATED),
     _binding("system:public-info-viewer", "system:public-info-viewer", AUTHENTICATED, UNAUTHENTICATED),
     _binding("system:monitoring", "system:monitoring", "system:monitoring"),
-    _binding(
-        "system:service-account-issuer-discovery", "system:service-account-issuer-discovery", SERVICE_ACCOUNTS
-    ),
+    _binding("system:service-account-issuer-discovery", "system:service-account-issuer-discovery", SERVICE_ACCOUNTS),
 )
 """The ClusterRoleBindings as objects."""
 

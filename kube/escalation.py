@@ -29,8 +29,7 @@ def _resources_within(wanted: Sequence[str], held: Sequence[str]) -> bool:
 
 def _urls_within(wanted: Sequence[str], held: Sequence[str]) -> bool:
     return "*" in held or all(
-        any(url == own or (own.endswith("*") and url.startswith(own.rstrip("*"))) for own in held)
-        for url in wanted
+        any(url == own or (own.endswith("*") and url.startswith(own.rstrip("*"))) for own in held) for url in wanted
     )
 
 

@@ -97,7 +97,7 @@ def _decode(value: Any, schema: Schema, path: _Path, owner: Schema, unknown: lis
     kind = type(value)
     if schema.type == "string":
         if kind is str:
-            return value if not schema.format else _formatted(value, schema, path)
+            return value if not schema.format else _formatted(value, schema)
         if schema.format == "int-or-string" and kind is int:
             return value
         if schema.format == "quantity" and (kind is int or kind is float):
@@ -153,9 +153,7 @@ def _decode_object(
     return value if kept is None else kept
 
 
-def _decode_list(
-    value: list[Any], schema: Schema, path: _Path, owner: Schema, unknown: list[str]
-) -> list[Any]:
+def _decode_list(value: list[Any], schema: Schema, path: _Path, owner: Schema, unknown: list[str]) -> list[Any]:
     items = schema.items
     if items is None:
         return value
@@ -179,7 +177,7 @@ _ZERO: Final[dict[str, Any]] = {
 }
 
 
-def _formatted(value: str, schema: Schema, path: _Path) -> str:
+def _formatted(value: str, schema: Schema) -> str:
     if schema.format == "quantity":
         return _quantity(value)
     if schema.format == "byte":

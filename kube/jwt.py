@@ -56,11 +56,7 @@ class VerifyingKey:
     def jwk(self) -> dict[str, str]:
         """The JSON Web Key (RFC 7517)."""
         key = self.key
-        jwk = (
-            RSAAlgorithm.to_jwk(key, True)
-            if isinstance(key, rsa.RSAPublicKey)
-            else ECAlgorithm.to_jwk(key, True)
-        )
+        jwk = RSAAlgorithm.to_jwk(key, True) if isinstance(key, rsa.RSAPublicKey) else ECAlgorithm.to_jwk(key, True)
         return {name: value for name, value in jwk.items() if isinstance(value, str)} | {
             "use": "sig",
             "alg": self.algorithm,
@@ -247,9 +243,7 @@ def verify(
     if kid is not None and not isinstance(kid, str):
         raise InvalidToken("the key id is no string")
     for key in keys:
-        if key.algorithm != algorithm or (
-            kid is not None and not hmac.compare_digest(kid.encode(), key.kid.encode())
-        ):
+        if key.algorithm != algorithm or (kid is not None and not hmac.compare_digest(kid.encode(), key.kid.encode())):
             continue
         try:
             payload = pyjwt.decode(

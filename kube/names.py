@@ -41,7 +41,9 @@ _DNS1035_WORDS: Final = (
     "a DNS-1035 label must consist of lower case alphanumeric characters or '-', "
     "start with an alphabetic character, and end with an alphanumeric character"
 )
-_QUALIFIED_WORDS: Final = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"
+_QUALIFIED_WORDS: Final = (
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"
+)
 _VALUE_WORDS: Final = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
     "and must start and end with an alphanumeric character"
@@ -115,9 +117,7 @@ def qualified_name(value: str) -> list[str]:
     prefix, slash, name = value.rpartition("/")
     if slash and "/" in prefix:
         shape = _shape(_QUALIFIED_WORDS, _QUALIFIED_FORMAT, "MyName", "my.name", "123-abc")
-        return [
-            f"a qualified name {shape} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
-        ]
+        return [f"a qualified name {shape} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
     reasons = []
     if slash and not prefix:
         reasons.append("prefix part must be non-empty")

@@ -150,9 +150,7 @@ def _name(resource: Resource, version: str, kind: str, definitions: Definitions)
     return definitions.name_of(resource.group, version, kind) or ""
 
 
-def _schemas(
-    resources: Iterable[Resource], version: str, definitions: Definitions
-) -> tuple[dict[str, Any], set[str]]:
+def _schemas(resources: Iterable[Resource], version: str, definitions: Definitions) -> tuple[dict[str, Any], set[str]]:
     """The schemas that custom resources bring, and the definitions that all resources refer to."""
     custom: dict[str, Any] = {}
     names = set(_OPTIONS)
@@ -233,9 +231,7 @@ def _as_v2(source: Any) -> Any:
         if isinstance(reference, str):
             return {"$ref": reference.replace(_V3_REFERENCE, "#/definitions/")}
         return {
-            key: {name: _as_v2(child) for name, child in value.items()}
-            if key == "properties"
-            else _as_v2(value)
+            key: {name: _as_v2(child) for name, child in value.items()} if key == "properties" else _as_v2(value)
             for key, value in source.items()
             if key not in _V2_DROPPED
         }

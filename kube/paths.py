@@ -185,9 +185,7 @@ def parse(method: str, raw_path: bytes, query: bytes = b"") -> ParsedRequest:
     version = parts[first]
     if (group and not is_dns_subdomain(group)) or not _IDENTIFIER.fullmatch(version):
         raise not_found()
-    return _resource(
-        method, cluster, group, version, parts[first + 1 :], parameters=parameters, trailing=trailing
-    )
+    return _resource(method, cluster, group, version, parts[first + 1 :], parameters=parameters, trailing=trailing)
 
 
 def _resource(
@@ -214,11 +212,7 @@ def _resource(
         raise not_found()
 
     tenant = None
-    if (
-        parts[0] == "tenants"
-        and len(parts) > 2
-        and not (len(parts) == 3 and parts[2] in _TENANT_SUBRESOURCES)
-    ):
+    if parts[0] == "tenants" and len(parts) > 2 and not (len(parts) == 3 and parts[2] in _TENANT_SUBRESOURCES):
         tenant = parts[1]
         parts = parts[2:]
         if tenant != ALL_TENANTS and not is_tenant_name(tenant):
@@ -242,9 +236,7 @@ def _resource(
             raise not_found()
         parameters = {**parameters, "watch": ("true",)}
         if name:
-            selected = ",".join(
-                (str(FieldTerm("metadata.name", name)), *parameters.get("fieldSelector", ())[:1])
-            )
+            selected = ",".join((str(FieldTerm("metadata.name", name)), *parameters.get("fieldSelector", ())[:1]))
             parameters["fieldSelector"] = (selected,)
     if tenant == ALL_TENANTS:
         if namespace or name:

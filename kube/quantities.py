@@ -24,9 +24,7 @@ _BINARY_SUFFIX: Final = ("", *_BINARY)
 _SHAPE: Final = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([A-Za-z]*)([+-]?[0-9]*)")
 _WHITE: Final = " \t\n\v\f\r"
 
-_FORMAT_WORDS: Final = (
-    "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-)
+_FORMAT_WORDS: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
 
 class InvalidQuantity(ValueError):

@@ -294,9 +294,7 @@ def aggregate(role: Role, roles: Mapping[str, Role]) -> tuple[Rule, ...]:
         current = waiting.pop()
         for name in sorted(roles):
             other = roles[name]
-            if name in seen or not any(
-                selector.matches(other.labels) for selector in current.aggregation or ()
-            ):
+            if name in seen or not any(selector.matches(other.labels) for selector in current.aggregation or ()):
                 continue
             seen.add(name)
             if other.aggregation is None:
@@ -322,11 +320,7 @@ def role_rules(
 def in_order(bindings: Iterable[Binding], namespace: str) -> list[Binding]:
     """The bindings that count in a namespace: cluster-wide ones first, each kind by name."""
     return sorted(
-        (
-            binding
-            for binding in bindings
-            if not binding.namespace or (namespace and binding.namespace == namespace)
-        ),
+        (binding for binding in bindings if not binding.namespace or (namespace and binding.namespace == namespace)),
         key=lambda binding: (binding.namespace != "", binding.name),
     )
 

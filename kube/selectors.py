@@ -133,19 +133,13 @@ def requirement(key: str, operator: Operator, values: Sequence[str] = ()) -> Req
         reasons.append(f"key: Invalid value: {_quoted(key)}: {'; '.join(key_reasons)}")
     if operator in {Operator.IN, Operator.NOT_IN}:
         if not values:
-            reasons.append(
-                "values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty"
-            )
+            reasons.append("values: Invalid value: []: for 'in', 'notin' operators, values set can't be empty")
     elif operator in {Operator.EXISTS, Operator.ABSENT}:
         if values:
-            reasons.append(
-                f"values: Invalid value: {shown}: values set must be empty for exists and does not exist"
-            )
+            reasons.append(f"values: Invalid value: {shown}: values set must be empty for exists and does not exist")
     elif operator in {Operator.GREATER, Operator.LESS}:
         if len(values) != 1:
-            reasons.append(
-                f"values: Invalid value: {shown}: for 'Gt', 'Lt' operators, exactly one value is required"
-            )
+            reasons.append(f"values: Invalid value: {shown}: for 'Gt', 'Lt' operators, exactly one value is required")
         reasons += [
             f"values[{index}]: Invalid value: {_quoted(value)}: for 'Gt', 'Lt' operators, the value must be an integer"
             for index, value in enumerate(values)
@@ -156,9 +150,7 @@ def requirement(key: str, operator: Operator, values: Sequence[str] = ()) -> Req
     for index, value in enumerate(values):
         value_reasons = label_value(value)
         if value_reasons:
-            reasons.append(
-                f"values[{index}][{key}]: Invalid value: {_quoted(value)}: {'; '.join(value_reasons)}"
-            )
+            reasons.append(f"values[{index}][{key}]: Invalid value: {_quoted(value)}: {'; '.join(value_reasons)}")
     if reasons:
         raise BadRequest(reasons[0] if len(reasons) == 1 else f"[{', '.join(reasons)}]")
     return Requirement(key, operator, tuple(sorted(set(values))))
@@ -306,11 +298,7 @@ def from_object(selector: Mapping[str, Any] | None) -> Selector:
         raise BadRequest("a label selector must be an object")
     labels = selector.get("matchLabels") or {}
     expressions = selector.get("matchExpressions") or ()
-    if (
-        not isinstance(labels, Mapping)
-        or not isinstance(expressions, Sequence)
-        or isinstance(expressions, str)
-    ):
+    if not isinstance(labels, Mapping) or not isinstance(expressions, Sequence) or isinstance(expressions, str):
         raise BadRequest("a label selector has matchLabels, an object, and matchExpressions, a list")
     if len(labels) + len(expressions) > REQUIREMENTS_MAX:
         raise BadRequest("the label selector has too many requirements")

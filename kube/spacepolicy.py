@@ -59,9 +59,7 @@ def authorize(principal: Principal, attributes: Attributes, policies: Policies) 
     return decision if decision.allowed else policies.bootstrap.authorize(user, groups, everywhere, reach)
 
 
-def _rules(
-    principal: Principal, namespace: str, policies: Policies, *, reach: Reach | None
-) -> tuple[Rule, ...]:
+def _rules(principal: Principal, namespace: str, policies: Policies, *, reach: Reach | None) -> tuple[Rule, ...]:
     user, groups = principal.name, principal.groups
     owner = tenant_of(policies.cluster)
     if principal.tenant is None:
@@ -73,9 +71,7 @@ def _rules(
         found = local + policies.bootstrap.rules_for(user, groups)
     elif principal.tenant == SYSTEM_TENANT:
         afar = Reach(owner, policies.labels)
-        found = policies.system.rules_for(user, groups, "", afar) + policies.bootstrap.rules_for(
-            user, groups, "", afar
-        )
+        found = policies.system.rules_for(user, groups, "", afar) + policies.bootstrap.rules_for(user, groups, "", afar)
     else:
         return ()
     if owner != SYSTEM_TENANT:

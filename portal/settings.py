@@ -40,7 +40,7 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.messages",
     "django.contrib.staticfiles",
-    "django.contrib.humanize",
+    "django.forms",
     "portal.admin_site.TenantryAdminConfig",
     "django_htmx",
     "csp",
@@ -58,6 +58,8 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "portal.middleware.RequestMiddleware",
+    "portal.middleware.CorsMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -79,6 +81,7 @@ TEMPLATES: list[dict[str, Any]] = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
+                "portal.navigation.page",
             ]
         },
     }
@@ -127,6 +130,52 @@ CONTENT_SECURITY_POLICY = {
     }
 }
 
+CSRF_FAILURE_VIEW = "portal.errors.csrf_failure"
+FORM_RENDERER = "portal.forms.Renderer"
+# A cookie would let a stranger's site show our messages; the session does not.
+MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
+DATA_UPLOAD_MAX_MEMORY_SIZE = 1024 * 1024
+DATA_UPLOAD_MAX_NUMBER_FIELDS = 200
+DATA_UPLOAD_MAX_NUMBER_FILES = 0
+METRICS_TOKEN = env.str("METRICS_TOKEN", "")
+"""Opens ``/metrics`` to whoever bears it; without one it answers this host alone."""
+
+WORKSPACE_INIT_WAIT = env.float("WORKSPACE_INIT_WAIT", 10.0)
+"""Seconds for which ``POST /api/v1/workspaces/init`` waits for the worker before it answers 202."""
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "portal.api.authentication.AccessTokenAuthentication",
+        "portal.api.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["portal.api.permissions.Scoped"],
+    "DEFAULT_PARSER_CLASSES": ["portal.api.parsers.StrictJSONParser"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_SCHEMA_CLASS": "portal.api.schema.Schema",
+    "DEFAULT_METADATA_CLASS": None,
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "portal.api.parsers.JsonAlways",
+    "EXCEPTION_HANDLER": "portal.api.errors.handle",
+    "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Tenantry",
+    "DESCRIPTION": "Self-service workspaces on shared Kubernetes: onboarding, short-lived credentials, kill switch, audit.",
+    "VERSION": "1.0.0",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SERVE_AUTHENTICATION": [
+        "portal.api.authentication.SessionAuthentication",
+        "portal.api.authentication.AccessTokenAuthentication",
+    ],
+    "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "ENUM_NAME_OVERRIDES": {
+        "RoleEnum": "tenants.models.Role",
+        "WorkspaceStatusEnum": "tenants.models.Status",
+        "TenantStateEnum": "tenants.models.TenantState",
+        "OutcomeEnum": "audit.models.Outcome",
+    },
+}
+
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
 USE_TZ = True
@@ -134,6 +183,17 @@ USE_I18N = True
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STATIC_ROOT = DATA_DIR / "static"
+# Hashed names need collectstatic; where it has not run (tests, a first look), files are served as they are.
+_COLLECTED = (STATIC_ROOT / "staticfiles.json").is_file()
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {
+        "BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"
+        if _COLLECTED
+        else "django.contrib.staticfiles.storage.StaticFilesStorage"
+    },
+}
+WHITENOISE_USE_FINDERS = not _COLLECTED
 
 CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
 CELERY_TASK_IGNORE_RESULT = True
@@ -156,6 +216,7 @@ API_REQUESTS_KEEP_DAYS = env.int("API_REQUESTS_KEEP_DAYS", 90)
 PORTAL_PORT = env.int("PORTAL_PORT", 8000)
 APISERVER_PORT = env.int("APISERVER_PORT", 6443)
 APISERVER_URL = env.str("APISERVER_URL", f"https://127.0.0.1:{APISERVER_PORT}")
+PORTAL_URL = env.str("PORTAL_URL", f"http://127.0.0.1:{PORTAL_PORT}")
 PKI_DIR = DATA_DIR / "pki"
 """Where generated certificates and signing keys are kept, each readable by its owner alone."""
 
@@ -164,5 +225,7 @@ LOGGING = {
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    # One line for each sweep, every two seconds, says nothing.
+    "loggers": {name: {"level": "WARNING"} for name in ("celery.app.trace", "celery.worker.strategy")},
     "root": {"handlers": ["console"], "level": env.str("LOG_LEVEL", "INFO")},
 }

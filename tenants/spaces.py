@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import orjson
+from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
@@ -34,6 +35,8 @@ MEMBER_ROLES: Final[Mapping[Role, str]] = {
     Role.EDITOR: "edit",
     Role.VIEWER: "view",
 }
+
+SYSTEM_NAMESPACES: Final = ("default", "kube-system", "kube-public")
 
 _CHUNK: Final = 500
 
@@ -56,6 +59,20 @@ def space_create(tenant: Tenant, *, labels: Mapping[str, str], annotations: Mapp
     store has any of them already.
     """
     synchronous.commit([Create(key, body) for key, body in _first_objects(tenant, labels, annotations)])
+
+
+@transaction.atomic
+def system_space_create() -> None:
+    """Write what the system space begins with: its namespaces and the gateway's role; what is there stays."""
+    wanted = [(_namespace_key(ROOT, name), _namespace(name)) for name in SYSTEM_NAMESPACES]
+    for manifest in manifests.load("embedded-gateway-role.yaml"):
+        resource, name = f"{manifest['kind'].lower()}s", manifest["metadata"]["name"]
+        link = f"/apis/{_RBAC}/v1/{resource}/{name}"
+        body = {**manifest, **_body(f"{_RBAC}/v1", manifest["kind"], name, link, labels=manifest["metadata"]["labels"])}
+        wanted.append((Key(ROOT, _RBAC, resource, "", name), body))
+    missing = [Create(key, body) for key, body in wanted if synchronous.get(key) is None]
+    if missing:
+        synchronous.commit(missing)
 
 
 def tenant_mark_phase(tenant: Tenant) -> None:
@@ -116,13 +133,7 @@ def _first_objects(
     body["status"] = {"phase": _PHASES[TenantState(tenant.state)]}
     yield tenant_key(name), body
 
-    link = f"/api/v1/tenants/{name}/namespaces/default"
-    namespace = _body(
-        "v1", "Namespace", "default", link, tenant=name, labels={"kubernetes.io/metadata.name": "default"}
-    )
-    namespace["spec"] = {"finalizers": ["kubernetes"]}
-    namespace["status"] = {"phase": "Active"}
-    yield Key(space, "", "namespaces", "", "default"), namespace
+    yield _namespace_key(space, "default"), _namespace("default", tenant=name)
 
     prefix = f"/apis/{_RBAC}/v1/tenants/{name}"
     for role in manifests.load("tenant-roles.yaml"):
@@ -140,6 +151,19 @@ def _first_objects(
         binding["roleRef"] = {"apiGroup": _RBAC, "kind": "ClusterRole", "name": target}
         binding["subjects"] = [{"apiGroup": _RBAC, "kind": "Group", "name": group}]
         yield Key(space, _RBAC, "clusterrolebindings", "", group), binding
+
+
+def _namespace_key(space: str, name: str) -> Key:
+    return Key(space, "", "namespaces", "", name)
+
+
+def _namespace(name: str, *, tenant: str = "") -> dict[str, Any]:
+    prefix = f"/api/v1/tenants/{tenant}" if tenant else "/api/v1"
+    labels = {"kubernetes.io/metadata.name": name}
+    namespace = _body("v1", "Namespace", name, f"{prefix}/namespaces/{name}", tenant=tenant, labels=labels)
+    namespace["spec"] = {"finalizers": ["kubernetes"]}
+    namespace["status"] = {"phase": "Active"}
+    return namespace
 
 
 def _body(

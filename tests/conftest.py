@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from pytest_django import DjangoDbBlocker
 
+pytest_plugins = ["tests.kubeapiserver", "tests.clusters"]
+
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> None:

@@ -36,7 +36,9 @@ class KubeApiserver:
 
     def kubeconfig(self, user: str, *groups: str, server: str = "", ca: str = "") -> str:
         """A kubeconfig with a client certificate of this name and these organisations."""
-        certificate = self.ca.issue_cert("client.example.org", common_name=user, organization_name=groups[0] if groups else None)
+        certificate = self.ca.issue_cert(
+            "client.example.org", common_name=user, organization_name=groups[0] if groups else None
+        )
         return make_kubeconfig(
             server or self.url,
             ca or self.ca.cert_pem.bytes().decode(),
@@ -64,9 +66,7 @@ def make_kubeconfig(server: str, ca: str, user: dict[str, Any]) -> str:
         {
             "apiVersion": "v1",
             "kind": "Config",
-            "clusters": [
-                {"name": "c", "cluster": {"server": server, "certificate-authority-data": _b64(ca.encode())}}
-            ],
+            "clusters": [{"name": "c", "cluster": {"server": server, "certificate-authority-data": _b64(ca.encode())}}],
             "users": [{"name": "u", "user": user}],
             "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
             "current-context": "x",
@@ -82,9 +82,7 @@ def start(folder: Path, processes: list[subprocess.Popen[bytes]]) -> KubeApiserv
     (folder / "server.pem").write_bytes(b"".join(pem.bytes() for pem in serving.cert_chain_pems))
     (folder / "server.key").write_bytes(serving.private_key_pem.bytes())
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    (folder / "sa.key").write_bytes(
-        key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
-    )
+    (folder / "sa.key").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()))
     etcd_port, peer_port, port = _free_port(), _free_port(), _free_port()
     server = KubeApiserver(f"https://127.0.0.1:{port}", ca, folder)
     (folder / "admin.kubeconfig").write_text(server.kubeconfig("admin", "system:masters"))

@@ -1,1 +1,1 @@
-"""The REST API: a translator around the services of the floors below."""
+"""The REST API for automation (contract.md, portal URLs): translators around the services, errors as RFC 9457."""

@@ -56,7 +56,9 @@ def test_whole_chain_has_no_flaw():
 def test_any_edit_names_the_row(field, at):
     """AUD-02."""
     rows = make_rows(5)
-    rows[at] = rows[at] | {field: {"n": 99} if field == "detail" else datetime.now(UTC) if field == "created_at" else "y"}
+    rows[at] = rows[at] | {
+        field: {"n": 99} if field == "detail" else datetime.now(UTC) if field == "created_at" else "y"
+    }
     flaw = verify(rows, rows)
     assert flaw is not None
     assert (flaw.kind, flaw.sequence) == ("edit", at + 1)
@@ -107,7 +109,9 @@ json_values = st.recursive(
 def test_any_detail_comes_back_as_it_was_hashed(detail):
     """Floats, NUL, surrogates and huge integers must not break a chain later."""
     with transaction.atomic():
-        entry = record(Action.SIGN_IN, chain="prop", actor="a", outcome=Outcome.SUCCESS, detail=detail, ip="::ffff:1.2.3.4")
+        entry = record(
+            Action.SIGN_IN, chain="prop", actor="a", outcome=Outcome.SUCCESS, detail=detail, ip="::ffff:1.2.3.4"
+        )
         assert chain_flaw("prop") is None
         assert AuditEntry.objects.get(pk=entry.pk).ip_address == "1.2.3.4"
         transaction.set_rollback(True)
@@ -248,7 +252,7 @@ def test_exports_are_whole_and_safe_for_spreadsheets():
     assert AuditEntry.objects.filter(action="audit.export").count() == 2
 
 
-JWT = "eyJhbGciOiJSUzI1NiIsImtpZCI6IngifQ.eyJzdWIiOiJzeXN0ZW06c2VydmljZWFjY291bnQifQ.c2lnbmF0dXJl"  # noqa: S105
+JWT = "eyJhbGciOiJSUzI1NiIsImtpZCI6IngifQ.eyJzdWIiOiJzeXN0ZW06c2VydmljZWFjY291bnQifQ.c2lnbmF0dXJl"
 
 
 @pytest.mark.parametrize(
@@ -269,13 +273,21 @@ def test_secrets_in_texts_are_replaced(text):
         assert secret not in cleaned
 
 
-@pytest.mark.parametrize("key", ["token", "accessToken", "client-key-data", "Authorization", "db_password", "set-cookie"])
+@pytest.mark.parametrize(
+    "key", ["token", "accessToken", "client-key-data", "Authorization", "db_password", "set-cookie"]
+)
 def test_secrets_are_replaced_by_their_keys(key):
     assert clean({key: "short", "deep": {key: ["x"]}}) == {key: REDACTED, "deep": {key: REDACTED}}
 
 
 def test_plain_words_stay():
-    detail = {"tokens": None, "reason": "basic tier", "author": "x", "key": "v", "id": "550e8400-e29b-41d4-a716-446655440000"}
+    detail = {
+        "tokens": None,
+        "reason": "basic tier",
+        "author": "x",
+        "key": "v",
+        "id": "550e8400-e29b-41d4-a716-446655440000",
+    }
     assert clean(detail) == detail
 
 

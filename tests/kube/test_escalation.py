@@ -64,9 +64,7 @@ API = (Rule(("get",), urls=("/api/*",)),)
         ),
     ],
 )
-def test_rules_cover_others_as_in_kubernetes(
-    held: tuple[Rule, ...], wanted: Rule, missing: list[str] | None
-) -> None:
+def test_rules_cover_others_as_in_kubernetes(held: tuple[Rule, ...], wanted: Rule, missing: list[str] | None) -> None:
     """AZ2, AZ-07."""
     found = [describe(rule) for rule in covers(held, [wanted])]
     assert bool(found) if missing is None else found == missing

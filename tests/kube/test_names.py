@@ -105,9 +105,7 @@ def test_path_segments_keep_out_dots_slashes_and_percent() -> None:
     assert names.path_segment("a/b%c") == ["may not contain '/'", "may not contain '%'"]
 
 
-@pytest.mark.parametrize(
-    "name", ["all", "system", "root", "status", "finalize", "namespaces", "A", "a.b", "", "*"]
-)
+@pytest.mark.parametrize("name", ["all", "system", "root", "status", "finalize", "namespaces", "A", "a.b", "", "*"])
 def test_reserved_and_impossible_tenants_are_refused(name: str) -> None:
     """TS1, URL-16."""
     assert names.tenant_name(name)

@@ -86,18 +86,14 @@ def test_every_group_version_has_a_document_whose_references_resolve(
                 assert (group, version, resource.kind) in kinds
 
 
-def test_the_version_two_document_resolves_and_names_every_kind(
-    catalog: Catalog, definitions: Definitions
-) -> None:
+def test_the_version_two_document_resolves_and_names_every_kind(catalog: Catalog, definitions: Definitions) -> None:
     document = openapi.v2_document(catalog, definitions, "v1.37.0")
     body = orjson.loads(document.body)
     assert {name.rpartition("/")[2] for name in references(body)} <= set(body["definitions"])
     assert "com.example.stable.v1.CronTab" in body["definitions"]
     assert (
         "default"
-        not in body["definitions"]["com.example.stable.v1.CronTab"]["properties"]["spec"]["properties"][
-            "default"
-        ]
+        not in body["definitions"]["com.example.stable.v1.CronTab"]["properties"]["spec"]["properties"]["default"]
     )
     containers = body["definitions"]["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"]
     assert containers["x-kubernetes-patch-merge-key"] == "name"
@@ -105,12 +101,10 @@ def test_the_version_two_document_resolves_and_names_every_kind(
 
 
 def test_a_patch_says_which_parameters_it_takes(definitions: Definitions) -> None:
-    """kubectl looks here before it sends dryRun or fieldValidation."""
+    """Kubectl looks here before it sends dryRun or fieldValidation."""
     document = openapi.v3_document(BUILTINS, definitions, "apps", "v1")
     assert document is not None
-    patch = orjson.loads(document.body)["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"][
-        "patch"
-    ]
+    patch = orjson.loads(document.body)["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"]
     assert patch["x-kubernetes-action"] == "patch"
     assert patch["x-kubernetes-group-version-kind"] == {
         "group": "apps",
@@ -178,7 +172,7 @@ class _Server(http.server.BaseHTTPRequestHandler):
             return tables.table(tables.layout(pods, "v1"), [pod], now=0.0), "application/json"
         return None, "application/json"
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, *args: object) -> None:
         """Quiet."""
 
 
@@ -207,9 +201,7 @@ def server(catalog: Catalog, definitions: Definitions) -> Iterator[str]:
         (["api-versions"], "autoscaling/v2"),
     ],
 )
-def test_kubectl_understands_the_documents(
-    server: str, tmp_path: Any, arguments: list[str], shown: str
-) -> None:
+def test_kubectl_understands_the_documents(server: str, tmp_path: Any, arguments: list[str], shown: str) -> None:
     """TS15: discovery, explain and tables, by the real binary."""
     command = ["kubectl", "--server", server, f"--cache-dir={tmp_path}", "--kubeconfig=/dev/null", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

@@ -372,9 +372,7 @@ def test_the_legacy_watch_is_translated_into_the_modern_one() -> None:
         parse("DELETE", b"/api/v1/watch/namespaces/a/pods/p")
 
 
-@pytest.mark.parametrize(
-    "method", ["delete", "get", "TRACE", "CONNECT", "OPTIONS", "PROPFIND", "PATCH\u00a0", ""]
-)
+@pytest.mark.parametrize("method", ["delete", "get", "TRACE", "CONNECT", "OPTIONS", "PROPFIND", "PATCH\u00a0", ""])
 def test_unknown_methods_are_refused_before_anything_else(method: str) -> None:
     """URL-23."""
     with pytest.raises(MethodNotAllowed):
@@ -462,9 +460,7 @@ SEGMENT = st.sampled_from(
     st.sampled_from(["GET", "POST", "DELETE", "PUT"]),
     st.sampled_from(["t1", "system"]),
 )
-def test_a_resolved_path_resolves_to_itself_for_everybody(
-    segments: list[str], method: str, tenant: str
-) -> None:
+def test_a_resolved_path_resolves_to_itself_for_everybody(segments: list[str], method: str, tenant: str) -> None:
     """TS5, promise P1: the full path is canonical, and no reader can take it for another space."""
     try:
         info = ask("/" + "/".join(segments), method, tenant=tenant)

@@ -33,12 +33,7 @@ def test_a_server_certificate_verifies_for_its_hosts() -> None:
     ):
         verifier = verification.PolicyBuilder().store(store).time(NOW).build_server_verifier(host)
         assert verifier.verify(only(pair.certificate), [])
-    other = (
-        verification.PolicyBuilder()
-        .store(store)
-        .time(NOW)
-        .build_server_verifier(x509.DNSName("evil.example"))
-    )
+    other = verification.PolicyBuilder().store(store).time(NOW).build_server_verifier(x509.DNSName("evil.example"))
     with pytest.raises(verification.VerificationError):
         other.verify(only(pair.certificate), [])
 

@@ -54,9 +54,7 @@ from kube.quantities import INT64_MAX, ZERO, Format, InvalidQuantity, Quantity, 
         (0, "0", "0"),
     ],
 )
-def test_quantities_are_read_and_written_as_kubernetes_does(
-    text: str | int, canonical: str, rounded: str
-) -> None:
+def test_quantities_are_read_and_written_as_kubernetes_does(text: str | int, canonical: str, rounded: str) -> None:
     """AD1; ADM-08."""
     quantity = parse_quantity(text)
     assert str(quantity) == canonical
@@ -169,9 +167,7 @@ def test_arithmetic_is_exact(left: Quantity, right: Quantity, factor: int) -> No
 )
 def test_a_quantity_is_its_number_times_its_suffix(whole: int, part: str, suffix: str) -> None:
     scale = {"": 0, "m": -3, "u": -6, "k": 3, "M": 6, "e3": 3, "e-3": -3, "E+2": 2}.get(suffix)
-    factor = (
-        Fraction(10) ** scale if scale is not None else Fraction(1024) ** ("Ki", "Mi").index(suffix) * 1024
-    )
+    factor = Fraction(10) ** scale if scale is not None else Fraction(1024) ** ("Ki", "Mi").index(suffix) * 1024
     exact = Fraction(f"{whole}.{part or 0}") * factor * 10**9
     nanos = parse_quantity(f"{whole}.{part}{suffix}").nanos
     rounded_up = -(-exact.numerator // exact.denominator)

@@ -138,9 +138,7 @@ def test_reasons_are_those_of_kubernetes() -> None:
             'RBAC: allowed by RoleBinding "x/ns" of Role "reader" to ServiceAccount "sa/ns"',
         ),
     ):
-        decision = PolicyIndex.build(roles, [binding]).authorize(
-            user, (), about("get", "pods", namespace="ns")
-        )
+        decision = PolicyIndex.build(roles, [binding]).authorize(user, (), about("get", "pods", namespace="ns"))
         assert decision.reason == reason
         assert decision.rule == reason.removeprefix("RBAC: allowed by ")
         assert decision.step == "RBAC"
@@ -258,9 +256,7 @@ def test_the_index_counts_only_rules_that_reach() -> None:
         Rule(("get",), ("",), ("nodes",)),
         Rule(("get",), ("",), ("secrets",), scope=Scope(selector=parse_labels("tier=gold"))),
     )
-    index = PolicyIndex.build(
-        [Role("r", rules=rules)], [Binding("b", "", "ClusterRole", "r", (Subject("User", "u"),))]
-    )
+    index = PolicyIndex.build([Role("r", rules=rules)], [Binding("b", "", "ClusterRole", "r", (Subject("User", "u"),))])
     gold = Reach("t1", (("tier", "gold"),))
     for reach, resources in (
         (Reach("system"), {"pods", "nodes"}),
@@ -301,9 +297,7 @@ def test_thousands_of_named_rules_answer_but_are_not_remembered() -> None:
 NAMES = st.sampled_from(["a", "b", "c"])
 SPACES = st.sampled_from(["", "n1", "n2"])
 RESOURCES = st.sampled_from(["pods", "pods/log", "secrets", "*", "*/log"])
-SCOPES = st.sampled_from(
-    [TENANTED, CLUSTER, Scope(tenants=frozenset({"t1"})), Scope(selector=parse_labels("g"))]
-)
+SCOPES = st.sampled_from([TENANTED, CLUSTER, Scope(tenants=frozenset({"t1"})), Scope(selector=parse_labels("g"))])
 
 
 def some(elements: st.SearchStrategy[str], most: int = 2) -> st.SearchStrategy[tuple[str, ...]]:
@@ -327,9 +321,7 @@ ROLES = st.builds(
     st.dictionaries(st.sampled_from(["l", "m"]), st.just("true"), max_size=1),
     st.none() | st.sampled_from([(parse_labels("l"),), (parse_labels("m"),), ()]),
 ).map(lambda role: role if not role.namespace else Role(role.name, role.namespace, role.rules, role.labels))
-SUBJECTS = st.builds(
-    Subject, st.sampled_from(["User", "Group", "ServiceAccount"]), st.sampled_from(["u", "v"]), SPACES
-)
+SUBJECTS = st.builds(Subject, st.sampled_from(["User", "Group", "ServiceAccount"]), st.sampled_from(["u", "v"]), SPACES)
 BINDINGS = st.builds(
     Binding,
     NAMES,
@@ -354,9 +346,7 @@ REACHES = st.sampled_from([None, Reach("system"), Reach("t1"), Reach("t2", (("g"
 @settings(max_examples=250, deadline=None)
 @given(
     st.dictionaries(NAMES, RULES.map(lambda rule: (rule,)), max_size=2),
-    st.lists(
-        st.tuples(st.sampled_from(["role", "binding", "-role", "-binding"]), ROLES, BINDINGS), max_size=12
-    ),
+    st.lists(st.tuples(st.sampled_from(["role", "binding", "-role", "-binding"]), ROLES, BINDINGS), max_size=12),
     st.lists(st.tuples(USERS, GROUPS, QUESTIONS, REACHES), min_size=1, max_size=8),
 )
 def test_the_index_answers_as_the_plain_evaluation_does_after_every_change(
@@ -408,13 +398,9 @@ def test_the_index_answers_as_the_plain_evaluation_does_after_every_change(
             assert index.authorize(user, groups, attributes, reach) == expected
             held = index.rules_for(user, groups, attributes.namespace, reach)
             assert expected.allowed is any(rule.allows(attributes) for rule in held)
-    rebuilt = PolicyIndex.build(
-        [*roles.values(), *cluster_roles.values()], bindings.values(), bootstrap=bootstrap
-    )
+    rebuilt = PolicyIndex.build([*roles.values(), *cluster_roles.values()], bindings.values(), bootstrap=bootstrap)
     for user, groups, attributes, reach in questions:
-        assert rebuilt.authorize(user, groups, attributes, reach) == index.authorize(
-            user, groups, attributes, reach
-        )
+        assert rebuilt.authorize(user, groups, attributes, reach) == index.authorize(user, groups, attributes, reach)
 
 
 @given(BINDINGS, ROLES)

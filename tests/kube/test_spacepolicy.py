@@ -108,9 +108,7 @@ def test_operators_reach_as_far_as_the_scope_of_their_rules(
     scope: Scope | None, labels: tuple[tuple[str, str], ...], reached: set[str]
 ) -> None:
     """AZ1, AZ9: different operators care for different tenants."""
-    rule = (
-        Rule(("get",), ("",), ("pods",)) if scope is None else Rule(("get",), ("",), ("pods",), scope=scope)
-    )
+    rule = Rule(("get",), ("",), ("pods",)) if scope is None else Rule(("get",), ("",), ("pods",), scope=scope)
     system = space(bound(BOB), roles=(Role("reader", rules=(rule,)),))
     for cluster in (ROOT, "root:t1", "root:t1:ws", "root:t2"):
         seen = policies(cluster, system=system, labels=labels)
@@ -164,9 +162,7 @@ def test_own_roles_add_to_the_bootstrap_roles_by_their_labels() -> None:
     for roles, allowed in (((widgets,), True), ((), False)):
         for role in ("edit", "admin"):
             local = space(bound(BOB, role=role), roles=roles)
-            assert (
-                authorize(principal("bob", "t1"), asked, policies("root:t1", local=local)).allowed is allowed
-            )
+            assert authorize(principal("bob", "t1"), asked, policies("root:t1", local=local)).allowed is allowed
 
 
 def test_whoever_may_everything_may_give_everything_and_nobody_else() -> None:
@@ -179,13 +175,9 @@ def test_whoever_may_everything_may_give_everything_and_nobody_else() -> None:
     assert covers(held_rules(principal("root", "system", "system:masters"), "", seen), wanted) == []
     limited = space(
         bound(BOB, role="limited"),
-        roles=(
-            Role("limited", rules=(Rule(("*",), ("*",), ("*",), scope=Scope(tenants=frozenset({"t1"}))),)),
-        ),
+        roles=(Role("limited", rules=(Rule(("*",), ("*",), ("*",), scope=Scope(tenants=frozenset({"t1"}))),)),),
     )
-    assert (
-        covers(held_rules(principal("bob", "system"), "", policies("root:t1", system=limited)), wanted) == []
-    )
+    assert covers(held_rules(principal("bob", "system"), "", policies("root:t1", system=limited)), wanted) == []
     assert covers(held_rules(principal("bob", "system"), "", policies("root:t2", system=limited)), wanted)
     assert covers(held_rules(principal("bob", "system"), "", policies(ROOT, system=limited)), wanted)
 

@@ -160,7 +160,7 @@ def _services(layout: Layout, environment: Mapping[str, str]) -> list[Service]:
         _service(apiserver, lambda: _answers(f"{apiserver_url}/readyz", _trusting(context))),
         _service(portal, lambda: _answers(f"{portal_url}/readyz", None)),
         _service(worker, lambda: _says(worker.log, b" ready.")),
-        _service(beat, lambda: _says(beat.log, b"beat: Starting")),
+        _service(beat, lambda: beat.alive),
     ]
 
 

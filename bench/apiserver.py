@@ -1,0 +1,197 @@
+"""The API server beside kube-apiserver: GET, LIST of 500, CREATE, PATCH, SubjectAccessReview, watches, memory.
+
+The peer runs when ``KUBEBUILDER_ASSETS`` names a folder with kube-apiserver and etcd; one after the other, on the same
+machine, over TLS with kept connections, with authentication, authorization, admission and audit on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import ssl
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from http.client import HTTPSConnection
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from bench.load import Figures, drive
+from tests.conformance.apiserver import TOKEN
+from tests.conformance.apiserver import running as kube_apiserver
+from tests.story.product import Product, eventually
+
+BASE = "/api/v1/namespaces/default/configmaps"
+CONFIGMAP = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"padding": "x" * 700}}
+REVIEW = {
+    "apiVersion": "authorization.k8s.io/v1",
+    "kind": "SubjectAccessReview",
+    "spec": {
+        "user": "jane",
+        "groups": ["developers"],
+        "resourceAttributes": {"verb": "list", "resource": "pods", "namespace": "default"},
+    },
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A server under load, spoken to as a user with RBAC rights in one space (at the peer: a cluster administrator)."""
+
+    name: str
+    url: str
+    token: str
+    pid: int | None = None
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of every request."""
+        return {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+
+    def connect(self) -> HTTPSConnection:
+        """A new connection."""
+        return HTTPSConnection(urlsplit(self.url).netloc, context=ssl._create_unverified_context(), timeout=60)
+
+    def call(self, connection: HTTPSConnection, method: str, path: str, body: Any = None) -> dict[str, Any]:
+        """One request; raises ``RuntimeError`` when it is refused."""
+        connection.request(method, urlsplit(self.url).path + path, body and json.dumps(body), self.headers)
+        answer = connection.getresponse()
+        text = answer.read()
+        if answer.status >= 400:
+            raise RuntimeError(f"{method} {path}: {answer.status} {text[:300]!r}")
+        result: dict[str, Any] = json.loads(text)
+        return result
+
+
+@contextlib.contextmanager
+def tenantry() -> Iterator[Target]:
+    """The quickstart, with a tenant and a service account that may do what it likes in its own space."""
+    with tempfile.TemporaryDirectory(prefix="tenantry-bench-") as folder:
+        Path(folder).chmod(0o711)
+        product = Product(Path(folder) / "data")
+        product.start()
+        try:
+            manifest = Path(folder) / "tenant.yaml"
+            manifest.write_text("apiVersion: v1\nkind: Tenant\nmetadata: {name: bench}\n")
+            product.kubectl("create", "-f", str(manifest))
+            space = f"{product.facts['apiserver_url']}/clusters/root:bench"
+            at = ("--server", space)
+            product.kubectl(*at, "create", "serviceaccount", "driver", "-n", "default")
+            rights = ("--clusterrole=cluster-admin", "--serviceaccount=default:driver")
+            product.kubectl(*at, "create", "clusterrolebinding", "driver", *rights)
+            token = product.kubectl(*at, "create", "token", "driver", "-n", "default").strip()
+            servers = [pid for pid in product.processes() if b"\0apiserver" in _command_line(pid)]
+            yield Target("Tenantry", space, token, min(servers))
+        finally:
+            product.stop()
+
+
+@contextlib.contextmanager
+def peer() -> Iterator[Target | None]:
+    """A kube-apiserver with etcd, or nothing."""
+    assets = os.environ.get("KUBEBUILDER_ASSETS")
+    if not assets:
+        yield None
+        return
+    with kube_apiserver(assets) as server:
+        yield Target("kube-apiserver", f"https://127.0.0.1:{server._port}", TOKEN)
+
+
+def measure(target: Target) -> dict[str, Figures]:
+    """Every measurement of one server, printed as it comes."""
+    figures: dict[str, Figures] = {}
+
+    def load(label: str, connections: int, path: str, **how: Any) -> None:
+        found = drive(target.url + path, connections=connections, **{"headers": target.headers, **how})
+        figures[f"{label}, {connections} connections"] = found
+        print(f"  {target.name:<15} {label:<20} c={connections:<3} {found}", flush=True)
+
+    connection = target.connect()
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "list"}}
+    target.call(connection, "POST", "/api/v1/namespaces", namespace)
+    for number in range(500):
+        item = {**CONFIGMAP, "metadata": {"name": f"item-{number}"}}
+        target.call(connection, "POST", "/api/v1/namespaces/list/configmaps", item)
+    target.call(connection, "POST", BASE, {**CONFIGMAP, "metadata": {"name": "one"}})
+    new = json.dumps({**CONFIGMAP, "metadata": {"name": "new-@N@"}})
+    patch = {"method": "PATCH", "body": json.dumps({"data": {"word": "@N@"}})}
+    patch["headers"] = {**target.headers, "Content-Type": "application/merge-patch+json"}  # type: ignore[assignment]
+    review = {"method": "POST", "body": json.dumps(REVIEW)}
+    for connections in (1, 32):
+        load("GET", connections, f"{BASE}/one")
+        load("LIST of 500", min(connections, 8), "/api/v1/namespaces/list/configmaps")
+        load("CREATE", connections, BASE, method="POST", body=new)
+        load("PATCH of one object", connections, f"{BASE}/one", **patch)
+        load("SubjectAccessReview", connections, "/apis/authorization.k8s.io/v1/subjectaccessreviews", **review)
+    figures["watch delivery"] = watch_delivery(target)
+    print(f"  {target.name:<15} watch delivery, 50 watches   {figures['watch delivery']}")
+    if target.pid is not None:
+        print(f"  {target.name:<15} resident after all that      {_resident(target.pid):,.0f} MiB")
+    return figures
+
+
+def watch_delivery(target: Target, *, watchers: int = 50, events: int = 100) -> Figures:
+    """From sending a create to reading its event from an open watch, beside other open watches."""
+    path = f"{urlsplit(target.url).path}/api/v1/namespaces/default/secrets?watch=true&timeoutSeconds=60"
+    watches = []
+    for _ in range(watchers):
+        watch = target.connect()
+        watch.request("GET", path, headers=target.headers)
+        watches.append((watch, watch.getresponse()))
+    arrived: dict[str, float] = {}
+
+    def read() -> None:
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # the watch is closed below
+            while line := watches[0][1].readline():
+                arrived[json.loads(line)["object"]["metadata"]["name"]] = time.perf_counter()
+
+    threading.Thread(target=read, daemon=True).start()
+    connection = target.connect()
+    delays = []
+    for number in range(events):
+        name = f"event-{number}-{time.monotonic_ns()}"
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}}
+        begun = time.perf_counter()
+        target.call(connection, "POST", "/api/v1/namespaces/default/secrets", secret)
+        eventually(lambda name=name: name in arrived, within=5, every=0.0005)
+        delays.append((arrived[name] - begun) * 1000)
+    for watch, _ in watches:
+        watch.close()
+    cuts = statistics.quantiles(delays, n=100)
+    return Figures(1000 / statistics.mean(delays), cuts[49], cuts[98], 0)
+
+
+def _command_line(pid: int) -> bytes:
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    return b""
+
+
+def _resident(pid: int) -> float:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:"))
+
+
+def main() -> None:
+    """Measure ours, then the peer, and print the ratios."""
+    with tenantry() as target:
+        mine = measure(target)
+    with peer() as other:
+        theirs = measure(other) if other is not None else None
+    if theirs is None:
+        print("  No peer: set KUBEBUILDER_ASSETS to a folder with kube-apiserver and etcd for the ratios.")
+        return
+    print("  Against kube-apiserver:")
+    for label, figure in mine.items():
+        their = theirs[label]
+        rate, p50, p99 = figure.rate / their.rate, their.p50 / figure.p50, their.p99 / figure.p99
+        print(f"    {label:<36} {rate:5.1f}x the rate   p50 {p50:5.1f}x and p99 {p99:5.1f}x as quick")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""Sign-in, and the accounts behind it: throttled, audited, and the same answer for every kind of failure."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib import auth
+from django.contrib.auth import password_validation
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
+from django.db import IntegrityError, transaction
+from django.http import HttpRequest
+
+from audit.actions import Action
+from audit.models import Outcome
+from audit.recorder import SYSTEM_CHAIN, Actor
+from kube.status import AlreadyExists, Cause, Conflict, Forbidden, Invalid, NotFound
+from portal.requests import actor_of, visitor_of
+from tenants import ratelimit
+from tenants.models import User
+from tenants.rights import require_operator
+
+MAX_PASSWORD = 128
+"""Longer passwords are refused unread: hashing a megabyte is a cheap way to keep a server busy."""
+
+
+def sign_in(request: HttpRequest, *, email: str, password: str) -> User | None:
+    """Sign the person in and return them, or ``None``: which of the two was wrong is never said.
+
+    Counts per address and per account before any hashing; raises ``TooManyRequests``. Both ends are audited.
+    """
+    ratelimit.take(ratelimit.SIGN_IN, f"ip:{request.META.get('REMOTE_ADDR', '')}")
+    ratelimit.take(ratelimit.SIGN_IN, f"account:{email.lower()}")
+    found: Any = auth.authenticate(request, username=email, password=password)
+    if found is None:
+        actor = visitor_of(request, email)
+        actor.record(Action.SIGN_IN, chain=SYSTEM_CHAIN, outcome=Outcome.DENIED, target="session")
+        return None
+    user: User = found
+    auth.login(request, user)
+    visitor_of(request, user.email, user).record(Action.SIGN_IN, chain=SYSTEM_CHAIN, target="session")
+    return user
+
+
+def sign_out(request: HttpRequest) -> None:
+    """End the session."""
+    if request.user.is_authenticated:
+        actor_of(request).record(Action.SIGN_OUT, chain=SYSTEM_CHAIN, target="session")
+    auth.logout(request)
+
+
+@transaction.atomic
+def user_create(*, actor: Actor, email: str, name: str = "", password: str = "", is_staff: bool = False) -> User:
+    """Create an account; without a password only single sign-on opens it. Operators only.
+
+    Raises ``AlreadyExists``, ``Invalid``.
+    """
+    require_operator(actor)
+    email = email.strip()
+    try:
+        validate_email(email)
+        if password:
+            _check_password(password, None)
+    except ValidationError as error:
+        causes = [
+            Cause("FieldValueInvalid", message, "password" if password else "email") for message in error.messages
+        ]
+        raise Invalid(f"User is invalid: {causes[0].message}", kind="User", causes=causes) from error
+    try:
+        with transaction.atomic():
+            user = User.objects.create_user(email, password or None, name=name.strip()[:128], is_staff=is_staff)
+    except IntegrityError:
+        raise AlreadyExists(f"There is an account for {email} already.", kind="users") from None
+    actor.record(
+        Action.USER_CREATED, chain=SYSTEM_CHAIN, target=f"users/{user.id}", detail={"user": email, "operator": is_staff}
+    )
+    return user
+
+
+@transaction.atomic
+def user_change(*, actor: Actor, user_id: UUID, **changes: Any) -> User:
+    """Change ``name``, ``status`` or ``is_staff`` of an account. Operators only, and never their own way in.
+
+    Disabling ends the person's sessions with their next request. Raises ``NotFound``, ``Conflict``, ``Forbidden``.
+    """
+    require_operator(actor)
+    user = User.objects.select_for_update().filter(pk=user_id).first()
+    if user is None:
+        raise NotFound("There is no such user.", kind="users")
+    if actor.user_id == user.pk and {"status", "is_staff"} & set(changes):
+        raise Conflict("You cannot disable or demote yourself; ask another operator.", kind="users")
+    if user.is_superuser and not User.objects.filter(pk=actor.user_id, is_superuser=True).exists():
+        raise Forbidden("Only superusers change superusers.", kind="users")
+    before = {field: getattr(user, field) for field in changes}
+    for field in ("name", "status", "is_staff"):
+        if field in changes:
+            setattr(user, field, changes[field])
+    user.save(update_fields=[field for field in ("name", "status", "is_staff") if field in changes])
+    detail = {"user": user.email, "before": before, "after": changes}
+    actor.record(Action.USER_CHANGED, chain=SYSTEM_CHAIN, target=f"users/{user.id}", detail=detail)
+    return user
+
+
+@transaction.atomic
+def password_change(*, actor: Actor, user: User, password: str) -> None:
+    """Set a new password; all other sessions of the person end. Raises ``Invalid`` for a weak one."""
+    try:
+        _check_password(password, user)
+    except ValidationError as error:
+        causes = [Cause("FieldValueInvalid", message, "password") for message in error.messages]
+        raise Invalid(f"Password is invalid: {causes[0].message}", kind="User", causes=causes) from error
+    user.set_password(password)
+    user.save(update_fields=["password"])
+    detail = {"user": user.email, "changed": "sign-in"}
+    actor.record(Action.USER_CHANGED, chain=SYSTEM_CHAIN, target=f"users/{user.id}", detail=detail)
+
+
+def _check_password(password: str, user: User | None) -> None:
+    if len(password) > MAX_PASSWORD:
+        raise ValidationError(f"At most {MAX_PASSWORD} characters.")
+    password_validation.validate_password(password, user)

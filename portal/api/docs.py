@@ -1,0 +1,85 @@
+"""The OpenAPI document, and the same as a page in the product's look."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_safe
+from drf_spectacular.generators import SchemaGenerator
+from drf_spectacular.renderers import OpenApiYamlRenderer
+
+_document: dict[str, Any] = {}
+
+
+def document() -> dict[str, Any]:
+    """The OpenAPI 3 document; the same for everybody, made once a process."""
+    if not _document:
+        _document.update(SchemaGenerator().get_schema(request=None, public=True))  # type: ignore[no-untyped-call]
+    return _document
+
+
+@require_safe
+def schema(request: HttpRequest) -> HttpResponse:
+    """As YAML, or as JSON with ``?format=json``."""
+    if request.GET.get("format") == "json":
+        return HttpResponse(
+            json.dumps(document(), indent=2, default=str), content_type="application/vnd.oai.openapi+json"
+        )
+    text = OpenApiYamlRenderer().render(document(), renderer_context={})  # type: ignore[no-untyped-call]
+    return HttpResponse(text, content_type="application/vnd.oai.openapi")
+
+
+@require_safe
+def docs(request: HttpRequest) -> HttpResponse:
+    """Every operation with an example, without a script."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    base = request.build_absolute_uri("/")[:-1]
+    for path, methods in document()["paths"].items():
+        for method, operation in methods.items():
+            groups.setdefault(operation["tags"][0], []).append(_operation(base, path, method.upper(), operation))
+    context = {"groups": [{"name": name, "operations": operations} for name, operations in groups.items()]}
+    if not request.user.is_authenticated:
+        context["layout"] = "public.html"  # type: ignore[assignment]
+    return render(request, "pages/docs.html", context)
+
+
+def _operation(base: str, path: str, method: str, operation: dict[str, Any]) -> dict[str, Any]:
+    curl = f"curl -H 'Authorization: Bearer tnt_…' {base}{path}"
+    if method != "GET":
+        curl = curl.replace("curl ", f"curl -X {method} ", 1)
+    content = operation.get("requestBody", {}).get("content", {})
+    if content:
+        shape = content["application/json"]["schema"]
+        example = json.dumps(_example(shape))
+        curl += f" \\\n  -H 'Content-Type: application/json' -d '{example}'"
+    return {
+        "method": method,
+        "path": path,
+        "summary": operation.get("summary", ""),
+        "description": operation.get("description", ""),
+        "parameters": [
+            {"name": item["name"], "description": item.get("description", ""), "where": item["in"]}
+            for item in operation.get("parameters", [])
+        ],
+        "curl": curl,
+        "answers": ", ".join(operation["responses"]),
+    }
+
+
+def _example(shape: dict[str, Any]) -> Any:
+    if "$ref" in shape:
+        shape = document()["components"]["schemas"][shape["$ref"].rsplit("/", 1)[-1]]
+    if "allOf" in shape:
+        return _example(shape["allOf"][0])
+    if shape.get("enum"):
+        return shape["enum"][0]
+    kind = shape.get("type")
+    if kind == "object":
+        required = shape.get("required") or list(shape.get("properties", {}))[:1]
+        return {name: _example(shape["properties"][name]) for name in required if name in shape.get("properties", {})}
+    if kind == "array":
+        return []
+    return {"integer": 1, "number": 1, "boolean": True}.get(str(kind), "…")

@@ -1,0 +1,90 @@
+"""JSON as it may come from anybody: bounded, UTF-8, one value a name, nothing that the database cannot hold."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from rest_framework import exceptions
+from rest_framework.negotiation import BaseContentNegotiation
+from rest_framework.parsers import BaseParser
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
+
+MAX_BYTES: Final = 1024 * 1024
+MAX_DEPTH: Final = 16
+_UNSTORABLE: Final = re.compile("[\x00\ud800-\udfff]")
+
+
+class TooLarge(exceptions.APIException):
+    """413."""
+
+    status_code = 413
+    default_detail = "The body is larger than one mebibyte."
+    default_code = "too_large"
+
+
+class StrictJSONParser(BaseParser):
+    """``application/json`` in UTF-8, one mebibyte and sixteen levels at most."""
+
+    media_type = "application/json"
+
+    def parse(self, stream: Any, media_type: str | None = None, parser_context: Mapping[str, Any] | None = None) -> Any:
+        """The value. Raises ``ParseError`` (400), ``TooLarge`` (413), ``UnsupportedMediaType`` (415)."""
+        request = (parser_context or {}).get("request")
+        if request is not None and request.META.get("HTTP_CONTENT_ENCODING", "identity") != "identity":
+            raise exceptions.UnsupportedMediaType(
+                request.META["HTTP_CONTENT_ENCODING"], "Compressed bodies are not accepted."
+            )
+        raw = stream.read(MAX_BYTES + 1)
+        if len(raw) > MAX_BYTES:
+            raise TooLarge
+        try:
+            value = json.loads(raw.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_constant)
+        except (ValueError, RecursionError) as error:
+            raise exceptions.ParseError("The body is not valid JSON in UTF-8.") from error
+        _check(value, MAX_DEPTH)
+        return value
+
+
+class JsonAlways(BaseContentNegotiation):
+    """The API speaks one format; what a client accepts besides is its own affair."""
+
+    def select_parser(self, request: Request, parsers: Sequence[BaseParser]) -> BaseParser | None:
+        """The JSON parser for JSON; nothing for the rest, which becomes 415."""
+        kind = (request.content_type or "").split(";")[0].strip().lower()
+        return parsers[0] if kind == "application/json" else None
+
+    def select_renderer(
+        self, request: Request, renderers: Sequence[BaseRenderer], format_suffix: str | None = None
+    ) -> tuple[BaseRenderer, str]:
+        """The first."""
+        return renderers[0], renderers[0].media_type
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise ValueError("a name is given twice")
+    return value
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _check(value: Any, depth: int) -> None:
+    if depth == 0:
+        raise exceptions.ParseError("The body is nested too deeply.")
+    if isinstance(value, str):
+        if _UNSTORABLE.search(value):
+            raise exceptions.ParseError("The body contains NUL or surrogate characters.")
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            _check(key, depth)
+            _check(item, depth - 1)
+    elif isinstance(value, list):
+        for item in value:
+            _check(item, depth - 1)

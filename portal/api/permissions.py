@@ -1,0 +1,55 @@
+"""What a token's scope opens, and for which tenant; what a person may do is decided by the services."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from rest_framework.permissions import SAFE_METHODS, BasePermission
+from rest_framework.request import Request
+
+from access.models import PersonalAccessToken
+from audit.recorder import Actor
+from kube.status import Forbidden, NotFound
+from portal.requests import actor_of
+
+_Scope = PersonalAccessToken.Scope
+
+
+class Scoped(BasePermission):
+    """Signed in; reading needs any scope, writing ``write`` or ``operate``. Sessions have all scopes."""
+
+    message = "The token's scope does not allow this."
+
+    def has_permission(self, request: Request, view: Any) -> bool:
+        """Whether the request may go on to the service."""
+        if not request.user.is_authenticated:
+            return False
+        token = request.auth
+        return token is None or request.method in SAFE_METHODS or token.scope in {_Scope.WRITE, _Scope.OPERATE}
+
+
+def api_actor(request: Request) -> Actor:
+    """The caller as an actor: an operator only with a session or a token of scope ``operate`` for all tenants."""
+    actor = actor_of(request)  # type: ignore[arg-type]
+    token: Any = request.auth
+    if token is not None and (token.scope != _Scope.OPERATE or token.tenant_id):
+        actor = replace(actor, operator=False)
+    return actor
+
+
+def token_tenant(request: Request) -> str:
+    """The one tenant that the caller's token is good for; empty for all."""
+    return getattr(request.auth, "tenant_id", None) or ""
+
+
+def require_tenant(request: Request, tenant: str) -> None:
+    """NotFound when the token is for another tenant: it knows of no other."""
+    if token_tenant(request) not in {"", tenant}:
+        raise NotFound(f'tenants "{tenant[:63]}" not found', kind="tenants", name=tenant[:63])
+
+
+def require_unbound(request: Request) -> None:
+    """Forbidden for tokens of one tenant: what follows concerns all of them."""
+    if token_tenant(request):
+        raise Forbidden("This token is for one tenant only.")

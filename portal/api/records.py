@@ -1,0 +1,205 @@
+"""Audit logs, access tokens, and explained decisions."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.http import StreamingHttpResponse
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from access.credentials import token_create, token_revoke
+from access.credentials.tokens import tokens_of
+from access.models import PersonalAccessToken
+from audit.actions import Action
+from audit.models import Outcome
+from audit.selectors import Filters, entries_everywhere, entries_of_chain
+from kube.status import BadRequest, Forbidden, NotFound
+from portal.api import serializers as shapes
+from portal.api.endpoint import AFTER, LIMIT, Endpoint, listed, page, window
+from portal.api.permissions import api_actor, require_tenant, require_unbound, token_tenant
+from portal.explain import explain_request
+from portal.views.audit import export_of, visible_chains
+from tenants import selectors
+
+
+class AuditLogs(Endpoint):
+    """GW13."""
+
+    filters = frozenset(
+        {"after", "limit", "tenant", "action", "outcome", "actor", "workspace", "since", "until", "text"}
+    )
+
+    @extend_schema(
+        operation_id="listAuditLogs",
+        summary="List security events, newest first",
+        description="Operators see every chain, admins of a tenant its own, everybody what they did themselves.",
+        parameters=[
+            AFTER,
+            LIMIT,
+            OpenApiParameter("tenant", str, description="The chain: a tenant's name, or `system`."),
+            OpenApiParameter("action", str, enum=[action.value for action in Action]),
+            OpenApiParameter("outcome", str, enum=Outcome.values),
+            OpenApiParameter("actor", str, description="Who did it, by e-mail address."),
+            OpenApiParameter("workspace", OpenApiTypes.UUID),
+            OpenApiParameter("since", OpenApiTypes.DATETIME, description="Included."),
+            OpenApiParameter("until", OpenApiTypes.DATETIME, description="Not included."),
+            OpenApiParameter("text", str, description="Words in action, actor and target."),
+        ],
+        responses={200: listed(shapes.AuditAnswer)},
+    )
+    def get(self, request: Request) -> Response:
+        """One page."""
+        after, limit = window(request)
+        actor = api_actor(request)
+        query = request.query_params
+        chain = query.get("tenant", "") or token_tenant(request)
+        require_tenant(request, chain)
+        workspace_id = None
+        if query.get("workspace"):
+            found = selectors.workspace_visible_to(actor, query["workspace"])
+            require_tenant(request, found.tenant_id)
+            workspace_id = found.pk
+        outcome = query.get("outcome", "")
+        if outcome and outcome not in Outcome.values:
+            raise BadRequest(f"The outcome is one of {', '.join(Outcome.values)}.")
+        whole = actor.operator or chain in visible_chains(actor)
+        if chain and not whole:
+            selectors.tenant_visible_to(actor, chain)
+        filters = Filters(
+            action=query.get("action", "")[:64], outcome=outcome, actor=query.get("actor", "")[:253], text=query.get("text", "")[:128],
+            workspace_id=workspace_id, since=_moment(query.get("since", "")), until=_moment(query.get("until", "")),
+            user_id=None if whole else actor.user_id,
+        )  # fmt: skip
+        found_page = (
+            entries_of_chain(chain, filters=filters, after=after, limit=limit)
+            if chain
+            else entries_everywhere(filters=filters, after=after, limit=limit)
+        )
+        return page(request, found_page.rows, shapes.AuditAnswer, found_page.next)
+
+
+class AuditExport(Endpoint):
+    """A whole chain."""
+
+    filters = frozenset({"tenant", "format"})
+
+    @extend_schema(
+        operation_id="exportAuditLogs",
+        summary="Export a chain with its hashes",
+        parameters=[
+            OpenApiParameter("tenant", str, required=True),
+            OpenApiParameter("format", str, enum=["jsonl", "csv"]),
+        ],
+        responses={
+            (200, "application/jsonl"): OpenApiResponse(OpenApiTypes.STR),
+            (200, "text/csv"): OpenApiResponse(OpenApiTypes.STR),
+        },
+    )
+    def get(self, request: Request) -> StreamingHttpResponse:
+        """Streamed; an event itself."""
+        chain = request.query_params.get("tenant", "") or token_tenant(request)
+        require_tenant(request, chain)
+        if not chain:
+            raise BadRequest("Name the tenant.")
+        return export_of(api_actor(request), chain, request.query_params.get("format", "jsonl"))
+
+
+class Tokens(Endpoint):
+    """My personal access tokens."""
+
+    @extend_schema(operation_id="listTokens", summary="List my tokens", responses={200: listed(shapes.TokenAnswer)})
+    def get(self, request: Request) -> Response:
+        """Without their texts."""
+        user: Any = request.user
+        require_unbound(request)
+        return page(request, tokens_of(user), shapes.TokenAnswer)
+
+    @extend_schema(
+        operation_id="createToken",
+        summary="Create a token (with a session only)",
+        description="A token cannot make another one: what leaks must end.",
+        request=shapes.TokenBody,
+        responses={201: shapes.MintedAnswer},
+    )
+    def post(self, request: Request) -> Response:
+        """Shown once."""
+        if request.auth is not None:
+            raise Forbidden("Tokens are made with a session, not with another token.")
+        actor = api_actor(request)
+        user: Any = request.user
+        data = self.body(request, shapes.TokenBody)
+        tenant = selectors.tenant_visible_to(actor, data["tenant"]) if data["tenant"] else None
+        minted = token_create(
+            actor=actor, user=user, name=data["name"], scope=PersonalAccessToken.Scope(data["scope"]),
+            expires_at=data["expires_at"], now=timezone.now(), tenant=tenant,
+        )  # fmt: skip
+        response = Response({**shapes.TokenAnswer(minted.token).data, "token": minted.text}, status=201)
+        response["Cache-Control"] = "no-store"
+        return response
+
+
+class OneToken(Endpoint):
+    """One of them."""
+
+    @extend_schema(operation_id="revokeToken", summary="Revoke a token", request=None, responses={204: None})
+    def delete(self, request: Request, pk: UUID) -> Response:
+        """At once. A token may end itself."""
+        own = PersonalAccessToken.objects.filter(pk=pk, user_id=request.user.pk).exists()
+        if not own or (token_tenant(request) and request.auth.pk != pk):
+            raise NotFound("There is no such token.", kind="tokens")
+        token_revoke(actor=api_actor(request), token_id=pk, now=timezone.now())
+        return Response(status=204)
+
+
+class Explain(Endpoint):
+    """AZ11."""
+
+    @extend_schema(
+        operation_id="explainAccess",
+        summary="Explain a decision without sending the request",
+        description="Operators about anybody, admins of a tenant about its users, everybody about themselves.",
+        request=shapes.ExplainBody,
+        responses={200: shapes.ExplainAnswer},
+    )
+    def post(self, request: Request) -> Response:
+        """What was resolved, what was decided, by which step and rule."""
+        data = self.body(request, shapes.ExplainBody)
+        user = data["user"]
+        require_tenant(request, user["tenant"] or token_tenant(request))
+        found = explain_request(
+            actor=api_actor(request), name=user["name"], groups=user["groups"], tenant=user["tenant"] or token_tenant(request),
+            extra=user["extra"], method=data["method"].upper(), path=data["path"], cluster=data["cluster"],
+        )  # fmt: skip
+        info = found.resolved
+        words = {"allow": "allow", "deny": "deny", "pass": "no opinion"}
+        body = {
+            "resolved": {
+                "tenant": info.tenant, "cluster": info.cluster, "verb": info.verb, "apiGroup": info.group, "apiVersion": info.version,
+                "namespace": info.namespace, "resource": info.resource, "subresource": info.subresource, "name": info.name, "path": info.path,
+            },
+            "decision": "allow" if found.allowed else "deny",
+            "decidedBy": found.decided_by,
+            "reason": found.reason,
+            "trace": [
+                {"step": step.name, "decision": words[step.verdict], "reason": step.reason, "rule": step.rule} for step in found.steps
+            ],
+        }  # fmt: skip
+        return Response(body)
+
+
+def _moment(text: str) -> Any:
+    if not text:
+        return None
+    try:
+        moment = parse_datetime(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        raise BadRequest("Times are RFC 3339 with a zone, for example 2026-01-31T08:00:00Z.")
+    return moment

@@ -1,0 +1,66 @@
+"""The OpenAPI document: every operation also says how it fails."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.utils import OpenApiResponse
+from rest_framework import serializers
+
+
+class FieldProblem(serializers.Serializer[Any]):
+    """One wrong member of a body."""
+
+    field = serializers.CharField()
+    message = serializers.CharField()
+    reason = serializers.CharField(required=False)
+
+
+class Problem(serializers.Serializer[Any]):
+    """RFC 9457."""
+
+    type = serializers.CharField()
+    title = serializers.CharField()
+    status = serializers.IntegerField()
+    detail = serializers.CharField()
+    instance = serializers.CharField()
+    request_id = serializers.CharField()
+    reason = serializers.CharField(required=False)
+    errors = FieldProblem(many=True, required=False)
+
+
+_FAILURES = {
+    "400": "The request is malformed, or a value in it is.",
+    "401": "No valid session or token.",
+    "403": "The role or the token's scope does not allow it.",
+    "404": "There is no such thing, or it is not the caller's to know of.",
+    "409": "The state of things does not allow it now.",
+    "413": "The body is too large.",
+    "415": "The body is not JSON.",
+    "422": "A value is not acceptable; errors names each field.",
+    "429": "Too many requests; Retry-After says how long to wait.",
+    "503": "Something this needs is away; try again.",
+}
+
+
+class Schema(AutoSchema):
+    """Adds the problems that every operation may answer with."""
+
+    def get_response_serializers(self) -> Any:
+        """The declared answers and the failures."""
+        declared = super().get_response_serializers()
+        answers = dict(declared) if isinstance(declared, dict) else {"200": declared}
+        answers = {key if isinstance(key, tuple) else str(key): value for key, value in answers.items()}
+        codes = ["400", "401", "403", "404", "429", "503"]
+        if self.method in {"POST", "PATCH", "PUT", "DELETE"}:
+            codes += ["409", "413", "415", "422"]
+        for code in sorted(codes):
+            answers.setdefault(
+                (code, "application/problem+json"), OpenApiResponse(Problem, description=_FAILURES[code])
+            )
+        return answers
+
+    def get_tags(self) -> list[str]:
+        """One group a noun."""
+        return [self.path.removeprefix("/api/v1/").split("/")[0].replace("-", " ").capitalize()]

@@ -1,0 +1,314 @@
+"""Workspaces and their credentials (GATEWAY 4.1 to 4.3; GW3, GW5, GW6, GW7)."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpResponse
+from django.urls import reverse
+from django.utils import timezone
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from access.credentials import Issued, credential_revoke, kubeconfig_issue
+from access.credentials.selectors import credential_visible_to, credentials_of_workspace
+from audit.recorder import Actor
+from kube.status import BadRequest, Conflict, Forbidden, Invalid, NotFound
+from portal import wording
+from portal.api import serializers as shapes
+from portal.api.endpoint import AFTER, LIMIT, Endpoint, identifier, listed, page, window
+from portal.api.permissions import api_actor, require_tenant, token_tenant
+from tenants import selectors, services
+from tenants.models import Status, Workspace
+
+_KEY = OpenApiParameter(
+    "Idempotency-Key", str, OpenApiParameter.HEADER, description="The same key again gives the same workspace."
+)
+_POLLS = (0.05, 0.1, 0.15, 0.2, 0.25)
+
+
+class Init(Endpoint):
+    """GATEWAY 4.1."""
+
+    @extend_schema(
+        operation_id="initWorkspace",
+        summary="Ask for a workspace and wait for it",
+        description="Idempotent: the same name, tier or Idempotency-Key again gives the same workspace. "
+        "Answers 202 with a Location when the worker needs longer.",
+        parameters=[_KEY],
+        request=shapes.InitBody,
+        responses={201: shapes.InitAnswer, 202: shapes.InitAnswer},
+    )
+    def post(self, request: Request) -> Response:
+        """The seed's way to a workspace."""
+        workspace = _init(self, request)
+        return _made(workspace, shapes.InitAnswer(workspace).data)
+
+
+class Workspaces(Endpoint):
+    """The collection."""
+
+    filters = frozenset({"after", "limit", "tenant", "status", "search"})
+
+    @extend_schema(
+        operation_id="listWorkspaces",
+        summary="List workspaces, newest first",
+        parameters=[
+            AFTER,
+            LIMIT,
+            OpenApiParameter("tenant", str, description="Of this tenant only."),
+            OpenApiParameter("status", str, enum=["active", "suspended"]),
+            OpenApiParameter("search", str, description="The beginning of a name or namespace."),
+        ],
+        responses={200: listed(shapes.WorkspaceAnswer)},
+    )
+    def get(self, request: Request) -> Response:
+        """The caller's."""
+        after, limit = window(request)
+        status = request.query_params.get("status", "")
+        if status not in {"", Status.ACTIVE, Status.SUSPENDED}:
+            raise BadRequest("The status is active or suspended.")
+        tenant = request.query_params.get("tenant", "") or token_tenant(request)
+        require_tenant(request, tenant)
+        search = request.query_params.get("search", "")
+        found = selectors.workspaces_page(
+            api_actor(request), tenant=tenant, status=status, search=search, after=after, limit=limit
+        )
+        return page(request, found.rows, shapes.WorkspaceAnswer, found.next)
+
+    @extend_schema(
+        operation_id="createWorkspace",
+        summary="Ask for a workspace by name",
+        parameters=[_KEY],
+        request=shapes.InitBody,
+        responses={201: shapes.WorkspaceAnswer, 202: shapes.WorkspaceAnswer},
+    )
+    def post(self, request: Request) -> Response:
+        """The same service as ``init``."""
+        workspace = _init(self, request)
+        return _made(workspace, shapes.WorkspaceAnswer(workspace).data)
+
+
+class OneWorkspace(Endpoint):
+    """One of them."""
+
+    @extend_schema(operation_id="getWorkspace", summary="Read a workspace", responses={200: shapes.WorkspaceAnswer})
+    def get(self, request: Request, pk: str) -> Response:
+        """With its status and receipt."""
+        return Response(shapes.WorkspaceAnswer(_visible(request, pk)).data)
+
+    @extend_schema(
+        operation_id="changeWorkspace",
+        summary="Give a workspace another tier",
+        request=shapes.TierBody,
+        responses={200: shapes.WorkspaceAnswer},
+    )
+    def patch(self, request: Request, pk: str) -> Response:
+        """A worker sets the new quota."""
+        found = _visible(request, pk)
+        tier = self.body(request, shapes.TierBody)["tier"]
+        changed = services.workspace_change_tier(actor=api_actor(request), workspace_id=found.pk, tier=tier)
+        return Response(shapes.WorkspaceAnswer(changed).data)
+
+    @extend_schema(
+        operation_id="deleteWorkspace",
+        summary="Delete a workspace and everything in it",
+        request=None,
+        responses={202: shapes.WorkspaceAnswer},
+    )
+    def delete(self, request: Request, pk: str) -> Response:
+        """Closed at once; a worker does the rest."""
+        found = _visible(request, pk)
+        deleted = services.workspace_delete(actor=api_actor(request), workspace_id=found.pk)
+        return Response(shapes.WorkspaceAnswer(deleted).data, status=202)
+
+
+class Suspend(Endpoint):
+    """GATEWAY 4.3."""
+
+    @extend_schema(
+        operation_id="suspendWorkspace",
+        summary="Close a workspace (operators)",
+        description="Refused everywhere from this moment on; `receipt` grows as the cluster confirms each layer.",
+        request=shapes.ReasonBody,
+        responses={200: shapes.WorkspaceAnswer},
+    )
+    def post(self, request: Request, pk: str) -> Response:
+        """The kill switch."""
+        found = _visible(request, pk)
+        actor = _operator(request)
+        reason = self.body(request, shapes.ReasonBody)["reason"]
+        closed = services.workspace_suspend(actor=actor, workspace_id=found.pk, reason=reason)
+        return Response(shapes.WorkspaceAnswer(closed).data)
+
+
+class Resume(Endpoint):
+    """The way back."""
+
+    @extend_schema(
+        operation_id="resumeWorkspace",
+        summary="Open a workspace again (operators)",
+        request=None,
+        responses={200: shapes.WorkspaceAnswer},
+    )
+    def post(self, request: Request, pk: str) -> Response:
+        """Credentials from before stay dead."""
+        found = _visible(request, pk)
+        opened = services.workspace_resume(actor=_operator(request), workspace_id=found.pk)
+        return Response(shapes.WorkspaceAnswer(opened).data)
+
+
+class Credentials(Endpoint):
+    """A workspace's credentials."""
+
+    @extend_schema(
+        operation_id="listCredentials",
+        summary="Who was issued what, newest first",
+        responses={200: listed(shapes.CredentialAnswer)},
+    )
+    def get(self, request: Request, pk: str) -> Response:
+        """The last two hundred; admins see all, others their own."""
+        rows = credentials_of_workspace(api_actor(request), _visible(request, pk), limit=200)
+        return page(request, rows, shapes.CredentialAnswer)
+
+
+class Issue(Endpoint):
+    """The main way to a kubeconfig."""
+
+    @extend_schema(
+        operation_id="issueKubeconfig",
+        summary="Issue a kubeconfig for two hours at most",
+        description="Recorded before the token is asked for, shown once, stored nowhere.",
+        request=shapes.RoleBody,
+        responses={201: shapes.IssuedAnswer},
+    )
+    def post(self, request: Request, pk: str) -> Response:
+        """With the rights that are asked for, at most the caller's own."""
+        found = _visible(request, pk)
+        role = (
+            self.body(request, shapes.RoleBody)["role"]
+            if request.META.get("CONTENT_LENGTH", "0") not in {"", "0"}
+            else ""
+        )
+        issued = kubeconfig_issue(actor=api_actor(request), workspace_id=found.pk, role=role, now=timezone.now())
+        facts: dict[str, Any] = dict(shapes.CredentialAnswer(issued.credential).data)
+        response = Response({**facts, "kubeconfig": issued.yaml}, status=201)
+        response["Cache-Control"] = "no-store"
+        return response
+
+
+class Revoke(Endpoint):
+    """One credential's end."""
+
+    @extend_schema(
+        operation_id="revokeCredential",
+        summary="Revoke one credential",
+        request=None,
+        responses={200: shapes.CredentialAnswer},
+    )
+    def post(self, request: Request, pk: str, jti: str) -> Response:
+        """``revocation_confirmed_at`` follows when the cluster has shown it."""
+        actor = api_actor(request)
+        found = _visible(request, pk)
+        if credential_visible_to(actor, jti).workspace_id != found.pk:
+            raise NotFound("There is no such credential.", kind="credentials")
+        return Response(shapes.CredentialAnswer(credential_revoke(actor=actor, jti=jti, now=timezone.now())).data)
+
+
+class Kubeconfig(Endpoint):
+    """GATEWAY 4.2. A GET that issues: never by a bare cookie, which an image on another site would send too."""
+
+    filters = frozenset({"workspace"})
+
+    @extend_schema(
+        operation_id="getKubeconfig",
+        summary="Issue a kubeconfig as YAML",
+        description="Needs an Authorization header, or a session and `X-Requested-With`. "
+        "Without `workspace` the caller's only one is meant.",
+        parameters=[OpenApiParameter("workspace", OpenApiTypes.UUID)],
+        responses={(200, "application/x-yaml"): OpenApiResponse(OpenApiTypes.STR, description="A kubeconfig.")},
+    )
+    def get(self, request: Request) -> HttpResponse:
+        """As the seed has it."""
+        if request.auth is None and "X-Requested-With" not in request.headers:
+            raise Forbidden("This needs an Authorization header, or X-Requested-With with a session.")
+        if request.headers.get("Sec-Fetch-Site", "same-origin") not in {"same-origin", "none"} and request.auth is None:
+            raise Forbidden("Kubeconfigs are not issued to other sites.")
+        found = _asked(request)
+        issued = kubeconfig_issue(actor=api_actor(request), workspace_id=found.pk, now=timezone.now())
+        return _yaml(issued, found)
+
+    def head(self, request: Request) -> HttpResponse:
+        """Issues nothing."""
+        return HttpResponse(status=204)
+
+
+def _init(endpoint: Endpoint, request: Request) -> Workspace:
+    data = endpoint.body(request, shapes.InitBody)
+    tenant = data["tenant"] or token_tenant(request)
+    require_tenant(request, tenant)
+    user: Any = request.user
+    key = request.headers.get("Idempotency-Key", "")
+    if len(key) > 128 or not key.isprintable():
+        raise Invalid("The Idempotency-Key is at most 128 printable characters.", kind="Workspace")
+    made = services.workspace_init(
+        actor=api_actor(request), user=user, tier=data["tier"], tenant=tenant, name=data["name"],
+        cluster=data["cluster"], idempotency_key=key,
+    )  # fmt: skip
+    return _waited_for(made)
+
+
+def _waited_for(workspace: Workspace) -> Workspace:
+    """The workspace once its worker is done, or as it is after the bound; no transaction is held meanwhile."""
+    until = time.monotonic() + settings.WORKSPACE_INIT_WAIT
+    polls = iter(_POLLS)
+    pause = 0.0
+    while wording.workspace_is_moving(workspace) and workspace.status == Status.ACTIVE and time.monotonic() < until:
+        pause = next(polls, pause)
+        time.sleep(min(pause, max(0.0, until - time.monotonic())))
+        workspace.refresh_from_db(fields=["status", "phase", "ready_at", "observed_generation"])
+    return workspace
+
+
+def _made(workspace: Workspace, body: Any) -> Response:
+    status = 202 if wording.workspace_is_moving(workspace) else 201
+    return Response(body, status=status, headers={"Location": reverse("api-workspace", args=[workspace.pk])})
+
+
+def _visible(request: Request, pk: str) -> Workspace:
+    found = selectors.workspace_visible_to(api_actor(request), identifier(pk) or pk)
+    require_tenant(request, found.tenant_id)
+    return found
+
+
+def _operator(request: Request) -> Actor:
+    actor = api_actor(request)
+    if not actor.operator:
+        raise Forbidden("Only operators may do this, with a session or a token of the scope operate.")
+    return actor
+
+
+def _asked(request: Request) -> Workspace:
+    pk = request.query_params.get("workspace", "")
+    if pk:
+        return _visible(request, pk)
+    mine = selectors.workspaces_visible_to(api_actor(request)).filter(user_id=request.user.pk)
+    bound = token_tenant(request)
+    found = list((mine.filter(tenant_id=bound) if bound else mine).order_by("-created_at", "-id")[:2])
+    if not found:
+        raise NotFound("You have no workspace yet; POST /api/v1/workspaces/init makes one.", kind="workspaces")
+    if len(found) > 1:
+        raise Conflict("You have several workspaces; name one with ?workspace=<id>.", kind="workspaces")
+    return found[0]
+
+
+def _yaml(issued: Issued, workspace: Workspace) -> HttpResponse:
+    response = HttpResponse(issued.yaml, content_type="application/x-yaml")
+    response["Cache-Control"] = "no-store"
+    response["Content-Disposition"] = f'attachment; filename="{workspace.tenant_id}-{workspace.name}.kubeconfig"'
+    response["X-Content-Type-Options"] = "nosniff"
+    return response

@@ -1,0 +1,102 @@
+"""Failures as people and programs read them: a page in the look, or ``application/problem+json`` (RFC 9457)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any, Final
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+_WORDS: Final = {
+    400: ("That request makes no sense", "The browser sent something that could not be understood.",
+          "Go back and try again; if you followed a link, it may be damaged."),
+    401: ("Sign in first", "This page needs to know who you are.", "Sign in and try again."),
+    403: ("You may not do this", "You are signed in, but your role does not allow it.",
+          "Ask an owner of the tenant for a bigger role, or an operator of the platform."),
+    404: ("There is nothing here", "The page does not exist, or it is not yours to see.",
+          "Check the address, or look for it from the overview."),
+    405: ("That does not work here", "The page does not take this kind of request.", "Go back and use the buttons."),
+    409: ("Not at this moment", "The state of things does not allow it.", "Reload to see how things are now."),
+    413: ("Too large", "What was sent is larger than this page takes.", "Send less."),
+    422: ("Something is not right yet", "A value cannot be accepted.", "Go back and correct it."),
+    429: ("Too fast", "There were too many requests in a short time.", "Wait a moment and try again."),
+    500: ("Something broke on our side", "The request could not be finished; nothing was half done.",
+          "Try again. If it stays, tell an operator the request number below."),
+    503: ("Not available right now", "Something that this page needs cannot be reached.",
+          "Nothing is lost. Try again in a minute."),
+}  # fmt: skip
+
+
+def answer(request: HttpRequest, code: int, detail: str = "", *, retry_after: int | None = None) -> HttpResponse:
+    """The failure in the form that fits the path: problems under ``/api/``, pages everywhere else."""
+    if request.path.startswith("/api/v1/"):
+        response = problem(request, code, detail)
+    else:
+        title, text, remedy = _WORDS.get(code, _WORDS[500 if code >= 500 else 400])
+        context = {
+            "code": code,
+            "title": title,
+            "text": detail or text,
+            "remedy": remedy,
+            "retry": request.get_full_path() if code in {429, 500, 503} and request.method == "GET" else "",
+            "request_id": getattr(request, "request_id", ""),
+        }
+        response = render(request, "pages/error.html", context, status=code)
+    if retry_after is not None:
+        response["Retry-After"] = str(retry_after)
+    return response
+
+
+def problem_body(request: HttpRequest, code: int, detail: str, *, reason: str = "") -> dict[str, Any]:
+    """The members of a problem (RFC 9457), with the request's number."""
+    body: dict[str, Any] = {
+        "type": "about:blank",
+        "title": HTTPStatus(code).phrase if code in HTTPStatus else "Error",
+        "status": code,
+        "detail": detail or _WORDS.get(code, _WORDS[500])[1],
+        "instance": request.path,
+        "request_id": getattr(request, "request_id", ""),
+    }
+    if reason:
+        body["reason"] = reason
+    return body
+
+
+def problem(
+    request: HttpRequest, code: int, detail: str = "", *, reason: str = "", fields: Sequence[dict[str, str]] = ()
+) -> HttpResponse:
+    """A problem as a response; ``fields`` says which members of the body are wrong, and why."""
+    body = problem_body(request, code, detail, reason=reason)
+    if fields:
+        body["errors"] = list(fields)
+    return HttpResponse(json.dumps(body), status=code, content_type="application/problem+json")
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Django's 400."""
+    return answer(request, 400)
+
+
+def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Django's 403; an exception's own words are kept when there are any."""
+    return answer(request, 403, str(exception)[:300])
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    """Django's 404, which never says which of the two it is: not there, or not yours."""
+    return answer(request, 404)
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """Django's 500: no detail, ever."""
+    return answer(request, 500)
+
+
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """A form that did not come from our own page."""
+    return answer(
+        request, 403, "This form is too old, or it did not come from this site. Reload the page and send it again."
+    )

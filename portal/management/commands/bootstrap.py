@@ -1,0 +1,22 @@
+"""``manage.py bootstrap``: migrate and make what a new installation needs; running it again changes nothing."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from portal.quickstart.bootstrap import bootstrap
+
+
+class Command(BaseCommand):
+    """Print the facts as one JSON object on the last line."""
+
+    help = "Migrate the database and make the system space, tiers, the embedded cluster and the first operator."
+    requires_migrations_checks = False
+
+    def handle(self, **_options: Any) -> None:
+        """Do it."""
+        self.stdout.write(json.dumps(asdict(bootstrap())))

@@ -1,0 +1,74 @@
+"""What every answer of the portal has in common: a request id, no caching of personal pages, errors in one voice."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from urllib.parse import unquote_to_bytes
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.utils.cache import patch_vary_headers
+
+from kube.status import StatusError
+from portal import errors
+
+_CORS_METHODS = "GET, POST, PATCH, DELETE, OPTIONS"
+_CORS_HEADERS = "Authorization, Content-Type, Idempotency-Key, X-CSRFToken, X-Requested-With"
+
+
+class RequestMiddleware:
+    """Names each request, refuses NUL characters in its target, and turns domain errors into pages."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        request.request_id = uuid.uuid4().hex  # type: ignore[attr-defined]
+        target = request.META.get("QUERY_STRING", "").encode("latin-1", "replace")
+        if "\x00" in request.path or b"\x00" in unquote_to_bytes(target):
+            response: HttpResponseBase = errors.answer(request, 400, "The address contains a NUL character.")
+        else:
+            response = self.get_response(request)
+        response["X-Request-ID"] = request.request_id  # type: ignore[attr-defined]
+        response["Permissions-Policy"] = "camera=(), geolocation=(), microphone=(), payment=(), usb=()"
+        if not response.has_header("Cache-Control"):
+            # Pages and answers are about one person; static files have passed before this middleware.
+            response["Cache-Control"] = "no-store"
+        return response
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        """A domain error that no view caught, as a page or as a problem."""
+        if isinstance(exception, StatusError):
+            return errors.answer(request, exception.code, exception.message, retry_after=exception.retry_after)
+        return None
+
+
+class CorsMiddleware:
+    """Lets the named origins, and no others, use the REST API from a browser (GW11).
+
+    Cookies never cross origins: credentials are not allowed, a front-end elsewhere sends a bearer token.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        if not request.path.startswith("/api/"):
+            return self.get_response(request)
+        origin = request.headers.get("Origin", "")
+        allowed = origin in settings.CORS_ALLOWED_ORIGINS
+        preflight = request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers
+        if preflight:
+            response: HttpResponseBase = HttpResponse(status=204)
+        else:
+            response = self.get_response(request)
+        patch_vary_headers(response, ["Origin"])  # type: ignore[arg-type]
+        if allowed:
+            response["Access-Control-Allow-Origin"] = origin
+            response["Access-Control-Expose-Headers"] = "Location, Retry-After, X-Request-ID"
+            if preflight:
+                response["Access-Control-Allow-Methods"] = _CORS_METHODS
+                response["Access-Control-Allow-Headers"] = _CORS_HEADERS
+                response["Access-Control-Max-Age"] = "600"
+        return response

@@ -1,0 +1,76 @@
+"""What every page is drawn with: theme, layout, and the ways to go, as far as they are this person's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from django.http import HttpRequest
+from django.urls import reverse
+
+THEMES: Final = ("auto", "light", "dark")
+DENSITIES: Final = ("compact", "comfortable")
+_MODULES: Final = ("js/theme.js", "js/copy.js", "js/dialog.js", "js/toast.js", "js/palette.js")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One way to go."""
+
+    text: str
+    url: str
+    icon: str
+    current: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A group of ways under a title; the first has none."""
+
+    title: str
+    entries: tuple[Entry, ...]
+
+
+_SECTIONS: Final = (
+    ("", False, (("Overview", "overview", "layers"), ("Workspaces", "workspaces", "boxes"), ("Tenants", "tenants", "building-2"))),
+    ("Access", False, (("Access tokens", "tokens", "key"), ("Explain", "explain", "route"), ("Audit log", "audit", "scroll-text"))),
+    ("Operations", True, (("Tiers", "tiers", "gauge"), ("Clusters", "clusters", "server"), ("Users", "users", "users"),
+                          ("Admin", "admin:index", "wrench"))),
+    ("Help", False, (("REST API", "api-docs", "book-open"),)),
+)  # fmt: skip
+
+
+def page(request: HttpRequest) -> dict[str, Any]:
+    """The context of every template."""
+    htmx = getattr(request, "htmx", None)
+    context: dict[str, Any] = {
+        "layout": "dialog.html" if htmx and htmx.target == "dialog" else "base.html",
+        "theme": _chosen(request, "theme", THEMES),
+        "density": _chosen(request, "density", DENSITIES),
+        "modules": _MODULES,
+    }
+    user: Any = getattr(request, "user", None)
+    if user is not None and user.is_authenticated:
+        context["navigation"] = _sections(request.path, operator=user.is_staff)
+    return context
+
+
+def _sections(path: str, *, operator: bool) -> list[Section]:
+    sections = []
+    for title, operators_only, entries in _SECTIONS:
+        if operators_only and not operator:
+            continue
+        made = [(text, reverse(name), icon) for text, name, icon in entries]
+        sections.append(
+            Section(title, tuple(Entry(text, url, icon, _is_current(path, url)) for text, url, icon in made))
+        )
+    return sections
+
+
+def _is_current(path: str, url: str) -> bool:
+    return path == url if url == "/" else path.startswith(url)
+
+
+def _chosen(request: HttpRequest, name: str, values: tuple[str, ...]) -> str:
+    value = request.COOKIES.get(name, "")
+    return value if value in values else values[0]

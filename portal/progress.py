@@ -1,0 +1,99 @@
+"""An operation on its way, as people follow it: steps with names, times and errors in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from django.utils.dateparse import parse_datetime
+
+from portal import wording
+from tenants.models import Operation, OperationState, Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step: done, being done, or not verified."""
+
+    name: str
+    verdict: str
+    note: str
+    took: str
+    now: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """What ``components/progress.html`` draws. ``moving`` makes it ask again."""
+
+    show: bool
+    moving: bool
+    title: str
+    state: wording.State
+    steps: tuple[Step, ...]
+    attempts: int
+    error: str
+    error_title: str
+    error_verdict: str
+    url: str
+
+
+_TITLES: Final = {
+    "ready": "Making it ready",
+    "suspended": "Suspending",
+    "deleted": "Deleting",
+}
+
+
+def progress_of(workspace: Workspace, operation: Operation | None, *, url: str) -> Progress:
+    """The progress of the workspace's present wish; shown while it is on its way or has failed."""
+    moving = wording.workspace_is_moving(workspace)
+    if operation is None:
+        return Progress(
+            show=moving, moving=moving, title="Waiting", state=wording.workspace_state(workspace), steps=(), attempts=0,
+            error="", error_title="", error_verdict="wait", url=url,
+        )  # fmt: skip
+    failed = operation.state == OperationState.FAILED
+    steps = [*steps_of(operation.steps_done, since=operation.created_at)]
+    if operation.state == OperationState.RUNNING and operation.step:
+        steps.append(Step(operation.step, wording.WAIT, "being done", "", now=True))
+    return Progress(
+        show=moving or failed,
+        moving=moving or operation.state in {OperationState.PENDING, OperationState.RUNNING},
+        title=_TITLES.get(operation.desired, "In progress"),
+        state=wording.operation_state(operation.state),
+        steps=tuple(steps),
+        attempts=operation.attempts,
+        error=operation.error,
+        error_title="It did not work; it is tried again from time to time"
+        if failed
+        else "The last attempt did not work; trying again",
+        error_verdict=wording.DENY if failed else wording.WAIT,
+        url=url,
+    )
+
+
+def steps_of(rows: Iterable[Mapping[str, Any]], *, since: datetime | None = None) -> tuple[Step, ...]:
+    """Finished steps, or the layers of a suspension's receipt: how long each took, and whether it was read back.
+
+    A step without a duration of its own took the time since the one before it, the first the time since ``since``.
+    """
+    steps, before = [], since
+    for row in rows:
+        verified = bool(row.get("verified", True))
+        at = parse_datetime(str(row.get("at") or ""))
+        took = row.get("milliseconds")
+        if took is None and at is not None and before is not None:
+            took = max(0, round((at - before).total_seconds() * 1000))
+        before = at or before
+        steps.append(
+            Step(
+                name=str(row.get("step") or row.get("layer") or ""),
+                verdict=wording.ALLOW if verified else wording.WAIT,
+                note=str(row.get("note") or ("done and read back" if verified else "not confirmed yet")),
+                took="" if took is None else f"{took} ms",
+            )
+        )
+    return tuple(steps)

@@ -1,0 +1,103 @@
+"""What a new installation needs before anybody comes: made once, and left alone when it is there."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+
+from django.conf import settings
+from django.core.management import call_command
+from django.db import connection, transaction
+
+from audit.recorder import Actor
+from gateway.certificates import client_kubeconfig, prepare
+from gateway.options import Options
+from tenants import vault
+from tenants.models import Cluster, Tenant, User
+from tenants.services.clusters import cluster_register
+from tenants.services.tenants import tenant_create
+from tenants.services.tiers import tiers_create_defaults
+from tenants.spaces import system_space_create
+
+OPERATOR_EMAIL = "operator@tenantry.test"
+DEMO_TENANT = "demo"
+EMBEDDED_CLUSTER = "embedded"
+GATEWAY_USER = "tenantry-gateway"
+"""The user of the embedded cluster whose rights are ``tenants/manifests/embedded-gateway-role.yaml``."""
+
+_ACTOR = Actor(name="system:bootstrap", operator=True)
+_LOCK = 7_232_911
+"""Of ``pg_advisory_lock``: several hosts may be bootstrapped at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What whoever started the product wants to know. ``operator_password`` only when it was just made."""
+
+    portal_url: str
+    apiserver_url: str
+    ca_file: str
+    admin_kubeconfig: str
+    operator_email: str
+    operator_password: str | None
+
+
+def bootstrap() -> Facts:
+    """Migrate, generate certificates, and make the system space, tiers, the embedded cluster, operator, demo tenant."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_lock(%s)", [_LOCK])
+        try:
+            return _bootstrap()
+        finally:
+            cursor.execute("SELECT pg_advisory_unlock(%s)", [_LOCK])
+
+
+def _bootstrap() -> Facts:
+    call_command("migrate", interactive=False, verbosity=0)
+    call_command("collectstatic", interactive=False, verbosity=0)
+    options = Options(
+        database_url=settings.DATABASE_URL, data_folder=settings.DATA_DIR, secure_port=settings.APISERVER_PORT
+    )
+    certificates = prepare(options)
+    system_space_create()
+    tiers_create_defaults()
+    _register_embedded_cluster(options)
+    email, password = _create_operator()
+    return Facts(
+        portal_url=settings.PORTAL_URL,
+        apiserver_url=settings.APISERVER_URL,
+        ca_file=str(certificates.server_ca),
+        admin_kubeconfig=str(certificates.admin_kubeconfig),
+        operator_email=email,
+        operator_password=password,
+    )
+
+
+def _create_operator() -> tuple[str, str | None]:
+    """The first operator, who also owns the demo tenant; the password exists only in the answer."""
+    operator = User.objects.filter(is_superuser=True).order_by("created_at").first()
+    if operator is not None:
+        return operator.email, None
+    password = secrets.token_urlsafe(15)
+    with transaction.atomic():
+        operator = User.objects.create_superuser(OPERATOR_EMAIL, password, name="Operator")
+        if not Tenant.objects.filter(name=DEMO_TENANT).exists():
+            tenant_create(actor=_ACTOR, name=DEMO_TENANT, display_name="Demo", owner=operator)
+    return operator.email, password
+
+
+def _register_embedded_cluster(options: Options) -> None:
+    """The product's own API server as a cluster, with a client certificate of the gateway's restricted user."""
+    kubeconfig = client_kubeconfig(
+        options, GATEWAY_USER, server=settings.APISERVER_URL, organizations=["tenant:system"]
+    )
+    known = Cluster.objects.filter(name=EMBEDDED_CLUSTER).first()
+    if known is not None and known.sealed_credential and vault.unseal(known.sealed_credential) == kubeconfig:
+        return
+    cluster_register(
+        actor=_ACTOR,
+        name=EMBEDDED_CLUSTER,
+        kubeconfig=kubeconfig,
+        kind=Cluster.Kind.EMBEDDED,
+        is_default=known is None or known.is_default,
+    )

@@ -1,0 +1,106 @@
+"""Tags for the components: icons, times, meters, states in words."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django import template
+from django.templatetags.static import static
+from django.utils import timezone
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from portal import wording
+
+register = template.Library()
+
+_UNITS = ((365 * 86400, "year"), (30 * 86400, "month"), (86400, "day"), (3600, "hour"), (60, "minute"))
+
+
+@register.simple_tag
+def icon(name: str, *, large: bool = False, label: str = "") -> SafeString:
+    """An icon of the sprite; silent to screen readers unless it has a label of its own."""
+    size = "icon icon--lg" if large else "icon"
+    if label:
+        return format_html(
+            '<svg class="{}" role="img" aria-label="{}"><use href="{}#{}"/></svg>',
+            size, label, static("icons.svg"), name,
+        )  # fmt: skip
+    return format_html('<svg class="{}" aria-hidden="true"><use href="{}#{}"/></svg>', size, static("icons.svg"), name)
+
+
+def relative(value: datetime, now: datetime) -> str:
+    """A time as people say it: ``3 minutes ago``, ``in 2 hours``, ``just now``."""
+    seconds = (now - value).total_seconds()
+    for length, name in _UNITS:
+        # What is to come is rounded, or two hours would read as one a moment after they began.
+        count = int(seconds // length if seconds > 0 else -seconds / length + 0.5 if -seconds >= length else 0)
+        if count:
+            text = f"{count} {name}{'' if count == 1 else 's'}"
+            return f"{text} ago" if seconds > 0 else f"in {text}"
+    return "just now" if seconds >= 0 else "in under a minute"
+
+
+@register.simple_tag
+def ago(value: datetime | None, empty: str = "never") -> SafeString | str:
+    """A relative time that carries the absolute one as its title."""
+    if value is None:
+        return empty
+    return format_html(
+        '<time datetime="{}" title="{}">{}</time>',
+        value.isoformat(),
+        value.strftime("%Y-%m-%d %H:%M:%S %Z"),
+        relative(value, timezone.now()),
+    )
+
+
+@register.filter
+def initials(email: str) -> str:
+    """Two letters for an avatar."""
+    return (
+        "".join(part[0] for part in email.split("@", maxsplit=1)[0].replace("_", ".").split(".") if part)[:2].upper()
+        or "?"
+    )
+
+
+@register.filter
+def workspace_state(workspace: Any) -> wording.State:
+    """The state of a workspace in words."""
+    return wording.workspace_state(workspace)
+
+
+@register.filter
+def tenant_state(state: str) -> wording.State:
+    """The state of a tenant in words."""
+    return wording.tenant_state(state)
+
+
+@register.filter
+def operation_state(state: str) -> wording.State:
+    """The state of an operation in words."""
+    return wording.operation_state(state)
+
+
+@register.filter
+def outcome_state(outcome: str) -> wording.State:
+    """An audit outcome in words."""
+    return wording.outcome_state(outcome)
+
+
+@register.filter
+def step_name(step: str) -> str:
+    """A provisioning step in words."""
+    return wording.step_name(step)
+
+
+@register.filter
+def action_name(action: str) -> str:
+    """An audited event in words."""
+    return wording.action_name(action)
+
+
+@register.filter
+def resource_name(resource: str) -> str:
+    """A quota resource in words."""
+    return wording.resource_name(resource)

@@ -1,0 +1,1 @@
+"""Pages: they read by selectors, write by services and draw templates; nothing is decided here."""

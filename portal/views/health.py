@@ -1,0 +1,72 @@
+"""Is the portal alive, is it ready, and its numbers: for load balancers and Prometheus."""
+
+from __future__ import annotations
+
+import hmac
+
+import redis
+from django.conf import settings
+from django.db import Error, connection
+from django.db.migrations.executor import MigrationExecutor
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.views.decorators.http import require_safe
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+_migrated = False
+
+
+@require_safe
+def healthz(request: HttpRequest) -> HttpResponse:
+    """The process answers. Asks nobody else, so that a dead database does not restart healthy processes."""
+    return HttpResponse("ok", content_type="text/plain")
+
+
+@require_safe
+def readyz(request: HttpRequest) -> JsonResponse:
+    """The database answers and is migrated, Redis answers. 503 names what does not, without addresses."""
+    checks = {"database": _database(), "migrations": _migrations(), "redis": _redis()}
+    ready = all(checks.values())
+    body = {"ready": ready, "checks": {name: "ok" if fine else "failed" for name, fine in checks.items()}}
+    return JsonResponse(body, status=200 if ready else 503)
+
+
+@require_safe
+def metrics(request: HttpRequest) -> HttpResponse:
+    """Prometheus' text format: to this host and to whoever knows ``METRICS_TOKEN``."""
+    given = request.headers.get("Authorization", "").removeprefix("Bearer ").encode()
+    token = settings.METRICS_TOKEN.encode()
+    # A proxy on this host speaks for strangers: only what came here directly is local.
+    local = request.META.get("REMOTE_ADDR") in {"127.0.0.1", "::1"} and "X-Forwarded-For" not in request.headers
+    if not (hmac.compare_digest(given, token) if token else local):
+        return HttpResponse("not found", status=404, content_type="text/plain")
+    return HttpResponse(generate_latest(), content_type=CONTENT_TYPE_LATEST)
+
+
+def _database() -> bool:
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+    except Error:
+        return False
+    return True
+
+
+def _migrations() -> bool:
+    global _migrated  # noqa: PLW0603 (migrations are never taken back under a running process)
+    if not _migrated:
+        try:
+            executor = MigrationExecutor(connection)
+            _migrated = not executor.migration_plan(executor.loader.graph.leaf_nodes())
+        except Error:
+            return False
+    return _migrated
+
+
+def _redis() -> bool:
+    client = redis.Redis.from_url(settings.REDIS_URL, socket_timeout=1, socket_connect_timeout=1)
+    try:
+        return bool(client.ping())
+    except redis.RedisError:
+        return False
+    finally:
+        client.close()

@@ -1,0 +1,118 @@
+"""The first page, and the palette's search."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_safe
+
+from access.models import Credential
+from audit.recorder import Actor
+from audit.selectors import Filters, entries_everywhere
+from portal.navigation import page
+from portal.requests import actor_of
+from tenants import selectors
+from tenants.models import Role, Tenant
+
+
+@require_safe
+@login_required
+def overview(request: HttpRequest) -> HttpResponse:
+    """Numbers, my workspaces, what to do next, what happened last."""
+    actor = actor_of(request)
+    numbers = selectors.overview_of(actor)
+    mine = selectors.workspaces_visible_to(actor)
+    if not actor.operator:
+        mine = mine.filter(user_id=actor.user_id)
+    workspaces = list(mine.order_by("-created_at", "-id")[:8])
+    entries = entries_everywhere(filters=None if actor.operator else Filters(user_id=actor.user_id), limit=6).rows
+    credentials = Credential.objects.filter(issued_to_id=actor.user_id).exists()
+    tokens: Any = request.user.access_tokens.exists()  # type: ignore[union-attr]
+    can_create = actor.operator or bool(editable_tenants(actor))
+    steps = [
+        {"done": numbers.tenants > 0, "title": "Be in a tenant", "url": reverse("tenants"),
+         "text": "An operator or an owner adds you by your e-mail address."},
+        {"done": numbers.workspaces > 0, "title": "Create a workspace", "url": reverse("workspace-new") if can_create else "",
+         "text": "A namespace of your own, with a quota."},
+        {"done": credentials, "title": "Get a kubeconfig", "url": reverse("workspace", args=[workspaces[0].pk]) if workspaces else "",
+         "text": "kubectl works with it for two hours."},
+        {"done": tokens, "title": "Automate it", "url": reverse("tokens"), "text": "An access token opens the REST API to scripts."},
+    ]  # fmt: skip
+    stats = [
+        {
+            "icon": "boxes",
+            "label": "Workspaces",
+            "value": numbers.workspaces,
+            "unit": "",
+            "note": f"in {_count(numbers.tenants, 'tenant')}",
+        },
+        {
+            "icon": "circle-check",
+            "label": "Ready",
+            "value": numbers.ready,
+            "unit": f"of {numbers.workspaces}",
+            "note": "",
+        },
+        {
+            "icon": "clock",
+            "label": "In progress",
+            "value": numbers.working,
+            "unit": "",
+            "note": f"{numbers.failed} failed" if numbers.failed else "",
+        },
+        {"icon": "lock", "label": "Suspended", "value": numbers.suspended, "unit": "", "note": ""},
+    ]
+    context = {
+        "stats": stats, "workspaces": workspaces, "entries": entries, "can_create": can_create,
+        "workspaces_title": "Newest workspaces" if actor.operator else "My workspaces",
+        "next_steps": [] if all(step["done"] for step in steps) else steps,
+        "summary": "Everything on this platform." if actor.operator else "What is yours on this platform.",
+    }  # fmt: skip
+    return render(request, "pages/overview.html", context)
+
+
+@require_safe
+@login_required
+def search(request: HttpRequest) -> HttpResponse:
+    """Workspaces, tenants and pages that begin with the words."""
+    actor = actor_of(request)
+    words = request.GET.get("q", "").strip()[:63].lower()
+    results = [
+        {"text": entry.text, "url": entry.url, "icon": entry.icon, "kind": "Page"}
+        for section in page(request)["navigation"]
+        for entry in section.entries
+        if words in entry.text.lower()
+    ][:5]
+    if words:
+        results += [
+            {
+                "text": workspace.name,
+                "url": reverse("workspace", args=[workspace.pk]),
+                "icon": "boxes",
+                "kind": workspace.tenant_id,
+            }
+            for workspace in selectors.workspaces_page(actor, search=words, limit=5).rows
+        ]
+        results += [
+            {"text": tenant.name, "url": reverse("tenant", args=[tenant.name]), "icon": "building-2", "kind": "Tenant"}
+            for tenant in selectors.tenants_page(actor, search=words, limit=5)
+        ]
+    return render(request, "pages/search.html", {"results": results})
+
+
+def editable_tenants(actor: Actor) -> list[Tenant]:
+    """The tenants in which the actor may create workspaces; the first two hundred by name."""
+    rows = selectors.tenants_visible_to(actor).filter(state="active")
+    if not actor.operator:
+        rows = rows.filter(
+            memberships__user_id=actor.user_id, memberships__role__in=[Role.OWNER, Role.ADMIN, Role.EDITOR]
+        )
+    return list(rows.order_by("name")[:200])
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

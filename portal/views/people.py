@@ -1,0 +1,223 @@
+"""What is one's own: access tokens, password, the look; and, for operators, everybody's accounts."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.contrib import auth, messages
+from django.contrib.auth.decorators import login_required
+from django.db.models import Count, Q
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from access.credentials import token_create, token_revoke
+from access.credentials.tokens import tokens_of
+from access.models import PersonalAccessToken
+from audit.selectors import page_of
+from kube.status import NotFound, StatusError
+from portal import accounts, wording
+from portal.forms import AppearanceForm, EmptyForm, PasswordForm, TokenForm, UserForm, refuse
+from portal.navigation import page
+from portal.requests import actor_of
+from portal.views.asking import ask, failed
+from portal.views.workspaces import pager
+from tenants import ratelimit, selectors
+from tenants.models import User
+from tenants.rights import require_operator
+
+_YEAR = 365 * 86400
+
+
+@require_safe
+@login_required
+def tokens(request: HttpRequest) -> HttpResponse:
+    """My tokens."""
+    user: Any = request.user
+    now = timezone.now()
+    rows = tokens_of(user)
+    for row in rows:
+        row.live = row.revoked_at is None and row.expires_at > now  # type: ignore[attr-defined]
+        row.state = _token_state(row)  # type: ignore[attr-defined]
+    return render(request, "pages/tokens/list.html", {"tokens": rows})
+
+
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def token_new(request: HttpRequest) -> HttpResponse:
+    """Make a token and show it once."""
+    actor = actor_of(request)
+    user: Any = request.user
+    mine = {tenant.name: tenant for tenant in selectors.tenants_visible_to(actor).order_by("name")[:200]}
+    form = TokenForm(request.POST or None, tenants=list(mine), operator=actor.operator)
+    if request.method == "POST" and form.is_valid():
+        data, now = form.cleaned_data, timezone.now()
+        try:
+            minted = token_create(
+                actor=actor, user=user, name=data["name"], scope=data["scope"], now=now,
+                expires_at=now + timedelta(days=data["days"]), tenant=mine.get(data["tenant"]),
+            )  # fmt: skip
+        except StatusError as error:
+            refuse(form, error)
+        else:
+            url = request.build_absolute_uri("/api/v1/workspaces/")
+            example = f"curl -H 'Authorization: Bearer {minted.text}' {url}"
+            context = {"token": minted.text, "name": data["name"], "example": example}
+            return render(request, "pages/tokens/created.html", context)
+    context = {
+        "form": form, "title": "New access token", "submit": "Create token", "back": reverse("tokens"),
+        "crumbs": [{"text": "Access tokens", "url": reverse("tokens")}],
+    }  # fmt: skip
+    return render(request, "pages/action.html", context, status=failed(request, form))
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def token_end(request: HttpRequest, pk: UUID) -> HttpResponse:
+    """Revoke one of my tokens."""
+    token = PersonalAccessToken.objects.filter(pk=pk, user_id=request.user.pk).first()
+    if token is None:
+        raise NotFound("There is no such token.", kind="tokens")
+    return ask(
+        request,
+        EmptyForm(request.POST),
+        lambda _: token_revoke(actor=actor_of(request), token_id=pk, now=timezone.now()),
+        title=f"Revoke {token.name}",
+        submit="Revoke",
+        done="The token does not work any more.",
+        back=reverse("tokens"),
+        texts=["Scripts that use it stop working with their next request."],
+        crumbs=[{"text": "Access tokens", "url": reverse("tokens")}],
+        destroys=True,
+    )
+
+
+@require_safe
+@login_required
+def profile(request: HttpRequest) -> HttpResponse:
+    """Theme, density, password, memberships."""
+    return _profile(request, PasswordForm())
+
+
+@require_POST
+@login_required
+def appearance(request: HttpRequest) -> HttpResponse:
+    """Keep the look in this browser."""
+    form = AppearanceForm(request.POST)
+    response = redirect("profile")
+    if form.is_valid():
+        for name, value in form.cleaned_data.items():
+            # Read by the theme switch too, hence not HttpOnly; it holds one word of a fixed list.
+            response.set_cookie(name, value, max_age=_YEAR, samesite="Lax", secure=request.is_secure())
+        messages.success(request, "Saved.", extra_tags="allow")
+    return response
+
+
+@sensitive_post_parameters("old", "password")
+@require_POST
+@login_required
+def password(request: HttpRequest) -> HttpResponse:
+    """Change the password; other sessions end, this one goes on under a new key."""
+    form = PasswordForm(request.POST)
+    user: Any = request.user
+    if form.is_valid():
+        try:
+            ratelimit.take(ratelimit.SIGN_IN, f"password:{user.pk}")
+            if not user.check_password(form.cleaned_data["old"]):
+                form.add_error("old", "This is not your present password.")
+            else:
+                accounts.password_change(actor=actor_of(request), user=user, password=form.cleaned_data["password"])
+                auth.update_session_auth_hash(request, user)
+                messages.success(request, "The password is changed; your other sessions are over.", extra_tags="allow")
+                return redirect("profile")
+        except StatusError as error:
+            refuse(form, error)
+    return _profile(request, form, status=422)
+
+
+@require_safe
+@login_required
+def users(request: HttpRequest) -> HttpResponse:
+    """Everybody, newest first. Operators only."""
+    require_operator(actor_of(request))
+    query = request.GET.get("q", "").strip()[:128]
+    rows = User.objects.annotate(tenant_count=Count("memberships"))
+    if query:
+        rows = rows.filter(Q(email__istartswith=query) | Q(name__istartswith=query))
+    found = page_of(rows, request.GET.get("after", ""), 50)
+    context = {"people": found.rows, "query": query, "pager": pager(request, found.next)}
+    return render(request, "pages/users/list.html", context)
+
+
+@sensitive_post_parameters("password")
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def user_new(request: HttpRequest) -> HttpResponse:
+    """A new account. Operators only."""
+    actor = actor_of(request)
+    require_operator(actor)
+    return ask(
+        request,
+        UserForm(request.POST or None),
+        lambda data: accounts.user_create(actor=actor, **data),
+        title="New user",
+        submit="Create user",
+        done="The account is there. Add the person to a tenant next.",
+        back=reverse("users"),
+        crumbs=[{"text": "Users", "url": reverse("users")}],
+    )
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def user_status(request: HttpRequest, pk: UUID) -> HttpResponse:
+    """Disable an account, or enable it again. Operators only."""
+    actor = actor_of(request)
+    require_operator(actor)
+    person = User.objects.filter(pk=pk).first()
+    if person is None:
+        raise NotFound("There is no such user.", kind="users")
+    disable = person.is_active
+    status = User.Status.DISABLED if disable else User.Status.ACTIVE
+    return ask(
+        request,
+        EmptyForm(request.POST),
+        lambda _: accounts.user_change(actor=actor, user_id=pk, status=status),
+        title=f"{'Disable' if disable else 'Enable'} {person.email}",
+        submit="Disable" if disable else "Enable",
+        done=f"{person.email} is {'disabled' if disable else 'enabled'}.",
+        back=reverse("users"),
+        texts=[
+            "The person cannot sign in; sessions and access tokens stop working at once."
+            if disable
+            else "The person may sign in again."
+        ],
+        crumbs=[{"text": "Users", "url": reverse("users")}],
+        destroys=disable,
+    )
+
+
+def _profile(request: HttpRequest, form: PasswordForm, status: int = 200) -> HttpResponse:
+    user: Any = request.user
+    look = page(request)
+    context = {
+        "appearance": AppearanceForm(initial={"theme": look["theme"], "density": look["density"]}),
+        "password": form if user.has_usable_password() else None,
+        "memberships": user.memberships.order_by("tenant_id")[:100],
+    }
+    return render(request, "pages/profile/profile.html", context, status=status)
+
+
+def _token_state(token: PersonalAccessToken) -> wording.State:
+    if token.revoked_at:
+        return wording.State(wording.DENY, "Revoked")
+    if token.expires_at <= timezone.now():
+        return wording.State(wording.PASS, "Ended")
+    return wording.State(wording.ALLOW, "Works")

@@ -1,0 +1,224 @@
+"""The operators' pages: tiers and clusters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.db.models import Count, Q
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from kube.status import NotFound
+from portal import wording
+from portal.forms import ClusterForm, ConfirmForm, EmptyForm, TierForm
+from portal.requests import actor_of
+from portal.views.asking import ask
+from portal.views.workspaces import tier_card
+from tenants import selectors, services
+from tenants.models import Cluster, Status, Tier, Workspace
+from tenants.rights import require_operator
+
+
+@require_safe
+@login_required
+def tiers(request: HttpRequest) -> HttpResponse:
+    """All tiers, withdrawn ones too."""
+    actor = actor_of(request)
+    require_operator(actor)
+    counts = dict(Workspace.objects.exclude(status=Status.DELETED).values_list("tier_id").annotate(Count("pk")))
+    cards = [{**tier_card(tier), "workspaces": counts.get(tier.name, 0)} for tier in selectors.tiers_offered(actor)]
+    return render(request, "pages/tiers/list.html", {"tiers": cards})
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def tier_new(request: HttpRequest) -> HttpResponse:
+    """A new tier."""
+    actor = actor_of(request)
+    require_operator(actor)
+    return ask(
+        request,
+        TierForm(request.POST or None),
+        lambda data: services.tier_create(actor=actor, **data),
+        title="New tier",
+        submit="Create tier",
+        done="The tier is there.",
+        back=reverse("tiers"),
+        crumbs=[{"text": "Tiers", "url": reverse("tiers")}],
+        template="pages/form.html",
+        intro="The quota of a workspace, and the limits that plain pods get.",
+    )
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def tier(request: HttpRequest, name: str) -> HttpResponse:
+    """Change a tier; its workspaces follow (GW2)."""
+    actor = actor_of(request)
+    require_operator(actor)
+    found = _tier(name)
+    form = TierForm(request.POST or None, initial={field: getattr(found, field) for field in TierForm.base_fields})
+    del form.fields["name"]
+    reached = found.workspaces.filter(status=Status.ACTIVE).count()
+    return ask(
+        request,
+        form,
+        lambda data: services.tier_change(actor=actor, name=name, **data),
+        title=str(found),
+        submit="Save",
+        done="Saved; the workspaces of the tier follow.",
+        back=reverse("tiers"),
+        crumbs=[{"text": "Tiers", "url": reverse("tiers")}],
+        template="pages/form.html",
+        intro=f"A changed quota reaches {reached} active workspace{'' if reached == 1 else 's'}.",
+        other={"url": reverse("tier-delete", args=[name]), "text": "Delete"},
+    )
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def tier_delete(request: HttpRequest, name: str) -> HttpResponse:
+    """Delete a tier that nobody has."""
+    actor = actor_of(request)
+    require_operator(actor)
+    _tier(name)
+    return ask(
+        request,
+        EmptyForm(request.POST),
+        lambda _: services.tier_delete(actor=actor, name=name),
+        title=f"Delete the tier {name}",
+        submit="Delete",
+        done="The tier is gone.",
+        back=reverse("tier", args=[name]),
+        after=reverse("tiers"),
+        texts=[
+            "Only a tier that no workspace has can be deleted. Others can be withdrawn: nobody can choose them any more."
+        ],
+        crumbs=[{"text": "Tiers", "url": reverse("tiers")}],
+        destroys=True,
+    )
+
+
+@require_safe
+@login_required
+def clusters(request: HttpRequest) -> HttpResponse:
+    """All clusters."""
+    require_operator(actor_of(request))
+    rows = Cluster.objects.defer("sealed_credential").order_by("name")
+    found = list(rows.annotate(workspace_count=Count("workspaces", filter=~Q(workspaces__status=Status.DELETED))))
+    for cluster in found:
+        cluster.shown = _cluster_state(cluster)  # type: ignore[attr-defined]
+    return render(request, "pages/clusters/list.html", {"clusters": found})
+
+
+@require_safe
+@login_required
+def cluster(request: HttpRequest, name: str) -> HttpResponse:
+    """One cluster; its credential is never shown."""
+    require_operator(actor_of(request))
+    found = _cluster(name)
+    context = {
+        "cluster": found, "shown": _cluster_state(found), "has_credential": _has_credential(found),
+        "external": found.kind == Cluster.Kind.EXTERNAL, "workspace_count": found.workspaces.exclude(status=Status.DELETED).count(),
+    }  # fmt: skip
+    return render(request, "pages/clusters/detail.html", context)
+
+
+@sensitive_post_parameters("kubeconfig")
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def cluster_new(request: HttpRequest) -> HttpResponse:
+    """Register a cluster by a kubeconfig, which is sealed and not shown again."""
+    actor = actor_of(request)
+    require_operator(actor)
+
+    def register(data: dict[str, Any]) -> None:
+        services.cluster_register(actor=actor, **data)
+        services.cluster_check(actor=actor, name=data["name"])
+
+    return ask(
+        request,
+        ClusterForm(request.POST or None),
+        register,
+        title="Register a cluster",
+        submit="Register",
+        done="Registered. Below is what the first check found.",
+        back=reverse("clusters"),
+        after=reverse("cluster", args=[request.POST["name"]])
+        if _plain(request.POST.get("name", ""))
+        else reverse("clusters"),
+        crumbs=[{"text": "Clusters", "url": reverse("clusters")}],
+        template="pages/form.html",
+        intro="Apply the manifests of the restricted role first; the kubeconfig must hold that account's credential.",
+    )
+
+
+@require_POST
+@login_required
+def cluster_check(request: HttpRequest, name: str) -> HttpResponse:
+    """Connect now and say what happened."""
+    error = services.cluster_check(actor=actor_of(request), name=name)
+    if error:
+        messages.error(request, error, extra_tags="deny")
+    else:
+        messages.success(request, "The cluster answers as it should.", extra_tags="allow")
+    return redirect("cluster", name)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def cluster_delete(request: HttpRequest, name: str) -> HttpResponse:
+    """Forget a cluster without workspaces."""
+    actor = actor_of(request)
+    require_operator(actor)
+    _cluster(name)
+    return ask(
+        request,
+        ConfirmForm(request.POST or None, expected=name),
+        lambda _: services.cluster_delete(actor=actor, name=name),
+        title=f"Remove {name}",
+        submit="Remove cluster",
+        done="The cluster is forgotten, its credential with it.",
+        back=reverse("cluster", args=[name]),
+        after=reverse("clusters"),
+        texts=["Only a cluster without workspaces can be removed. Nothing on it is touched."],
+        crumbs=[{"text": "Clusters", "url": reverse("clusters")}],
+        destroys=True,
+    )
+
+
+def _tier(name: str) -> Tier:
+    found = Tier.objects.filter(name=name).first()
+    if found is None:
+        raise NotFound("There is no such tier.", kind="tiers")
+    return found
+
+
+def _cluster(name: str) -> Cluster:
+    found = Cluster.objects.defer("sealed_credential").filter(name=name).first()
+    if found is None:
+        raise NotFound("There is no such cluster.", kind="clusters")
+    return found
+
+
+def _has_credential(found: Cluster) -> bool:
+    return Cluster.objects.filter(pk=found.pk, sealed_credential__isnull=False).exists()
+
+
+def _plain(name: str) -> bool:
+    return name.isascii() and name.replace("-", "").isalnum() and name == name.lower()
+
+
+def _cluster_state(found: Cluster) -> wording.State:
+    if found.last_error:
+        return wording.State(wording.DENY, "Unreachable")
+    return (
+        wording.State(wording.ALLOW, "Healthy")
+        if found.last_seen_at
+        else wording.State(wording.PASS, "Not checked yet")
+    )

@@ -1,0 +1,76 @@
+"""Coming in and going out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import NoReverseMatch, reverse
+from django.utils.http import url_has_allowed_host_and_scheme
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods, require_POST
+
+from kube.status import TooManyRequests
+from portal import accounts
+from portal.forms import SignInForm, refuse
+
+
+@sensitive_post_parameters("password")
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+def login(request: HttpRequest) -> HttpResponse:
+    """Sign in by password; the way to single sign-on stands below when it is configured (GW16)."""
+    target = _safe_target(request)
+    if request.user.is_authenticated:
+        return redirect(target)
+    form = SignInForm(request.POST or None)
+    status, retry_after = 200, None
+    if request.method == "POST":
+        status = 422
+        if form.is_valid():
+            try:
+                user = accounts.sign_in(
+                    request, email=form.cleaned_data["username"], password=form.cleaned_data["password"]
+                )
+            except TooManyRequests as error:
+                refuse(form, error)
+                status, retry_after = 429, error.retry_after
+            else:
+                if user is not None:
+                    return redirect(target)
+                form.add_error(None, "The e-mail address or the password is wrong.")
+                status = 401
+    context: dict[str, Any] = {"form": form, "next": target, "single_sign_on": _single_sign_on()}
+    response = render(request, "pages/sessions/login.html", context, status=status)
+    if retry_after:
+        response["Retry-After"] = str(retry_after)
+    return response
+
+
+@require_POST
+def logout(request: HttpRequest) -> HttpResponse:
+    """End the session."""
+    accounts.sign_out(request)
+    return redirect("login")
+
+
+def _safe_target(request: HttpRequest) -> str:
+    target = request.POST.get("next") or request.GET.get("next") or ""
+    if url_has_allowed_host_and_scheme(target, {request.get_host()}, require_https=request.is_secure()):
+        return target
+    return reverse("overview")
+
+
+def _single_sign_on() -> dict[str, str] | None:
+    if not getattr(settings, "OIDC_RP_CLIENT_ID", ""):
+        return None
+    try:
+        return {
+            "name": getattr(settings, "OIDC_PROVIDER_NAME", "") or "single sign-on",
+            "url": reverse("oidc_authentication_init"),
+        }
+    except NoReverseMatch:
+        return None

@@ -1,0 +1,275 @@
+"""Tenants and their members."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from audit.recorder import Actor
+from audit.selectors import entries_of_chain
+from kube.identity import SYSTEM_TENANT
+from kube.status import Cause, Invalid, NotFound, StatusError
+from portal.forms import ConfirmForm, EmptyForm, MemberForm, ReasonForm, RoleForm, TenantForm
+from portal.requests import actor_of
+from portal.views.asking import ask
+from portal.views.workspaces import pager
+from tenants import selectors, services
+from tenants.models import Role, Tenant, TenantState, User
+from tenants.rights import require_operator, require_role, role_at_least, role_of
+
+PAGE = 50
+
+
+@require_safe
+@login_required
+def tenants(request: HttpRequest) -> HttpResponse:
+    """My tenants; operators see all."""
+    actor = actor_of(request)
+    query = request.GET.get("q", "").strip()[:63]
+    found = selectors.tenants_page(actor, search=query, after=request.GET.get("after", "")[:63], limit=PAGE + 1)
+    more = len(found) > PAGE
+    context = {
+        "tenants": found[:PAGE],
+        "query": query,
+        "operator": actor.operator,
+        "pager": pager(request, found[PAGE - 1].name if more else ""),
+    }
+    return render(request, "pages/tenants/list.html", context)
+
+
+@require_safe
+@login_required
+def tenant(request: HttpRequest, name: str) -> HttpResponse:
+    """One tenant: numbers, workspaces, activity."""
+    actor = actor_of(request)
+    found = selectors.tenant_visible_to(actor, name)
+    numbers = selectors.overview_of(actor, tenant=name)
+    role = role_of(actor, name)
+    system = name == SYSTEM_TENANT
+    may = {
+        "suspend": actor.operator and found.state == TenantState.ACTIVE and not system,
+        "resume": actor.operator and found.state == TenantState.SUSPENDED,
+        "create_workspace": role is not None and role_at_least(role, Role.EDITOR) and found.state == TenantState.ACTIVE,
+        "delete": role is Role.OWNER and found.state != TenantState.TERMINATING and not system,
+    }
+    stats = [
+        {"icon": "boxes", "label": "Workspaces", "value": numbers.workspaces, "unit": "", "note": ""},
+        {
+            "icon": "circle-check",
+            "label": "Ready",
+            "value": numbers.ready,
+            "unit": f"of {numbers.workspaces}",
+            "note": "",
+        },
+        {"icon": "lock", "label": "Suspended", "value": numbers.suspended, "unit": "", "note": ""},
+        {"icon": "users", "label": "Members", "value": found.memberships.count(), "unit": "", "note": ""},
+    ]
+    admin = role is not None and role_at_least(role, Role.ADMIN)
+    context = {
+        "tenant": found,
+        "may": may,
+        "stats": stats,
+        "workspaces": selectors.workspaces_page(actor, tenant=name, limit=20).rows,
+        "entries": entries_of_chain(name, limit=8).rows if admin else [],
+        "suspended_text": f"{found.suspended_reason}. Its space and its workspaces are closed.",
+    }
+    return render(request, "pages/tenants/detail.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def tenant_new(request: HttpRequest) -> HttpResponse:
+    """A new tenant."""
+    actor = actor_of(request)
+    require_operator(actor)
+    return ask(
+        request,
+        TenantForm(request.POST or None),
+        lambda data: services.tenant_create(
+            actor=actor,
+            name=data["name"],
+            display_name=data["display_name"],
+            owner=_person(data["owner"], "owner") if data["owner"] else None,
+        ),
+        title="New tenant",
+        submit="Create tenant",
+        done="The tenant is there, with its space.",
+        back=reverse("tenants"),
+        crumbs=_crumbs(),
+    )
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def tenant_suspend(request: HttpRequest, name: str) -> HttpResponse:
+    """Close a tenant."""
+    actor = actor_of(request)
+    found = _for_operator(actor, name)
+    return ask(
+        request,
+        ReasonForm(request.POST or None),
+        lambda data: services.tenant_suspend(actor=actor, name=name, reason=data["reason"]),
+        title=f"Suspend {found.name}",
+        submit="Suspend now",
+        done=f"{found.name} is suspended.",
+        back=reverse("tenant", args=[name]),
+        texts=["Its space is closed to everybody but operators, and all its workspaces are suspended."],
+        crumbs=_crumbs(found),
+        destroys=True,
+    )
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def tenant_resume(request: HttpRequest, name: str) -> HttpResponse:
+    """Open it again."""
+    actor = actor_of(request)
+    found = _for_operator(actor, name)
+    return ask(
+        request,
+        EmptyForm(request.POST),
+        lambda _: services.tenant_resume(actor=actor, name=name),
+        title=f"Resume {found.name}",
+        submit="Resume",
+        done=f"{found.name} is open again.",
+        back=reverse("tenant", args=[name]),
+        texts=["The workspaces that were suspended with it come back. Those suspended on their own stay closed."],
+        crumbs=_crumbs(found),
+    )
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def tenant_delete(request: HttpRequest, name: str) -> HttpResponse:
+    """End a tenant; the name must be typed."""
+    actor = actor_of(request)
+    found = selectors.tenant_visible_to(actor, name)
+    require_role(actor, name, Role.OWNER)
+    return ask(
+        request,
+        ConfirmForm(request.POST or None, expected=name),
+        lambda _: services.tenant_delete(actor=actor, name=name),
+        title=f"Delete {name}",
+        submit="Delete tenant",
+        done=f"{name} is being deleted.",
+        back=reverse("tenant", args=[name]),
+        after=reverse("tenants"),
+        texts=["Its workspaces, its space and everything stored in it end. It cannot be undone."],
+        crumbs=_crumbs(found),
+        destroys=True,
+    )
+
+
+@require_safe
+@login_required
+def members(request: HttpRequest, name: str) -> HttpResponse:
+    """Who is in a tenant, and as what."""
+    actor = actor_of(request)
+    found = selectors.tenant_visible_to(actor, name)
+    context = {
+        "tenant": found,
+        "members": selectors.members_of(actor, name),
+        "may_manage": selectors.may_manage(actor, name),
+        "roles": Role.choices,
+    }
+    return render(request, "pages/tenants/members.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def member_add(request: HttpRequest, name: str) -> HttpResponse:
+    """Add somebody who has an account."""
+    actor = actor_of(request)
+    found = selectors.tenant_visible_to(actor, name)
+    require_role(actor, name, Role.ADMIN)
+    return ask(
+        request,
+        MemberForm(request.POST or None),
+        lambda data: services.membership_set(
+            actor=actor, tenant=name, user=_person(data["email"], "email"), role=Role(data["role"])
+        ),
+        title=f"Add a member to {name}",
+        submit="Add member",
+        done="Added.",
+        back=reverse("members", args=[name]),
+        crumbs=_crumbs(found),
+    )
+
+
+@require_POST
+@login_required
+def member_role(request: HttpRequest, name: str, user_id: UUID) -> HttpResponse:
+    """Give a member another role."""
+    actor = actor_of(request)
+    form = RoleForm(request.POST)
+    try:
+        member = _member(actor, name, user_id)
+        if form.is_valid():
+            services.membership_set(actor=actor, tenant=name, user=member, role=Role(form.cleaned_data["role"]))
+            messages.success(
+                request, f"{member.email} is {Role(form.cleaned_data['role']).label.lower()} now.", extra_tags="allow"
+            )
+    except NotFound:
+        raise
+    except StatusError as error:
+        messages.error(request, error.message, extra_tags="deny")
+    return redirect("members", name)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def member_remove(request: HttpRequest, name: str, user_id: UUID) -> HttpResponse:
+    """End a membership."""
+    actor = actor_of(request)
+    found = selectors.tenant_visible_to(actor, name)
+    member = _member(actor, name, user_id)
+    return ask(
+        request,
+        EmptyForm(request.POST),
+        lambda _: services.membership_remove(actor=actor, tenant=name, user=member),
+        title=f"Remove {member.email}",
+        submit="Remove",
+        done=f"{member.email} is no member any more.",
+        back=reverse("members", args=[name]),
+        texts=[f"{member.email} loses access to {name} and its workspaces with the next request."],
+        crumbs=_crumbs(found),
+        destroys=True,
+    )
+
+
+def _person(email: str, field: str) -> User:
+    found = User.objects.filter(email__iexact=email).first()
+    if found is None:
+        causes = [
+            Cause("FieldValueInvalid", "Nobody has an account with this address; an operator can create one.", field)
+        ]
+        raise Invalid("There is no such account.", kind="Membership", causes=causes)
+    return found
+
+
+def _member(actor: Actor, tenant: str, user_id: UUID) -> User:
+    """A member of a tenant that the actor may know of; NotFound otherwise."""
+    for membership in selectors.members_of(actor, tenant):
+        if membership.user_id == user_id:
+            return membership.user
+    raise NotFound("There is no such member.", kind="members")
+
+
+def _for_operator(actor: Actor, name: str) -> Tenant:
+    found = selectors.tenant_visible_to(actor, name)
+    require_operator(actor)
+    return found
+
+
+def _crumbs(found: Tenant | None = None) -> list[dict[str, Any]]:
+    crumbs = [{"text": "Tenants", "url": reverse("tenants")}]
+    if found is not None:
+        crumbs.append({"text": found.name, "url": reverse("tenant", args=[found.name])})
+    return crumbs

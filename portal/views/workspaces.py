@@ -1,0 +1,356 @@
+"""Workspaces: the list, a new one, one of them, and what can be done with it."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_safe
+
+from access.credentials import credential_revoke, kubeconfig_issue
+from access.credentials.selectors import credential_visible_to, credentials_of_workspace
+from access.models import Credential
+from audit.recorder import Actor
+from audit.selectors import Filters, entries_everywhere
+from kube.status import StatusError
+from portal import meters, progress, wording
+from portal.forms import ConfirmForm, EmptyForm, KubeconfigForm, ReasonForm, TierChoiceForm, WorkspaceForm, refuse
+from portal.requests import actor_of
+from portal.views.asking import ask, failed
+from portal.views.overview import editable_tenants
+from tenants import selectors, services
+from tenants.models import Role, Status, TenantState, Tier, Workspace
+from tenants.rights import role_at_least, role_of
+
+_LAYERS = (
+    "The portal and the gateway refuse every request at once.",
+    "Open watches and exec sessions through the gateway are cut.",
+    "All role bindings of the namespace are taken away; copies are kept for resuming.",
+    "Service accounts are replaced, so that issued credentials stay dead.",
+)
+
+
+@require_safe
+@login_required
+def workspaces(request: HttpRequest) -> HttpResponse:
+    """The workspaces of my tenants, newest first."""
+    actor = actor_of(request)
+    query, status = request.GET.get("q", "").strip()[:63], request.GET.get("status", "")
+    status = status if status in {Status.ACTIVE, Status.SUSPENDED} else ""
+    after = request.GET.get("after", "")
+    found = selectors.workspaces_page(actor, search=query, status=status, after=after)
+    context = {
+        "workspaces": found.rows,
+        "query": query,
+        "status": status,
+        "statuses": [(Status.ACTIVE.value, "Active"), (Status.SUSPENDED.value, "Suspended")],
+        "can_create": actor.operator or bool(editable_tenants(actor)),
+        "pager": pager(request, found.next),
+    }
+    return render(request, "pages/workspaces/list.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def workspace_new(request: HttpRequest) -> HttpResponse:
+    """Ask for a workspace; its page then follows the worker (GW6)."""
+    actor = actor_of(request)
+    tenants = [tenant.name for tenant in editable_tenants(actor)]
+    tiers = selectors.tiers_offered(actor)
+    form = WorkspaceForm(
+        request.POST or None, tenants=tenants, tiers=tiers, initial={"tenant": request.GET.get("tenant", "")}
+    )
+    if request.method == "POST" and form.is_valid():
+        data = form.cleaned_data
+        try:
+            made = services.workspace_init(
+                actor=actor,
+                user=request.user,
+                tier=data["tier"],
+                tenant=data["tenant"],
+                name=data["name"],  # type: ignore[arg-type]
+            )
+        except StatusError as error:
+            refuse(form, error)
+        else:
+            return redirect("workspace", made.pk)
+    context = {
+        "form": form, "tenants": tenants, "tiers": [tier_card(tier) for tier in tiers],
+        "tiers_url": reverse("tiers") if actor.operator else "",
+    }  # fmt: skip
+    return render(request, "pages/workspaces/new.html", context, status=failed(request, form))
+
+
+@require_safe
+@login_required
+def workspace(request: HttpRequest, pk: UUID) -> HttpResponse:
+    """One workspace: state, quota, credentials, members, activity."""
+    actor = actor_of(request)
+    found = selectors.workspace_visible_to(actor, pk)
+    credentials = [_credential(row) for row in credentials_of_workspace(actor, found, limit=20)]
+    suspended_by = f" by {found.suspended_by}" if found.suspended_by else ""
+    context = {
+        "workspace": found,
+        "may": _rights(actor, found),
+        "progress": _progress(found),
+        "meters": meters.meters_of(found.tier.quota, None),
+        "credentials": credentials,
+        "receipt": progress.steps_of(found.receipt),
+        "path": f"{found.tenant.cluster_path}:{found.name}",
+        "members": selectors.members_of(actor, found.tenant_id)[:8],
+        "entries": entries_everywhere(filters=Filters(workspace_id=found.pk), limit=8).rows,
+        "suspended_text": f"{found.suspended_reason}{suspended_by}. Nobody but operators can resume it.",
+    }
+    return render(request, "pages/workspaces/detail.html", context)
+
+
+@require_safe
+@login_required
+def workspace_progress(request: HttpRequest, pk: UUID) -> HttpResponse:
+    """The progress alone, asked for every second; the last answer reloads the page."""
+    found = selectors.workspace_visible_to(actor_of(request), pk)
+    shown = _progress(found)
+    response = render(request, "components/progress.html", {"progress": shown})
+    if not shown.moving:
+        response["HX-Refresh"] = "true"
+    return response
+
+
+@require_safe
+@login_required
+def workspace_quota(request: HttpRequest, pk: UUID) -> HttpResponse:
+    """The meters with what is used at this moment; asked for by the page, so that a slow cluster holds up nothing."""
+    found = selectors.workspace_visible_to(actor_of(request), pk)
+    used = meters.quota_used(found)
+    note = "" if used is not None else "What is used cannot be read from the cluster at this moment."
+    context = {"meters": meters.meters_of(found.tier.quota, used), "note": note}
+    return render(request, "components/meters.html", context)
+
+
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def workspace_kubeconfig(request: HttpRequest, pk: UUID) -> HttpResponse:
+    """Issue a kubeconfig by POST and show it once (GW3); a GET only asks."""
+    actor = actor_of(request)
+    found = selectors.workspace_visible_to(actor, pk)
+    form = KubeconfigForm(request.POST or None, roles=_credential_roles(actor, found))
+    if request.method == "POST" and form.is_valid():
+        try:
+            issued = kubeconfig_issue(
+                actor=actor, workspace_id=found.pk, role=form.cleaned_data["role"], now=timezone.now()
+            )
+        except StatusError as error:
+            refuse(form, error)
+        else:
+            filename = f"{found.tenant_id}-{found.name}.kubeconfig"
+            expires_at = issued.credential.expires_at
+            context = {
+                "workspace": found, "kubeconfig": issued.yaml, "filename": filename, "credential_id": issued.credential.jti,
+                "command": _shell_command(filename, issued.yaml),
+                "ends_text": f"It works until {expires_at:%H:%M} UTC, two hours at most" if expires_at else "It works for two hours at most",
+            }  # fmt: skip
+            return render(request, "pages/workspaces/kubeconfig.html", context)
+    back = reverse("workspace", args=[found.pk])
+    context = {
+        "form": form, "title": f"Kubeconfig for {found.name}", "submit": "Issue kubeconfig", "back": back,
+        "texts": [f"kubectl will work in the namespace {found.k8s_namespace} and nowhere else."],
+        "points": ["It ends after two hours at most; there is no renewal.", "It is stored nowhere. That it was issued is recorded: to whom, when, from where.",
+                   "You can revoke it before it ends."],
+        "crumbs": _crumbs(found),
+    }  # fmt: skip
+    return render(request, "pages/action.html", context, status=failed(request, form))
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def workspace_suspend(request: HttpRequest, pk: UUID) -> HttpResponse:
+    """The kill switch (GW5)."""
+    actor = actor_of(request)
+    found = selectors.workspace_visible_to(actor, pk)
+    return ask(
+        request,
+        ReasonForm(request.POST or None),
+        lambda data: services.workspace_suspend(actor=actor, workspace_id=found.pk, reason=data["reason"]),
+        title=f"Suspend {found.name}",
+        submit="Suspend now",
+        done=f"{found.name} is closed; the receipt grows as the cluster confirms each layer.",
+        back=reverse("workspace", args=[found.pk]),
+        points=_LAYERS,
+        warning="Watches that were opened directly at the cluster, past the gateway, end only when their credentials do: after two hours at most.",
+        crumbs=_crumbs(found),
+        destroys=True,
+    )
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def workspace_resume(request: HttpRequest, pk: UUID) -> HttpResponse:
+    """Bring it back; old credentials stay dead."""
+    actor = actor_of(request)
+    found = selectors.workspace_visible_to(actor, pk)
+    return ask(
+        request,
+        EmptyForm(request.POST),
+        lambda _: services.workspace_resume(actor=actor, workspace_id=found.pk),
+        title=f"Resume {found.name}",
+        submit="Resume",
+        done=f"{found.name} is being resumed.",
+        back=reverse("workspace", args=[found.pk]),
+        texts=[f"It was suspended: {found.suspended_reason}" if found.suspended_reason else "It is suspended."],
+        points=["Role bindings come back as they were.", "Credentials from before stay dead; members get new ones."],
+        crumbs=_crumbs(found),
+    )
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def workspace_delete(request: HttpRequest, pk: UUID) -> HttpResponse:
+    """End it; the name must be typed."""
+    actor = actor_of(request)
+    found = selectors.workspace_visible_to(actor, pk)
+    return ask(
+        request,
+        ConfirmForm(request.POST or None, expected=found.name),
+        lambda _: services.workspace_delete(actor=actor, workspace_id=found.pk),
+        title=f"Delete {found.name}",
+        submit="Delete workspace",
+        done=f"{found.name} is being deleted.",
+        back=reverse("workspace", args=[found.pk]),
+        texts=[
+            f"Everything in the namespace {found.k8s_namespace} ends: workloads, volumes, secrets. It cannot be undone."
+        ],
+        crumbs=_crumbs(found),
+        destroys=True,
+    )
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def workspace_tier(request: HttpRequest, pk: UUID) -> HttpResponse:
+    """Another tier."""
+    actor = actor_of(request)
+    found = selectors.workspace_visible_to(actor, pk)
+    return ask(
+        request,
+        TierChoiceForm(request.POST or None, tiers=selectors.tiers_offered(actor), initial={"tier": found.tier_id}),
+        lambda data: services.workspace_change_tier(actor=actor, workspace_id=found.pk, tier=data["tier"]),
+        title=f"Change the tier of {found.name}",
+        submit="Change tier",
+        done="The new quota is being set.",
+        back=reverse("workspace", args=[found.pk]),
+        texts=["The quota and the default limits change. What runs goes on; a smaller quota only stops new things."],
+        crumbs=_crumbs(found),
+    )
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def credential_end(request: HttpRequest, pk: UUID, credential: str) -> HttpResponse:
+    """Revoke one credential."""
+    actor = actor_of(request)
+    row = credential_visible_to(actor, credential)
+    return ask(
+        request,
+        EmptyForm(request.POST),
+        lambda _: credential_revoke(actor=actor, jti=credential, now=timezone.now()),
+        title="Revoke this credential",
+        submit="Revoke",
+        done="The credential is revoked; the cluster refuses it within ten seconds.",
+        back=reverse("workspace", args=[row.workspace_id]),
+        texts=[
+            f"It was issued to {row.issued_to.email} from {row.ip_address or 'an unknown address'}. Others stay as they are."
+        ],
+        crumbs=_crumbs(row.workspace),
+        destroys=True,
+    )
+
+
+def pager(request: HttpRequest, cursor: str) -> dict[str, str]:
+    """Links to the first and to the next page, filters kept."""
+    query = request.GET.copy()
+    query.pop("after", None)
+    newer = f"?{query.urlencode()}" if request.GET.get("after") else ""
+    if cursor:
+        query["after"] = cursor
+    return {"newer": newer, "older": f"?{query.urlencode()}" if cursor else ""}
+
+
+def tier_card(tier: Tier) -> dict[str, Any]:
+    """A tier as a card draws it."""
+    state = wording.State(wording.ALLOW, "Offered") if tier.is_available else wording.State(wording.PASS, "Withdrawn")
+    return {
+        "id": tier.name, "name": str(tier), "description": tier.description, "per_user": tier.workspaces_per_user,
+        "quota": [(meter.resource, meter.hard) for meter in meters.meters_of(tier.quota, None)][:6], "state": state,
+    }  # fmt: skip
+
+
+def _rights(actor: Actor, found: Workspace) -> dict[str, bool]:
+    role = role_of(actor, found.tenant_id)
+    admin = role is not None and role_at_least(role, Role.ADMIN)
+    own = admin or (role is not None and role_at_least(role, Role.EDITOR) and found.user_id == actor.user_id)
+    alive = found.status != Status.DELETED
+    open_ = found.status == Status.ACTIVE and found.tenant.state == TenantState.ACTIVE
+    return {
+        "issue": role is not None and open_ and found.ready_at is not None,
+        "suspend": actor.operator and found.status == Status.ACTIVE,
+        "resume": actor.operator and found.status == Status.SUSPENDED,
+        "delete": own and alive,
+        "change_tier": own and open_,
+        "manage_members": admin,
+        "see_tenant": role is not None,
+    }
+
+
+def _credential_roles(actor: Actor, found: Workspace) -> list[str]:
+    role = role_of(actor, found.tenant_id) or Role.VIEWER
+    if role_at_least(role, Role.ADMIN) or (actor.user_id == found.user_id and role_at_least(role, Role.EDITOR)):
+        return ["admin", "editor", "viewer"]
+    return ["editor", "viewer"] if role_at_least(role, Role.EDITOR) else ["viewer"]
+
+
+def _credential(row: Credential) -> dict[str, Any]:
+    now = timezone.now()
+    if row.failed_at:
+        state = wording.State(wording.DENY, "Not issued")
+    elif row.revoked_at:
+        state = (
+            wording.State(wording.DENY, "Revoked")
+            if row.revocation_confirmed_at
+            else wording.State(wording.WAIT, "Being revoked")
+        )
+    elif row.expires_at is None:
+        state = wording.State(wording.WAIT, "Being issued")
+    else:
+        state = wording.State(wording.ALLOW, "Works") if row.expires_at > now else wording.State(wording.PASS, "Ended")
+    return {
+        "issued_to": row.issued_to.email, "ip_address": row.ip_address, "issued_at": row.issued_at, "expires_at": row.expires_at,
+        "state": state, "revocable": state.text == "Works",
+        "revoke_url": reverse("credential-revoke", args=[row.workspace_id, row.jti or row.pk]),
+    }  # fmt: skip
+
+
+def _progress(found: Workspace) -> progress.Progress:
+    return progress.progress_of(
+        found, selectors.operation_of(found), url=reverse("workspace-progress", args=[found.pk])
+    )
+
+
+def _crumbs(found: Workspace) -> list[dict[str, str]]:
+    return [
+        {"text": "Workspaces", "url": reverse("workspaces")},
+        {"text": found.name, "url": reverse("workspace", args=[found.pk])},
+    ]
+
+
+def _shell_command(filename: str, text: str) -> str:
+    return (
+        f"(umask 077; cat > {filename} <<'KUBECONFIG'\n{text.rstrip()}\nKUBECONFIG\n) && "
+        f'export KUBECONFIG="$PWD/{filename}"'
+    )

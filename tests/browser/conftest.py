@@ -1,0 +1,98 @@
+"""Chromium against a running portal, with a house full of tenants, as people use it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from cryptography.fernet import Fernet
+
+from audit.actions import Action
+from audit.models import Outcome
+from tenants.models import Phase, Role, Status
+from tests import factories
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+_ARGUMENTS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Without a browser these tests say so and are skipped."""
+    if CHROMIUM is None:
+        for item in items:
+            if "tests/browser" in str(item.path):
+                item.add_marker(pytest.mark.skip(reason="no Chromium on this machine"))
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """One browser for the run."""
+    from playwright.sync_api import sync_playwright
+
+    # Playwright's synchronous interface keeps an event loop in this thread; the ORM is used between its calls only.
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=_ARGUMENTS)
+        yield browser
+        browser.close()
+    del os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"]
+
+
+@pytest.fixture
+def house(transactional_db: None, settings: Any) -> dict[str, Any]:
+    """An operator and a tenant in every state that a page can show."""
+    settings.SEALING_KEYS = [Fernet.generate_key().decode()]
+    operator = factories.operator("olga@platform.test")
+    acme = factories.tenant("acme", display_name="Acme Corporation")
+    alice = factories.member(acme, Role.OWNER, factories.user("alice@acme.test", name="Alice"))
+    bob = factories.member(acme, Role.EDITOR, factories.user("bob.builder@acme.test", name="Bob"))
+    factories.member(acme, Role.VIEWER, factories.user("carol@acme.test"))
+    factories.tier("basic", description="One small workspace to start with.")
+    big = {"requests.cpu": "16", "requests.memory": "32Gi", "limits.cpu": "32", "limits.memory": "64Gi", "pods": "120"}
+    factories.tier("standard", description="Room for a team's everyday services.", quota=big, position=1)
+    factories.tier(
+        "large", description="For heavy work; given by operators.", quota=big, position=2, is_available=False
+    )
+    factories.cluster("ber-2", last_error="The cluster does not answer within 10 s.", is_default=False)
+    web = factories.workspace(acme, alice, "web")
+    staging = factories.workspace(
+        acme, bob, "payments-staging", phase=Phase.PROVISIONING, ready_at=None, observed_generation=0
+    )
+    layers = [
+        {"layer": name, "at": web.created_at.isoformat(), "milliseconds": took, "verified": verified}
+        for name, took, verified in (
+            ("lock", 0, True),
+            ("bindings", 26, True),
+            ("canary", 41, True),
+            ("anchors", 55, True),
+            ("service-accounts", 62, False),
+        )
+    ]
+    closed = factories.workspace(
+        acme, bob, "ml-batch", status=Status.SUSPENDED, phase=Phase.SUSPENDED, suspended_at=web.created_at,
+        suspended_reason="Mining: 64 cores at full load for two days", suspended_by=operator.email, receipt=layers,
+    )  # fmt: skip
+    for number in range(4):
+        other = factories.tenant(f"globex-{number}", display_name="Globex")
+        factories.workspace(other, factories.member(other), f"line-{number}")
+    factories.tenant("initech", state="suspended", suspended_at=web.created_at, suspended_reason="Not paid")
+    factories.credential(web, alice)
+    factories.credential(web, bob, revoked_at=web.created_at, ip_address="2001:db8::17")
+    factories.event("acme", Action.WORKSPACE_CREATED, alice, of=web)
+    factories.event("acme", Action.WORKSPACE_READY, alice, of=web)
+    factories.event("acme", Action.KUBECONFIG_ISSUED, alice, of=web)
+    factories.event("acme", Action.WORKSPACE_SUSPENDED, operator, of=closed, reason="Mining")
+    factories.event("system", Action.SIGN_IN, bob, outcome=Outcome.DENIED, target="session")
+    return {"operator": operator, "alice": alice, "web": web, "staging": staging, "closed": closed}
+
+
+@pytest.fixture
+def site(house: dict[str, Any], live_server: Any) -> str:
+    """Where the portal is; browsers keep Secure cookies on localhost."""
+    return str(live_server.url).replace("127.0.0.1", "localhost")

@@ -1,0 +1,256 @@
+"""What only a browser can tell: the policy holds, nothing is inaccessible, nothing sticks out, dialogs work."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from django.conf import settings
+from django.test import Client
+
+from tenants.models import User
+from tests import factories
+
+PICTURES = os.environ.get("TENANTRY_PICTURES", "")
+"""A folder to leave pictures of every page in, for eyes."""
+
+SIZES = {"light": ("light", 1440, 900), "dark": ("dark", 1440, 900), "phone": ("light", 390, 844)}
+
+
+class Visit:
+    """A signed-in browser window that remembers what the page complained about."""
+
+    def __init__(self, browser: Any, site: str, scheme: str, width: int, height: int) -> None:
+        self.site = site
+        self.context = browser.new_context(
+            viewport={"width": width, "height": height},
+            color_scheme=scheme,
+            reduced_motion="reduce",
+            permissions=["clipboard-read", "clipboard-write"],
+        )
+        self.page = self.context.new_page()
+        self.complaints: list[str] = []
+        self.problems: list[str] = []
+        self.page.on(
+            "console",
+            lambda message: self.complaints.append(message.text) if message.type in {"error", "warning"} else None,
+        )
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+
+    def sign_in(self, user: User) -> None:
+        """By a session of the server's own making: the sign-in page is one test's affair and counts attempts."""
+        client = Client()
+        client.force_login(user)
+        name = settings.SESSION_COOKIE_NAME
+        self.context.add_cookies([{"name": name, "value": client.cookies[name].value, "url": self.site}])
+        self.page.goto(self.site)
+
+    def check(self, name: str) -> None:
+        """Nothing complained, axe is content, nothing is wider than the window."""
+        if PICTURES:
+            Path(PICTURES).mkdir(parents=True, exist_ok=True)
+            self.page.screenshot(
+                path=f"{PICTURES}/{name}.png", full_page=self.page.locator("dialog[open]").count() == 0
+            )
+        found = [f"{name} complains: {text}" for text in self.complaints]
+        self.complaints.clear()
+        too_wide = self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+        if too_wide > 0:
+            found.append(f"{name} is {too_wide} px too wide")
+        for violation in Axe().run(self.page).response["violations"]:
+            found.append(f"{name} {violation['id']}: {[node['html'][:140] for node in violation['nodes'][:3]]}")
+        self.problems += found
+
+
+@pytest.fixture
+def visit(chromium: Any, site: str) -> Iterator[Callable[..., Visit]]:
+    visits: list[Visit] = []
+
+    def open_(size: str = "light") -> Visit:
+        visits.append(Visit(chromium, site, *SIZES[size]))
+        return visits[-1]
+
+    yield open_
+    for made in visits:
+        made.context.close()
+
+
+def member_pages(house: dict[str, Any]) -> dict[str, str]:
+    return {
+        "overview": "/",
+        "workspaces": "/workspaces/",
+        "workspace-new": "/workspaces/new/",
+        "workspace": f"/workspaces/{house['web'].pk}/",
+        "workspace-progress": f"/workspaces/{house['staging'].pk}/",
+        "tenant": "/tenants/acme/",
+        "members": "/tenants/acme/members/",
+        "tokens": "/tokens/",
+        "audit": "/audit/?chain=acme",
+        "explain": "/explain/",
+        "profile": "/profile/",
+        "docs": "/api/docs/",
+        "missing": "/nothing/",
+    }
+
+
+def operator_pages(house: dict[str, Any]) -> dict[str, str]:
+    return {
+        "op-overview": "/",
+        "op-workspace-suspended": f"/workspaces/{house['closed'].pk}/",
+        "op-tenants": "/tenants/",
+        "op-tiers": "/tiers/",
+        "op-tier": "/tiers/basic/",
+        "op-clusters": "/clusters/",
+        "op-cluster": "/clusters/ber-2/",
+        "op-cluster-new": "/clusters/new/",
+        "op-users": "/users/",
+        "op-audit": "/audit/",
+    }
+
+
+@pytest.mark.parametrize("size", list(SIZES))
+def test_every_page_is_accessible_keeps_the_policy_and_fits(
+    size: str, visit: Callable[..., Visit], house: dict[str, Any]
+) -> None:
+    """GW11, GW14: no violation of the policy, none of axe's rules, no horizontal scrolling; light, dark, phone."""
+    stranger = visit(size)
+    stranger.page.goto(f"{stranger.site}/login/")
+    stranger.check(f"{size}-login")
+    assert stranger.problems == []
+    for person, pages in ((house["alice"], member_pages(house)), (house["operator"], operator_pages(house))):
+        window = visit(size)
+        window.sign_in(person)
+        for name, path in pages.items():
+            window.page.goto(window.site + path)
+            if name == "missing":
+                window.complaints.clear()
+            window.check(f"{size}-{name}")
+        assert window.problems == []
+
+
+@pytest.mark.parametrize("size", ["light", "dark", "phone"])
+def test_dialogs_open_by_click_and_close_by_escape(
+    size: str, visit: Callable[..., Visit], house: dict[str, Any]
+) -> None:
+    window = visit(size)
+    window.sign_in(house["operator"])
+    window.page.goto(f"{window.site}/workspaces/{house['web'].pk}/")
+    for link, title in (
+        ("Suspend", "Suspend web"),
+        ("Delete workspace", "Delete web"),
+        ("Change tier", "Change the tier of web"),
+        ("Get kubeconfig", "Kubeconfig for web"),
+    ):
+        window.page.get_by_role("link", name=link, exact=True).click()
+        window.page.wait_for_selector(f"dialog[open] h2:text-is('{title}')")
+        window.check(f"{size}-dialog-{link.split()[0].lower()}")
+        window.page.keyboard.press("Escape")
+        window.page.wait_for_selector("dialog[open]", state="detached")
+    assert window.problems == []
+
+
+def test_deletion_waits_for_the_typed_name(visit: Callable[..., Visit], house: dict[str, Any]) -> None:
+    window = visit()
+    window.sign_in(house["alice"])
+    window.page.goto(f"{window.site}/workspaces/{house['web'].pk}/")
+    window.page.get_by_role("link", name="Delete workspace").click()
+    submit = window.page.locator("dialog[open] [type=submit]")
+    window.page.locator("dialog[open] [name=name]").type("we")
+    assert submit.is_disabled()
+    window.page.locator("dialog[open] [name=name]").type("b")
+    submit.click()
+    window.page.wait_for_selector("text=web is being deleted.")
+    house["web"].refresh_from_db()
+    assert house["web"].status == "deleted"
+
+
+def test_refusal_of_a_service_is_shown_in_the_dialog(visit: Callable[..., Visit], house: dict[str, Any]) -> None:
+    window = visit()
+    window.sign_in(house["alice"])
+    window.page.goto(f"{window.site}/tenants/acme/members/")
+    window.page.get_by_role("link", name="Add member").click()
+    window.page.fill("dialog[open] [name=email]", "nobody@acme.test")
+    window.page.click("dialog[open] [type=submit]")
+    window.page.wait_for_selector("dialog[open] >> text=Nobody has an account with this address")
+    assert window.complaints == []
+
+
+def test_palette_finds_and_goes(visit: Callable[..., Visit], house: dict[str, Any]) -> None:
+    window = visit()
+    window.sign_in(house["alice"])
+    window.page.keyboard.press("Control+k")
+    window.page.keyboard.type("payments")
+    window.page.wait_for_selector("dialog[open] >> text=payments-staging")
+    window.check("light-palette")
+    assert window.problems == []
+    window.page.keyboard.press("Enter")
+    window.page.wait_for_selector("h1:text-is('payments-staging')")
+
+
+def test_theme_switch_is_remembered_by_the_server(visit: Callable[..., Visit], house: dict[str, Any]) -> None:
+    window = visit()
+    window.sign_in(house["alice"])
+    switch = window.page.get_by_role("button", name="Switch theme")
+    switch.click()
+    switch.click()
+    window.page.reload()
+    assert window.page.get_attribute("html", "data-theme") == "dark"
+
+
+def test_progress_follows_the_worker_and_ends_in_a_ready_page(
+    visit: Callable[..., Visit], house: dict[str, Any]
+) -> None:
+    """GW6: live steps without a reload by hand."""
+    window = visit()
+    window.sign_in(house["alice"])
+    staging = house["staging"]
+    window.page.goto(f"{window.site}/workspaces/{staging.pk}/")
+    window.page.wait_for_selector("#progress[aria-busy=true]")
+    staging.operations.update(state="done")
+    type(staging).objects.filter(pk=staging.pk).update(phase="ready", observed_generation=1)
+    window.page.wait_for_selector("#progress", state="detached", timeout=5000)
+    assert window.page.locator("h1 + .badge").inner_text() == "Ready"
+
+
+def test_keyboard_reaches_the_content_first(visit: Callable[..., Visit], house: dict[str, Any]) -> None:
+    window = visit()
+    window.sign_in(house["alice"])
+    window.page.goto(f"{window.site}/workspaces/")
+    window.page.keyboard.press("Tab")
+    assert window.page.evaluate("document.activeElement.textContent") == "Skip to content"
+    window.page.keyboard.press("Enter")
+    assert re.search(r"#main$", window.page.url)
+
+
+def test_token_is_copied_from_the_page_that_shows_it_once(visit: Callable[..., Visit], house: dict[str, Any]) -> None:
+    window = visit()
+    window.sign_in(house["alice"])
+    window.page.goto(f"{window.site}/tokens/")
+    window.page.get_by_role("link", name="New token").click()
+    window.page.fill("dialog[open] [name=name]", "pipeline")
+    window.page.click("dialog[open] [type=submit]")
+    window.page.wait_for_selector("dialog[open] #token")
+    window.check("light-token-created")
+    assert window.problems == []
+    window.page.click("dialog[open] [data-copy='#token']")
+    window.page.wait_for_selector("text=Copied")
+    assert window.page.evaluate("navigator.clipboard.readText()").startswith("tnt_")
+
+
+def test_sign_in_by_password_and_out_again(visit: Callable[..., Visit], house: dict[str, Any]) -> None:
+    window = visit()
+    window.page.goto(f"{window.site}/workspaces/")
+    window.page.fill("[name=username]", "alice@acme.test")
+    window.page.fill("[name=password]", "wrong")
+    window.page.get_by_role("button", name="Sign in").click()
+    window.page.wait_for_selector("text=The e-mail address or the password is wrong.")
+    window.page.fill("[name=password]", factories.PASSWORD)
+    window.page.get_by_role("button", name="Sign in").click()
+    window.page.wait_for_selector("h1:text-is('Workspaces')")
+    window.page.get_by_role("button", name="Sign out").click()
+    window.page.wait_for_selector("h1:text-is('Sign in')")

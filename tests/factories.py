@@ -1,0 +1,172 @@
+"""Rows as the services would leave them, for tests that look at what is there rather than at how it came."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import datetime, timedelta
+from itertools import count
+from typing import Any
+
+from django.utils import timezone
+
+from access.models import Credential
+from audit.actions import Action
+from audit.models import Outcome
+from audit.recorder import record
+from tenants.models import (
+    Cluster,
+    Desired,
+    Membership,
+    Operation,
+    OperationState,
+    Phase,
+    Role,
+    Status,
+    Tenant,
+    Tier,
+    User,
+    Workspace,
+)
+
+PASSWORD = "correct horse battery"
+_numbers = count(1)
+
+QUOTA = {
+    "requests.cpu": "4",
+    "requests.memory": "8Gi",
+    "limits.cpu": "8",
+    "limits.memory": "16Gi",
+    "pods": "30",
+    "persistentvolumeclaims": "10",
+}
+STEPS = ("namespace", "quota", "limits", "quota-counted", "service-accounts", "role-bindings", "restored-bindings")
+
+
+def user(email: str = "", **fields: Any) -> User:
+    """Somebody who may sign in with ``PASSWORD`` (hashed once: Argon2 is slow on purpose)."""
+    made = User(email=email or f"person{next(_numbers)}@acme.test", **fields)
+    made.password = _hash()
+    made.save()
+    return made
+
+
+def operator(email: str = "") -> User:
+    """An operator of the platform."""
+    return user(email or f"operator{next(_numbers)}@platform.test", is_staff=True, is_superuser=True)
+
+
+def tenant(name: str = "", **fields: Any) -> Tenant:
+    """A tenant without members."""
+    return Tenant.objects.create(name=name or f"tenant-{next(_numbers)}", **fields)
+
+
+def member(of: Tenant, role: str = Role.OWNER, who: User | None = None) -> User:
+    """Somebody who is in the tenant."""
+    who = who or user()
+    Membership.objects.create(tenant=of, user=who, role=role)
+    return who
+
+
+def tier(name: str = "basic", **fields: Any) -> Tier:
+    """A tier on offer."""
+    values: dict[str, Any] = {"display_name": name.capitalize(), "quota": QUOTA, "workspaces_per_user": 3, **fields}
+    return Tier.objects.get_or_create(name=name, defaults=values)[0]
+
+
+def cluster(name: str = "fra-1", **fields: Any) -> Cluster:
+    """A cluster that is registered."""
+    values: dict[str, Any] = {
+        "kind": Cluster.Kind.EXTERNAL,
+        "server": f"https://{name}.k8s.test:6443",
+        "ca_data": "-----BEGIN CERTIFICATE-----",
+        "sealed_credential": b"sealed",
+        "is_default": not Cluster.objects.filter(is_default=True).exists(),
+        "last_seen_at": timezone.now() - timedelta(minutes=2),
+        **fields,
+    }
+    return Cluster.objects.get_or_create(name=name, defaults=values)[0]
+
+
+def workspace(of: Tenant, owner: User, name: str = "", **fields: Any) -> Workspace:
+    """A workspace that is ready, unless ``fields`` say otherwise, with the operation that made it."""
+    number = next(_numbers)
+    identifier = fields.pop("id", uuid.uuid4())
+    values: dict[str, Any] = {
+        "status": Status.ACTIVE,
+        "phase": Phase.READY,
+        "observed_generation": 1,
+        "ready_at": timezone.now(),
+        "cluster": fields.pop("cluster", None) or cluster(),
+        "tier": fields.pop("tier", None) or tier(),
+        **fields,
+    }
+    made = Workspace.objects.create(
+        id=identifier,
+        tenant=of,
+        user=owner,
+        name=name or f"space-{number}",
+        k8s_namespace=f"tenant-{identifier.hex[:12]}",
+        **values,
+    )
+    done = made.phase == Phase.READY
+    operation(made, state=OperationState.DONE if done else OperationState.RUNNING, steps=len(STEPS) if done else 3)
+    return made
+
+
+def operation(
+    of: Workspace, *, state: str = OperationState.DONE, steps: int = 7, desired: str = Desired.READY, error: str = ""
+) -> Operation:
+    """What a worker did, or is doing, for the workspace's present generation."""
+    started = timezone.now() - timedelta(seconds=3)
+    done = [
+        {"step": name, "at": (started + timedelta(milliseconds=180 * index + 90)).isoformat()}
+        for index, name in enumerate(STEPS[:steps])
+    ]
+    return Operation.objects.create(
+        workspace=of,
+        desired=desired,
+        generation=of.generation,
+        state=state,
+        steps_done=done,
+        step=STEPS[steps] if steps < len(STEPS) else "",
+        attempts=1,
+        error=error,
+        created_at=started,
+    )
+
+
+def credential(of: Workspace, to: User, *, issued_at: datetime | None = None, **fields: Any) -> Credential:
+    """An issued credential."""
+    issued_at = issued_at or timezone.now()
+    values: dict[str, Any] = {
+        "jti": str(uuid.uuid4()),
+        "role": "admin",
+        "anchor": "anchor",
+        "ip_address": "203.0.113.7",
+        "user_agent": "curl/8",
+        "expires_at": issued_at + timedelta(hours=2),
+        **fields,
+    }
+    return Credential.objects.create(workspace=of, issued_to=to, issued_at=issued_at, **values)
+
+
+def event(chain: str, action: Action, actor: User, *, of: Workspace | None = None, **fields: Any) -> None:
+    """One audited event."""
+    record(
+        action,
+        chain=chain,
+        actor=actor.email,
+        user_id=actor.pk,
+        outcome=fields.pop("outcome", Outcome.SUCCESS),
+        target=fields.pop("target", f"workspaces/{of.tenant_id}/{of.name}" if of else ""),
+        workspace_id=of.pk if of else None,
+        ip="203.0.113.7",
+        user_agent="Mozilla/5.0",
+        detail=fields,
+    )
+
+
+def _hash(cache: dict[str, str] = {}) -> str:  # noqa: B006 (the point: one hash for the whole run)
+    from django.contrib.auth.hashers import make_password
+
+    return cache.setdefault("hash", make_password(PASSWORD))

@@ -1,0 +1,62 @@
+"""Two tenants that must never meet, their people, and clients that are signed in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from cryptography.fernet import Fernet
+from django.core.cache import cache
+from django.test import Client
+
+from tenants.models import Role, Tenant, User, Workspace
+from tests import factories
+
+
+@dataclass(frozen=True)
+class House:
+    """A tenant with one person of each role and a workspace that is ready."""
+
+    tenant: Tenant
+    owner: User
+    admin: User
+    editor: User
+    viewer: User
+    workspace: Workspace
+
+
+def house(name: str) -> House:
+    tenant = factories.tenant(name)
+    owner, admin, editor, viewer = (factories.member(tenant, role) for role in Role.values)
+    return House(tenant, owner, admin, editor, viewer, factories.workspace(tenant, editor, f"{name}-web"))
+
+
+@pytest.fixture(autouse=True)
+def _quiet(db: None, settings: Any) -> None:
+    """Nobody waits for workers here, and no bucket is empty from the test before."""
+    settings.WORKSPACE_INIT_WAIT = 0
+    settings.SEALING_KEYS = [Fernet.generate_key().decode()]
+    cache.clear()
+
+
+@pytest.fixture
+def acme() -> House:
+    return house("acme")
+
+
+@pytest.fixture
+def globex() -> House:
+    return house("globex")
+
+
+@pytest.fixture
+def operator() -> User:
+    return factories.operator()
+
+
+def signed_in(user: User, **options: Any) -> Client:
+    """A browser with the user's session."""
+    client = Client(**options)
+    client.force_login(user)
+    return client

@@ -1,0 +1,387 @@
+"""Workspaces on a cluster: made, closed, brought back, ended, whatever goes wrong (GW1, GW5, GW15)."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from audit.models import AuditEntry
+from audit.selectors import chain_flaw
+from tenants import blueprints
+from tenants.locks import locks_all
+from tenants.models import Cluster, Operation, OperationState, Phase, Workspace
+from tenants.services import (
+    cluster_check,
+    tenant_resume,
+    tenant_suspend,
+    tier_change,
+    workspace_delete,
+    workspace_init,
+    workspace_resume,
+    workspace_suspend,
+)
+from tenants.worker import operations_run, workspace_reconcile
+from tests.clusters import TestCluster
+from tests.faultproxy import Fault
+from tests.tenants.conftest import OPERATOR, actor_of, make_tenant, make_user
+
+pytestmark = [pytest.mark.django_db, pytest.mark.xdist_group("cluster")]
+
+STEPS = ["namespace", "quota", "limits", "quota-counted", "service-accounts", "role-bindings", "restored-bindings"]
+
+
+@pytest.fixture
+def workspace(cluster, tiers) -> Workspace:
+    owner = make_user()
+    make_tenant("acme", owner)
+    return workspace_init(actor=actor_of(owner), user=owner, tier="basic", name="web")
+
+
+def get(cluster: TestCluster, kind: str, namespace: str, name: str = "") -> dict:
+    out = cluster.kubectl("get", kind, *([name] if name else []), "-n", namespace, "-o", "json")
+    return json.loads(out) if out.startswith("{") else {}
+
+
+def test_a_workspace_is_made_with_rights_last(cluster, workspace):
+    """GW1."""
+    assert workspace.k8s_namespace == f"tenant-{workspace.id.hex[:8]}"
+    workspace = cluster.settle(workspace, Phase.READY)
+    ns = workspace.k8s_namespace
+    assert get(cluster, "resourcequota", ns, "tenantry-quota")["status"]["hard"]["requests.cpu"] == "4"
+    assert get(cluster, "limitrange", ns, "tenantry-limits")["spec"]["limits"] == workspace.tier.limit_range
+    assert set(workspace.service_accounts) == {"sa-tenant-admin", "sa-tenant-edit", "sa-tenant-view"}
+    assert all(workspace.service_accounts.values())
+    assert len(get(cluster, "rolebindings", ns)["items"]) == 3
+    written = [path for method, path, code in cluster.proxy.calls if method == "POST" and code == 201]
+    assert "rolebindings" in written[-1]
+    operation = Operation.objects.get(workspace=workspace)
+    assert [done["step"] for done in operation.steps_done] == STEPS
+    assert operation.state == OperationState.DONE
+    can = cluster.kubectl(
+        "auth", "can-i", "create", "pods", "-n", ns, f"--as=system:serviceaccount:{ns}:sa-tenant-admin"
+    )
+    assert can.strip() == "yes"
+    for verb, thing in (
+        ("create", "serviceaccounts --subresource=token"),
+        ("create", "rolebindings"),
+        ("update", "resourcequotas"),
+    ):
+        me = f"--as=system:serviceaccount:{ns}:sa-tenant-admin"
+        can = cluster.kubectl("auth", "can-i", verb, *thing.split(), "-n", ns, me)
+        assert can.strip().endswith("no"), (verb, thing)
+    actions = list(AuditEntry.objects.filter(workspace_id=workspace.id).values_list("action", flat=True))
+    assert set(actions) == {"workspace.create", "workspace.ready"}
+    assert chain_flaw("acme") is None
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault("drop-before", "POST"),
+        Fault("drop-after", "POST", times=2),
+        Fault("drop-after", "POST", "namespaces$"),
+        Fault("drop-after", "POST", "rolebindings"),
+        Fault("drop-after", "GET", times=3),
+        Fault("409", "POST", "serviceaccounts"),
+        Fault("429", "POST", "resourcequotas", retry_after="1"),
+        Fault("500", ".", "limitranges", times=2),
+        Fault("503", ".", "namespaces", times=2),
+        Fault("truncated", "GET", "serviceaccounts"),
+        Fault("html", "GET"),
+        Fault("html", "POST", "rolebindings"),
+        Fault("huge", "GET", "resourcequotas"),
+        Fault("redirect", "GET", "namespaces"),
+        Fault("delay", "."),
+    ],
+    ids=lambda fault: f"{fault.action}-{fault.method}-{fault.path}",
+)
+def test_a_fault_of_the_cluster_delays_and_doubles_nothing(cluster, workspace, fault):
+    cluster.proxy.faults.append(Fault(**{**fault.__dict__, "hits": 0}))
+    started = time.monotonic()
+    workspace = cluster.settle(workspace, Phase.READY)
+    if fault.retry_after:
+        assert time.monotonic() - started >= int(fault.retry_after)
+    assert cluster.proxy.faults[0].hits == fault.times
+    assert len(get(cluster, "rolebindings", workspace.k8s_namespace)["items"]) == 3
+    created = [path for method, path, code in cluster.proxy.calls if method == "POST" and code == 201]
+    assert len(created) == len(set(created)) + 4  # three accounts and three bindings share two collections
+
+
+def test_a_refusal_is_told_in_words_and_tried_again_later(cluster, workspace):
+    cluster.proxy.faults.append(Fault("403", "POST", "resourcequotas"))
+    operations_run(workspace_id=workspace.id)
+    operation = Operation.objects.get()
+    assert operation.state == OperationState.FAILED
+    assert "refused" in operation.error
+    assert AuditEntry.objects.filter(action="workspace.fail", outcome="failure").count() == 1
+    Operation.objects.update(not_before=operation.created_at)
+    cluster.settle(workspace, Phase.READY)
+
+
+def test_a_cluster_that_is_away_holds_up_nobody_else(cluster, workspace):
+    cluster.proxy.faults.append(Fault("drop-before", times=10**6))
+    started = time.monotonic()
+    operations_run()
+    assert time.monotonic() - started < 2
+    assert Cluster.objects.get().last_error
+    assert operations_run() == 0
+    cluster.proxy.heal()
+    cluster.settle(workspace, Phase.READY)
+    assert Cluster.objects.get().last_error == ""
+
+
+def test_a_foreign_namespace_is_never_adopted(cluster, workspace):
+    cluster.kubectl("create", "namespace", workspace.k8s_namespace)
+    operations_run(workspace_id=workspace.id)
+    operation = Operation.objects.get()
+    assert operation.state == OperationState.FAILED
+    assert "was not made for this workspace" in operation.error
+    workspace_delete(actor=OPERATOR, workspace_id=workspace.id)
+    cluster.settle(workspace, Phase.DELETED)
+    assert get(cluster, "namespace", "default", workspace.k8s_namespace), "somebody else's namespace was deleted"
+
+
+def test_a_changed_tier_reaches_its_workspaces(cluster, workspace):
+    """GW2."""
+    workspace = cluster.settle(workspace, Phase.READY)
+    quota = {"requests.cpu": "2", "pods": "5"}
+    tier_change(actor=OPERATOR, name="basic", quota=quota)
+    workspace = cluster.settle(workspace, Phase.READY)
+    assert get(cluster, "resourcequota", workspace.k8s_namespace, "tenantry-quota")["spec"]["hard"] == quota
+
+
+def suspend(workspace: Workspace) -> None:
+    workspace_suspend(actor=OPERATOR, workspace_id=workspace.id, reason="mining")
+
+
+def test_a_suspension_is_shown_only_when_it_is_proved(cluster, workspace):
+    """GW5, P4, P5."""
+    workspace = cluster.settle(workspace, Phase.READY)
+    ns, uids = workspace.k8s_namespace, set(workspace.service_accounts.values())
+    cluster.kubectl("create", "rolebinding", "backdoor", "--clusterrole=admin", "--user=mallory", "-n", ns)
+    suspend(workspace)
+    assert locks_all() == {("root:acme", ns): "mining"}
+    cluster.proxy.faults.append(Fault("drop-before", times=10**6))
+    operations_run(workspace_id=workspace.id)
+    assert Workspace.objects.get().phase == Phase.SUSPENDING
+    cluster.proxy.heal()
+    workspace = cluster.settle(workspace, Phase.SUSPENDED)
+    assert get(cluster, "rolebindings", ns)["items"] == []
+    accounts = [item["metadata"]["name"] for item in get(cluster, "serviceaccounts", ns)["items"]]
+    assert accounts == ["default"]
+    assert [layer["layer"] for layer in workspace.receipt] == [
+        "lock",
+        "bindings",
+        "canary",
+        "anchors",
+        "service-accounts",
+    ]
+    assert all(layer["verified"] for layer in workspace.receipt)
+    workspace_resume(actor=OPERATOR, workspace_id=workspace.id)
+    assert locks_all(), "the door opens only when the worker is done"
+    workspace = cluster.settle(workspace, Phase.READY)
+    assert locks_all() == {}
+    assert uids.isdisjoint(workspace.service_accounts.values())
+    assert len(get(cluster, "rolebindings", ns)["items"]) == 3
+    (left,) = workspace.saved_bindings
+    assert left["metadata"]["name"] == "backdoor"
+    assert "refused" in left
+
+
+def test_a_binding_held_by_a_finalizer_is_never_called_suspended(cluster, workspace):
+    """CT-11: DELETE answers 200 and the binding stays."""
+    workspace = cluster.settle(workspace, Phase.READY)
+    ns = workspace.k8s_namespace
+    held = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "held", "namespace": ns, "finalizers": ["example.org/hold"]},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+        "subjects": [{"kind": "User", "name": "mallory", "apiGroup": "rbac.authorization.k8s.io"}],
+    }
+    cluster.kubectl("create", "-f", "-", stdin=json.dumps(held))
+    suspend(workspace)
+    for _ in range(4):
+        operations_run(workspace_id=workspace.id)
+        time.sleep(0.5)
+    assert Workspace.objects.get().phase == Phase.SUSPENDING
+    assert "held" in Operation.objects.get(desired="suspended").error
+    cluster.kubectl("patch", "rolebinding", "held", "-n", ns, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
+    cluster.settle(workspace, Phase.SUSPENDED)
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_suspension_in_the_middle_of_provisioning_wins(cluster, workspace, step, monkeypatch):
+    from tenants import operations
+
+    def pull_the_switch(name: str) -> None:
+        if name == f"{step}.called":
+            suspend(workspace)
+
+    monkeypatch.setattr(operations, "failpoint", pull_the_switch)
+    operations_run(limit=1, workspace_id=workspace.id)
+    monkeypatch.undo()
+    cluster.settle(workspace, Phase.SUSPENDED)
+    assert not get(cluster, "rolebindings", workspace.k8s_namespace)["items"]
+    assert Operation.objects.filter(state=OperationState.SUPERSEDED).count() == 1
+
+
+def test_what_a_restored_backup_brings_back_is_taken_away_again(cluster, workspace):
+    workspace = cluster.settle(workspace, Phase.READY)
+    suspend(workspace)
+    workspace = cluster.settle(workspace, Phase.SUSPENDED)
+    ns = workspace.k8s_namespace
+    assert workspace_reconcile(workspace.id) == []
+    cluster.kubectl("create", "rolebinding", "revived", "--clusterrole=admin", "--user=mallory", "-n", ns)
+    assert workspace_reconcile(workspace.id) == ["the RoleBinding revived is back"]
+    assert Workspace.objects.get().phase == Phase.SUSPENDING
+    cluster.settle(workspace, Phase.SUSPENDED)
+    assert get(cluster, "rolebindings", ns)["items"] == []
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (("delete", "resourcequota", "tenantry-quota"), "quota"),
+        (("delete", "rolebinding", "tenantry-admin"), "tenantry-admin"),
+        (("delete", "serviceaccount", "sa-tenant-admin"), "sa-tenant-admin"),
+        (("patch", "limitrange", "tenantry-limits", "--type=merge", "-p", '{"spec":{"limits":[]}}'), "limits"),
+        (
+            (
+                "patch",
+                "rolebinding",
+                "tenantry-view",
+                "--type=json",
+                "-p",
+                '[{"op":"add","path":"/subjects/-","value":{"kind":"User","name":"mallory"}}]',
+            ),
+            "tenantry-view",
+        ),
+    ],
+)
+def test_drift_is_found_recorded_and_repaired(cluster, workspace, damage, words):
+    """PR-28."""
+    workspace = cluster.settle(workspace, Phase.READY)
+    assert workspace_reconcile(workspace.id) == []
+    out = cluster.kubectl(*damage, "-n", workspace.k8s_namespace)
+    (found,) = workspace_reconcile(workspace.id)
+    assert words in found, out
+    cluster.settle(workspace, Phase.READY)
+    Operation.objects.get(state=OperationState.DONE)
+    assert workspace_reconcile(workspace.id) == []
+    assert AuditEntry.objects.filter(action="workspace.drift").count() == 1
+
+
+def test_a_deleted_workspace_leaves_nothing_but_its_row(cluster, workspace):
+    workspace = cluster.settle(workspace, Phase.READY)
+    workspace_delete(actor=OPERATOR, workspace_id=workspace.id)
+    workspace_delete(actor=OPERATOR, workspace_id=workspace.id)
+    workspace = cluster.settle(workspace, Phase.DELETED, seconds=40)
+    assert get(cluster, "namespace", "default", workspace.k8s_namespace) == {}
+    assert workspace.deleted_at is not None
+    assert locks_all() == {}
+
+
+def test_a_suspended_tenant_takes_its_workspaces_along_and_brings_them_back(cluster, workspace):
+    workspace = cluster.settle(workspace, Phase.READY)
+    tenant_suspend(actor=OPERATOR, name="acme", reason="unpaid")
+    cluster.settle(workspace, Phase.SUSPENDED)
+    tenant_resume(actor=OPERATOR, name="acme")
+    workspace = cluster.settle(workspace, Phase.READY)
+    assert locks_all() == {}
+
+
+def test_the_connection_check_tells_what_is_wrong(cluster):
+    assert cluster_check(actor=OPERATOR, name=cluster.kind) == ""
+    assert Cluster.objects.get().last_seen_at is not None
+    cluster.proxy.faults.append(Fault("401", times=10))
+    assert "credential" in cluster_check(actor=OPERATOR, name=cluster.kind)
+
+
+@pytest.mark.parametrize(
+    ("verb", "thing"),
+    [
+        ("get", "secrets"),
+        ("list", "secrets"),
+        ("watch", "secrets"),
+        ("deletecollection", "secrets"),
+        ("get", "pods"),
+        ("list", "pods"),
+        ("create", "pods"),
+        ("get", "deployments.apps"),
+        ("list", "deployments.apps"),
+        ("create", "pods --subresource=exec"),
+        ("create", "clusterrolebindings"),
+        ("patch", "namespaces"),
+        ("impersonate", "users"),
+        ("create", "serviceaccounts --subresource=token"),
+        ("bind", "clusterroles"),
+        ("escalate", "clusterroles"),
+    ],
+)
+def test_the_gateway_may_not(cluster, verb, thing):
+    """GW10."""
+    assert cluster.kubectl("auth", "can-i", verb, *thing.split(), "-A", "--as=tenantry-gateway").strip().endswith("no")
+
+
+def as_gateway(cluster: TestCluster, body: dict, *arguments: str) -> str:
+    return cluster.kubectl("create", "-f", "-", "--as=tenantry-gateway", *arguments, stdin=json.dumps(body))
+
+
+def test_a_stolen_gateway_credential_stays_inside_the_fence(cluster, workspace):
+    """P6."""
+    workspace = cluster.settle(workspace, Phase.READY)
+    ns = workspace.k8s_namespace
+    cluster.kubectl("create", "namespace", "tenant-00000000")
+    cluster.kubectl("create", "serviceaccount", "sa-tenant-admin", "-n", "tenant-00000000")
+    binding = blueprints.role_bindings(workspace)["tenantry-admin"]
+
+    def changed(**fields: object) -> dict:
+        body = json.loads(json.dumps(binding))
+        body["metadata"]["name"] = "stolen"
+        return {**body, **fields}
+
+    me = [{"kind": "User", "name": "tenantry-gateway", "apiGroup": blueprints.RBAC}]
+    elsewhere = changed()
+    elsewhere["metadata"]["namespace"] = "tenant-00000000"
+    secret = blueprints.anchor(workspace, "x", "sa-tenant-admin", "u")
+    attempts = [
+        changed(subjects=me),
+        changed(roleRef={**binding["roleRef"], "name": "cluster-admin"}),
+        elsewhere,
+        {**blueprints.namespace(workspace), "metadata": {"name": "kube-evil"}},
+        {**secret, "type": "Opaque"},
+        {**secret, "stringData": {"a": "b"}},
+    ]
+    for body in attempts:
+        assert "denied" in (out := as_gateway(cluster, body)) or "forbidden" in out, out
+    mint = ("create", "token", "sa-tenant-admin", "--as=tenantry-gateway")
+    assert "two hours" in cluster.kubectl(*mint, "-n", ns, "--duration=3h")
+    assert "only in namespaces of workspaces" in cluster.kubectl(*mint, "-n", "tenant-00000000", "--duration=1h")
+    assert "forbidden" in cluster.kubectl("create", "token", "default", "-n", ns, "--as=tenantry-gateway")
+    assert "denied" in cluster.kubectl("delete", "namespace", "tenant-00000000", "--as=tenantry-gateway")
+    cluster.kubectl("delete", "namespace", "tenant-00000000", "--wait=false")
+
+
+def test_a_hostile_tenant_cannot_outlive_its_two_hours(cluster, workspace):
+    workspace = cluster.settle(workspace, Phase.READY)
+    ns = workspace.k8s_namespace
+    me = f"--as=system:serviceaccount:{ns}:sa-tenant-admin"
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "kubernetes.io/service-account-token",
+        "metadata": {"name": "ever", "namespace": ns, "annotations": {"kubernetes.io/service-account.name": "default"}},
+    }
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p", "namespace": ns},
+        "spec": {"serviceAccountName": "sa-tenant-admin", "containers": [{"name": "c", "image": "x"}]},
+    }
+    for body in (secret, pod):
+        assert "denied" in cluster.kubectl("create", me, "-f", "-", stdin=json.dumps(body))
+    assert "forbidden" in cluster.kubectl("create", "token", "sa-tenant-admin", "-n", ns, me)
+    assert "forbidden" in cluster.kubectl("create", "rolebinding", "x", "--clusterrole=view", "--user=x", "-n", ns, me)
