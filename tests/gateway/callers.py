@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import ssl
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from http.client import HTTPResponse, HTTPSConnection
@@ -179,3 +180,13 @@ def config_map(name: str, data: dict[str, str] | None = None, **metadata: Any) -
 
 def names(events: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(event["type"], event["object"]["metadata"].get("name", "")) for event in events]
+
+
+def eventually(condition: Callable[[], bool], seconds: float = 8) -> bool:
+    """Whether the condition comes true in time."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.callers import Caller, config_map
+from tests.gateway.callers import Caller, config_map, eventually
 from tests.gateway.conftest import Server
 
 
@@ -270,14 +270,3 @@ def test_pod_uses_the_default_account_only_if_it_exists(alice: Caller, namespace
     pod["metadata"]["name"] = "p3"
     pod["spec"]["serviceAccountName"] = "nobody"
     assert alice.post(pods, pod).status == 403
-
-
-def eventually(condition: Any, seconds: float = 8) -> bool:
-    import time
-
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
