@@ -169,7 +169,7 @@ def client_kubeconfig(
         "clusters": [
             {
                 "name": "tenantry",
-                "cluster": {"server": server, "certificate-authority-data": text(trusted.read_bytes())},
+                "cluster": {"server": server, "certificate-authority-data": _base64(trusted.read_bytes())},
             }
         ],
         "users": [
