@@ -302,6 +302,15 @@ async def test_answers_are_remembered_and_cross_neither_users_nor_scopes(
     assert not (await authorizer.authorize(impersonated, asking(place.name))).allowed
 
 
+async def test_a_token_that_is_not_shown_again_is_forgotten(server, place, authenticator, keystone):
+    """GW9: in memory alone, and not for long."""
+    await authenticator.authenticate(bearer(server.token("bob", place.domain)), now=NOW)
+    await authenticator.authenticate(bearer(server.token("bob", place.domain)), now=NOW + 89)
+    assert len(keystone._shown) == 2
+    await authenticator.authenticate(bearer(server.token("bob", place.domain)), now=NOW + 90)
+    assert len(keystone._shown) == 2
+
+
 async def test_a_role_taken_away_ends_within_the_ttl(server, place, authenticator, authorizer, clock):
     """AN10."""
     server.assign(place.bob, "member", f"projects/{place.project}")
