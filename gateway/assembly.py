@@ -49,9 +49,7 @@ from store.types import Create, Key, PreconditionFailed
 
 
 @asynccontextmanager
-async def assembled(
-    options: Options, certificates: Certificates, *, background: bool = True
-) -> AsyncIterator[Runtime]:
+async def assembled(options: Options, certificates: Certificates, *, background: bool = True) -> AsyncIterator[Runtime]:
     """A running API server's parts; everything is stopped on leaving. ``background``: take part in the workers."""
     definitions()
     async with Engine(options.database_url) as store:

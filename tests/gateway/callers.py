@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import ssl
 import threading
 import time
@@ -161,7 +163,8 @@ class Watch:
         return taken
 
     def close(self) -> None:
-        self._response.connection.close()  # type: ignore[attr-defined]
+        with contextlib.suppress(OSError):
+            self._response.connection.sock.shutdown(socket.SHUT_RDWR)  # type: ignore[attr-defined]
 
     def __enter__(self) -> Watch:
         return self
