@@ -2,9 +2,7 @@
 
 Members act in their tenant's space as the groups ``tenantry:<role>``; four ClusterRoleBindings, written with the
 space, give these groups the bootstrap roles (KC7): owners ``cluster-admin``, admins ``admin``, editors ``edit``,
-viewers ``view``. They are the space's own objects: its owners may change them, and see in them why they may. The three
-roles of workspaces (``tenantry-tenant-admin``, ``-edit``, ``-view``) are written beside them, because role references
-resolve in the binding's own space.
+viewers ``view``. They are the space's own objects: its owners may change them, and see in them why they may.
 """
 
 from __future__ import annotations
@@ -136,14 +134,6 @@ def _first_objects(
     yield _namespace_key(space, "default"), _namespace("default", tenant=name)
 
     prefix = f"/apis/{_RBAC}/v1/tenants/{name}"
-    for role in manifests.load("tenant-roles.yaml"):
-        role_name = role["metadata"]["name"]
-        link = f"{prefix}/clusterroles/{role_name}"
-        cluster_role = _body(
-            f"{_RBAC}/v1", "ClusterRole", role_name, link, tenant=name, labels=role["metadata"]["labels"]
-        )
-        cluster_role["rules"] = role["rules"]
-        yield Key(space, _RBAC, "clusterroles", "", role_name), cluster_role
     for member, target in MEMBER_ROLES.items():
         group = f"{GROUP_PREFIX}{member.value}"
         link = f"{prefix}/clusterrolebindings/{group}"
