@@ -8,6 +8,7 @@ import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+import django
 from cryptography import x509
 
 from access.admission.chain import AdmissionChain
@@ -51,6 +52,8 @@ from store.types import Create, Key, PreconditionFailed
 @asynccontextmanager
 async def assembled(options: Options, certificates: Certificates) -> AsyncIterator[Runtime]:
     """A running API server's parts; everything is stopped on leaving."""
+    # Worker processes are spawned: none of the command's own preparations have happened there.
+    django.setup()
     definitions()
     async with Engine(options.database_url) as store:
         streams, turns, catalogs = Streams(), Turns(), Catalogs()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pytest_django import DjangoDbBlocker
 
-pytest_plugins = ["tests.kubeapiserver", "tests.clusters"]
+pytest_plugins = ["tests.apiserver", "tests.kubeapiserver", "tests.clusters"]
 
 
 @pytest.fixture(scope="session")
