@@ -52,10 +52,8 @@ class X509Authenticator:
             if not _for_clients(certificate):
                 raise Refused("the certificate is not for client authentication")
             identity = identity_of_certificate(certificate, system=self._is_own(certificate))
-        except InvalidSubject as error:
+        except (ValueError, InvalidSubject) as error:
             raise Refused(str(error)) from None
-        except ValueError as error:
-            raise Refused("the certificate cannot be read") from error
         principal = Principal(
             name=identity.user,
             groups=(*identity.groups, AUTHENTICATED),

@@ -476,7 +476,7 @@ def lists(say: Conversation) -> None:
         "sendInitialEvents=true",
         "timeoutSeconds=1",
         "timeoutSeconds=bad",
-        "watch=bad",
+        "watch=bad&timeoutSeconds=1",
         "allowWatchBookmarks=bad",
     ):
         say.say("GET", f"{at}?{query}")
