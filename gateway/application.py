@@ -31,7 +31,7 @@ from gateway.streams import Recheck
 from kube.identity import Principal
 from kube.paths import ParsedRequest, parse, resolve
 from kube.requestinfo import RequestInfo
-from kube.status import BadRequest, Forbidden, MethodNotAllowed, ServiceUnavailable
+from kube.status import BadRequest, MethodNotAllowed, ServiceUnavailable
 from kube.verdicts import Decision
 
 logger = logging.getLogger(__name__)

@@ -50,9 +50,7 @@ from store.types import Create, Key, PreconditionFailed
 
 
 @asynccontextmanager
-async def assembled(
-    options: Options, certificates: Certificates, *, background: bool = True
-) -> AsyncIterator[Runtime]:
+async def assembled(options: Options, certificates: Certificates, *, background: bool = True) -> AsyncIterator[Runtime]:
     """A running API server's parts; everything is stopped on leaving. ``background``: take part in the workers."""
     # Worker processes are spawned: none of the command's own preparations have happened there.
     django.setup()

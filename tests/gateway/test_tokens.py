@@ -228,7 +228,14 @@ def test_forged_token_is_refused(server: Server, forge: Forge, attack: str) -> N
 
 @pytest.mark.parametrize(
     ("header", "accepted"),
-    [("Bearer {}", True), ("bearer {}", True), ("Bearer  {}", False), ("Bearer", False), ("Basic {}", False), ("{}", False)],
+    [
+        ("Bearer {}", True),
+        ("bearer {}", True),
+        ("Bearer  {}", False),
+        ("Bearer", False),
+        ("Basic {}", False),
+        ("{}", False),
+    ],
 )
 def test_authorization_header_is_read_strictly(server: Server, forge: Forge, header: str, accepted: bool) -> None:
     """HDR-28."""
