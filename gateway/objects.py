@@ -12,7 +12,7 @@ import orjson
 from gateway.exchange import Request
 from gateway.kinds import Kind
 from gateway.negotiation import content_type, require_content_type
-from kube import fieldvalidation, protobuf
+from kube import fieldvalidation, protobuf, traits
 from kube.builtins import BUILTINS
 from kube.documents import decode_json, decode_yaml, duplicate_fields
 from kube.identity import SYSTEM_TENANT
@@ -29,19 +29,6 @@ _SHOWN: Final = 30
 """How many bytes of a body that cannot be read are shown."""
 
 _SCHEME: Final = "pkg/runtime/scheme.go:111"
-
-_GENERATIONS: Final = frozenset(
-    {
-        "apps",
-        "policy",
-        "networking.k8s.io",
-        "apiextensions.k8s.io",
-        "admissionregistration.k8s.io",
-        "discovery.k8s.io",
-        "batch",
-    }
-)
-"""Groups whose objects count changes of their spec in ``metadata.generation``."""
 
 
 def key_of(info: RequestInfo, resource: Resource, name: str) -> Key:
@@ -245,12 +232,7 @@ def new_metadata(request: Request, kind: Kind, body: dict[str, Any]) -> str:
 
 def counts_generations(kind: Kind) -> bool:
     """Whether objects of the kind carry ``metadata.generation``."""
-    resource = kind.resource
-    return (
-        resource.custom
-        or resource.group in _GENERATIONS
-        or (not resource.group and resource.plural in ("pods", "replicationcontrollers"))
-    )
+    return kind.resource.custom or traits.counts_generations(kind.resource.storage_key)
 
 
 def timestamp(now: float) -> str:

@@ -19,6 +19,7 @@ from gateway.runtime import Runtime
 from gateway.selection import selection
 from kube.patches import deep_copy
 from kube.status import BadRequest, Conflict, Invalid, NotFound, StatusError
+from kube.traits import SHOWN_WHEN_DELETED
 from store.types import Delete, Key, PreconditionFailed, Stored, Update
 
 _ATTEMPTS: Final = 64
@@ -79,7 +80,7 @@ async def delete(runtime: Runtime, request: Request, kind: Kind) -> Response:
     options = read_options(request)
     key = objects.key_of(request.info, kind.resource, request.info.name)
     gone, body = await remove(runtime, request, kind, key, options)
-    if not gone:
+    if not gone or kind.resource.storage_key in SHOWN_WHEN_DELETED:
         return show(request, kind, Stored(key, int(body["metadata"]["resourceVersion"]), orjson.dumps(body)))
     resource = kind.resource
     details = {"name": key.name, "kind": resource.plural, "uid": body["metadata"].get("uid", "")}

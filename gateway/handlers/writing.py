@@ -31,6 +31,7 @@ from kube.names import path_segment
 from kube.patches import deep_copy, json_patch, merge_patch, same
 from kube.status import AlreadyExists, BadRequest, Cause, Conflict, Invalid, StatusError
 from kube.strategicmerge import strategic_merge
+from kube.traits import LABELS_OUTSIDE_STATUS
 from store.types import Create, Delete, Key, PreconditionFailed, Stored, Update
 
 Body = dict[str, Any]
@@ -235,7 +236,7 @@ def inherit(kind: Kind, subresource: str, old: Body, new: Body) -> None:
     """Take over from the current object what this endpoint does not write."""
     if subresource and subresource != "finalize":
         field = "status" if subresource in ("status", "approval") else "spec"
-        wanted = new.get(field)
+        wanted, metadata_wanted = new.get(field), new["metadata"]
         managed = new["metadata"].get("managedFields")
         version = new["metadata"].get("resourceVersion")
         new.clear()
@@ -244,6 +245,8 @@ def inherit(kind: Kind, subresource: str, old: Body, new: Body) -> None:
             new.pop(field, None)
         else:
             new[field] = wanted
+        if subresource == "status" and not kind.resource.custom:
+            new["metadata"] = _beside_status(kind, old["metadata"], metadata_wanted)
         if managed is not None:
             new["metadata"]["managedFields"] = managed
         if version:
@@ -273,6 +276,14 @@ def inherit(kind: Kind, subresource: str, old: Body, new: Body) -> None:
                 name=before["name"],
                 causes=[Cause("FieldValueForbidden", "Forbidden: no new finalizers", "metadata.finalizers")],
             )
+
+
+def _beside_status(kind: Kind, before: Body, wanted: Body) -> Body:
+    """Metadata after a write to ``/status``: as asked, but for what only the object's own endpoint changes."""
+    if kind.resource.storage_key in LABELS_OUTSIDE_STATUS:
+        kept = {"labels": before["labels"]} if "labels" in before else {}
+        wanted = {name: value for name, value in wanted.items() if name != "labels"} | kept
+    return deep_copy(wanted)
 
 
 def count_generation(kind: Kind, old: Body, new: Body) -> None:
