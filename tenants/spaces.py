@@ -63,6 +63,7 @@ def space_create(tenant: Tenant, *, labels: Mapping[str, str], annotations: Mapp
 def system_space_create() -> None:
     """Write what the system space begins with: its namespaces and the gateway's role; what is there stays."""
     wanted = [(_namespace_key(ROOT, name), _namespace(name)) for name in SYSTEM_NAMESPACES]
+    wanted += [_first_account(ROOT, name) for name in SYSTEM_NAMESPACES]
     for manifest in manifests.load("embedded-gateway-role.yaml"):
         resource, name = f"{manifest['kind'].lower()}s", manifest["metadata"]["name"]
         link = f"/apis/{_RBAC}/v1/{resource}/{name}"
@@ -132,6 +133,7 @@ def _first_objects(
     yield tenant_key(name), body
 
     yield _namespace_key(space, "default"), _namespace("default", tenant=name)
+    yield _first_account(space, "default", tenant=name)
 
     prefix = f"/apis/{_RBAC}/v1/tenants/{name}"
     for member, target in MEMBER_ROLES.items():
@@ -145,6 +147,14 @@ def _first_objects(
 
 def _namespace_key(space: str, name: str) -> Key:
     return Key(space, "", "namespaces", "", name)
+
+
+def _first_account(space: str, namespace: str, *, tenant: str = "") -> tuple[Key, dict[str, Any]]:
+    prefix = f"/api/v1/tenants/{tenant}" if tenant else "/api/v1"
+    link = f"{prefix}/namespaces/{namespace}/serviceaccounts/default"
+    account = _body("v1", "ServiceAccount", "default", link, tenant=tenant)
+    account["metadata"]["namespace"] = namespace
+    return Key(space, "", "serviceaccounts", namespace, "default"), account
 
 
 def _namespace(name: str, *, tenant: str = "") -> dict[str, Any]:
