@@ -138,21 +138,15 @@ def _core() -> Iterable[Resource]:
     yield _resource("", "Secret", "secrets")
     yield _resource("", "ServiceAccount", "serviceaccounts", short="sa", parts="token")
     yield _resource("", "Service", "services", short="svc", categories="all", parts="proxy status")
-    yield _resource(
-        "", "Tenant", "tenants", short="te", namespaced=False, parts="status finalize", system=True
-    )
+    yield _resource("", "Tenant", "tenants", short="te", namespaced=False, parts="status finalize", system=True)
 
 
 def _workloads() -> Iterable[Resource]:
     yield _resource("apps", "ControllerRevision", "controllerrevisions")
     yield _resource("apps", "DaemonSet", "daemonsets", short="ds", categories="all", parts="status")
-    yield _resource(
-        "apps", "Deployment", "deployments", short="deploy", categories="all", parts="scale status"
-    )
+    yield _resource("apps", "Deployment", "deployments", short="deploy", categories="all", parts="scale status")
     yield _resource("apps", "ReplicaSet", "replicasets", short="rs", categories="all", parts="scale status")
-    yield _resource(
-        "apps", "StatefulSet", "statefulsets", short="sts", categories="all", parts="scale status"
-    )
+    yield _resource("apps", "StatefulSet", "statefulsets", short="sts", categories="all", parts="scale status")
     yield _resource("batch", "CronJob", "cronjobs", short="cj", categories="all", parts="status")
     yield _resource("batch", "Job", "jobs", categories="all", parts="status")
     yield _resource(
@@ -165,9 +159,7 @@ def _workloads() -> Iterable[Resource]:
         parts="status",
     )
     yield _resource("policy", "PodDisruptionBudget", "poddisruptionbudgets", short="pdb", parts="status")
-    yield _resource(
-        "scheduling.k8s.io", "PriorityClass", "priorityclasses", short="pc", namespaced=False, system=True
-    )
+    yield _resource("scheduling.k8s.io", "PriorityClass", "priorityclasses", short="pc", namespaced=False, system=True)
     yield _resource("node.k8s.io", "RuntimeClass", "runtimeclasses", namespaced=False, system=True)
     yield _resource("coordination.k8s.io", "Lease", "leases")
     yield _resource("discovery.k8s.io", "EndpointSlice", "endpointslices")
@@ -186,9 +178,7 @@ def _infrastructure() -> Iterable[Resource]:
     yield _resource(storage, "CSIStorageCapacity", "csistoragecapacities")
     yield _resource(storage, "StorageClass", "storageclasses", short="sc", namespaced=False)
     yield _resource(storage, "VolumeAttachment", "volumeattachments", namespaced=False, parts="status")
-    yield _resource(
-        storage, "VolumeAttributesClass", "volumeattributesclasses", short="vac", namespaced=False
-    )
+    yield _resource(storage, "VolumeAttributesClass", "volumeattributesclasses", short="vac", namespaced=False)
     yield _resource(dra, "DeviceClass", "deviceclasses", namespaced=False, system=True)
     yield _resource(dra, "ResourceClaim", "resourceclaims", parts="status")
     yield _resource(dra, "ResourceClaimTemplate", "resourceclaimtemplates")
@@ -202,9 +192,7 @@ def _access() -> Iterable[Resource]:
     yield _resource(rbac, "ClusterRole", "clusterroles", namespaced=False)
     yield _resource(rbac, "RoleBinding", "rolebindings")
     yield _resource(rbac, "Role", "roles")
-    yield _resource(
-        authentication, "SelfSubjectReview", "selfsubjectreviews", namespaced=False, verbs=_CREATE
-    )
+    yield _resource(authentication, "SelfSubjectReview", "selfsubjectreviews", namespaced=False, verbs=_CREATE)
     yield _resource(authentication, "TokenReview", "tokenreviews", namespaced=False, verbs=_CREATE)
     yield _resource(authorization, "LocalSubjectAccessReview", "localsubjectaccessreviews", verbs=_CREATE)
     for kind in ("SelfSubjectAccessReview", "SelfSubjectRulesReview", "SubjectAccessReview"):

@@ -194,18 +194,21 @@ class _YamlReader:
     @staticmethod
     def _scalar(event: Any) -> Any:
         text: str = event.value
-        if (
-            event.tag == "tag:yaml.org,2002:str"
-            or (event.tag is None and not event.implicit[0])
-            or event.tag == "!"
-        ):
+        if event.tag == "tag:yaml.org,2002:str" or (event.tag is None and not event.implicit[0]) or event.tag == "!":
             return text
-        if event.tag is not None:
-            raise ValueError(f"unsupported tag {event.tag}")
-        return _resolve(text)
+        value = _resolve(text)
+        if event.tag is not None and type(value) not in _TAGS.get(event.tag, ()):
+            raise ValueError(f"cannot decode {text[:40]!r} as a {event.tag}")
+        return value
 
 
 _NO_KEY: Final = object()
+_TAGS: Final[dict[str, tuple[type, ...]]] = {
+    "tag:yaml.org,2002:null": (type(None),),
+    "tag:yaml.org,2002:bool": (bool,),
+    "tag:yaml.org,2002:int": (int,),
+    "tag:yaml.org,2002:float": (int, float),
+}
 
 
 def _resolve(text: str) -> Any:

@@ -57,11 +57,15 @@ def group_path(group: str, version: str) -> str:
     return f"apis/{group}/{version}" if group else f"api/{version}"
 
 
-def v3_index(catalog: Catalog) -> dict[str, Any]:
-    """``/openapi/v3``: every group-version with the URL of its document."""
+def v3_index(catalog: Catalog, prefix: str = "") -> dict[str, Any]:
+    """``/openapi/v3``: every group-version with the URL of its document.
+
+    Clients take the URL as absolute on the host, so what stood before ``/openapi`` in the request
+    (``/clusters/root:acme``) is the ``prefix``.
+    """
     return {
         "paths": {
-            path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={v3_hash(catalog, group, version)}"}
+            path: {"serverRelativeURL": f"{prefix}/openapi/v3/{path}?hash={v3_hash(catalog, group, version)}"}
             for group, versions in catalog.groups().items()
             for version in versions
             for path in (group_path(group, version),)
@@ -150,9 +154,7 @@ def _name(resource: Resource, version: str, kind: str, definitions: Definitions)
     return definitions.name_of(resource.group, version, kind) or ""
 
 
-def _schemas(
-    resources: Iterable[Resource], version: str, definitions: Definitions
-) -> tuple[dict[str, Any], set[str]]:
+def _schemas(resources: Iterable[Resource], version: str, definitions: Definitions) -> tuple[dict[str, Any], set[str]]:
     """The schemas that custom resources bring, and the definitions that all resources refer to."""
     custom: dict[str, Any] = {}
     names = set(_OPTIONS)
@@ -233,9 +235,7 @@ def _as_v2(source: Any) -> Any:
         if isinstance(reference, str):
             return {"$ref": reference.replace(_V3_REFERENCE, "#/definitions/")}
         return {
-            key: {name: _as_v2(child) for name, child in value.items()}
-            if key == "properties"
-            else _as_v2(value)
+            key: {name: _as_v2(child) for name, child in value.items()} if key == "properties" else _as_v2(value)
             for key, value in source.items()
             if key not in _V2_DROPPED
         }

@@ -63,18 +63,14 @@ _ON_OBJECT: Final = {
     "create": ("post", "post", _WRITE),
 }
 _INTEGERS: Final = frozenset(("limit", "timeoutSeconds", "gracePeriodSeconds"))
-_BOOLEANS: Final = frozenset(
-    ("allowWatchBookmarks", "sendInitialEvents", "watch", "orphanDependents", "force")
-)
+_BOOLEANS: Final = frozenset(("allowWatchBookmarks", "sendInitialEvents", "watch", "orphanDependents", "force"))
 
 
 def paths_of(resource: Resource, version: str, models: Mapping[str, str], *, v3: bool) -> dict[str, Any]:
     """Path → operations of a resource; ``models`` maps kinds to the names of their definitions."""
     prefix = f"/apis/{resource.group}/{version}" if resource.group else f"/api/{version}"
     base = (
-        f"{prefix}/namespaces/{{namespace}}/{resource.plural}"
-        if resource.namespaced
-        else f"{prefix}/{resource.plural}"
+        f"{prefix}/namespaces/{{namespace}}/{resource.plural}" if resource.namespaced else f"{prefix}/{resource.plural}"
     )
     gvk = {"group": resource.group, "version": version, "kind": resource.kind}
     writer = _Writer(models, v3=v3)
@@ -82,17 +78,17 @@ def paths_of(resource: Resource, version: str, models: Mapping[str, str], *, v3:
     paths: dict[str, Any] = {}
     if collection:
         paths[base] = writer.operations(
-            collection, resource.kind, resource.list_kind, gvk, resource.namespaced, ()
+            collection, resource.kind, resource.list_kind, gvk=gvk, namespaced=resource.namespaced
         )
     if resource.namespaced and "list" in collection:
         listing = {"list": collection["list"]}
         paths[f"{prefix}/{resource.plural}"] = writer.operations(
-            listing, resource.kind, resource.list_kind, gvk, False, ()
+            listing, resource.kind, resource.list_kind, gvk=gvk, namespaced=False
         )
     own = {verb: spec for verb, spec in _ON_OBJECT.items() if verb in resource.verbs and verb != "create"}
     if own:
         paths[f"{base}/{{name}}"] = writer.operations(
-            own, resource.kind, "", gvk, resource.namespaced, ("name",)
+            own, resource.kind, "", gvk=gvk, namespaced=resource.namespaced, names=("name",)
         )
     served = resource.version(version)
     for part in served.subresources if served else ():
@@ -103,7 +99,7 @@ def paths_of(resource: Resource, version: str, models: Mapping[str, str], *, v3:
 def _part(writer: _Writer, resource: Resource, part: Subresource) -> dict[str, Any]:
     gvk = {"group": part.group, "version": part.version, "kind": part.kind}
     verbs = {verb: spec for verb, spec in _ON_OBJECT.items() if verb in part.verbs}
-    return writer.operations(verbs, part.kind, "", gvk, resource.namespaced, ("name",))
+    return writer.operations(verbs, part.kind, "", gvk=gvk, namespaced=resource.namespaced, names=("name",))
 
 
 class _Writer:
@@ -119,9 +115,10 @@ class _Writer:
         verbs: Mapping[str, tuple[str, str, tuple[str, ...]]],
         kind: str,
         list_kind: str,
+        *,
         gvk: Mapping[str, str],
         namespaced: bool,
-        names: Iterable[str],
+        names: Iterable[str] = (),
     ) -> dict[str, Any]:
         """A path's operations, with the parameters of the path itself."""
         item: dict[str, Any] = {}
@@ -129,14 +126,16 @@ class _Writer:
             answer = self._models.get(list_kind if verb == "list" else kind, "")
             if verb in ("delete", "deletecollection"):
                 answer = _STATUS
-            item[method] = self._operation(verb, action, queries, self._models.get(kind, ""), answer, gvk)
+            item[method] = self._operation(
+                verb, action, queries, model=self._models.get(kind, ""), answer=answer, gvk=gvk
+            )
         where = [*(("namespace",) if namespaced else ()), *names]
         if where:
             item["parameters"] = [self._parameter(name, "path") for name in where]
         return item
 
     def _operation(
-        self, verb: str, action: str, queries: Iterable[str], model: str, answer: str, gvk: Mapping[str, str]
+        self, verb: str, action: str, queries: Iterable[str], *, model: str, answer: str, gvk: Mapping[str, str]
     ) -> dict[str, Any]:
         parameters = [self._parameter(name, "query") for name in queries]
         operation: dict[str, Any] = {"description": f"{verb} {gvk['kind']}", "parameters": parameters}

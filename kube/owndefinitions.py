@@ -17,7 +17,7 @@ def with_own_kinds(definitions: Definitions) -> Definitions:
     """Kubernetes' definitions with the tenant in every object's metadata, rule scopes, and the own kinds."""
     own: dict[str, Mapping[str, Any]] = {}
     for group, version, kind, description, spec, status in _kinds():
-        own |= _kind(group, version, kind, description, spec, status)
+        own |= _kind(group, version, kind, description, spec=spec, status=status)
     definitions = definitions.with_properties(
         OBJECT_META, {"tenant": _text("The tenant whose space holds the object.")}
     )
@@ -234,7 +234,7 @@ def _kinds() -> tuple[tuple[str, str, str, str, dict[str, Any], dict[str, Any] |
 
 
 def _kind(
-    group: str, version: str, kind: str, description: str, spec: dict[str, Any], status: dict[str, Any] | None
+    group: str, version: str, kind: str, description: str, *, spec: dict[str, Any], status: dict[str, Any] | None
 ) -> dict[str, Mapping[str, Any]]:
     """A kind's definition and its list's."""
     name = ".".join(("io.tenantry", *filter(None, (group,)), version, kind))

@@ -195,10 +195,7 @@ class Catalog:
             for version in resource.versions:
                 if version.served:
                     versions.setdefault(version.name, len(versions))
-        return {
-            group: tuple(sorted(groups[group], key=version_order))
-            for group in sorted(groups, key=_group_order)
-        }
+        return {group: tuple(sorted(groups[group], key=version_order)) for group in sorted(groups, key=_group_order)}
 
     def groups(self) -> dict[str, tuple[str, ...]]:
         """Group → served versions, both in the real server's order, the preferred version first."""

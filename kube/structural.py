@@ -54,9 +54,7 @@ def _node(source: Mapping[str, Any], definitions: Definitions, *, embedded: bool
         properties=MappingProxyType(properties),
         items=_node(items, definitions) if isinstance(items, Mapping) else None,
         additional=additional,
-        closed=type_ == "object"
-        and additional is None
-        and not source.get("x-kubernetes-preserve-unknown-fields"),
+        closed=type_ == "object" and additional is None and not source.get("x-kubernetes-preserve-unknown-fields"),
         required=tuple(source.get("required", ())),
         nullable=bool(source.get("nullable")),
         enum=tuple(source.get("enum") or ()),
@@ -78,9 +76,7 @@ def with_defaults(value: Any, schema: Schema) -> Any:
         filled = value
         for name, child in schema.properties.items():
             present = value.get(name, MISSING)
-            if child.default is not MISSING and (
-                present is MISSING or (present is None and not child.nullable)
-            ):
+            if child.default is not MISSING and (present is MISSING or (present is None and not child.nullable)):
                 present = child.default
             if present is MISSING:
                 continue

@@ -62,8 +62,7 @@ def table(
     if include_object not in INCLUDE_OBJECT:
         raise BadRequest(f'unrecognized includeObject value: "{include_object}"')
     rows = [
-        {"cells": list(shown.cells(item, now)), "object": _included(item, include_object, version)}
-        for item in objects
+        {"cells": list(shown.cells(item, now)), "object": _included(item, include_object, version)} for item in objects
     ]
     return {
         "kind": "Table",
@@ -83,9 +82,7 @@ def partial_object(item: dict[str, Any], version: str = "v1") -> dict[str, Any]:
     }
 
 
-def partial_list(
-    objects: Iterable[dict[str, Any]], metadata: dict[str, Any], version: str = "v1"
-) -> dict[str, Any]:
+def partial_list(objects: Iterable[dict[str, Any]], metadata: dict[str, Any], version: str = "v1") -> dict[str, Any]:
     """A list's metadata and its items' metadata, as ``PartialObjectMetadataList``."""
     return {
         "kind": "PartialObjectMetadataList",
@@ -101,7 +98,7 @@ def _included(item: dict[str, Any], include: str, version: str) -> dict[str, Any
     return partial_object(item, version) if include == "Metadata" else None
 
 
-def _generic_cells(item: dict[str, Any], now: float) -> tuple[Any, ...]:
+def _generic_cells(item: dict[str, Any], _now: float) -> tuple[Any, ...]:
     metadata = item.get("metadata", {})
     return (metadata.get("name", ""), metadata.get("creationTimestamp", "<unknown>"))
 
@@ -118,8 +115,7 @@ def _custom_layout(columns: tuple[PrinterColumn, ...]) -> Layout:
         return [item.get("metadata", {}).get("name", ""), *values]
 
     shown = tuple(
-        Column(column.name, column.type, column.format, column.priority, column.description)
-        for column in columns
+        Column(column.name, column.type, column.format, column.priority, column.description) for column in columns
     )
     return Layout((_NAME, *shown), cells)
 

@@ -66,9 +66,7 @@ def _resource_quota(item: dict[str, Any], now: float) -> list[Any]:
 
 
 def _node(item: dict[str, Any], now: float) -> list[Any]:
-    status = [
-        {"True": "Ready", "False": "NotReady"}.get(at(condition_of(item, "Ready"), "status"), "Unknown")
-    ]
+    status = [{"True": "Ready", "False": "NotReady"}.get(at(condition_of(item, "Ready"), "status"), "Unknown")]
     if at(item, "spec", "unschedulable"):
         status.append("SchedulingDisabled")
     labels = at(item, "metadata", "labels", default={})
@@ -76,9 +74,7 @@ def _node(item: dict[str, Any], now: float) -> list[Any]:
     roles = {key.removeprefix(prefix) for key in labels if key.startswith(prefix) and key != prefix}
     roles |= {labels["kubernetes.io/role"]} if labels.get("kubernetes.io/role") else set()
     info = at(item, "status", "nodeInfo", default={})
-    addresses = {
-        at(a, "type"): at(a, "address") for a in reversed(at(item, "status", "addresses", default=[]))
-    }
+    addresses = {at(a, "type"): at(a, "address") for a in reversed(at(item, "status", "addresses", default=[]))}
     return [
         name_of(item),
         ",".join(status),
@@ -93,7 +89,7 @@ def _node(item: dict[str, Any], now: float) -> list[Any]:
     ]
 
 
-def _component(item: dict[str, Any], now: float) -> list[Any]:
+def _component(item: dict[str, Any], _now: float) -> list[Any]:
     found = next((c for c in at(item, "conditions", default=()) if at(c, "type") == "Healthy"), None)
     status = "Unknown" if found is None else "Healthy" if at(found, "status") == "True" else "Unhealthy"
     return [name_of(item), status, at(found, "message", default=""), at(found, "error", default="")]
@@ -129,11 +125,7 @@ def _policy_binding(item: dict[str, Any], now: float) -> list[Any]:
 def _admission_policy(count: str) -> Cells:
     def cells(item: dict[str, Any], now: float) -> list[Any]:
         kind = at(item, "spec", "paramKind")
-        shown = (
-            "<unset>"
-            if kind is None
-            else f"{at(kind, 'apiVersion', default='')}/{at(kind, 'kind', default='')}"
-        )
+        shown = "<unset>" if kind is None else f"{at(kind, 'apiVersion', default='')}/{at(kind, 'kind', default='')}"
         return [name_of(item), len(at(item, "spec", count, default=())), shown, age_of(item, now)]
 
     return cells
@@ -199,23 +191,17 @@ SHAPES: Final[dict[tuple[str, str], Shape]] = {
         _node,
     ),
     ("", "ComponentStatus"): shape("Name|Status|Message|Error", _component),
-    ("", "Event"): shape(
-        "Last Seen|Type|Reason|Object|+Subobject|+Source|Message|+First Seen|+Count|+Name", _event
-    ),
+    ("", "Event"): shape("Last Seen|Type|Reason|Object|+Subobject|+Source|Message|+First Seen|+Count|+Name", _event),
     ("events.k8s.io", "Event"): shape(
         "Last Seen|Type|Reason|Object|+Subobject|+Source|Message|+First Seen|+Count|+Name", _event
     ),
     ("", "ResourceQuota"): shape("Name|Request|Limit|Age", _resource_quota),
-    ("rbac.authorization.k8s.io", "RoleBinding"): shape(
-        "Name|Role|Age|+Users|+Groups|+ServiceAccounts", _binding
-    ),
+    ("rbac.authorization.k8s.io", "RoleBinding"): shape("Name|Role|Age|+Users|+Groups|+ServiceAccounts", _binding),
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): shape(
         "Name|Role|Age|+Users|+Groups|+ServiceAccounts", _binding
     ),
     ("coordination.k8s.io", "Lease"): shape("Name|Holder|Age", simple("spec.holderIdentity")),
-    ("scheduling.k8s.io", "PriorityClass"): shape(
-        "Name|#Value|?Global-Default|Age|PreemptionPolicy", _priority_class
-    ),
+    ("scheduling.k8s.io", "PriorityClass"): shape("Name|#Value|?Global-Default|Age|PreemptionPolicy", _priority_class),
     ("node.k8s.io", "RuntimeClass"): shape("Name|Handler|Age", simple("handler")),
     ("certificates.k8s.io", "CertificateSigningRequest"): shape(
         "Name|Age|SignerName|Requestor|RequestedDuration|Condition", _signing_request

@@ -28,12 +28,8 @@ def _modes(modes: Iterable[str]) -> str:
     return ",".join(short for mode, short in _MODES.items() if mode in given)
 
 
-def phase(item: dict[str, Any]) -> str:
-    return (
-        "Terminating"
-        if at(item, "metadata", "deletionTimestamp")
-        else at(item, "status", "phase", default="")
-    )
+def _phase(item: dict[str, Any]) -> str:
+    return "Terminating" if at(item, "metadata", "deletionTimestamp") else at(item, "status", "phase", default="")
 
 
 def _volume(item: dict[str, Any], now: float) -> list[Any]:
@@ -44,7 +40,7 @@ def _volume(item: dict[str, Any], now: float) -> list[Any]:
         str(at(spec, "capacity", "storage", default="0")),
         _modes(at(spec, "accessModes", default=())),
         at(spec, "persistentVolumeReclaimPolicy", default=""),
-        phase(item),
+        _phase(item),
         "" if claim is None else f"{at(claim, 'namespace', default='')}/{at(claim, 'name', default='')}",
         at(spec, "storageClassName", default=""),
         at(spec, "volumeAttributesClassName", default="<unset>"),
@@ -59,7 +55,7 @@ def _claim(item: dict[str, Any], now: float) -> list[Any]:
     bound = bool(at(spec, "volumeName"))
     return [
         name_of(item),
-        phase(item),
+        _phase(item),
         at(spec, "volumeName", default=""),
         str(at(status, "capacity", "storage", default="0")) if bound else "",
         _modes(at(status, "accessModes", default=())) if bound else "",
@@ -95,9 +91,7 @@ def _resource_claim(item: dict[str, Any], now: float) -> list[Any]:
 def _csi_driver(item: dict[str, Any], now: float) -> list[Any]:
     spec = at(item, "spec", default={})
     requests = at(spec, "tokenRequests")
-    audiences = (
-        "<unset>" if requests is None else ",".join(str(at(r, "audience", default="")) for r in requests)
-    )
+    audiences = "<unset>" if requests is None else ",".join(str(at(r, "audience", default="")) for r in requests)
     return [
         name_of(item),
         bool(at(spec, "attachRequired", default=True)),
@@ -112,7 +106,8 @@ def _csi_driver(item: dict[str, Any], now: float) -> list[Any]:
 
 SHAPES: Final[dict[tuple[str, str], Shape]] = {
     ("", "PersistentVolume"): shape(
-        "Name|Capacity|Access Modes|Reclaim Policy|Status|Claim|StorageClass|VolumeAttributesClass|Reason|Age|+VolumeMode",
+        "Name|Capacity|Access Modes|Reclaim Policy|Status|Claim|StorageClass|VolumeAttributesClass|Reason|Age"
+        "|+VolumeMode",
         _volume,
     ),
     ("", "PersistentVolumeClaim"): shape(

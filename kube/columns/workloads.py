@@ -128,7 +128,7 @@ def _cron_job(item: dict[str, Any], now: float) -> list[Any]:
     ]
 
 
-def _pod_template(item: dict[str, Any], now: float) -> list[Any]:
+def _pod_template(item: dict[str, Any], _now: float) -> list[Any]:
     names, images = containers_of(at(item, "template", "spec"))
     return [name_of(item), names, images, labels_text(at(item, "template", "metadata", "labels"))]
 
@@ -184,9 +184,7 @@ def _metric(metric: Any, measured: Any) -> str:
     type_ = str(at(metric, "type", default=""))
     field = type_[:1].lower() + type_[1:]
     target, current = at(metric, field, "target", default={}), at(measured, field, "current", default={})
-    prefix = (
-        f"{at(metric, field, 'name', default='')}: " if field in ("resource", "containerResource") else ""
-    )
+    prefix = f"{at(metric, field, 'name', default='')}: " if field in ("resource", "containerResource") else ""
     if "averageValue" in target:
         suffix = " (avg)" if field in ("external", "object") else ""
         return f"{prefix}{at(current, 'averageValue', default='<unknown>')}/{target['averageValue']}{suffix}"
@@ -197,19 +195,11 @@ def _metric(metric: Any, measured: Any) -> str:
 
 
 SHAPES: Final[dict[tuple[str, str], Shape]] = {
-    ("", "Pod"): shape(
-        "Name|Ready|Status|Restarts|Age|+IP|+Node|+Nominated Node|+Readiness Gates", pod_cells
-    ),
+    ("", "Pod"): shape("Name|Ready|Status|Restarts|Age|+IP|+Node|+Nominated Node|+Readiness Gates", pod_cells),
     ("", "PodTemplate"): shape("Name|Containers|Images|Pod Labels", _pod_template),
-    ("", "ReplicationController"): shape(
-        "Name|#Desired|#Current|#Ready|Age|+Containers|+Images|+Selector", _replicas
-    ),
-    ("apps", "ReplicaSet"): shape(
-        "Name|#Desired|#Current|#Ready|Age|+Containers|+Images|+Selector", _replicas
-    ),
-    ("apps", "Deployment"): shape(
-        "Name|Ready|Up-to-date|Available|Age|+Containers|+Images|+Selector", _deployment
-    ),
+    ("", "ReplicationController"): shape("Name|#Desired|#Current|#Ready|Age|+Containers|+Images|+Selector", _replicas),
+    ("apps", "ReplicaSet"): shape("Name|#Desired|#Current|#Ready|Age|+Containers|+Images|+Selector", _replicas),
+    ("apps", "Deployment"): shape("Name|Ready|Up-to-date|Available|Age|+Containers|+Images|+Selector", _deployment),
     ("apps", "StatefulSet"): shape("Name|Ready|Age|+Containers|+Images", _stateful_set),
     ("apps", "DaemonSet"): shape(
         "Name|#Desired|#Current|#Ready|#Up-to-date|#Available|Node Selector|Age|+Containers|+Images|+Selector",
@@ -223,9 +213,7 @@ SHAPES: Final[dict[tuple[str, str], Shape]] = {
     ("autoscaling", "HorizontalPodAutoscaler"): shape(
         "Name|Reference|Targets|MinPods|MaxPods|Replicas|Age", _autoscaler
     ),
-    ("autoscaling", "Scale"): shape(
-        "Name|#Desired|#Available|Age", simple("int:spec.replicas", "int:status.replicas")
-    ),
+    ("autoscaling", "Scale"): shape("Name|#Desired|#Available|Age", simple("int:spec.replicas", "int:status.replicas")),
     ("policy", "PodDisruptionBudget"): shape(
         "Name|Min Available|Max Unavailable|#Allowed Disruptions|Age", _disruption_budget
     ),

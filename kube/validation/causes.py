@@ -48,9 +48,7 @@ def not_found(path: str, value: Any) -> Cause:
 def not_supported(path: str, value: Any, supported: Iterable[str]) -> Cause:
     """``Unsupported value``: the value is none of those supported."""
     words = ", ".join(shown(word) for word in sorted(supported))
-    return Cause(
-        "FieldValueNotSupported", f"Unsupported value: {shown(value)}: supported values: {words}", path
-    )
+    return Cause("FieldValueNotSupported", f"Unsupported value: {shown(value)}: supported values: {words}", path)
 
 
 def shown(value: Any) -> str:
@@ -68,9 +66,7 @@ def invalid_object(group: str, kind: str, name: str, causes: Sequence[Cause]) ->
     texts = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in causes))
     words = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     qualified = f"{kind}.{group}" if group else kind
-    return Invalid(
-        f'{qualified} "{name}" is invalid: {words}', group=group, kind=kind, name=name, causes=causes
-    )
+    return Invalid(f'{qualified} "{name}" is invalid: {words}', group=group, kind=kind, name=name, causes=causes)
 
 
 def _bare(reason: str, word: str, path: str, detail: str) -> Cause:

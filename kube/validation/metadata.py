@@ -42,9 +42,7 @@ def name_rule(group: str, kind: str) -> Rule:
     return NAME_RULES.get((group, kind), names.dns_subdomain)
 
 
-def metadata_causes(
-    metadata: dict[str, Any], *, namespaced: bool, rule: Rule, path: str = "metadata"
-) -> list[Cause]:
+def metadata_causes(metadata: dict[str, Any], *, namespaced: bool, rule: Rule, path: str = "metadata") -> list[Cause]:
     """What is wrong with an object's metadata, whether it is new or not."""
     causes: list[Cause] = []
     prefix = metadata.get("generateName", "")
@@ -95,9 +93,7 @@ def label_causes(labels: dict[str, str], path: str) -> list[Cause]:
 
 def annotation_causes(annotations: dict[str, str], path: str) -> list[Cause]:
     """What is wrong with annotations; together they take at most 256 KiB."""
-    causes = [
-        invalid(path, key, reason) for key in annotations for reason in names.qualified_name(key.lower())
-    ]
+    causes = [invalid(path, key, reason) for key in annotations for reason in names.qualified_name(key.lower())]
     size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
     if size > names.ANNOTATIONS_MAX:
         causes.append(too_long(path, names.ANNOTATIONS_MAX))
@@ -112,9 +108,7 @@ def selector_causes(selector: dict[str, Any], path: str) -> list[Cause]:
         operator, values = wanted.get("operator", ""), wanted.get("values", ())
         if operator in ("In", "NotIn"):
             if not values:
-                causes.append(
-                    required(f"{here}.values", "must be specified when `operator` is 'In' or 'NotIn'")
-                )
+                causes.append(required(f"{here}.values", "must be specified when `operator` is 'In' or 'NotIn'"))
         elif operator in ("Exists", "DoesNotExist"):
             if values:
                 detail = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
@@ -124,9 +118,7 @@ def selector_causes(selector: dict[str, Any], path: str) -> list[Cause]:
         key = wanted.get("key", "")
         causes += [invalid(f"{here}.key", key, reason) for reason in names.qualified_name(key)]
         for position, value in enumerate(values):
-            causes += [
-                invalid(f"{here}.values[{position}]", value, reason) for reason in names.label_value(value)
-            ]
+            causes += [invalid(f"{here}.values[{position}]", value, reason) for reason in names.label_value(value)]
     return causes
 
 
@@ -148,9 +140,11 @@ def _owner_causes(owners: Any, path: str) -> list[Cause]:
         except ValueError:
             group = ("", "")
             causes.append(invalid(f"{path}.apiVersion", version, "version must not be empty"))
-        for field in ("kind", "name", "uid"):
-            if not owner.get(field):
-                causes.append(invalid(f"{path}.{field}", owner.get(field, ""), f"{field} must not be empty"))
+        causes += [
+            invalid(f"{path}.{field}", owner.get(field, ""), f"{field} must not be empty")
+            for field in ("kind", "name", "uid")
+            if not owner.get(field)
+        ]
         if group == ("", "v1") and owner.get("kind") == "Event":
             causes.append(invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner"))
         if owner.get("controller"):

@@ -20,9 +20,7 @@ Judge = Callable[[dict[str, Any]], list[Cause]]
 Comparison = Callable[[dict[str, Any], dict[str, Any]], list[Cause]]
 
 
-def create_causes(
-    resource: Resource, version: str, body: dict[str, Any], definitions: Definitions
-) -> list[Cause]:
+def create_causes(resource: Resource, version: str, body: dict[str, Any], definitions: Definitions) -> list[Cause]:
     """What is wrong with a new object, or with the new state of one; empty when it is good.
 
     ``metadata.name`` must be set (a generated name is made before), and ``metadata.namespace`` for namespaced kinds.

@@ -63,23 +63,17 @@ def pod_spec_causes(spec: dict[str, Any], path: str) -> list[Cause]:
         causes += label_causes({key: value}, f"{path}.nodeSelector")
     for field in ("serviceAccountName", "nodeName", "priorityClassName", "schedulerName"):
         if spec.get(field):
-            causes += [
-                invalid(f"{path}.{field}", spec[field], reason) for reason in names.dns_subdomain(spec[field])
-            ]
+            causes += [invalid(f"{path}.{field}", spec[field], reason) for reason in names.dns_subdomain(spec[field])]
     for field in ("hostname", "subdomain"):
         if spec.get(field):
-            causes += [
-                invalid(f"{path}.{field}", spec[field], reason) for reason in names.dns_label(spec[field])
-            ]
+            causes += [invalid(f"{path}.{field}", spec[field], reason) for reason in names.dns_label(spec[field])]
     deadline = spec.get("activeDeadlineSeconds", 1)
     if not 1 <= deadline <= 2**31 - 1:
         detail = "must be between 1 and 2147483647, inclusive"
         causes.append(invalid(f"{path}.activeDeadlineSeconds", deadline, detail))
     if spec.get("terminationGracePeriodSeconds", 0) < 0:
         detail = "must be greater than or equal to 0"
-        causes.append(
-            invalid(f"{path}.terminationGracePeriodSeconds", spec["terminationGracePeriodSeconds"], detail)
-        )
+        causes.append(invalid(f"{path}.terminationGracePeriodSeconds", spec["terminationGracePeriodSeconds"], detail))
     return causes
 
 

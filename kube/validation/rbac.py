@@ -23,9 +23,7 @@ def role_causes(body: dict[str, Any]) -> list[Cause]:
         selectors = aggregation.get("clusterRoleSelectors", ())
         here = "aggregationRule.clusterRoleSelectors"
         if not selectors:
-            causes.append(
-                required(here, "at least one clusterRoleSelector required if aggregationRule is non-nil")
-            )
+            causes.append(required(here, "at least one clusterRoleSelector required if aggregationRule is non-nil"))
         for index, selector in enumerate(selectors):
             causes += selector_causes(selector, f"{here}[{index}]")
     return causes
@@ -85,9 +83,7 @@ def _subject_causes(subject: dict[str, Any], path: str, *, namespaced: bool) -> 
     if not name:
         causes.append(required(f"{path}.name"))
     if kind == "ServiceAccount":
-        causes += (
-            [invalid(f"{path}.name", name, reason) for reason in names.dns_subdomain(name)] if name else []
-        )
+        causes += [invalid(f"{path}.name", name, reason) for reason in names.dns_subdomain(name)] if name else []
         if group:
             causes.append(not_supported(f"{path}.apiGroup", group, [""]))
         if not namespaced and not subject.get("namespace"):

@@ -17,10 +17,7 @@ _EXEMPT: Final = ("metadata", "status")
 
 def required_causes(body: dict[str, Any], schema: Schema) -> list[Cause]:
     """The required fields that a built-in object lacks, with their paths in document order."""
-    causes: list[Cause] = []
-    for name in schema.required:
-        if name not in body:
-            causes.append(required(name))
+    causes = [required(name) for name in schema.required if name not in body]
     for name, child in schema.properties.items():
         if name in body and name not in _EXEMPT:
             _collect(body[name], child, name, causes)
@@ -31,9 +28,7 @@ def _collect(value: Any, schema: Schema, path: str, causes: list[Cause]) -> None
     if len(causes) >= MAX_CAUSES:
         return
     if type(value) is dict:
-        for name in schema.required:
-            if name not in value:
-                causes.append(required(f"{path}.{name}"))
+        causes += [required(f"{path}.{name}") for name in schema.required if name not in value]
         if schema.properties:
             for name, child in value.items():
                 field = schema.properties.get(name)
@@ -82,19 +77,11 @@ def _judge(value: Any, schema: Schema, path: str, causes: list[Cause]) -> None:
     if schema.enum and value not in schema.enum:
         causes.append(not_supported(path, value, [word for word in schema.enum if isinstance(word, str)]))
     if type(value) is dict:
-        causes += [
-            required(f"{path}.{name}" if path else name) for name in schema.required if name not in value
-        ]
+        causes += [required(f"{path}.{name}" if path else name) for name in schema.required if name not in value]
         for name, child in value.items():
             field = schema.properties.get(name, schema.additional)
             if field is not None and not (schema.embedded_resource and name == "metadata"):
-                below = (
-                    key_path(path, name)
-                    if name not in schema.properties
-                    else f"{path}.{name}"
-                    if path
-                    else name
-                )
+                below = key_path(path, name) if name not in schema.properties else f"{path}.{name}" if path else name
                 _judge(child, field, below, causes)
     elif type(value) is list and schema.items is not None:
         for index, child in enumerate(value):

@@ -84,9 +84,7 @@ def volume_update_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause
     """A volume's source and mode stay."""
     after, before = new.get("spec", {}), old.get("spec", {})
     causes: list[Cause] = []
-    if {k: v for k, v in after.items() if k not in _PLAIN} != {
-        k: v for k, v in before.items() if k not in _PLAIN
-    }:
+    if {k: v for k, v in after.items() if k not in _PLAIN} != {k: v for k, v in before.items() if k not in _PLAIN}:
         detail = "spec.persistentvolumesource is immutable after creation"
         causes.append(forbidden("spec.persistentvolumesource", detail))
     if after.get("volumeMode") != before.get("volumeMode"):

@@ -65,9 +65,7 @@ def sealed_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
     detail = "field is immutable when `immutable` is set"
     causes = [] if new.get("immutable") else [forbidden("immutable", detail)]
     return causes + [
-        forbidden(field, detail)
-        for field in ("data", "binaryData")
-        if new.get(field, {}) != old.get(field, {})
+        forbidden(field, detail) for field in ("data", "binaryData") if new.get(field, {}) != old.get(field, {})
     ]
 
 

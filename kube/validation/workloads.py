@@ -22,9 +22,7 @@ def controller_causes(body: dict[str, Any]) -> list[Cause]:
     """What is wrong with a Deployment, ReplicaSet, StatefulSet or DaemonSet."""
     spec, kind = body.get("spec", {}), str(body.get("kind", ""))
     selector = spec.get("selector")
-    causes = counts(
-        spec, "spec", "replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"
-    )
+    causes = counts(spec, "spec", "replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
     if selector is None:
         causes.append(required("spec.selector"))
     else:
@@ -41,9 +39,7 @@ def controller_causes(body: dict[str, Any]) -> list[Cause]:
     if kind == "Deployment" and "progressDeadlineSeconds" in spec:
         seconds = spec["progressDeadlineSeconds"]
         if 0 <= seconds <= spec.get("minReadySeconds", 0):
-            causes.append(
-                invalid("spec.progressDeadlineSeconds", seconds, "must be greater than minReadySeconds")
-            )
+            causes.append(invalid("spec.progressDeadlineSeconds", seconds, "must be greater than minReadySeconds"))
     return causes
 
 
@@ -86,9 +82,7 @@ def job_spec_causes(spec: dict[str, Any], path: str) -> list[Cause]:
         causes.append(required(f"{path}.completions", "when completion mode is Indexed"))
     if "template" in spec:
         template = spec["template"]
-        causes += template_causes(
-            template, f"{path}.template", restarts=_JOB_RESTARTS, selector=spec.get("selector")
-        )
+        causes += template_causes(template, f"{path}.template", restarts=_JOB_RESTARTS, selector=spec.get("selector"))
     return causes
 
 
@@ -117,9 +111,7 @@ def job_update_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
 def _open(spec: dict[str, Any]) -> dict[str, Any]:
     """A suspended job's template without what may still change: placement and metadata."""
     mutable = ("nodeSelector", "affinity", "tolerations", "schedulingGates")
-    pod = {
-        key: value for key, value in spec.get("template", {}).get("spec", {}).items() if key not in mutable
-    }
+    pod = {key: value for key, value in spec.get("template", {}).get("spec", {}).items() if key not in mutable}
     pod["containers"] = [{k: v for k, v in c.items() if k != "resources"} for c in pod.get("containers", ())]
     return pod
 
@@ -127,17 +119,13 @@ def _open(spec: dict[str, Any]) -> dict[str, Any]:
 def cron_job_causes(body: dict[str, Any]) -> list[Cause]:
     """What is wrong with a CronJob."""
     spec = body.get("spec", {})
-    causes = counts(
-        spec, "spec", "startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit"
-    )
+    causes = counts(spec, "spec", "startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit")
     schedule = spec.get("schedule", "")
     if not schedule:
         causes.append(required("spec.schedule"))
     elif "TZ" in schedule:
         causes.append(
-            invalid(
-                "spec.schedule", schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead"
-            )
+            invalid("spec.schedule", schedule, "cannot use TZ or CRON_TZ in schedule, use timeZone field instead")
         )
     elif not schedule.startswith("@") and len(schedule.split()) != 5:
         detail = f"expected exactly 5 fields, found {len(schedule.split())}: [{schedule}]"

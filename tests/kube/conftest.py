@@ -13,7 +13,5 @@ from kube.schemas import Definitions
 
 @pytest.fixture(scope="session")
 def definitions() -> Definitions:
-    folder = (
-        resources.files("kubernetes_validate") / "kubernetes-json-schema" / f"v{KUBERNETES_MINOR}.0-local"
-    )
+    folder = resources.files("kubernetes_validate") / "kubernetes-json-schema" / f"v{KUBERNETES_MINOR}.0-local"
     return with_own_kinds(Definitions.from_json((folder / "_definitions.json").read_bytes()))

@@ -131,14 +131,18 @@ def test_several_problems_are_one_strict_error(definitions: Definitions) -> None
         (
             [*CONTAINER, "image"],
             True,
-            "json: cannot unmarshal bool into Go struct field "
-            "Container.spec.template.spec.containers.image of type string",
+            (
+                "json: cannot unmarshal bool into Go struct field "
+                "Container.spec.template.spec.containers.image of type string"
+            ),
         ),
         (
             ["spec", "template", "spec", "containers"],
             {},
-            "json: cannot unmarshal object into Go struct field "
-            "PodSpec.spec.template.spec.containers of type []v1.Container",
+            (
+                "json: cannot unmarshal object into Go struct field "
+                "PodSpec.spec.template.spec.containers of type []v1.Container"
+            ),
         ),
         (
             ["spec"],
@@ -162,9 +166,7 @@ def test_a_wrong_type_is_a_bad_request_in_the_real_servers_words(
 ) -> None:
     with pytest.raises(BadRequest) as caught:
         decode(definitions, changed(path, value))
-    assert caught.value.message == (
-        f'Deployment in version "v1" cannot be handled as a Deployment: {problem}'
-    )
+    assert caught.value.message == (f'Deployment in version "v1" cannot be handled as a Deployment: {problem}')
 
 
 @pytest.mark.parametrize(
@@ -189,6 +191,11 @@ def test_null_fields_are_as_if_absent(definitions: Definitions) -> None:
         "metadata": {"name": "x"},
         "data": {"a": ""},
     }
+
+
+def test_a_null_quantity_in_a_map_is_zero(definitions: Definitions) -> None:
+    body = {"apiVersion": "v1", "kind": "ResourceQuota", "spec": {"hard": {"pods": None, "cpu": 0.5}}}
+    assert decode(definitions, body).value["spec"]["hard"] == {"pods": "0", "cpu": "500m"}
 
 
 def test_free_form_parts_are_kept_as_they_are(definitions: Definitions) -> None:

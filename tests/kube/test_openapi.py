@@ -86,18 +86,14 @@ def test_every_group_version_has_a_document_whose_references_resolve(
                 assert (group, version, resource.kind) in kinds
 
 
-def test_the_version_two_document_resolves_and_names_every_kind(
-    catalog: Catalog, definitions: Definitions
-) -> None:
+def test_the_version_two_document_resolves_and_names_every_kind(catalog: Catalog, definitions: Definitions) -> None:
     document = openapi.v2_document(catalog, definitions, "v1.37.0")
     body = orjson.loads(document.body)
     assert {name.rpartition("/")[2] for name in references(body)} <= set(body["definitions"])
     assert "com.example.stable.v1.CronTab" in body["definitions"]
     assert (
         "default"
-        not in body["definitions"]["com.example.stable.v1.CronTab"]["properties"]["spec"]["properties"][
-            "default"
-        ]
+        not in body["definitions"]["com.example.stable.v1.CronTab"]["properties"]["spec"]["properties"]["default"]
     )
     containers = body["definitions"]["io.k8s.api.core.v1.PodSpec"]["properties"]["containers"]
     assert containers["x-kubernetes-patch-merge-key"] == "name"
@@ -105,12 +101,10 @@ def test_the_version_two_document_resolves_and_names_every_kind(
 
 
 def test_a_patch_says_which_parameters_it_takes(definitions: Definitions) -> None:
-    """kubectl looks here before it sends dryRun or fieldValidation."""
+    """Kubectl looks here before it sends dryRun or fieldValidation."""
     document = openapi.v3_document(BUILTINS, definitions, "apps", "v1")
     assert document is not None
-    patch = orjson.loads(document.body)["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"][
-        "patch"
-    ]
+    patch = orjson.loads(document.body)["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"]
     assert patch["x-kubernetes-action"] == "patch"
     assert patch["x-kubernetes-group-version-kind"] == {
         "group": "apps",
@@ -140,6 +134,9 @@ def test_the_hash_changes_with_the_schema_alone(definitions: Definitions) -> Non
     assert document.etag == f'"{hashes[0]}"'
 
 
+PREFIX = "/clusters/root:acme"
+
+
 class _Server(http.server.BaseHTTPRequestHandler):
     """The documents over HTTP, as the API server serves them."""
 
@@ -148,6 +145,10 @@ class _Server(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path = urlsplit(self.path).path
+        if not path.startswith(PREFIX):
+            self.send_error(404)
+            return
+        path = path.removeprefix(PREFIX)
         body, media = self._answer(path, self.headers.get("Accept", ""))
         self.send_response(200 if body is not None else 404)
         self.send_header("Content-Type", media)
@@ -162,7 +163,7 @@ class _Server(http.server.BaseHTTPRequestHandler):
             return discovery.aggregated(catalog, core=path == "/api"), discovery.aggregated_media_type("v2")
         parts = path.strip("/").split("/")
         if path == "/openapi/v3":
-            return openapi.v3_index(catalog), "application/json"
+            return openapi.v3_index(catalog, PREFIX), "application/json"
         if path.startswith("/openapi/v3/"):
             group, version = ("", parts[3]) if parts[2] == "api" else (parts[3], parts[4])
             document = openapi.v3_document(catalog, self.definitions, group, version)
@@ -178,7 +179,7 @@ class _Server(http.server.BaseHTTPRequestHandler):
             return tables.table(tables.layout(pods, "v1"), [pod], now=0.0), "application/json"
         return None, "application/json"
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, *args: object) -> None:
         """Quiet."""
 
 
@@ -188,7 +189,7 @@ def server(catalog: Catalog, definitions: Definitions) -> Iterator[str]:
     listener = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=listener.serve_forever, daemon=True)
     thread.start()
-    yield f"http://127.0.0.1:{listener.server_port}"
+    yield f"http://127.0.0.1:{listener.server_port}{PREFIX}"
     listener.shutdown()
     listener.server_close()
 
@@ -207,9 +208,7 @@ def server(catalog: Catalog, definitions: Definitions) -> Iterator[str]:
         (["api-versions"], "autoscaling/v2"),
     ],
 )
-def test_kubectl_understands_the_documents(
-    server: str, tmp_path: Any, arguments: list[str], shown: str
-) -> None:
+def test_kubectl_understands_the_documents(server: str, tmp_path: Any, arguments: list[str], shown: str) -> None:
     """TS15: discovery, explain and tables, by the real binary."""
     command = ["kubectl", "--server", server, f"--cache-dir={tmp_path}", "--kubeconfig=/dev/null", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

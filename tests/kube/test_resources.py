@@ -66,9 +66,7 @@ def test_what_belongs_to_the_system_does_not_exist_in_tenant_spaces(plural: str)
     assert not any(resource.plural == plural for resource in TENANT_BUILTINS)
 
 
-@pytest.mark.parametrize(
-    "plural", ["namespaces", "clusterroles", "customresourcedefinitions", "persistentvolumes"]
-)
+@pytest.mark.parametrize("plural", ["namespaces", "clusterroles", "customresourcedefinitions", "persistentvolumes"])
 def test_tenant_spaces_hold_cluster_scoped_objects_of_their_own(plural: str) -> None:
     """TS3."""
     assert any(resource.plural == plural and not resource.namespaced for resource in TENANT_BUILTINS)
@@ -133,9 +131,7 @@ def test_api_versions_round_trip() -> None:
 
 
 def test_groups_come_in_the_real_servers_order_with_the_preferred_version_first() -> None:
-    document = discovery.api_group_list(
-        BUILTINS.extended([custom("b.io", "X", "v1"), custom("a.io", "Y", "v1")])
-    )
+    document = discovery.api_group_list(BUILTINS.extended([custom("b.io", "X", "v1"), custom("a.io", "Y", "v1")]))
     names = [group["name"] for group in document["groups"]]
     assert names[:4] == ["apiregistration.k8s.io", "apps", "events.k8s.io", "authentication.k8s.io"]
     assert names[-2:] == ["a.io", "b.io"]
@@ -192,10 +188,7 @@ def test_aggregated_discovery_says_the_same_as_the_lists(version: str) -> None:
                     for resource in entry["resources"]
                     for full in (
                         resource["resource"],
-                        *(
-                            f"{resource['resource']}/{p['subresource']}"
-                            for p in resource.get("subresources", ())
-                        ),
+                        *(f"{resource['resource']}/{p['subresource']}" for p in resource.get("subresources", ())),
                     )
                 ]
                 assert flat == [resource["name"] for resource in plain["resources"]]

@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kube import tables
 from kube.builtins import BUILTINS
-from kube.defaults import fill_defaults
+from kube.defaults import fill_defaults, fill_on_create
 from kube.fieldvalidation import decode_fields
 from kube.resources import Resource, Version
 from kube.schemas import Definitions
-from kube.status import Cause
+from kube.status import BadRequest, Cause
 from kube.structural import structural_schema
 from kube.validation.causes import forbidden, invalid_object, required
 from kube.validation.configuration import MAX_DATA
@@ -122,13 +123,10 @@ def values_of(schema: Any, depth: int) -> st.SearchStrategy[Any]:
     if schema.type == "array":
         return st.just([]) if depth == 0 else st.lists(values_of(schema.items, depth - 1), max_size=2)
     if schema.type == "object" and schema.additional is not None:
-        return st.dictionaries(
-            st.sampled_from(["a", "..", "b c"]), values_of(schema.additional, 0), max_size=2
-        )
+        return st.dictionaries(st.sampled_from(["a", "..", "b c"]), values_of(schema.additional, 0), max_size=2)
     if schema.type == "object" and depth > 0:
         fields = {
-            name: st.deferred(lambda c=child: values_of(c, depth - 1))
-            for name, child in schema.properties.items()
+            name: st.deferred(lambda c=child: values_of(c, depth - 1)) for name, child in schema.properties.items()
         }
         return st.fixed_dictionaries({}, optional=fields)
     return st.just({}) if schema.type == "object" else st.none()
@@ -161,6 +159,44 @@ def test_any_decoded_object_is_judged_without_a_crash(definitions: Definitions, 
     assert all(cause.reason.startswith("FieldValue") for cause in causes)
 
 
+OBJECTS = [case["object"] for case in CREATES] + [
+    case["object"] for case in yaml.safe_load((HERE / "defaults.yaml").read_text())
+]
+JUNK: list[Any] = [None, True, 0, -1, 1.5, 2**63, "", "x", "1Gi", [], [None], ["x"], [{}], {}, {"a": None}, {"a": {}}]
+
+
+def places(value: Any) -> list[tuple[Any, Any]]:
+    """Every (container, key) in an object, to put something else there."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [place for key, child in items for place in ((value, key), *places(child))]
+
+
+@settings(max_examples=400)
+@given(st.data())
+def test_an_object_with_junk_in_it_is_refused_or_judged(definitions: Definitions, data: st.DataObject) -> None:
+    """API-26, P9: a body that is almost right never gives a 500, from decoding to its row in a table."""
+    body = copy.deepcopy(data.draw(st.sampled_from(OBJECTS)))
+    resource, version = resource_of(body)
+    schema = definitions.schema(resource.group, version, resource.kind)
+    assert schema is not None
+    container, key = data.draw(
+        st.sampled_from([place for place in places(body) if place[1] not in ("apiVersion", "kind")])
+    )
+    container[key] = data.draw(st.sampled_from(JUNK))
+    try:
+        new = decode_fields(body, schema, kind=resource.kind, version=version).value
+    except BadRequest:
+        return
+    new.setdefault("metadata", {}).update(name="x", uid="u")
+    old = copy.deepcopy(new)
+    fill_defaults(new)
+    fill_on_create(new)
+    create_causes(resource, version, new, definitions)
+    update_causes(resource, version, new, old, definitions)
+    update_causes(resource, version, old, new, definitions)
+    tables.table(tables.layout(resource, version), [old, new], now=0.0)
+
+
 def test_annotations_take_at_most_a_quarter_of_a_mebibyte(definitions: Definitions) -> None:
     body = prepared(
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"annotations": {"a": "x" * 262144}}},
@@ -172,9 +208,7 @@ def test_annotations_take_at_most_a_quarter_of_a_mebibyte(definitions: Definitio
 
 
 def test_a_config_map_takes_at_most_a_mebibyte(definitions: Definitions) -> None:
-    body = prepared(
-        {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "x" * (MAX_DATA + 1)}}, definitions
-    )
+    body = prepared({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "x" * (MAX_DATA + 1)}}, definitions)
     assert lines(create_causes(*resource_of(body), body, definitions)) == [
         ": Too long: may not be more than 1048576 bytes"
     ]
