@@ -20,8 +20,8 @@ _REMEMBERED: Final = 4096
 class X509Authenticator:
     """Reads the verified peer certificate.
 
-    ``own_authorities`` are the product's generated client CAs: only they name users of the system tenant, for whoever
-    issues certificates of a configured CA must not be able to make an operator's (X509-11).
+    ``own_authorities`` are the product's generated client CAs: only they make masters, for whoever issues certificates
+    of a configured CA must not be able to make an operator's (X509-11).
     """
 
     name = "x509"
@@ -57,9 +57,9 @@ class X509Authenticator:
         except ValueError as error:
             raise Refused("the certificate cannot be read") from error
         principal = Principal(
-            name=identity.user,
-            groups=(*identity.groups, AUTHENTICATED),
-            tenant=identity.tenant,
+            name=subject.user,
+            groups=(*subject.groups, AUTHENTICATED),
+            tenant=subject.tenant,
             authenticator=self.name,
             credential_id="X509SHA256=" + hashlib.sha256(der).hexdigest(),
             not_after=certificate.not_valid_after_utc.timestamp(),
