@@ -6,6 +6,7 @@ bounds fails, as in Kubernetes.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from cel_expr_python.ext import ext_bindings, ext_encoders, ext_math, ext_option
 
 from kube.cel.library import functions
 from kube.cel.syntax import Problem, Shape, Tree, Weight, check, escaped, located, weigh
-from kube.fielderrors import duplicate, forbidden, invalid, not_supported, required
+from kube.fielderrors import forbidden, invalid, not_supported, required
 from kube.patches import same
 from kube.schemas import Schema
 from kube.status import Cause
@@ -133,7 +134,7 @@ def _judged(schema: Schema, path: str, lost: str | None, count: list[int]) -> It
     if schema.additional is not None:
         yield from _judged(schema.additional, f"{path}.additionalProperties", lost, count)
     if schema.items is not None:
-        below = f"{path}.items" if schema.list_type != "map" and lost is None else lost
+        below = path if schema.list_type != "map" and lost is None else lost
         yield from _judged(schema.items, f"{path}.items", below, count)
 
 
@@ -150,35 +151,33 @@ def _rule_causes(schema: Schema, source: Any, path: str, lost: str | None) -> It
         yield from (invalid(f"{path}.{name}", source[name], "must be a string") for name in wrong)
         return
     text = source.get("rule", "").strip()
-    message = source.get("message")
+    message = source.get("message", "")
     if not text:
         yield required(f"{path}.rule", "rule is not specified")
-    if message is not None and not message.strip():
-        words = "message must be non-empty if specified"
-        yield invalid(f"{path}.message", message, words)
-    elif message and "\n" in message:
-        yield invalid(f"{path}.message", message, "message must not contain line breaks")
+    if message and not message.strip():
+        yield invalid(f"{path}.message", message, "message must be non-empty if specified")
+    elif "\n" in message.strip():
+        yield invalid(f"{path}.message", message, "must not contain line breaks")
     elif not message and "\n" in text:
         yield required(f"{path}.message", "message must be specified if rule contains line breaks")
-    if "messageExpression" in source and not source["messageExpression"].strip():
+    if source.get("messageExpression") and not source["messageExpression"].strip():
         yield required(f"{path}.messageExpression", "messageExpression must be non-empty if specified")
     reason = source.get("reason")
     if reason is not None and reason not in _REASONS:
-        yield not_supported(f"{path}.reason", reason, _REASONS)
+        yield not_supported(f"{path}.reason", reason, sorted(_REASONS))
     where = source.get("fieldPath")
-    if where is not None and _target(schema, where) is None:
-        words = f'fieldPath must be a valid path: does not refer to a valid field: "{where}"' if where else "is empty"
-        yield invalid(f"{path}.fieldPath", where, words)
+    if where and _target(schema, where) is None:
+        yield invalid(f"{path}.fieldPath", where, "must be a valid path")
     if not text:
         return
     optional = source.get("optionalOldSelf") is True
     try:
         expression = _expression(schema, text, optional=optional)
     except InvalidExpression as error:
-        yield invalid(f"{path}.rule", dict(source), str(error))
+        yield _refused(f"{path}.rule", source, str(error))
         return
     if expression.shape is not None and expression.shape.type != "boolean":
-        yield invalid(f"{path}.rule", dict(source), "cel expression must evaluate to a bool")
+        yield _refused(f"{path}.rule", source, "cel expression must evaluate to a bool")
     if expression.transition and lost is not None:
         words = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {lost}"
         yield invalid(f"{path}.rule", source["rule"], words)
@@ -194,10 +193,26 @@ def _message_causes(schema: Schema, source: Mapping[str, Any], path: str, *, opt
     try:
         expression = _expression(schema, source["messageExpression"].strip(), optional=optional)
     except InvalidExpression as error:
-        yield invalid(path, dict(source), str(error).replace("compilation", "messageExpression compilation", 1))
+        yield _refused(path, source, str(error).replace("compilation", "messageExpression compilation", 1))
         return
     if expression.shape is not None and expression.shape.type != "string":
-        yield invalid(path, dict(source), "messageExpression must evaluate to a string")
+        yield _refused(path, source, "messageExpression must evaluate to a string")
+
+
+def _refused(path: str, source: Mapping[str, Any], words: str) -> Cause:
+    """A cause that shows the whole rule, as Go prints it."""
+    shown = {
+        "Rule": source.get("rule", ""),
+        "Message": source.get("message", ""),
+        "MessageExpression": source.get("messageExpression", ""),
+        "Reason": source.get("reason"),
+        "FieldPath": source.get("fieldPath", ""),
+        "OptionalOldSelf": source.get("optionalOldSelf"),
+    }
+    text = json.dumps(shown, separators=(",", ":"), ensure_ascii=False)
+    for letter in "<>&":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return Cause("FieldValueInvalid", f"Invalid value: {text}: {words}", path)
 
 
 def _compiled(schema: Schema, source: Mapping[str, Any]) -> Rule:
@@ -232,6 +247,7 @@ def _expression(schema: Schema, text: str, *, optional: bool) -> Expression:
             tree,
             {"self": shape, "oldSelf": None if optional else shape},
             lambda start, end, function: edits.append((start, end, function)),
+            _is_pattern,
         )
     except Problem as problem:
         raise InvalidExpression(f"compilation failed: {located(problem.words, text, problem.offset)}") from None
@@ -259,6 +275,12 @@ def _program(environment: Any, text: str) -> Any:
     except RuntimeError as error:
         words = str(error).removeprefix("INVALID_ARGUMENT: ").removesuffix(" [INVALID_ARGUMENT]")
         raise InvalidExpression(f"compilation failed: {words}") from None
+
+
+@lru_cache(maxsize=256)
+def _is_pattern(pattern: str) -> bool:
+    program = _environment().compile("''.matches(self)")
+    return bool(program.eval(data={"self": pattern}).type() != cel.Type.ERROR)
 
 
 def _metadata(schema: Schema) -> frozenset[str]:
@@ -361,8 +383,7 @@ class _Evaluation:
             return
         kind = schema.type or "object"
         if error:
-            words = rule.message or f"failed rule: {_line(rule.text)}"
-            self.causes.append(invalid(path, kind, f"{error} evaluating rule: {words}"))
+            self.causes.append(invalid(path, kind, f"{error} evaluating rule: {rule.message or _line(rule.text)}"))
             return
         message = self._message(rule, pair, size)
         where = _joined(path, rule.field_path)
@@ -372,9 +393,12 @@ class _Evaluation:
             case "FieldValueRequired":
                 self.causes.append(required(where, message))
             case "FieldValueDuplicate":
-                self.causes.append(duplicate(where, kind))
+                self.causes.append(Cause("FieldValueDuplicate", "Duplicate value", where))
             case _:
-                self.causes.append(invalid(where, _shown(pair.raw, kind), message))
+                if isinstance(pair.raw, dict | list):
+                    self.causes.append(Cause("FieldValueInvalid", f"Invalid value: {message}", where))
+                else:
+                    self.causes.append(invalid(where, pair.raw, message))
 
     def _message(self, rule: Rule, pair: _Pair, size: _Size) -> str:
         if rule.message_expression is not None:
@@ -461,7 +485,8 @@ def _value(schema: Schema, value: Any) -> Any:
         for name, member in value.items():
             child = schema.properties.get(name, schema.additional)
             if child is not None:
-                seen[escaped(name)] = _value(child, member)
+                if member is not None:
+                    seen[escaped(name)] = _value(child, member)
             elif not schema.closed:
                 seen[name] = _bounded(member)
         return seen
@@ -502,10 +527,6 @@ def _reason(error: str) -> str:
 
 def _line(text: str) -> str:
     return " ".join(text.split())
-
-
-def _shown(raw: Any, kind: str) -> Any:
-    return raw if isinstance(raw, str | int | float) else kind
 
 
 def _joined(path: str, field_path: str) -> str:

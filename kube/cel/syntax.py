@@ -19,7 +19,15 @@ Shape = Schema | None
 _BOOL: Final = Schema(type="boolean")
 _INT: Final = Schema(type="integer")
 _TEXT: Final = Schema(type="string")
-_NAMES: Final = {"integer": "int", "number": "double", "string": "string", "boolean": "bool", "array": "list"}
+_NULL: Final = Schema(type="null")
+_NAMES: Final = {
+    "null": "null",
+    "integer": "int",
+    "number": "double",
+    "string": "string",
+    "boolean": "bool",
+    "array": "list",
+}
 _COMPARISONS: Final = frozenset({"_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_"})
 _ARITHMETIC: Final = frozenset({"_+_", "_-_", "_*_", "_/_", "_%_"})
 _LOGIC: Final = frozenset({"_&&_", "_||_", "!_"})
@@ -27,7 +35,7 @@ _BUILDS_TEXT: Final = frozenset(
     {"_+_", "format", "replace", "join", "split", "substring", "lowerAscii", "upperAscii", "trim", "reverse", "quote"}
 )
 _READS_TEXT: Final = frozenset({"matches", "contains", "startsWith", "endsWith", "indexOf", "lastIndexOf", "size"})
-_CONVERTED: Final = {"date-time": "timestamp", "date": "timestamp", "duration": "duration", "byte": "bytes"}
+_CONVERTED: Final = {"date-time": "timestamp", "date": "timestamp", "duration": "duration", "byte": "base64.decode"}
 _RESERVED: Final = frozenset(
     (
         *("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if"),
@@ -130,19 +138,30 @@ class Problem(Exception):
         self.offset = offset
 
 
-def check(tree: Tree, variables: Mapping[str, Shape], edit: Callable[[int, int, str], None]) -> Shape:
+def check(
+    tree: Tree,
+    variables: Mapping[str, Shape],
+    edit: Callable[[int, int, str], None],
+    is_pattern: Callable[[str], bool],
+) -> Shape:
     """What an expression's value is. Raises ``Problem``.
 
     ``edit`` is told of the texts (start, end, function) that stand for times, durations and bytes: the values are
-    JSON, so the expression has to convert them.
+    JSON, so the expression has to convert them. ``is_pattern`` tells whether a regular expression can be compiled.
     """
-    return _Checker(tree.offsets, edit).of(tree.root, variables)
+    return _Checker(tree.offsets, edit, is_pattern).of(tree.root, variables)
 
 
 class _Checker:
-    def __init__(self, offsets: Mapping[int, int], edit: Callable[[int, int, str], None]) -> None:
+    def __init__(
+        self,
+        offsets: Mapping[int, int],
+        edit: Callable[[int, int, str], None],
+        is_pattern: Callable[[str], bool],
+    ) -> None:
         self._offsets = offsets
         self._edit = edit
+        self._is_pattern = is_pattern
 
     def of(self, node: Node, scope: Mapping[str, Shape], *, whole: bool = True) -> Shape:
         shape = self._of(node, scope)
@@ -176,7 +195,7 @@ class _Checker:
         if shape.additional is not None:
             return shape.additional
         found = next((child for field, child in shape.properties.items() if escaped(field) == name), None)
-        if found is None and shape.closed:
+        if found is None:
             raise self._problem(f"undefined field '{name}'", node)
         return found
 
@@ -209,9 +228,12 @@ class _Checker:
         shapes = [self.of(arg, scope) for arg in node.args]
         known = [type_name(shape) for shape in shapes if shape is not None and shape.type and not shape.int_or_string]
         if name in _LOGIC:
-            if any(kind != "bool" for kind in known):
-                raise self._mismatch(node, shapes)
+            for arg, shape in zip(node.args, shapes, strict=True):
+                if type_name(shape) not in ("bool", "dyn"):
+                    raise self._problem(f"expected type 'bool' but found '{type_name(shape)}'", arg)
             return _BOOL
+        if "null" in known and any(kind == "object" or kind.startswith(("list", "map")) for kind in known):
+            return _BOOL if name in _COMPARISONS else None
         if name in _COMPARISONS or name in _ARITHMETIC:
             ordered = name not in ("_==_", "_!=_")
             if len(known) == 2 and (known[0] != known[1] or (ordered and known[0] == "bool" and name in _ARITHMETIC)):
@@ -225,6 +247,10 @@ class _Checker:
             if known and known[0] in ("int", "double", "bool"):
                 raise self._mismatch(node, shapes)
             return _INT
+        if name in ("sum", "min", "max") and shapes[0] is not None and len(shapes) == 1:
+            return shapes[0].items
+        if name == "matches" and node.args[-1].kind == "const" and not self._is_pattern(str(node.args[-1].value)):
+            raise self._problem("invalid matches argument", node.args[-1])
         return None
 
     def _convert(self, node: Node, function: str) -> None:
@@ -286,7 +312,9 @@ def _constant(value: Any) -> Shape:
         return _INT
     if isinstance(value, float):
         return Schema(type="number")
-    return _TEXT if isinstance(value, str) else None
+    if isinstance(value, str):
+        return _TEXT
+    return _NULL if value is None else None
 
 
 def _node(data: bytes) -> Node:
