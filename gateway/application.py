@@ -13,6 +13,9 @@ import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
+import django
+from django.apps import apps
+
 from access.authentication.anonymous import NOBODY
 from access.authentication.base import Credentials
 from access.authorization.isolation import ALWAYS_ALLOWED
@@ -29,7 +32,7 @@ from gateway.streams import Recheck
 from kube.identity import Principal
 from kube.paths import ParsedRequest, parse, resolve
 from kube.requestinfo import RequestInfo
-from kube.status import BadRequest, MethodNotAllowed, ServiceUnavailable
+from kube.status import BadRequest, Forbidden, MethodNotAllowed, ServiceUnavailable
 from kube.verdicts import Decision
 
 logger = logging.getLogger(__name__)
@@ -68,6 +71,9 @@ class Application:
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
+        if not apps.ready:
+            # A worker process is spawned: it begins without Django, whose services make and end tenants.
+            django.setup()
         try:
             async with assembly.assembled(self._options, self._certificates) as runtime:
                 self._runtime = runtime
@@ -265,6 +271,8 @@ def _checked_headers(pairs: list[tuple[bytes, bytes]]) -> Mapping[bytes, bytes]:
     """
     headers: dict[bytes, bytes] = {}
     for name, value in pairs:
+        if name == b"connection" and not _CONNECTION.issuperset(part.strip().lower() for part in value.split(b",")):
+            raise BadRequest("the Connection header names other headers")
         if name in headers:
             if name in _ONCE:
                 raise BadRequest(f"the header {name.decode()} is there more than once")
@@ -272,8 +280,7 @@ def _checked_headers(pairs: list[tuple[bytes, bytes]]) -> Mapping[bytes, bytes]:
         headers[name] = value
     if b"host" not in headers:
         raise BadRequest("the Host header is missing")
-    if not _CONNECTION.issuperset(part.strip().lower() for part in headers.get(b"connection", b"").split(b",")):
-        raise BadRequest("the Connection header names other headers")
     if any(name.startswith(b"impersonate-") for name in headers):
-        raise BadRequest("impersonation is not supported")
+        # Ignoring them would let the client act as somebody that it did not mean to be.
+        raise Forbidden("impersonation is not supported")
     return headers

@@ -6,7 +6,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 
 from cryptography import x509
 
@@ -49,8 +49,10 @@ from store.types import Create, Key, PreconditionFailed
 
 
 @asynccontextmanager
-async def assembled(options: Options, certificates: Certificates) -> AsyncIterator[Runtime]:
-    """A running API server's parts; everything is stopped on leaving."""
+async def assembled(
+    options: Options, certificates: Certificates, *, background: bool = True
+) -> AsyncIterator[Runtime]:
+    """A running API server's parts; everything is stopped on leaving. ``background``: take part in the workers."""
     definitions()
     async with Engine(options.database_url) as store:
         streams, turns, catalogs = Streams(), Turns(), Catalogs()
@@ -105,7 +107,7 @@ async def assembled(options: Options, certificates: Certificates) -> AsyncIterat
         await _first_objects(runtime)
         await locks.start()
         try:
-            async with workers.running(store, options.database_url, catalogs, quotas):
+            async with workers.running(store, options.database_url, catalogs, quotas) if background else nullcontext():
                 yield runtime
         finally:
             await locks.stop()

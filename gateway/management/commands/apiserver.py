@@ -9,7 +9,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from gateway.options import Options
+from gateway.options import DEFAULT_ISSUER, Options
 from gateway.server import PortTaken, run
 
 
@@ -32,7 +32,7 @@ class Command(BaseCommand):
         add("--client-ca-file", type=Path, help="CAs whose client certificates are accepted, beside the generated one")
         add(
             "--service-account-issuer",
-            default=Options.service_account_issuer,
+            default=DEFAULT_ISSUER,
             help="issuer of service accounts' tokens",
         )
         add("--service-account-signing-key-file", type=Path, help="key that signs them; generated when not given")
