@@ -11,13 +11,12 @@ import logging
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final
-
-import django
-from django.apps import apps
 
 from access.authentication.anonymous import NOBODY
 from access.authentication.base import Credentials
+from access.authentication.impersonation import impersonate
 from access.authorization.isolation import ALWAYS_ALLOWED
 from gateway import assembly, stages
 from gateway.auditing import RequestRecord
@@ -71,9 +70,6 @@ class Application:
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
-        if not apps.ready:
-            # A worker process is spawned: it begins without Django, whose services make and end tenants.
-            django.setup()
         try:
             async with assembly.assembled(self._options, self._certificates) as runtime:
                 self._runtime = runtime
@@ -104,6 +100,7 @@ class _Exchange:
         "_send",
         "audit_id",
         "decision",
+        "impersonator",
         "info",
         "now",
         "principal",
@@ -123,6 +120,7 @@ class _Exchange:
         self.started = time.perf_counter()
         self.audit_id = str(uuid.uuid4())
         self.principal: Principal | None = None
+        self.impersonator: Principal | None = None
         self.info: RequestInfo | None = None
         self.decision: Decision | None = None
         self.status = 0
@@ -181,11 +179,23 @@ class _Exchange:
     async def _authenticate(self, credentials: Credentials, parsed: ParsedRequest) -> Principal:
         if credentials.certificate is None and credentials.authorization is None and parsed.path in ALWAYS_ALLOWED:
             return NOBODY
-        return await self._runtime.authentication.authenticate(credentials, now=self.now)
+        return await self._identify(credentials, self.now)
+
+    async def _identify(self, credentials: Credentials, now: float) -> Principal:
+        """Whom the request is served for: whoever shows the credentials, or whom that one may act as."""
+        caller = await self._runtime.authentication.authenticate(credentials, now=now)
+        if self.principal is None:
+            # Should the caller not be allowed to act as another, the refusal is recorded as the caller's.
+            self.principal = caller
+        acting = await impersonate(caller, self._scope["headers"], partial(stages.authorize, self._runtime))
+        if acting is None:
+            return caller
+        self.impersonator = caller
+        return acting
 
     def _recheck(self, credentials: Credentials, info: RequestInfo) -> Recheck:
         async def again() -> None:
-            principal = await self._runtime.authentication.authenticate(credentials, now=time.time())
+            principal = await self._identify(credentials, time.time())
             await stages.recheck(self._runtime.authorization, principal, info)
 
         return again
@@ -254,6 +264,7 @@ class _Exchange:
                 time=self.now,
                 latency=latency,
                 principal=self.principal,
+                impersonator=self.impersonator,
                 info=info,
                 decision=self.decision,
                 status=self.status,
@@ -271,8 +282,6 @@ def _checked_headers(pairs: list[tuple[bytes, bytes]]) -> Mapping[bytes, bytes]:
     """
     headers: dict[bytes, bytes] = {}
     for name, value in pairs:
-        if name == b"connection" and not _CONNECTION.issuperset(part.strip().lower() for part in value.split(b",")):
-            raise BadRequest("the Connection header names other headers")
         if name in headers:
             if name in _ONCE:
                 raise BadRequest(f"the header {name.decode()} is there more than once")
@@ -280,7 +289,6 @@ def _checked_headers(pairs: list[tuple[bytes, bytes]]) -> Mapping[bytes, bytes]:
         headers[name] = value
     if b"host" not in headers:
         raise BadRequest("the Host header is missing")
-    if any(name.startswith(b"impersonate-") for name in headers):
-        # Ignoring them would let the client act as somebody that it did not mean to be.
-        raise Forbidden("impersonation is not supported")
+    if not _CONNECTION.issuperset(part.strip().lower() for part in headers.get(b"connection", b"").split(b",")):
+        raise BadRequest("the Connection header names other headers")
     return headers

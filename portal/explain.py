@@ -130,7 +130,7 @@ def own_facts(actor: Actor) -> dict[str, Any]:
     """How the person appears at the API server: name, tenant and groups, for filling in the form."""
     if actor.operator:
         return {"user": actor.name, "tenant": SYSTEM_TENANT, "groups": ""}
-    first = Membership.objects.filter(user_id=actor.user_id).order_by("tenant_id").first()
+    first = Membership.objects.filter(user_id=actor.user_id).order_by("tenant_id").first()  # type: ignore[misc]
     if first is None:
         return {"user": actor.name}
     return {"user": actor.name, "tenant": first.tenant_id, "groups": f"{GROUP_PREFIX}{first.role}"}
@@ -140,7 +140,7 @@ def _permitted(actor: Actor, name: str, tenant: str, groups: Sequence[str], clus
     """The tenant and groups to ask with, as far as the actor may."""
     if actor.operator:
         return tenant or SYSTEM_TENANT, groups
-    roles = dict(Membership.objects.filter(user_id=actor.user_id).values_list("tenant_id", "role"))
+    roles = dict(Membership.objects.filter(user_id=actor.user_id).values_list("tenant_id", "role"))  # type: ignore[misc]
     tenant = tenant or (min(roles) if roles else "")
     if tenant not in roles:
         raise Forbidden("You may ask about users of your own tenants only.")
@@ -163,7 +163,7 @@ def _step(decision: Decision) -> Step:
 def _explainer() -> Explainer:
     """The API server's own rules, in this process."""
     try:
-        from gateway.explaining import explain
+        from gateway.explaining import explain  # type: ignore[import-not-found]
     except ImportError:
         raise ServiceUnavailable("The API server's rules are not available in this process.") from None
     return explain  # type: ignore[no-any-return]

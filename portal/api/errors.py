@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 def handle(error: Exception, context: dict[str, Any]) -> HttpResponse | None:
     """The problem for ``error``; ``None`` lets a defect go up to the 500 page, which says nothing."""
-    request = context["request"]._request
+    request = context["request"]._request  # noqa: SLF001 (the Django request below)
     if isinstance(error, Http404):
         error = exceptions.NotFound()
     elif isinstance(error, PermissionDenied):

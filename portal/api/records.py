@@ -72,10 +72,15 @@ class AuditLogs(Endpoint):
         if chain and not whole:
             selectors.tenant_visible_to(actor, chain)
         filters = Filters(
-            action=query.get("action", "")[:64], outcome=outcome, actor=query.get("actor", "")[:253], text=query.get("text", "")[:128],
-            workspace_id=workspace_id, since=_moment(query.get("since", "")), until=_moment(query.get("until", "")),
+            action=query.get("action", "")[:64],
+            outcome=outcome,
+            actor=query.get("actor", "")[:253],
+            text=query.get("text", "")[:128],
+            workspace_id=workspace_id,
+            since=_moment(query.get("since", "")),
+            until=_moment(query.get("until", "")),
             user_id=None if whole else actor.user_id,
-        )  # fmt: skip
+        )
         found_page = (
             entries_of_chain(chain, filters=filters, after=after, limit=limit)
             if chain
@@ -136,9 +141,14 @@ class Tokens(Endpoint):
         data = self.body(request, shapes.TokenBody)
         tenant = selectors.tenant_visible_to(actor, data["tenant"]) if data["tenant"] else None
         minted = token_create(
-            actor=actor, user=user, name=data["name"], scope=PersonalAccessToken.Scope(data["scope"]),
-            expires_at=data["expires_at"], now=timezone.now(), tenant=tenant,
-        )  # fmt: skip
+            actor=actor,
+            user=user,
+            name=data["name"],
+            scope=PersonalAccessToken.Scope(data["scope"]),
+            expires_at=data["expires_at"],
+            now=timezone.now(),
+            tenant=tenant,
+        )
         response = Response({**shapes.TokenAnswer(minted.token).data, "token": minted.text}, status=201)
         response["Cache-Control"] = "no-store"
         return response
@@ -150,7 +160,7 @@ class OneToken(Endpoint):
     @extend_schema(operation_id="revokeToken", summary="Revoke a token", request=None, responses={204: None})
     def delete(self, request: Request, pk: UUID) -> Response:
         """At once. A token may end itself."""
-        own = PersonalAccessToken.objects.filter(pk=pk, user_id=request.user.pk).exists()
+        own = PersonalAccessToken.objects.filter(pk=pk, user_id=request.user.pk).exists()  # type: ignore[misc]
         if not own or (token_tenant(request) and request.auth.pk != pk):
             raise NotFound("There is no such token.", kind="tokens")
         token_revoke(actor=api_actor(request), token_id=pk, now=timezone.now())
@@ -173,23 +183,38 @@ class Explain(Endpoint):
         user = data["user"]
         require_tenant(request, user["tenant"] or token_tenant(request))
         found = explain_request(
-            actor=api_actor(request), name=user["name"], groups=user["groups"], tenant=user["tenant"] or token_tenant(request),
-            extra=user["extra"], method=data["method"].upper(), path=data["path"], cluster=data["cluster"],
-        )  # fmt: skip
+            actor=api_actor(request),
+            name=user["name"],
+            groups=user["groups"],
+            tenant=user["tenant"] or token_tenant(request),
+            extra=user["extra"],
+            method=data["method"].upper(),
+            path=data["path"],
+            cluster=data["cluster"],
+        )
         info = found.resolved
         words = {"allow": "allow", "deny": "deny", "pass": "no opinion"}
         body = {
             "resolved": {
-                "tenant": info.tenant, "cluster": info.cluster, "verb": info.verb, "apiGroup": info.group, "apiVersion": info.version,
-                "namespace": info.namespace, "resource": info.resource, "subresource": info.subresource, "name": info.name, "path": info.path,
+                "tenant": info.tenant,
+                "cluster": info.cluster,
+                "verb": info.verb,
+                "apiGroup": info.group,
+                "apiVersion": info.version,
+                "namespace": info.namespace,
+                "resource": info.resource,
+                "subresource": info.subresource,
+                "name": info.name,
+                "path": info.path,
             },
             "decision": "allow" if found.allowed else "deny",
             "decidedBy": found.decided_by,
             "reason": found.reason,
             "trace": [
-                {"step": step.name, "decision": words[step.verdict], "reason": step.reason, "rule": step.rule} for step in found.steps
+                {"step": step.name, "decision": words[step.verdict], "reason": step.reason, "rule": step.rule}
+                for step in found.steps
             ],
-        }  # fmt: skip
+        }
         return Response(body)
 
 

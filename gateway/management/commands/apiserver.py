@@ -9,6 +9,8 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from access.authentication.build import UnusableOptions, build_authenticators
+from access.authentication.options import AuthenticationOptions, add_flags
 from gateway.options import DEFAULT_ISSUER, Options
 from gateway.server import PortTaken, run
 
@@ -41,6 +43,7 @@ class Command(BaseCommand):
         add("--default-tenant", default="", help="tenant of users without one")
         add("--anonymous-auth", action="store_true", help="let requests without credentials in as system:anonymous")
         add("--workers", type=int, default=1, help="processes")
+        add_flags(parser)
 
     def handle(self, *_args: Any, **flags: Any) -> None:
         """Serve."""
@@ -63,7 +66,13 @@ class Command(BaseCommand):
             api_audiences=flags["api_audiences"],
             default_tenant=flags["default_tenant"],
             anonymous_auth=flags["anonymous_auth"],
+            authentication=AuthenticationOptions.of_flags(flags),
         )
+        try:
+            # Once here, so that a wrong file ends the start with one line; the workers make their own.
+            build_authenticators(options.authentication, service_account_issuer=options.service_account_issuer)
+        except UnusableOptions as error:
+            raise CommandError(str(error)) from None
         try:
             run(options, announce=lambda url: self.stdout.write(f"API server at {url}"))
         except PortTaken as error:
