@@ -49,9 +49,7 @@ from store.types import Create, Key, PreconditionFailed
 
 
 @asynccontextmanager
-async def assembled(
-    options: Options, certificates: Certificates, *, background: bool = True
-) -> AsyncIterator[Runtime]:
+async def assembled(options: Options, certificates: Certificates, *, background: bool = True) -> AsyncIterator[Runtime]:
     """A running API server's parts; everything is stopped on leaving. ``background``: take part in the workers."""
     definitions()
     async with Engine(options.database_url) as store:
@@ -59,7 +57,7 @@ async def assembled(
         locks = LockTable(options.database_url, streams.reconsider)
         policies = PolicyCache(store)
         rbac = RbacAuthorizer(policies)
-        custom = CustomResources(catalogs)
+        custom = CustomResources(store, catalogs, lambda changed: streams.redefine(changed, custom.definition))
         authentication = _authentication(options, certificates, store)
         keystone = [KeystoneAuthorizer(*authentication.keystone, policies.of)] if authentication.keystone else []
         # Locks bind tenants' users, then the wall between tenants stands before every rule.
@@ -67,8 +65,8 @@ async def assembled(
             [LockAuthorizer(locks), TenantIsolation(catalogs.is_system_only), SystemMasters(), rbac, *keystone]
         )
 
-        def namespaced(cluster: str) -> Sequence[tuple[str, str]]:
-            found = {r.storage_key for r in catalogs.of(cluster) if r.namespaced and r.persistent}
+        def namespaced(cluster: str) -> Sequence[tuple[str, str, str]]:
+            found = {(*r.storage_key, r.place[1]) for r in catalogs.of(cluster) if r.namespaced and r.persistent}
             return sorted(found)
 
         quotas = ResourceQuota(
@@ -92,6 +90,7 @@ async def assembled(
             options=options,
             store=store,
             catalogs=catalogs,
+            custom=custom,
             locks=locks,
             rbac=rbac,
             authentication=AuthenticationChain(authentication.authenticators),
@@ -103,13 +102,14 @@ async def assembled(
             streams=streams,
             turns=turns,
         )
-        for listener in (custom.on_events, policies.on_events, runtime.on_events):
+        store.subscribe(custom.on_events, lost=custom.on_lost)
+        for listener in (policies.on_events, runtime.on_events):
             store.subscribe(listener)
-        await custom.load(store)
+        await custom.load()
         await _first_objects(runtime)
         await locks.start()
         try:
-            async with workers.running(store, options.database_url, catalogs, quotas) if background else nullcontext():
+            async with workers.running(store, options.database_url, custom, quotas) if background else nullcontext():
                 yield runtime
         finally:
             await locks.stop()

@@ -16,6 +16,7 @@ from gateway.kinds import Kind
 from gateway.negotiation import require_content_type
 from gateway.runtime import Runtime
 from gateway.selection import selection
+from kube.crds import CRDS, terminating
 from kube.patches import deep_copy
 from kube.status import BadRequest, Cause, Conflict, Invalid, NotFound, StatusError
 from store.types import Delete, Key, PreconditionFailed, Stored, Update
@@ -127,6 +128,8 @@ async def remove(
                 metadata["deletionGracePeriodSeconds"] = 0
                 if key.resource == "namespaces" and not key.group:
                     new.setdefault("status", {})["phase"] = "Terminating"
+                elif (key.group, key.resource) == CRDS:
+                    new = terminating(new, now=metadata["deletionTimestamp"])
             gone = finished(new)
             if request.dry_run or (not gone and new == old):
                 return gone, new
