@@ -10,7 +10,12 @@ CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
 def definition(
-    kind: str, spec: dict[str, Any] | None = None, *, group: str = "example.com", scope: str = "Namespaced", **version: Any
+    kind: str,
+    spec: dict[str, Any] | None = None,
+    *,
+    group: str = "example.com",
+    scope: str = "Namespaced",
+    **version: Any,
 ) -> dict[str, Any]:
     """A CRD whose objects have a ``spec`` of this schema and a free ``status``."""
     plural = f"{kind.lower()}s"

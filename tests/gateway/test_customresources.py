@@ -30,7 +30,9 @@ def test_two_tenants_use_the_same_definition_with_different_schemas_at_once(
     assert "example.com" not in groups(gina)
     assert gina.get(collection("crontabs")).status == 404
     install(gina, definition("Crontab", spec(size=TEXT, colour=TEXT), scope="Namespaced"))
-    assert alice.post(collection("crontabs"), custom("Crontab", "a", {"size": 1, "colour": "red"})).body["spec"] == {"size": 1}
+    assert alice.post(collection("crontabs"), custom("Crontab", "a", {"size": 1, "colour": "red"})).body["spec"] == {
+        "size": 1
+    }
     assert gina.post(collection("crontabs"), custom("Crontab", "b", {"size": "1", "colour": "red"})).status == 201
     refused = alice.post(collection("crontabs"), custom("Crontab", "c", {"size": "1"}))
     assert refused.status == 422
@@ -144,7 +146,9 @@ def test_a_wrong_definition_is_refused_with_every_cause(alice: Caller) -> None:
     fields = {cause["field"] for cause in answer.body["details"]["causes"]}
     assert "metadata.annotations[api-approved.kubernetes.io]" in fields
     assert any(field.endswith("properties[a].type") for field in fields)
-    ruled = definition("Thing", {**spec(n=NUMBER), "x-kubernetes-validations": [{"rule": "self.m > 1"}, {"rule": "1 +"}]})
+    ruled = definition(
+        "Thing", {**spec(n=NUMBER), "x-kubernetes-validations": [{"rule": "self.m > 1"}, {"rule": "1 +"}]}
+    )
     messages = [cause["message"] for cause in alice.post(CRDS, ruled).body["details"]["causes"]]
     assert "undefined field 'm'" in messages[0]
     assert "Syntax error" in messages[1]
@@ -185,14 +189,27 @@ def test_objects_are_pruned_filled_and_merged_by_their_schema(alice: Caller) -> 
         size={**NUMBER, "default": 1},
         either={"x-kubernetes-int-or-string": True},
         free={"type": "object", "x-kubernetes-preserve-unknown-fields": True, "properties": {"n": NUMBER}},
-        template={"type": "object", "x-kubernetes-embedded-resource": True, "x-kubernetes-preserve-unknown-fields": True},
+        template={
+            "type": "object",
+            "x-kubernetes-embedded-resource": True,
+            "x-kubernetes-preserve-unknown-fields": True,
+        },
         ports=ports,
     )
     install(alice, definition("Form", schema))
     path = collection("forms")
-    body = custom("Form", "f", {"either": "50%", "unknown": 1, "free": {"n": 1, "x": {"y": 2}}, "ports": [{"name": "a", "port": 1}]})
+    body = custom(
+        "Form",
+        "f",
+        {"either": "50%", "unknown": 1, "free": {"n": 1, "x": {"y": 2}}, "ports": [{"name": "a", "port": 1}]},
+    )
     made = alice.post(path, body, fieldValidation="Warn")
-    assert made.body["spec"] == {"size": 1, "either": "50%", "free": {"n": 1, "x": {"y": 2}}, "ports": [{"name": "a", "port": 1}]}
+    assert made.body["spec"] == {
+        "size": 1,
+        "either": "50%",
+        "free": {"n": 1, "x": {"y": 2}},
+        "ports": [{"name": "a", "port": 1}],
+    }
     assert "spec.unknown" in made.headers["warning"]
     assert alice.post(path, custom("Form", "g", {"unknown": 1}), fieldValidation="Strict").status == 400
     assert alice.patch(f"{path}/f", {"spec": {"template": {"kind": "Pod"}}}).status == 422
@@ -255,7 +272,10 @@ def test_scale_status_and_selectable_fields(alice: Caller) -> None:
     crd = definition(
         "Farm",
         spec(replicas=NUMBER, colour=TEXT),
-        subresources={"status": {}, "scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.ready"}},
+        subresources={
+            "status": {},
+            "scale": {"specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.ready"},
+        },
         selectableFields=[{"jsonPath": ".spec.colour"}],
     )
     install(alice, crd)
@@ -264,7 +284,9 @@ def test_scale_status_and_selectable_fields(alice: Caller) -> None:
         made = alice.post(path, {**custom("Farm", name, {"replicas": 1, "colour": colour}), "status": {"ready": 9}})
         assert "status" not in made.body
     assert alice.patch(f"{path}/a/scale", {"spec": {"replicas": 4}}).body["spec"]["replicas"] == 4
-    assert alice.patch(f"{path}/a/status", {"status": {"ready": 2}, "spec": {"replicas": 7}}).body["spec"]["replicas"] == 4
+    assert (
+        alice.patch(f"{path}/a/status", {"status": {"ready": 2}, "spec": {"replicas": 7}}).body["spec"]["replicas"] == 4
+    )
     assert alice.get(f"{path}/a/scale").body["status"]["replicas"] == 2
     chosen = alice.get(path, fieldSelector="spec.colour=red").body["items"]
     assert [item["metadata"]["name"] for item in chosen] == ["a"]
@@ -290,9 +312,7 @@ def test_many_definitions_can_be_used_as_soon_as_they_are_made(alice: Caller) ->
     assert eventually(lambda: alice.get(CRDS).body["items"] == [])
 
 
-def test_another_server_process_serves_the_same_definitions(
-    server: Server, alice: Caller, tmp_path: Path
-) -> None:
+def test_another_server_process_serves_the_same_definitions(server: Server, alice: Caller, tmp_path: Path) -> None:
     """A second process on the database knows what was, and learns what becomes."""
     install(alice, definition("Before", spec(size=NUMBER)))
     alice.post(collection("befores"), custom("Before", "x", {"size": 1}))
