@@ -22,7 +22,8 @@ logger = logging.getLogger(__name__)
 
 PUBLISHED: Final = "multi-tenancy.k8s.io/published"
 MAX_SPACES: Final = 512
-"""Spaces whose CRDs are held compiled; those used least recently are built again when they come back."""
+MAX_RESOURCES: Final = 10_000
+"""Spaces, and resources of them all, that are held ready; the least recently used are built again when needed."""
 _PAGE: Final = 200
 
 
@@ -98,8 +99,11 @@ class CustomResources:
         made = ((item.key.name, self._made(cluster, orjson.loads(item.data))) for item in listing.items)
         self._own[cluster] = {name: resource for name, resource in made if resource is not None}
         self._extend(cluster)
-        while len(self._own) > MAX_SPACES:
+        while len(self._own) > 1 and (len(self._own) > MAX_SPACES or self._count() > MAX_RESOURCES):
             self._forget(next(iter(self._own)))
+
+    def _count(self) -> int:
+        return sum(map(len, self._own.values()))
 
     def definition(self, cluster: str, group: str, plural: str) -> str:
         """The uid of the CRD that a space's resource rests on; empty when there is none."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from typing import Final
 
 import orjson
 
@@ -15,6 +16,9 @@ from kube.status import Forbidden
 from kube.validation.causes import invalid_object
 from store.port import Store
 from store.types import Check, Key, Operation, Range
+
+MAX_DEFINITIONS: Final = 1000
+"""CRDs of one space, so that no tenant fills the memory of all."""
 
 
 class CustomResourceDefinitions:
@@ -57,6 +61,14 @@ class CustomResourceDefinitions:
         listing = await self._store.list(
             Range(attributes.cluster, attributes.resource.group, attributes.resource.plural)
         )
+        if old is None and len(listing.items) >= MAX_DEFINITIONS:
+            raise Forbidden(
+                f'{attributes.resource.qualified_name} "{attributes.name}" is forbidden: '
+                f"a space holds at most {MAX_DEFINITIONS} definitions",
+                group=attributes.resource.group,
+                kind=attributes.resource.plural,
+                name=attributes.name,
+            )
         others = [orjson.loads(item.data) for item in listing.items if item.key.name != attributes.name]
         taken = [other for other in others if other["spec"]["group"] == body["spec"]["group"]]
         now = datetime.fromtimestamp(attributes.now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

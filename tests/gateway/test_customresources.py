@@ -312,6 +312,43 @@ def test_many_definitions_can_be_used_as_soon_as_they_are_made(alice: Caller) ->
     assert eventually(lambda: alice.get(CRDS).body["items"] == [])
 
 
+def test_quotas_and_namespaces_know_custom_objects(alice: Caller, namespace: str) -> None:
+    """AD3: counted by their plain name; gone with their namespace."""
+    install(alice, definition("Leaf"))
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "q"},
+        "spec": {"hard": {"count/leafs.example.com": "2"}},
+    }
+    path = f"/api/v1/namespaces/{namespace}/resourcequotas"
+    assert alice.post(collection("leafs", namespace), custom("Leaf", "early")).status == 201
+    assert alice.post(path, quota).status == 201
+    assert eventually(
+        lambda: alice.get(f"{path}/q").body.get("status", {}).get("used") == {"count/leafs.example.com": "1"}
+    )
+    assert alice.post(collection("leafs", namespace), custom("Leaf", "second")).status == 201
+    assert alice.post(collection("leafs", namespace), custom("Leaf", "third")).status == 403
+    assert alice.delete(f"/api/v1/namespaces/{namespace}").status == 200
+    assert eventually(lambda: alice.get(f"/api/v1/namespaces/{namespace}").status == 404)
+    assert alice.get("/apis/example.com/v1/leafs").body["items"] == []
+    remove(alice, "leafs.example.com")
+
+
+def test_a_deletion_that_a_stopped_server_began_is_finished_by_the_next(
+    server: Server, alice: Caller, tmp_path: Path
+) -> None:
+    """A process that is killed leaves nothing behind that another would not find."""
+    install(alice, definition("Relic"))
+    alice.post(collection("relics"), custom("Relic", "r", finalizers=["example.com/hold"]))
+    with another(server, tmp_path / "killed") as killed:
+        killed.user("acme", "alice", "tenantry:owner").delete(f"{CRDS}/relics.example.com")
+        killed.process.kill()
+        killed.process.wait()
+    assert alice.patch(f"{collection('relics')}/r", {"metadata": {"finalizers": None}}).status == 200
+    assert eventually(lambda: alice.get(f"{CRDS}/relics.example.com").status == 404)
+
+
 def test_another_server_process_serves_the_same_definitions(server: Server, alice: Caller, tmp_path: Path) -> None:
     """A second process on the database knows what was, and learns what becomes."""
     install(alice, definition("Before", spec(size=NUMBER)))
