@@ -61,7 +61,7 @@ async def assembled(options: Options, certificates: Certificates, *, background:
         locks = LockTable(options.database_url, streams.reconsider)
         policies = PolicyCache(store)
         rbac = RbacAuthorizer(policies)
-        custom = CustomResources(catalogs)
+        custom = CustomResources(store, catalogs, lambda changed: streams.redefine(changed, custom.definition))
         authentication = _authentication(options, certificates, store)
         keystone = [KeystoneAuthorizer(*authentication.keystone, policies.of)] if authentication.keystone else []
         # Locks bind tenants' users, then the wall between tenants stands before every rule.
@@ -69,8 +69,8 @@ async def assembled(options: Options, certificates: Certificates, *, background:
             [LockAuthorizer(locks), TenantIsolation(catalogs.is_system_only), SystemMasters(), rbac, *keystone]
         )
 
-        def namespaced(cluster: str) -> Sequence[tuple[str, str]]:
-            found = {r.storage_key for r in catalogs.of(cluster) if r.namespaced and r.persistent}
+        def namespaced(cluster: str) -> Sequence[tuple[str, str, str]]:
+            found = {(*r.storage_key, r.place[1]) for r in catalogs.of(cluster) if r.namespaced and r.persistent}
             return sorted(found)
 
         quotas = ResourceQuota(
@@ -95,6 +95,7 @@ async def assembled(options: Options, certificates: Certificates, *, background:
             options=options,
             store=store,
             catalogs=catalogs,
+            custom=custom,
             locks=locks,
             rbac=rbac,
             authentication=AuthenticationChain(authentication.authenticators),
@@ -106,14 +107,15 @@ async def assembled(options: Options, certificates: Certificates, *, background:
             streams=streams,
             turns=turns,
         )
-        for listener in (custom.on_events, policies.on_events, runtime.on_events):
+        store.subscribe(custom.on_events, lost=custom.on_lost)
+        for listener in (policies.on_events, runtime.on_events):
             store.subscribe(listener)
-        await custom.load(store)
+        await custom.load()
         await _first_objects(runtime)
         await locks.start()
         requests.start()
         try:
-            async with workers.running(store, options.database_url, catalogs, quotas) if background else nullcontext():
+            async with workers.running(store, options.database_url, custom, quotas) if background else nullcontext():
                 yield runtime
         finally:
             await requests.stop()

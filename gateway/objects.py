@@ -21,6 +21,7 @@ from kube.names import SUFFIX_ALPHABET, generated_name
 from kube.requestinfo import RequestInfo
 from kube.resources import Resource
 from kube.status import BadRequest
+from kube.structural import with_defaults
 from store.types import Key, Stored
 
 MEDIA_TYPES: Final = ("application/json", "application/yaml", protobuf.MEDIA_TYPE)
@@ -33,8 +34,8 @@ _SCHEME: Final = "pkg/runtime/scheme.go:111"
 
 def key_of(info: RequestInfo, resource: Resource, name: str) -> Key:
     """Where the store keeps the object of this name."""
-    group, plural = resource.storage_key
-    return Key(info.cluster, group, plural, info.namespace if resource.namespaced else "", name)
+    group, kept = resource.place
+    return Key(info.cluster, group, kept, info.namespace if resource.namespaced else "", name)
 
 
 def decode_body(request: Request, expected: str) -> dict[str, Any]:
@@ -248,4 +249,6 @@ def converted(body: dict[str, Any], kind: Kind) -> dict[str, Any]:
     """An object in the version of ``kind``, from whichever version it is in."""
     if kind.is_stored_version and body.get("apiVersion") == kind.api_version:
         return body
+    if kind.has_defaults and kind.schema is not None:
+        body = with_defaults(body, kind.schema)
     return {**body, "apiVersion": kind.api_version, "kind": kind.name}

@@ -11,6 +11,7 @@ from access.authentication.chain import AuthenticationChain
 from access.authorization.chain import AuthorizationChain
 from access.authorization.rbac import RbacAuthorizer
 from gateway.auditing import AuditSink
+from gateway.customresources import CustomResources
 from gateway.kinds import Catalogs
 from gateway.locks import LockTable
 from gateway.metrics import Metrics
@@ -33,6 +34,7 @@ class Runtime:
     options: Options
     store: Engine
     catalogs: Catalogs
+    custom: CustomResources
     locks: LockTable
     rbac: RbacAuthorizer
     authentication: AuthenticationChain

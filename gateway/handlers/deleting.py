@@ -17,6 +17,7 @@ from gateway.negotiation import require_content_type
 from gateway.parameters import invalid_options, unsupported
 from gateway.runtime import Runtime
 from gateway.selection import selection
+from kube.crds import CRDS, terminating
 from kube.patches import deep_copy
 from kube.status import BadRequest, Conflict, Invalid, NotFound, StatusError
 from kube.traits import SHOWN_WHEN_DELETED
@@ -124,6 +125,8 @@ async def remove(
                 metadata["deletionGracePeriodSeconds"] = 0
                 if key.resource == "namespaces" and not key.group:
                     new.setdefault("status", {})["phase"] = "Terminating"
+                elif (key.group, key.resource) == CRDS:
+                    new = terminating(new, now=metadata["deletionTimestamp"])
             gone = finished(new)
             if request.dry_run or (not gone and new == old):
                 return gone, new

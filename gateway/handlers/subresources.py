@@ -8,7 +8,6 @@ from typing import Any, Final
 import orjson
 
 from gateway import objects, parameters
-from gateway.customresources import CRDS
 from gateway.exchange import Request, Response
 from gateway.handlers.deleting import DeleteOptions, remove
 from gateway.handlers.reading import find
@@ -25,14 +24,12 @@ from gateway.negotiation import (
 )
 from gateway.runtime import Runtime
 from kube import tables
-from kube.crds import Scale, scale_of
-from kube.logicalclusters import ROOT
 from kube.patches import deep_copy, json_patch, merge_patch
-from kube.paths import not_found
+from kube.resources import Scale
 from kube.selectors import from_object
 from kube.status import BadRequest, Cause, Conflict
 from kube.validation.causes import invalid_object
-from store.types import Key, Stored
+from store.types import Stored
 
 _BUILT_IN: Final = Scale(("spec", "replicas"), ("status", "replicas"))
 
@@ -40,7 +37,7 @@ _BUILT_IN: Final = Scale(("spec", "replicas"), ("status", "replicas"))
 async def scale(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """GET, PUT and PATCH of ``/scale``: an ``autoscaling/v1 Scale`` over the object's replicas."""
     info = request.info
-    where = await _where(runtime, request, kind) if kind.resource.custom else _BUILT_IN
+    where = kind.served.scale or _BUILT_IN
     if info.verb == "get":
         stored = await find(runtime, objects.key_of(info, kind.resource, info.name), kind)
         return _show(request, stored, where)
@@ -72,16 +69,6 @@ async def scale(runtime: Runtime, request: Request, kind: Kind) -> Response:
         return new
 
     return _show(request, await change(runtime, request, kind, scaled), where)
-
-
-async def _where(runtime: Runtime, request: Request, kind: Kind) -> Scale:
-    resource = kind.resource
-    for cluster in (request.info.cluster, ROOT):
-        stored = await runtime.store.get(Key(cluster, CRDS[0], CRDS[1], "", f"{resource.plural}.{resource.group}"))
-        found = scale_of(orjson.loads(stored.data), kind.version) if stored else None
-        if found is not None:
-            return found
-    raise not_found()
 
 
 def _replicas(body: Body, name: str) -> int:
