@@ -8,6 +8,7 @@ import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
 
+import django
 from cryptography import x509
 
 from access.admission.chain import AdmissionChain
@@ -52,6 +53,8 @@ from store.types import Create, Key, PreconditionFailed
 @asynccontextmanager
 async def assembled(options: Options, certificates: Certificates, *, background: bool = True) -> AsyncIterator[Runtime]:
     """A running API server's parts; everything is stopped on leaving. ``background``: take part in the workers."""
+    # Worker processes are spawned: none of the command's own preparations have happened there.
+    django.setup()
     definitions()
     async with Engine(options.database_url) as store:
         streams, turns, catalogs = Streams(), Turns(), Catalogs()
