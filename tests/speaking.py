@@ -128,9 +128,3 @@ def without_server_fields(document: Mapping[str, Any]) -> dict[str, Any]:
     own = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink")
     metadata = {name: value for name, value in document.get("metadata", {}).items() if name not in own}
     return {**document, "metadata": metadata}
-
-
-def asked(speaker: Speaker, method: str, path: str, body: Any = None) -> tuple[int, dict[str, Any]]:
-    """The status and the body of an answer."""
-    answer = speaker.send(method, path, body)
-    return answer.status, answer.body

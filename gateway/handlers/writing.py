@@ -284,7 +284,8 @@ def _beside_status(kind: Kind, before: Body, wanted: Body) -> Body:
     if kind.resource.storage_key in LABELS_OUTSIDE_STATUS:
         kept = {"labels": before["labels"]} if "labels" in before else {}
         wanted = {name: value for name, value in wanted.items() if name != "labels"} | kept
-    return deep_copy(wanted)
+    copied: Body = deep_copy(wanted)
+    return copied
 
 
 def count_generation(kind: Kind, old: Body, new: Body) -> None:

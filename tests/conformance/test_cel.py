@@ -12,7 +12,7 @@ from kube.customobjects import without_nulls
 from kube.structural import structural_schema
 from tests.kube.kinds import definitions
 from tests.kube.rules import ACCEPTED, OBJECTS, REFUSED, ruled
-from tests.speaking import Speaker, asked
+from tests.speaking import Speaker
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 HELD = {"rule": "true"}
@@ -21,7 +21,7 @@ HELD = {"rule": "true"}
 def test_rules_are_refused_in_the_same_words(server: Speaker) -> None:
     for rule, where in [*((rule, where) for rule, where, _ in REFUSED), *ACCEPTED]:
         document = ruled(rule, where)
-        _, answer = asked(server, "POST", f"{CRDS}?dryRun=All", document)
+        _, answer = server.request("POST", f"{CRDS}?dryRun=All", document)
         ours = [cause.as_dict() for cause in crd_causes(deepcopy(document), definitions())]
         assert ours == answer.get("details", {}).get("causes", []), rule
 
@@ -30,14 +30,14 @@ def test_objects_are_judged_in_the_same_words(server: Speaker) -> None:
     """Objects that were there before are made without the rule, which comes afterwards."""
     kinds = [f"Ruled{number}" for number in range(len(OBJECTS))]
     for kind, (rule, where, before, _, _) in zip(kinds, OBJECTS, strict=True):
-        status, answer = asked(server, "POST", CRDS, ruled(HELD if before is not None else rule, where, kind))
+        status, answer = server.request("POST", CRDS, ruled(HELD if before is not None else rule, where, kind))
         assert status == 201, (rule, answer)
     for kind, (rule, where, before, _, _) in zip(kinds, OBJECTS, strict=True):
         if before is not None:
             _created(server, kind, before)
             changed = {"spec": {"versions": ruled(rule, where, kind)["spec"]["versions"]}}
             path = f"{CRDS}/{kind.lower()}s.example.com"
-            assert asked(server, "PATCH", path, changed, "application/merge-patch+json")[0] == 200
+            assert server.request("PATCH", path, changed, "application/merge-patch+json")[0] == 200
     time.sleep(1)  # The real server takes up a changed definition a moment later.
     for kind, (rule, where, before, now, _) in zip(kinds, OBJECTS, strict=True):
         body = _body(kind, now)
@@ -45,9 +45,9 @@ def test_objects_are_judged_in_the_same_words(server: Speaker) -> None:
         if before is None:
             _, answer = _served(server, "POST", path, body)
         else:
-            _, made = asked(server, "GET", f"{path}/x")
+            _, made = server.request("GET", f"{path}/x")
             body["metadata"]["resourceVersion"] = made["metadata"]["resourceVersion"]
-            _, answer = asked(server, "PUT", f"{path}/x", body)
+            _, answer = server.request("PUT", f"{path}/x", body)
         schema = structural_schema(
             ruled(rule, where)["spec"]["versions"][0]["schema"]["openAPIV3Schema"], definitions()
         )
@@ -72,7 +72,7 @@ def _created(server: Speaker, kind: str, spec: dict[str, Any]) -> None:
 def _served(server: Speaker, method: str, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     """Ask until the real server serves the new resource."""
     for _ in range(50):
-        status, answer = asked(server, method, path, body)
+        status, answer = server.request(method, path, body)
         if status not in (404, 405, 429, 500, 503):
             break
         time.sleep(0.2)
