@@ -146,7 +146,7 @@ def _decode_object(
             continue
         elif additional is not None and additional.type == "string":
             kept = dict(value) if kept is None else kept
-            kept[name] = ""
+            kept[name] = _zero(additional)
             continue
         kept = dict(value) if kept is None else kept
         del kept[name]
@@ -160,7 +160,7 @@ def _decode_list(value: list[Any], schema: Schema, path: _Path, owner: Schema, u
     kept: list[Any] | None = None
     for index, child in enumerate(value):
         here: _Path = (path, f"[{index}]") if items.type != "string" else path
-        below = _ZERO.get(items.type) if child is None else _decode(child, items, here, owner, unknown)
+        below = _zero(items) if child is None else _decode(child, items, here, owner, unknown)
         if below is not child:
             kept = list(value) if kept is None else kept
             kept[index] = below
@@ -175,6 +175,11 @@ _ZERO: Final[dict[str, Any]] = {
     "object": {},
     "array": [],
 }
+
+
+def _zero(schema: Schema) -> Any:
+    """What ``null`` means in a list or a map: the zero of its type."""
+    return "0" if schema.format == "quantity" else _ZERO.get(schema.type)
 
 
 def _formatted(value: str, schema: Schema) -> str:
