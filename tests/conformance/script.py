@@ -216,7 +216,7 @@ def bodies(say: Conversation) -> None:
 
 
 def fields(say: Conversation) -> None:
-    """FieldValidation and duplicate fields, and what is generated."""
+    """Field validation and duplicate fields, and what is generated."""
     say.set_up()
     at, deployments = f"{say.core}/configmaps", f"/apis/apps/v1/namespaces/{say.namespace}/deployments"
     double = '{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x","labels":{"a":"1","a":"2"}},"data":{"a":"1","a":"2"},"bogus":1,"bogus":2}'

@@ -40,7 +40,7 @@ def real(request: pytest.FixtureRequest) -> Speaker | None:
 
 @pytest.mark.parametrize("name", SECTIONS)
 def test_a_tenants_space_answers_as_the_real_server(name: str, space: Speaker, real: Speaker | None) -> None:
-    section, system = SECTIONS[name]
+    _section, system = SECTIONS[name]
     if system:
         pytest.skip("a kind of the system space")
     assert _found(name, space, real) == []
