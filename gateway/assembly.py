@@ -2,31 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from cryptography import x509
 
 from access.admission.chain import AdmissionChain
+from access.admission.customresourcedefinitions import CustomResourceDefinitions
 from access.admission.defaults import Defaults
-from access.admission.namespacelifecycle import NamespaceLifecycle
+from access.admission.escalation import EscalationPrevention
+from access.admission.limitranger import LimitRanger
+from access.admission.namespacelifecycle import IMMORTAL, NamespaceLifecycle
+from access.admission.resourcequota import ResourceQuota
+from access.admission.serviceaccount import ServiceAccount
 from access.admission.tenantscope import TenantScope
+from access.admission.validation import ObjectValidation
 from access.authentication.anonymous import AnonymousAuthenticator
 from access.authentication.base import Authenticator
 from access.authentication.chain import AuthenticationChain
+from access.authentication.serviceaccount import ServiceAccountAuthenticator
 from access.authentication.x509 import X509Authenticator
 from access.authorization.chain import AuthorizationChain
 from access.authorization.isolation import SystemMasters, TenantIsolation
 from access.authorization.lock import LockAuthorizer
 from access.authorization.rbac import PolicyCache, RbacAuthorizer
+from gateway import workers
 from gateway.auditing import NoAudit
 from gateway.certificates import Certificates
+from gateway.customresources import CustomResources
 from gateway.kinds import Catalogs, definitions
 from gateway.locks import LockTable
+from gateway.objects import timestamp
 from gateway.options import Options
 from gateway.runtime import Runtime
 from gateway.streams import Streams
+from gateway.tenantservices import TenantServices
+from gateway.turns import Turns
+from kube.jwt import load_signing_key, load_verifying_keys
+from kube.logicalclusters import ROOT
+from kube.status import AlreadyExists
 from store.engine import Engine
+from store.types import Create, Key, PreconditionFailed
 
 
 @asynccontextmanager
@@ -34,35 +53,111 @@ async def assembled(options: Options, certificates: Certificates) -> AsyncIterat
     """A running API server's parts; everything is stopped on leaving."""
     definitions()
     async with Engine(options.database_url) as store:
-        streams = Streams()
+        streams, turns, catalogs = Streams(), Turns(), Catalogs()
         locks = LockTable(options.database_url, streams.reconsider)
         policies = PolicyCache(store)
         rbac = RbacAuthorizer(policies)
-        catalogs = Catalogs()
-        authenticators: list[Authenticator] = [
-            X509Authenticator([x509.load_pem_x509_certificate(certificates.own_client_ca.read_bytes())])
-        ]
-        if options.anonymous_auth:
-            authenticators.append(AnonymousAuthenticator())
+        custom = CustomResources(catalogs)
+        # Locks bind tenants' users, then the wall between tenants stands before every rule.
+        authorization = AuthorizationChain(
+            [LockAuthorizer(locks), TenantIsolation(catalogs.is_system_only), SystemMasters(), rbac]
+        )
+
+        def namespaced(cluster: str) -> Sequence[tuple[str, str]]:
+            found = {r.storage_key for r in catalogs.of(cluster) if r.namespaced and r.persistent}
+            return sorted(found)
+
+        quotas = ResourceQuota(
+            store, namespaced, lambda space, namespace, wanted: turns.line_up(space, namespace, wanted=wanted)
+        )
+        # What changes objects first, then what judges them; quotas last, when nothing else can refuse.
+        admission = AdmissionChain(
+            [
+                TenantScope(),
+                Defaults(),
+                ServiceAccount(store),
+                LimitRanger(store),
+                CustomResourceDefinitions(store, definitions),
+                ObjectValidation(definitions),
+                EscalationPrevention(policies, authorization),
+                NamespaceLifecycle(store),
+                quotas,
+            ]
+        )
         runtime = Runtime(
             options=options,
             store=store,
             catalogs=catalogs,
             locks=locks,
-            policies=policies,
             rbac=rbac,
-            authentication=AuthenticationChain(authenticators),
-            authorization=AuthorizationChain(
-                [LockAuthorizer(locks), TenantIsolation(catalogs.is_system_only), SystemMasters(), rbac]
-            ),
-            admission=AdmissionChain([TenantScope(), Defaults(), NamespaceLifecycle(store)]),
+            authentication=AuthenticationChain(_authenticators(options, certificates, store)),
+            authorization=authorization,
+            admission=admission,
             audit=NoAudit(),
+            tenants=TenantServices(),
+            signing_key=load_signing_key(certificates.signing_key.read_bytes()),
             streams=streams,
+            turns=turns,
         )
-        store.subscribe(policies.on_events)
-        store.subscribe(runtime.on_events)
+        for listener in (custom.on_events, policies.on_events, runtime.on_events):
+            store.subscribe(listener)
+        await custom.load(store)
+        await _first_objects(runtime)
         await locks.start()
         try:
-            yield runtime
+            async with workers.running(store, options.database_url, catalogs, quotas):
+                yield runtime
         finally:
             await locks.stop()
+
+
+def _authenticators(options: Options, certificates: Certificates, store: Engine) -> list[Authenticator]:
+    own = x509.load_pem_x509_certificate(certificates.own_client_ca.read_bytes())
+    keys = [key for path in certificates.verifying_keys for key in load_verifying_keys(path.read_bytes())]
+    authenticators: list[Authenticator] = [
+        X509Authenticator([own]),
+        ServiceAccountAuthenticator(
+            store, keys=keys, issuer=options.service_account_issuer, audiences=options.audiences
+        ),
+    ]
+    if options.anonymous_auth:
+        authenticators.append(AnonymousAuthenticator())
+    return authenticators
+
+
+async def _first_objects(runtime: Runtime) -> None:
+    """The first namespaces of the system space, and the default tenant (TS8), where they are missing."""
+    for name in sorted(IMMORTAL):
+        key = Key(ROOT, "", "namespaces", "", name)
+        if await runtime.store.get(key) is not None:
+            continue
+        body = {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {
+                "name": name,
+                "uid": str(uuid.uuid4()),
+                "creationTimestamp": timestamp(time.time()),
+                "labels": {"kubernetes.io/metadata.name": name},
+                "selfLink": f"/api/v1/namespaces/{name}",
+            },
+            "spec": {"finalizers": ["kubernetes"]},
+            "status": {"phase": "Active"},
+        }
+        try:
+            await runtime.store.commit(Create(key, body))
+        except PreconditionFailed:
+            continue
+    tenant = runtime.options.default_tenant
+    if tenant and await runtime.store.get(Key(ROOT, "", "tenants", "", tenant)) is None:
+        try:
+            await asyncio.to_thread(
+                runtime.tenants.create,
+                user="system:apiserver",
+                name=tenant,
+                display_name="",
+                labels={},
+                annotations={},
+            )
+        except AlreadyExists:
+            return

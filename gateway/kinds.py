@@ -92,6 +92,7 @@ class Catalogs:
 
     def __init__(self) -> None:
         self._custom: dict[str, Catalog] = {}
+        self._tenants = TENANT_BUILTINS
         self._kinds: dict[tuple[int, str, str, str], Kind | None] = {}
 
     def of(self, cluster: str) -> Catalog:
@@ -99,16 +100,19 @@ class Catalogs:
         own = self._custom.get(cluster)
         if own is not None:
             return own
-        return BUILTINS if cluster in (ROOT, BOOTSTRAP) else TENANT_BUILTINS
+        return BUILTINS if cluster in (ROOT, BOOTSTRAP) else self._tenants
 
     def extend(self, cluster: str, catalog: Catalog | None) -> None:
         """Let a space serve ``catalog`` from now on; ``None`` takes it back to the built-in one."""
-        previous = self._custom.pop(cluster, None)
-        if previous is not None:
-            gone = id(previous)
-            self._kinds = {key: kind for key, kind in self._kinds.items() if key[0] != gone}
+        if self._custom.pop(cluster, None) is not None:
+            self._kinds.clear()
         if catalog is not None:
             self._custom[cluster] = catalog
+
+    def publish(self, catalog: Catalog | None) -> None:
+        """Let all spaces without CRDs of their own serve ``catalog``; ``None`` takes them back (TS11)."""
+        self._tenants = catalog or TENANT_BUILTINS
+        self._kinds.clear()
 
     def kind(self, cluster: str, group: str, version: str, plural: str) -> Kind | None:
         """The kind behind a path, or ``None``."""

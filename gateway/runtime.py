@@ -9,14 +9,16 @@ from dataclasses import dataclass, field
 from access.admission.chain import AdmissionChain
 from access.authentication.chain import AuthenticationChain
 from access.authorization.chain import AuthorizationChain
-from access.authorization.rbac import PolicyCache, RbacAuthorizer
+from access.authorization.rbac import RbacAuthorizer
 from gateway.auditing import AuditSink
 from gateway.kinds import Catalogs
 from gateway.locks import LockTable
 from gateway.metrics import Metrics
 from gateway.options import Options
 from gateway.streams import Streams
+from gateway.tenantservices import TenantServices
 from gateway.turns import Turns
+from kube.jwt import SigningKey
 from kube.status import ServiceUnavailable
 from store.engine import Engine
 from store.types import Event
@@ -32,12 +34,13 @@ class Runtime:
     store: Engine
     catalogs: Catalogs
     locks: LockTable
-    policies: PolicyCache
     rbac: RbacAuthorizer
     authentication: AuthenticationChain
     authorization: AuthorizationChain
     admission: AdmissionChain
     audit: AuditSink
+    tenants: TenantServices
+    signing_key: SigningKey
     streams: Streams = field(default_factory=Streams)
     turns: Turns = field(default_factory=Turns)
     metrics: Metrics = field(default_factory=Metrics)

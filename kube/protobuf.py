@@ -20,7 +20,7 @@ _MAX_DEPTH: Final = 64
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 # One word a field: number, name, type. ``*`` repeats; ``?`` marks an optional value, which counts even when it is zero.
-# Types: s text, i integer, b boolean, y bytes, q quantity, t time, x integer or text, anything else a message;
+# Types: - what the server does not take from clients (a status), s text, i integer, b boolean, y bytes, q quantity, t time, x integer or text, anything else a message;
 # {…} maps text to it.
 _MESSAGES: Final[Mapping[str, str]] = {
     "TypeMeta": "1 apiVersion s,2 kind s",
@@ -35,7 +35,7 @@ _MESSAGES: Final[Mapping[str, str]] = {
     "ObjectReference": "1 kind s,2 namespace s,3 name s,4 uid s,5 apiVersion s,6 resourceVersion s,7 fieldPath s",
     "LocalReference": "1 name s",
     "Nothing": "",
-    "v1/Namespace": "1 metadata Meta,2 spec NamespaceSpec,3 status Nothing",
+    "v1/Namespace": "1 metadata Meta,2 spec NamespaceSpec,3 status -",
     "NamespaceSpec": "1 finalizers *s",
     "v1/ConfigMap": "1 metadata Meta,2 data {s},3 binaryData {y},4 immutable ?b",
     "v1/Secret": "1 metadata Meta,2 data {y},3 type s,4 stringData {s},5 immutable ?b",
@@ -43,12 +43,11 @@ _MESSAGES: Final[Mapping[str, str]] = {
         "1 metadata Meta,2 secrets *ObjectReference,3 imagePullSecrets *LocalReference,"
         "4 automountServiceAccountToken ?b"
     ),
-    "v1/ResourceQuota": "1 metadata Meta,2 spec QuotaSpec,3 status Nothing",
+    "v1/ResourceQuota": "1 metadata Meta,2 spec QuotaSpec,3 status -",
     "QuotaSpec": "1 hard {q},2 scopes *s,3 scopeSelector ScopeSelector",
     "ScopeSelector": "1 matchExpressions *ScopeRequirement",
     "ScopeRequirement": "1 scopeName s,2 operator s,3 values *s",
-    "v1/Service": "1 metadata Meta,2 spec ServiceSpec,3 status ServiceStatus",
-    "ServiceStatus": "1 loadBalancer Nothing",
+    "v1/Service": "1 metadata Meta,2 spec ServiceSpec,3 status -",
     "ServiceSpec": (
         "1 ports *ServicePort,2 selector {s},3 clusterIP s,4 type s,5 externalIPs *s,7 sessionAffinity s,"
         "8 loadBalancerIP s,9 loadBalancerSourceRanges *s,10 externalName s,11 externalTrafficPolicy s,"
@@ -63,38 +62,26 @@ _MESSAGES: Final[Mapping[str, str]] = {
     "rbac.authorization.k8s.io/v1/ClusterRoleBinding": "1 metadata Meta,2 subjects *Subject,3 roleRef RoleReference",
     "Subject": "1 kind s,2 apiGroup s,3 name s,4 namespace s",
     "RoleReference": "1 apiGroup s,2 kind s,3 name s",
-    "authentication.k8s.io/v1/TokenRequest": "1 metadata Meta,2 spec TokenRequestSpec,3 status TokenRequestStatus",
+    "authentication.k8s.io/v1/TokenRequest": "1 metadata Meta,2 spec TokenRequestSpec,3 status -",
     "TokenRequestSpec": "1 audiences *s,3 boundObjectRef ?BoundReference,4 expirationSeconds ?i",
-    "TokenRequestStatus": "1 token s,2 expirationTimestamp t",
     "BoundReference": "1 kind s,2 apiVersion s,3 name s,4 uid s",
-    "authentication.k8s.io/v1/SelfSubjectReview": "1 metadata Meta,2 status Nothing2",
-    "Nothing2": "1 userInfo UserInfo",
-    "UserInfo": "1 username s,2 uid s,3 groups *s",
-    "authentication.k8s.io/v1/TokenReview": "1 metadata Meta,2 spec TokenReviewSpec,3 status TokenReviewStatus",
+    "authentication.k8s.io/v1/SelfSubjectReview": "1 metadata Meta,2 status -",
+    "authentication.k8s.io/v1/TokenReview": "1 metadata Meta,2 spec TokenReviewSpec,3 status -",
     "TokenReviewSpec": "1 token s,2 audiences *s",
-    "TokenReviewStatus": "1 authenticated b,2 user UserInfo,3 error s,4 audiences *s",
-    "authorization.k8s.io/v1/SelfSubjectAccessReview": "1 metadata Meta,2 spec SelfAccess,3 status AccessStatus",
+    "authorization.k8s.io/v1/SelfSubjectAccessReview": "1 metadata Meta,2 spec SelfAccess,3 status -",
     "SelfAccess": "1 resourceAttributes ?ResourceAttributes,2 nonResourceAttributes ?OtherAttributes",
-    "ResourceAttributes": (
-        "1 namespace s,2 verb s,3 group s,4 version s,5 resource s,6 subresource s,7 name s"
-    ),
+    "ResourceAttributes": ("1 namespace s,2 verb s,3 group s,4 version s,5 resource s,6 subresource s,7 name s"),
     "OtherAttributes": "1 path s,2 verb s",
-    "AccessStatus": "1 allowed b,2 reason s,3 evaluationError s,4 denied b",
-    "authorization.k8s.io/v1/SubjectAccessReview": "1 metadata Meta,2 spec Access,3 status AccessStatus",
-    "authorization.k8s.io/v1/LocalSubjectAccessReview": "1 metadata Meta,2 spec Access,3 status AccessStatus",
+    "authorization.k8s.io/v1/SubjectAccessReview": "1 metadata Meta,2 spec Access,3 status -",
+    "authorization.k8s.io/v1/LocalSubjectAccessReview": "1 metadata Meta,2 spec Access,3 status -",
     "Access": (
         "1 resourceAttributes ?ResourceAttributes,2 nonResourceAttributes ?OtherAttributes,3 user s,4 groups *s,"
         "5 extra {Extra},6 uid s"
     ),
     "Extra": "1 items *s",
-    "authorization.k8s.io/v1/SelfSubjectRulesReview": "1 metadata Meta,2 spec RulesSpec,3 status RulesStatus",
+    "authorization.k8s.io/v1/SelfSubjectRulesReview": "1 metadata Meta,2 spec RulesSpec,3 status -",
     "RulesSpec": "1 namespace s",
-    "RulesStatus": "3 incomplete b,4 evaluationError s",
-    "apps/v1/Deployment": "1 metadata Meta,2 spec DeploymentSpec,3 status DeploymentStatus",
-    "DeploymentStatus": (
-        "1 observedGeneration i,2 replicas i,3 updatedReplicas i,4 availableReplicas i,5 unavailableReplicas i,"
-        "7 readyReplicas i"
-    ),
+    "apps/v1/Deployment": "1 metadata Meta,2 spec DeploymentSpec,3 status -",
     "DeploymentSpec": (
         "1 replicas ?i,2 selector ?Selector,3 template Template,4 strategy DeploymentStrategy,5 minReadySeconds i,"
         "6 revisionHistoryLimit ?i,7 paused b,9 progressDeadlineSeconds ?i"
@@ -117,19 +104,18 @@ _MESSAGES: Final[Mapping[str, str]] = {
     "ContainerPort": "1 name s,2 hostPort i,3 containerPort i,4 protocol s,5 hostIP s",
     "Variable": "1 name s,2 value s",
     "Resources": "1 limits {q},2 requests {q}",
-    "batch/v1/Job": "1 metadata Meta,2 spec JobSpec,3 status JobStatus",
-    "JobStatus": "4 active i,5 succeeded i,6 failed i,7 completedIndexes s",
+    "batch/v1/Job": "1 metadata Meta,2 spec JobSpec,3 status -",
     "JobSpec": (
         "1 parallelism ?i,2 completions ?i,3 activeDeadlineSeconds ?i,4 selector ?Selector,5 manualSelector ?b,"
         "6 template Template,7 backoffLimit ?i,8 ttlSecondsAfterFinished ?i,9 completionMode ?s,10 suspend ?b"
     ),
-    "batch/v1/CronJob": "1 metadata Meta,2 spec CronJobSpec,3 status Nothing",
+    "batch/v1/CronJob": "1 metadata Meta,2 spec CronJobSpec,3 status -",
     "CronJobSpec": (
         "1 schedule s,2 startingDeadlineSeconds ?i,3 concurrencyPolicy s,4 suspend ?b,5 jobTemplate JobTemplate,"
         "6 successfulJobsHistoryLimit ?i,7 failedJobsHistoryLimit ?i,8 timeZone ?s"
     ),
     "JobTemplate": "1 metadata Meta,2 spec JobSpec",
-    "networking.k8s.io/v1/Ingress": "1 metadata Meta,2 spec IngressSpec,3 status ServiceStatus",
+    "networking.k8s.io/v1/Ingress": "1 metadata Meta,2 spec IngressSpec,3 status -",
     "IngressSpec": "1 defaultBackend ?Backend,2 tls *IngressTLS,3 rules *IngressRule,4 ingressClassName ?s",
     "IngressTLS": "1 hosts *s,2 secretName s",
     "IngressRule": "1 host s,2 ingressRuleValue &IngressRules",
@@ -140,13 +126,12 @@ _MESSAGES: Final[Mapping[str, str]] = {
     "TypedReference": "1 apiGroup ?s,2 kind s,3 name s",
     "IngressService": "1 name s,2 port BackendPort",
     "BackendPort": "1 name s,2 number i",
-    "policy/v1/PodDisruptionBudget": "1 metadata Meta,2 spec BudgetSpec,3 status BudgetStatus",
+    "policy/v1/PodDisruptionBudget": "1 metadata Meta,2 spec BudgetSpec,3 status -",
     "BudgetSpec": "1 minAvailable x,2 selector ?Selector,3 maxUnavailable x,4 unhealthyPodEvictionPolicy ?s",
-    "BudgetStatus": (
-        "1 observedGeneration i,3 disruptionsAllowed i,4 currentHealthy i,5 desiredHealthy i,6 expectedPods i"
-    ),
     "policy/v1/Eviction": "1 metadata Meta,2 deleteOptions ?DeleteOptions",
-    "v1/DeleteOptions": "1 gracePeriodSeconds ?i,2 preconditions ?Preconditions,3 orphanDependents ?b,4 propagationPolicy ?s,5 dryRun *s",
+    "v1/DeleteOptions": (
+        "1 gracePeriodSeconds ?i,2 preconditions ?Preconditions,3 orphanDependents ?b,4 propagationPolicy ?s,5 dryRun *s"
+    ),
     "Preconditions": "1 uid ?s,2 resourceVersion ?s",
     "scheduling.k8s.io/v1/PriorityClass": (
         "1 metadata Meta,2 value i,3 globalDefault b,4 description s,5 preemptionPolicy ?s"
@@ -249,6 +234,8 @@ def _message(name: str, data: memoryview, depth: int) -> dict[str, Any]:
                 "JSON and YAML only"
             )
         field_name, type_, repeated, mapped, optional, inline = field
+        if type_ == "-":
+            continue
         if mapped:
             key, value = _entry(type_, raw, depth)
             result.setdefault(field_name, {})[key] = value

@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from gateway.exchange import Request, Response, Stream
-from gateway.handlers import deleting, discovery, health, reading, watching, writing
+from gateway.handlers import (
+    deleting,
+    discovery,
+    health,
+    openapi,
+    reading,
+    reviews,
+    subresources,
+    tenants,
+    tokenrequest,
+    watching,
+    writing,
+)
 from gateway.kinds import Kind
 from gateway.runtime import Runtime
 from gateway.streams import Recheck
-from kube.status import MethodNotAllowed
+from kube.status import BadRequest, MethodNotAllowed
+
+_PARTS: Final = {
+    "scale": subresources.scale,
+    "binding": subresources.bind,
+    "eviction": subresources.evict,
+    "token": tokenrequest.create_token,
+}
+_STREAMS: Final = frozenset({"log", "exec", "attach", "portforward", "proxy"})
 
 
 async def serve(runtime: Runtime, request: Request, recheck: Recheck) -> Response | Stream:
@@ -17,6 +39,16 @@ async def serve(runtime: Runtime, request: Request, recheck: Recheck) -> Respons
         return await _non_resource(runtime, request)
     kind = runtime.catalogs.require(info)
     _require_verb(request, kind)
+    if info.subresource in _STREAMS:
+        raise BadRequest("this server runs no containers: there is nothing to connect to")
+    if info.subresource in _PARTS:
+        return await _PARTS[info.subresource](runtime, request, kind)
+    if not kind.resource.persistent:
+        if kind.name == "Binding":
+            return await subresources.bind_new(runtime, request)
+        return await reviews.review(runtime, request, kind)
+    if (kind.name, kind.resource.group) == ("Tenant", "") and info.verb in ("create", "delete"):
+        return await tenants.serve(runtime, request, kind)
     match info.verb:
         case "get":
             return await reading.get(runtime, request, kind)
@@ -55,6 +87,8 @@ def _require_verb(request: Request, kind: Kind) -> None:
 async def _non_resource(runtime: Runtime, request: Request) -> Response:
     if request.info.method != "GET":
         raise not_allowed()
+    if request.info.path.startswith("/openapi/"):
+        return await openapi.serve(runtime, request)
     if discovery.is_discovery(request.info.path):
         return await discovery.discover(runtime, request)
     return await health.serve(runtime, request)

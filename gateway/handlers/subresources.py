@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 import orjson
 
 from gateway import objects
+from gateway.customresources import CRDS
 from gateway.exchange import Request, Response
 from gateway.handlers.deleting import DeleteOptions, remove
 from gateway.handlers.reading import find
@@ -24,12 +26,13 @@ from gateway.negotiation import (
 from gateway.runtime import Runtime
 from kube import tables
 from kube.crds import Scale, scale_of
-from kube.documents import decode_json
+from kube.logicalclusters import ROOT
 from kube.patches import deep_copy, json_patch, merge_patch
+from kube.paths import not_found
 from kube.selectors import from_object
 from kube.status import BadRequest, Cause, Conflict
 from kube.validation.causes import invalid_object
-from store.types import Stored
+from store.types import Key, Stored
 
 _BUILT_IN: Final = Scale(("spec", "replicas"), ("status", "replicas"))
 
@@ -37,9 +40,7 @@ _BUILT_IN: Final = Scale(("spec", "replicas"), ("status", "replicas"))
 async def scale(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """GET, PUT and PATCH of ``/scale``: an ``autoscaling/v1 Scale`` over the object's replicas."""
     info = request.info
-    where = scale_of(kind.served) if kind.resource.custom else _BUILT_IN
-    if where is None:
-        where = _BUILT_IN
+    where = await _where(runtime, request, kind) if kind.resource.custom else _BUILT_IN
     if info.verb == "get":
         stored = await find(runtime, objects.key_of(info, kind.resource, info.name), kind)
         return _show(request, stored, where)
@@ -71,6 +72,16 @@ async def scale(runtime: Runtime, request: Request, kind: Kind) -> Response:
         return new
 
     return _show(request, await change(runtime, request, kind, scaled), where)
+
+
+async def _where(runtime: Runtime, request: Request, kind: Kind) -> Scale:
+    resource = kind.resource
+    for cluster in (request.info.cluster, ROOT):
+        stored = await runtime.store.get(Key(cluster, CRDS[0], CRDS[1], "", f"{resource.plural}.{resource.group}"))
+        found = scale_of(orjson.loads(stored.data), kind.version) if stored else None
+        if found is not None:
+            return found
+    raise not_found()
 
 
 def _replicas(body: Body, name: str) -> int:
@@ -145,6 +156,16 @@ async def bind(runtime: Runtime, request: Request, kind: Kind) -> Response:
 
     await change(runtime, request, kind, bound)
     return _success()
+
+
+async def bind_new(runtime: Runtime, request: Request) -> Response:
+    """POST to ``bindings``: the pod is named in the body."""
+    body = objects.decode_body(request)
+    name = (body.get("metadata") or {}).get("name")
+    if not isinstance(name, str) or not name:
+        raise BadRequest("metadata.name of the binding names the pod")
+    request.info = replace(request.info, resource="pods", subresource="binding", name=name)
+    return await bind(runtime, request, runtime.catalogs.require(request.info))
 
 
 async def evict(runtime: Runtime, request: Request, kind: Kind) -> Response:

@@ -1,0 +1,68 @@
+"""``Tenant`` objects: made and ended by the same services as in the portal (TS1)."""
+
+from __future__ import annotations
+
+import asyncio
+
+import orjson
+
+from gateway import objects
+from gateway.exchange import Request, Response
+from gateway.handlers.deleting import read_options
+from gateway.handlers.reading import find, show
+from gateway.handlers.writing import check_dry_run
+from gateway.kinds import Kind
+from gateway.runtime import Runtime
+from kube.names import tenant_name
+from kube.status import BadRequest, Cause
+from kube.validation.causes import invalid_object
+from store.types import Key, Stored
+
+
+async def serve(runtime: Runtime, request: Request, kind: Kind) -> Response:
+    """POST and DELETE. Reading, watching and changing labels work as for any object."""
+    if request.info.verb == "create":
+        return await _create(runtime, request, kind)
+    return await _delete(runtime, request, kind)
+
+
+async def _create(runtime: Runtime, request: Request, kind: Kind) -> Response:
+    body = objects.decode_object(request, kind)
+    check_dry_run(request)
+    objects.check_place(request.info, kind, body)
+    metadata = body["metadata"]
+    name = metadata.get("name") or ""
+    problems = tenant_name(name) if name else ["name is required"]
+    if problems:
+        message = f'Invalid value: "{name}": {"; ".join(problems)}'
+        raise invalid_object("", "Tenant", name, [Cause("FieldValueInvalid", message, "metadata.name")])
+    if request.dry_run:
+        objects.new_metadata(request, kind, body)
+        return show(request, kind, Stored(_key(name), 0, orjson.dumps(body)), status=201)
+    spec = body.get("spec") or {}
+    await asyncio.to_thread(
+        runtime.tenants.create,
+        user=request.principal.name,
+        name=name,
+        display_name=str(spec.get("displayName") or ""),
+        labels=dict(metadata.get("labels") or {}),
+        annotations=dict(metadata.get("annotations") or {}),
+    )
+    return show(request, kind, await find(runtime, _key(name), kind), status=201)
+
+
+async def _delete(runtime: Runtime, request: Request, kind: Kind) -> Response:
+    options = read_options(request)
+    name = request.info.name
+    stored = await find(runtime, _key(name), kind)
+    metadata = orjson.loads(stored.data)["metadata"]
+    if options.uid and options.uid != metadata["uid"]:
+        raise BadRequest("the uid in the preconditions is not the tenant's")
+    if not request.dry_run:
+        await asyncio.to_thread(runtime.tenants.delete, user=request.principal.name, name=name)
+    current = await runtime.store.get(_key(name))
+    return show(request, kind, current or stored)
+
+
+def _key(name: str) -> Key:
+    return Key("root", "", "tenants", "", name)
