@@ -11,7 +11,7 @@ import json
 import logging
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -125,7 +125,7 @@ class Domains:
         mapping: Mapping[str, str],
         *,
         pins: Path | None = None,
-        knows_tenant: Callable[[str], bool] | None = None,
+        knows_tenant: Callable[[str], Awaitable[bool]] | None = None,
     ) -> None:
         for tenant in mapping.values():
             if reasons := tenant_reasons(tenant):
@@ -137,24 +137,24 @@ class Domains:
         self._knows_tenant = knows_tenant
         self._pins: dict[str, str] = {}
 
-    def tenant_of(self, domain_id: str, domain: str) -> str | None:
+    async def tenant_of(self, domain_id: str, domain: str) -> str | None:
         """The tenant of a domain by id and name; ``None`` when it has none."""
         tenant = self._mapping.get(domain_id) or self._pins.get(domain_id)
         if tenant is None:
             if tenant_reasons(domain) or domain == SYSTEM_TENANT or "default" in (domain_id, domain.lower()):
                 return None
-            if not self._exists(domain):
+            if not await self._exists(domain):
                 return None
             tenant = self._pin(domain_id, domain)
-        return tenant if tenant is not None and self._exists(tenant) else None
+        return tenant if tenant is not None and await self._exists(tenant) else None
 
     def domain_of(self, tenant: str) -> str:
         """The id of a tenant's domain; empty when none is known."""
         known = {**self._pins, **self._mapping}
         return next((domain_id for domain_id, of in known.items() if of == tenant), "")
 
-    def _exists(self, tenant: str) -> bool:
-        return tenant == SYSTEM_TENANT or self._knows_tenant is None or self._knows_tenant(tenant)
+    async def _exists(self, tenant: str) -> bool:
+        return tenant == SYSTEM_TENANT or self._knows_tenant is None or await self._knows_tenant(tenant)
 
     def _pin(self, domain_id: str, tenant: str) -> str | None:
         if self._file is None:

@@ -11,10 +11,12 @@ import logging
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, Final
 
 from access.authentication.anonymous import NOBODY
 from access.authentication.base import Credentials
+from access.authentication.impersonation import impersonate
 from access.authorization.isolation import ALWAYS_ALLOWED
 from gateway import assembly, stages
 from gateway.auditing import RequestRecord
@@ -98,6 +100,7 @@ class _Exchange:
         "_send",
         "audit_id",
         "decision",
+        "impersonator",
         "info",
         "now",
         "principal",
@@ -117,6 +120,7 @@ class _Exchange:
         self.started = time.perf_counter()
         self.audit_id = str(uuid.uuid4())
         self.principal: Principal | None = None
+        self.impersonator: Principal | None = None
         self.info: RequestInfo | None = None
         self.decision: Decision | None = None
         self.status = 0
@@ -175,11 +179,23 @@ class _Exchange:
     async def _authenticate(self, credentials: Credentials, parsed: ParsedRequest) -> Principal:
         if credentials.certificate is None and credentials.authorization is None and parsed.path in ALWAYS_ALLOWED:
             return NOBODY
-        return await self._runtime.authentication.authenticate(credentials, now=self.now)
+        return await self._identify(credentials, self.now)
+
+    async def _identify(self, credentials: Credentials, now: float) -> Principal:
+        """Whom the request is served for: whoever shows the credentials, or whom that one may act as."""
+        caller = await self._runtime.authentication.authenticate(credentials, now=now)
+        if self.principal is None:
+            # Should the caller not be allowed to act as another, the refusal is recorded as the caller's.
+            self.principal = caller
+        acting = await impersonate(caller, self._scope["headers"], partial(stages.authorize, self._runtime))
+        if acting is None:
+            return caller
+        self.impersonator = caller
+        return acting
 
     def _recheck(self, credentials: Credentials, info: RequestInfo) -> Recheck:
         async def again() -> None:
-            principal = await self._runtime.authentication.authenticate(credentials, now=time.time())
+            principal = await self._identify(credentials, time.time())
             await stages.recheck(self._runtime.authorization, principal, info)
 
         return again
@@ -248,6 +264,7 @@ class _Exchange:
                 time=self.now,
                 latency=latency,
                 principal=self.principal,
+                impersonator=self.impersonator,
                 info=info,
                 decision=self.decision,
                 status=self.status,
@@ -274,6 +291,4 @@ def _checked_headers(pairs: list[tuple[bytes, bytes]]) -> Mapping[bytes, bytes]:
         raise BadRequest("the Host header is missing")
     if not _CONNECTION.issuperset(part.strip().lower() for part in headers.get(b"connection", b"").split(b",")):
         raise BadRequest("the Connection header names other headers")
-    if any(name.startswith(b"impersonate-") for name in headers):
-        raise BadRequest("impersonation is not supported")
     return headers

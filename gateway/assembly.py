@@ -20,13 +20,13 @@ from access.admission.resourcequota import ResourceQuota
 from access.admission.serviceaccount import ServiceAccount
 from access.admission.tenantscope import TenantScope
 from access.admission.validation import ObjectValidation
-from access.authentication.anonymous import AnonymousAuthenticator
-from access.authentication.base import Authenticator
+from access.authentication.build import Authentication, build_authenticators
 from access.authentication.chain import AuthenticationChain
 from access.authentication.serviceaccount import ServiceAccountAuthenticator
 from access.authentication.x509 import X509Authenticator
 from access.authorization.chain import AuthorizationChain
 from access.authorization.isolation import SystemMasters, TenantIsolation
+from access.authorization.keystone import KeystoneAuthorizer
 from access.authorization.lock import LockAuthorizer
 from access.authorization.rbac import PolicyCache, RbacAuthorizer
 from gateway import workers
@@ -58,9 +58,11 @@ async def assembled(options: Options, certificates: Certificates) -> AsyncIterat
         policies = PolicyCache(store)
         rbac = RbacAuthorizer(policies)
         custom = CustomResources(catalogs)
+        authentication = _authentication(options, certificates, store)
+        keystone = [KeystoneAuthorizer(*authentication.keystone, policies.of)] if authentication.keystone else []
         # Locks bind tenants' users, then the wall between tenants stands before every rule.
         authorization = AuthorizationChain(
-            [LockAuthorizer(locks), TenantIsolation(catalogs.is_system_only), SystemMasters(), rbac]
+            [LockAuthorizer(locks), TenantIsolation(catalogs.is_system_only), SystemMasters(), rbac, *keystone]
         )
 
         def namespaced(cluster: str) -> Sequence[tuple[str, str]]:
@@ -90,7 +92,7 @@ async def assembled(options: Options, certificates: Certificates) -> AsyncIterat
             catalogs=catalogs,
             locks=locks,
             rbac=rbac,
-            authentication=AuthenticationChain(_authenticators(options, certificates, store)),
+            authentication=AuthenticationChain(authentication.authenticators),
             authorization=authorization,
             admission=admission,
             audit=NoAudit(),
@@ -109,20 +111,28 @@ async def assembled(options: Options, certificates: Certificates) -> AsyncIterat
                 yield runtime
         finally:
             await locks.stop()
+            await authentication.close()
 
 
-def _authenticators(options: Options, certificates: Certificates, store: Engine) -> list[Authenticator]:
+def _authentication(options: Options, certificates: Certificates, store: Engine) -> Authentication:
     own = x509.load_pem_x509_certificate(certificates.own_client_ca.read_bytes())
     keys = [key for path in certificates.verifying_keys for key in load_verifying_keys(path.read_bytes())]
-    authenticators: list[Authenticator] = [
-        X509Authenticator([own]),
-        ServiceAccountAuthenticator(
+
+    async def knows_tenant(name: str) -> bool:
+        return await store.get(Key(ROOT, "", "tenants", "", name), cached=True) is not None
+
+    return build_authenticators(
+        options.authentication,
+        certificates=X509Authenticator([own]),
+        service_accounts=ServiceAccountAuthenticator(
             store, keys=keys, issuer=options.service_account_issuer, audiences=options.audiences
         ),
-    ]
-    if options.anonymous_auth:
-        authenticators.append(AnonymousAuthenticator())
-    return authenticators
+        service_account_issuer=options.service_account_issuer,
+        audiences=options.audiences,
+        anonymous=options.anonymous_auth,
+        data_folder=options.data_folder,
+        knows_tenant=knows_tenant,
+    )
 
 
 async def _first_objects(runtime: Runtime) -> None:

@@ -15,7 +15,7 @@ class RequestRecord:
     """What is known of one finished request: never its body, never a token (GW9, GW13).
 
     ``time`` is Unix seconds at arrival, ``latency`` seconds; ``principal`` and ``info`` are ``None`` for requests
-    refused before they were known.
+    refused before they were known. ``impersonator`` is who acts as ``principal``, where that is somebody else.
     """
 
     audit_id: str
@@ -28,6 +28,7 @@ class RequestRecord:
     bytes_sent: int
     source_ip: str
     user_agent: str
+    impersonator: Principal | None = None
 
 
 class AuditSink(Protocol):

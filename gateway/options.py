@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from access.authentication.options import AuthenticationOptions
+
+DEFAULT_ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,7 +26,7 @@ class Options:
     tls_cert_file: Path | None = None
     tls_private_key_file: Path | None = None
     client_ca_file: Path | None = None
-    service_account_issuer: str = "https://kubernetes.default.svc.cluster.local"
+    service_account_issuer: str = DEFAULT_ISSUER
     service_account_signing_key_file: Path | None = None
     service_account_key_files: tuple[Path, ...] = ()
     api_audiences: tuple[str, ...] = ()

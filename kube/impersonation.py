@@ -8,10 +8,11 @@ from types import MappingProxyType
 from typing import Final
 from urllib.parse import unquote_to_bytes
 
-from kube.claims import EXTRA_KEYS_MAX, EXTRA_VALUE_MAX, EXTRA_VALUES_MAX, GROUPS_MAX, name_reasons
+from kube.claims import EXTRA_KEYS_MAX, EXTRA_VALUES_MAX, is_extra_value, name_reasons
 from kube.identity import ANONYMOUS, AUTHENTICATED, SERVICE_ACCOUNT_PREFIX, SERVICE_ACCOUNTS, UNAUTHENTICATED
 from kube.names import is_dns_label, is_dns_subdomain
 from kube.status import BadRequest
+from kube.subjects import GROUPS_MAX
 
 _PREFIX: Final = b"impersonate-"
 _USER: Final = b"impersonate-user"
@@ -117,7 +118,7 @@ def wish_of(headers: Iterable[tuple[bytes, bytes]]) -> Wish | None:
         for value in values:
             if reasons := name_reasons(value):
                 raise BadRequest(f"the {words} to impersonate {reasons[0]}")
-    if any(len(value) > EXTRA_VALUE_MAX or name_reasons(value or "-")[:1] for vs in extra.values() for value in vs):
+    if not all(is_extra_value(value) for values in extra.values() for value in values):
         raise BadRequest("an extra value to impersonate is not acceptable")
     wish = Wish(
         user=users[0],

@@ -48,7 +48,8 @@ class Identity:
     tenant: str
 
 
-def _check_name(kind: str, name: str) -> None:
+def check_name(kind: str, name: str) -> None:
+    """Raise ``InvalidSubject`` for a name that nobody can have: empty, endless, with control characters, reserved."""
     if not name or len(name) > NAME_MAX:
         raise InvalidSubject(f"a {kind} is empty or too long")
     if any(unicodedata.category(character) in _INVISIBLE for character in name):
@@ -80,9 +81,9 @@ def check_identity(user: str, groups: Iterable[str], tenant: str, *, system: boo
     found = tuple(dict.fromkeys(groups))
     if len(found) > GROUPS_MAX:
         raise InvalidSubject("there are too many groups")
-    _check_name("user name", user)
+    check_name("user name", user)
     for group in found:
-        _check_name("group", group)
+        check_name("group", group)
     if tenant != SYSTEM_TENANT and any(name.startswith(_SYSTEM_PREFIX) for name in (user, *found)):
         raise InvalidSubject("system: names belong to the system tenant")
     if user == ANONYMOUS or user.startswith(SERVICE_ACCOUNT_PREFIX):

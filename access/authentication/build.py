@@ -56,7 +56,7 @@ def build_authenticators(
     audiences: Sequence[str] = (),
     anonymous: bool = False,
     data_folder: Path | None = None,
-    knows_tenant: Callable[[str], bool] | None = None,
+    knows_tenant: Callable[[str], Awaitable[bool]] | None = None,
 ) -> Authentication:
     """Certificates, token file, basic file, service accounts, OpenID Connect, webhook, Keystone, anonymous.
 
@@ -142,7 +142,7 @@ def _webhook(
 
 
 def _keystone(
-    options: AuthenticationOptions, data_folder: Path | None, knows_tenant: Callable[[str], bool] | None
+    options: AuthenticationOptions, data_folder: Path | None, knows_tenant: Callable[[str], Awaitable[bool]] | None
 ) -> tuple[Keystone, Domains] | None:
     if not options.keystone_url:
         return None

@@ -5,9 +5,9 @@ from __future__ import annotations
 from access.authentication.base import Credentials, Refused
 from access.keystone import Domains, Keystone
 from access.transport import Unreachable
-from kube import jwts
 from kube.claims import outside_name_reasons
 from kube.identity import AUTHENTICATED, Principal
+from kube.jwt import unverified_issuer
 
 CREDENTIAL_PREFIX = "KEYSTONE="
 """What a credential id begins with; the token's audit id follows, which Keystone's own log names too."""
@@ -30,10 +30,7 @@ class KeystoneAuthenticator:
     async def authenticate(self, credentials: Credentials, *, now: float) -> Principal | None:
         """The user of the token; ``None`` for tokens that Keystone does not know; ``Refused`` without a tenant."""
         token = credentials.bearer
-        if token is None:
-            return None
-        said = jwts.look(token)
-        if said is not None and said.issuer in self._own_issuers:
+        if token is None or unverified_issuer(token) in self._own_issuers:
             return None
         try:
             known = await self._keystone.validate(token, now)
@@ -43,7 +40,7 @@ class KeystoneAuthenticator:
             return None
         if reasons := outside_name_reasons(known.user):
             raise Refused(f"the user name {reasons[0]}")
-        tenant = self._domains.tenant_of(known.domain_id, known.domain)
+        tenant = await self._domains.tenant_of(known.domain_id, known.domain)
         if tenant is None:
             raise Refused("the user's domain has no tenant")
         return Principal(

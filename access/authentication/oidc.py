@@ -13,7 +13,7 @@ from jwt.exceptions import PyJWTError
 
 from access.authentication.base import Credentials, Refused
 from access.transport import Transport, Unreachable
-from kube import jwts
+from kube import idtokens
 from kube.identity import AUTHENTICATED, Principal
 from kube.oidcclaims import ClaimError, ClaimRules, identify
 from kube.webhookfiles import WebhookFileError, checked_url
@@ -95,7 +95,7 @@ class OidcAuthenticator:
     async def authenticate(self, credentials: Credentials, *, now: float) -> Principal | None:
         """The user behind the token; ``None`` for a token of another issuer; ``Refused`` for one that is not valid."""
         token = credentials.bearer
-        said = jwts.look(token) if token is not None else None
+        said = idtokens.look(token) if token is not None else None
         if token is None or said is None or said.issuer != self.issuer:
             return None
         claims = await self._verify(token, said, now)
@@ -118,7 +118,7 @@ class OidcAuthenticator:
         """Give the connections back."""
         await self._keys.close()
 
-    async def _verify(self, token: str, said: jwts.Unverified, now: float) -> Mapping[str, Any]:
+    async def _verify(self, token: str, said: idtokens.Unverified, now: float) -> Mapping[str, Any]:
         """The claims, once signature, times and audience are right; whatever is cheap to refuse is refused first."""
         algorithm = said.header.get("alg")
         if not isinstance(algorithm, str) or algorithm not in self._issuer.algorithms:
@@ -126,11 +126,11 @@ class OidcAuthenticator:
         if "crit" in said.header or "b64" in said.header or "zip" in said.header:
             raise Refused("the token's header asks for an extension")
         key_id = said.header.get("kid")
-        if key_id is not None and (not isinstance(key_id, str) or len(key_id) > jwts.KEY_ID_MAX):
+        if key_id is not None and (not isinstance(key_id, str) or len(key_id) > idtokens.KEY_ID_MAX):
             raise Refused("the token's key id is malformed")
-        if reason := jwts.time_reason(said.claims, now=now, leeway=self._issuer.leeway):
+        if reason := idtokens.time_reason(said.claims, now=now, leeway=self._issuer.leeway):
             raise Refused(reason)
-        if jwts.audiences(said.claims).isdisjoint(self._issuer.audiences):
+        if idtokens.audiences(said.claims).isdisjoint(self._issuer.audiences):
             raise Refused("the token is for another audience")
         party = said.claims.get("azp")
         if party is not None and party not in self._issuer.audiences:

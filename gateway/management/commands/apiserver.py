@@ -9,7 +9,9 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from gateway.options import Options
+from access.authentication.build import UnusableOptions, build_authenticators
+from access.authentication.options import AuthenticationOptions, add_flags
+from gateway.options import DEFAULT_ISSUER, Options
 from gateway.server import PortTaken, run
 
 
@@ -32,7 +34,7 @@ class Command(BaseCommand):
         add("--client-ca-file", type=Path, help="CAs whose client certificates are accepted, beside the generated one")
         add(
             "--service-account-issuer",
-            default=Options.service_account_issuer,
+            default=DEFAULT_ISSUER,
             help="issuer of service accounts' tokens",
         )
         add("--service-account-signing-key-file", type=Path, help="key that signs them; generated when not given")
@@ -41,6 +43,7 @@ class Command(BaseCommand):
         add("--default-tenant", default="", help="tenant of users without one")
         add("--anonymous-auth", action="store_true", help="let requests without credentials in as system:anonymous")
         add("--workers", type=int, default=1, help="processes")
+        add_flags(parser)
 
     def handle(self, *_args: Any, **flags: Any) -> None:
         """Serve."""
@@ -63,7 +66,13 @@ class Command(BaseCommand):
             api_audiences=flags["api_audiences"],
             default_tenant=flags["default_tenant"],
             anonymous_auth=flags["anonymous_auth"],
+            authentication=AuthenticationOptions.of_flags(flags),
         )
+        try:
+            # Once here, so that a wrong file ends the start with one line; the workers make their own.
+            build_authenticators(options.authentication, service_account_issuer=options.service_account_issuer)
+        except UnusableOptions as error:
+            raise CommandError(str(error)) from None
         try:
             run(options, announce=lambda url: self.stdout.write(f"API server at {url}"))
         except PortTaken as error:

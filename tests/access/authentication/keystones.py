@@ -1,0 +1,111 @@
+"""A real Keystone, where it is installed: in a virtual environment of its own below the user's cache folder.
+
+``TENANTRY_TEST_KEYSTONE=1`` installs it (about half a minute, once).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+import venv
+from pathlib import Path
+from typing import Any
+
+VERSION = "30.0.0"
+CACHE = Path.home() / ".cache" / "tenantry-tests"
+ENVIRONMENT = CACHE / f"keystone-{VERSION}"
+PREPARED = CACHE / f"keystone-{VERSION}-data"
+
+
+def interpreter() -> Path | None:
+    """The interpreter that has Keystone; installs it where that is asked for."""
+    python = ENVIRONMENT / "bin" / "python"
+    complete = ENVIRONMENT / "complete"
+    if not complete.exists() and os.environ.get("TENANTRY_TEST_KEYSTONE") == "1":
+        venv.create(ENVIRONMENT, with_pip=True, clear=True)
+        install = [str(python), "-m", "pip", "install", "--quiet", f"keystone=={VERSION}", "waitress"]
+        subprocess.run(install, check=True, timeout=600)
+        complete.touch()
+    return python if complete.exists() else None
+
+
+class KeystoneServer:
+    """A running Keystone and its administrator."""
+
+    def __init__(self, python: Path, folder: Path) -> None:
+        if PREPARED.exists():
+            shutil.copytree(PREPARED, folder)
+        else:
+            folder.mkdir()
+        script = Path(__file__).with_name("keystone_process.py")
+        self._process = subprocess.Popen(
+            [str(python), str(script), str(folder)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline().split()
+        if line[:1] != ["ready"]:
+            self.stop()
+            raise RuntimeError(f"Keystone did not start: see {folder}/keystone.log")
+        self.url = f"http://127.0.0.1:{line[1]}"
+        if not PREPARED.exists():
+            new = PREPARED.with_name(f"{PREPARED.name}.{os.getpid()}")
+            shutil.copytree(folder, new)
+            try:
+                new.rename(PREPARED)
+            except OSError:
+                shutil.rmtree(new)
+        self.admin = self.token("admin", "default", {"system": {"all": True}}, password="secret")
+        listed = self.call("GET", "/roles")["roles"]
+        self.role_ids = {role["name"]: role["id"] for role in listed}
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(10)
+
+    def call(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
+        """What the administrator gets."""
+        return self._send(method, path, body, {"X-Auth-Token": self.admin, **headers})[1]
+
+    def make(self, kind: str, **fields: Any) -> str:
+        """The id of a new domain, project or user."""
+        made: str = self.call("POST", f"/{kind}s", {kind: fields})[kind]["id"]
+        return made
+
+    def assign(self, user: str, role: str, target: str, *, method: str = "PUT") -> None:
+        """Give ``role`` to the user in ``target``: ``projects/<id>``, ``domains/<id>`` or ``system``."""
+        self.call(method, f"/{target}/users/{user}/roles/{self.role_ids[role]}")
+
+    def token(self, user: str, domain_id: str, scope: Any = None, *, password: str = "pw") -> str:
+        """A token of the user, unscoped unless ``scope`` is given."""
+        who = {"name": user, "password": password, "domain": {"id": domain_id}}
+        identity = {"identity": {"methods": ["password"], "password": {"user": who}}}
+        return self.issue({**identity, **({"scope": scope} if scope else {})})
+
+    def issue(self, auth: Any) -> str:
+        """The token for an authentication request."""
+        return self._send("POST", "/auth/tokens?nocatalog", {"auth": auth}, {})[0]["X-Subject-Token"]
+
+    def revoke(self, token: str) -> None:
+        self.call("DELETE", "/auth/tokens", **{"X-Subject-Token": token})
+
+    def _send(self, method: str, path: str, body: Any, headers: dict[str, str]) -> tuple[Any, Any]:
+        data = json.dumps(body).encode() if body is not None else None
+        request = urllib.request.Request(f"{self.url}/v3{path}", data, method=method)
+        for name, value in {"Content-Type": "application/json", **headers}.items():
+            request.add_header(name, value)
+        try:
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                content = answer.read()
+                return answer.headers, json.loads(content) if content else None
+        except urllib.error.HTTPError as error:
+            raise RuntimeError(f"{method} {path}: {error.code} {error.read().decode()}") from None
+
+
+if __name__ == "__main__":
+    os.environ["TENANTRY_TEST_KEYSTONE"] = "1"
+    sys.exit(0 if interpreter() else 1)

@@ -1,0 +1,212 @@
+"""Acting as somebody else (kube-apiserver's impersonation, within a tenant)."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from access.authentication.impersonation import impersonate
+from kube.identity import MASTERS, TENANT_EXTRA, Principal
+from kube.impersonation import permissions, wish_of
+from kube.status import BadRequest, Forbidden
+from kube.verdicts import Decision, Verdict
+
+
+def user(name="alice", tenant="t1", groups=("system:authenticated",), **more):
+    return Principal(name=name, tenant=tenant, groups=groups, authenticator="token-file", **more)
+
+
+ADMIN = user("root", "system", (MASTERS, "system:authenticated"), credential_id="JTI=1", not_after=9.0)
+
+
+class Rules:
+    """May impersonate what is listed as resource/name, or everything; remembers what was asked."""
+
+    def __init__(self, *allowed):
+        self.allowed = allowed
+        self.asked = []
+
+    async def __call__(self, principal, info):
+        self.asked.append(info)
+        where = f"{info.namespace}/" if info.namespace else ""
+        sub = f"/{info.subresource}" if info.subresource else ""
+        known = "*" in self.allowed or f"{info.resource}{sub}:{where}{info.name}" in self.allowed
+        return Decision(Verdict.ALLOW if known else Verdict.NO_OPINION, "test")
+
+
+def headers(*pairs):
+    return [(f"Impersonate-{name}".encode(), value.encode()) for name, value in pairs]
+
+
+async def test_without_headers_nobody_else_is_served():
+    assert await impersonate(user(), [(b"authorization", b"Bearer x")], Rules()) is None
+
+
+async def test_everything_asked_for_is_checked_in_the_callers_own_space():
+    """Kubernetes' resources and verbs."""
+    rules = Rules("*")
+    acting = await impersonate(
+        user(),
+        headers(
+            ("User", "bob"),
+            ("Uid", "7"),
+            ("Group", "dev"),
+            ("Group", "ops"),
+            ("Extra-Scopes", "a"),
+            ("Extra-a%2Fb", "c"),
+        ),
+        rules,
+    )
+    assert [(info.group, info.resource, info.subresource, info.name, info.verb) for info in rules.asked] == [
+        ("", "users", "", "bob", "impersonate"),
+        ("", "groups", "", "dev", "impersonate"),
+        ("", "groups", "", "ops", "impersonate"),
+        ("authentication.k8s.io", "userextras", "scopes", "a", "impersonate"),
+        ("authentication.k8s.io", "userextras", "a/b", "c", "impersonate"),
+        ("authentication.k8s.io", "uids", "", "7", "impersonate"),
+    ]
+    assert {(info.cluster, info.tenant) for info in rules.asked} == {("root:t1", "t1")}
+    assert (acting.name, acting.uid, acting.tenant) == ("bob", "7", "t1")
+    assert acting.groups == ("dev", "ops", "system:authenticated")
+    assert acting.extra == {"scopes": ("a",), "a/b": ("c",)}
+    assert acting.authenticator == "impersonation"
+
+
+async def test_two_group_headers_are_two_groups():
+    """HDR-07: each is checked."""
+    with pytest.raises(Forbidden, match='groups "ops" is forbidden: User "alice" cannot impersonate resource "groups"'):
+        await impersonate(
+            user(), headers(("User", "bob"), ("Group", "dev"), ("Group", "ops")), Rules("users:bob", "groups:dev")
+        )
+
+
+async def test_a_refusal_has_kube_apiservers_words():
+    with pytest.raises(Forbidden) as refusal:
+        await impersonate(user(), headers(("User", "bob")), Rules())
+    assert refusal.value.message == (
+        'users "bob" is forbidden: User "alice" cannot impersonate resource "users" in API group "" at the cluster scope'
+    )
+    with pytest.raises(Forbidden) as refusal:
+        await impersonate(user(), headers(("User", "system:serviceaccount:ns:sa")), Rules())
+    assert refusal.value.message == (
+        'serviceaccounts "sa" is forbidden: User "alice" cannot impersonate resource "serviceaccounts" in API group "" '
+        'in the namespace "ns"'
+    )
+
+
+async def test_a_service_account_has_its_groups_and_its_space():
+    rules = Rules("serviceaccounts:ns/sa")
+    acting = await impersonate(user(), headers(("User", "system:serviceaccount:ns:sa")), rules)
+    assert acting.groups == ("system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated")
+    assert acting.cluster == "root:t1"
+
+
+async def test_a_workspaces_service_account_asks_its_tenants_space():
+    """KC9: impersonation leads out of no workspace."""
+    rules = Rules("*")
+    await impersonate(user("system:serviceaccount:a:b", cluster="root:t1:w1"), headers(("User", "bob")), rules)
+    assert rules.asked[0].cluster == "root:t1"
+
+
+async def test_an_operator_names_the_tenant_and_is_checked_for_it():
+    """Across tenants from the system tenant alone."""
+    rules = Rules("*")
+    acting = await impersonate(ADMIN, headers(("User", "bob"), ("Extra-multi-tenancy.k8s.io%2Ftenant", "t2")), rules)
+    assert (acting.tenant, acting.extra, acting.credential_id, acting.not_after) == ("t2", {}, "JTI=1", 9.0)
+    assert [(info.resource, info.subresource, info.name, info.cluster) for info in rules.asked] == [
+        ("users", "", "bob", "root"),
+        ("userextras", TENANT_EXTRA, "t2", "root"),
+    ]
+    account = await impersonate(
+        ADMIN,
+        headers(("User", "system:serviceaccount:ns:sa"), ("Extra-multi-tenancy.k8s.io%2Ftenant", "t2")),
+        Rules("*"),
+    )
+    assert (account.tenant, account.cluster) == ("t2", "root:t2")
+
+
+async def test_anonymous_belongs_to_no_tenant():
+    acting = await impersonate(ADMIN, headers(("User", "system:anonymous")), Rules("*"))
+    assert (acting.tenant, acting.groups) == (None, ("system:unauthenticated",))
+
+
+FORBIDDEN = {
+    "another tenant": headers(("User", "bob"), ("Extra-multi-tenancy.k8s.io%2Ftenant", "t2")),
+    "the system tenant": headers(("User", "bob"), ("Extra-multi-tenancy.k8s.io%2ftenant", "system")),
+    "masters": headers(("User", "bob"), ("Group", "system:masters")),
+    "system user": headers(("User", "system:admin")),
+    "system group": headers(("User", "bob"), ("Group", "system:nodes")),
+    "kcp's groups": headers(("User", "bob"), ("Group", "system:kcp:admin")),
+    "credential id": headers(("User", "bob"), ("Extra-authentication.kubernetes.io%2Fcredential-id", "JTI=2")),
+    "a warrant": headers(("User", "bob"), ("Extra-authorization.kcp.io%2Fwarrant", "{}")),
+}
+
+
+@pytest.mark.parametrize("attack", FORBIDDEN)
+async def test_what_no_permission_gives_is_forbidden(attack):
+    """HDR-01, HDR-05; kcp GHSA-c7xh."""
+    with pytest.raises(Forbidden):
+        await impersonate(user(), FORBIDDEN[attack], Rules("*"))
+
+
+async def test_only_masters_make_masters():
+    asked = headers(("User", "bob"), ("Group", MASTERS))
+    assert MASTERS in (await impersonate(ADMIN, asked, Rules("*"))).groups
+    with pytest.raises(Forbidden, match="masters"):
+        await impersonate(user("ops", "system"), asked, Rules("*"))
+
+
+async def test_a_user_of_no_tenant_impersonates_nobody():
+    with pytest.raises(Forbidden):
+        await impersonate(user(tenant=None), headers(("User", "bob")), Rules("*"))
+
+
+BAD = {
+    "empty user": headers(("User", "")),
+    "group without user": headers(("Group", "dev")),
+    "uid without user": headers(("Uid", "1")),
+    "extra without user": headers(("Extra-a", "b")),
+    "two users": headers(("User", "bob"), ("User", "eve")),
+    "unknown header": headers(("User", "bob"), ("Tenant", "t2")),
+    "misspelt header": headers(("Users", "bob")),
+    "no key": headers(("User", "bob"), ("Extra-", "x")),
+    "no account": headers(("User", "system:serviceaccount:ns")),
+    "account with a path": headers(("User", "system:serviceaccount:ns:../x")),
+    "line feed": [(b"impersonate-user", b"bob\nsystem:masters")],
+    "not UTF-8": [(b"impersonate-user", b"\xff")],
+    "binding prefix": headers(("User", "apis.kcp.io:binding:bob")),
+    "empty group": headers(("User", "bob"), ("Group", "")),
+    "many groups": headers(("User", "bob"), *(("Group", f"g{number}") for number in range(300))),
+    "two tenants": headers(("User", "b"), *(("Extra-multi-tenancy.k8s.io%2Ftenant", name) for name in ("t1", "t2"))),
+    "tenant all": headers(("User", "bob"), ("Extra-multi-tenancy.k8s.io%2Ftenant", "all")),
+}
+
+
+@pytest.mark.parametrize("asked", BAD)
+async def test_headers_that_mean_nothing_are_bad_requests(asked):
+    """HDR-04, HDR-01: an empty user is never the caller itself."""
+    with pytest.raises(BadRequest):
+        await impersonate(ADMIN, BAD[asked], Rules("*"))
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([b"user", b"USER", b"uid", b"group", b"extra-a", b"extra-%2", b"extra-%ff", b"x"]).map(
+                lambda name: b"Impersonate-" + name
+            ),
+            st.binary(max_size=12) | st.sampled_from([b"bob", b"system:serviceaccount:a:b", b"system:masters"]),
+        ),
+        max_size=6,
+    )
+)
+def test_any_headers_are_read_or_bad(pairs):
+    """Nothing but the documented error; whatever is read is checked in full."""
+    try:
+        wish = wish_of(pairs)
+    except BadRequest:
+        return
+    assert (wish is None) is (not pairs)
+    if wish is not None:
+        assert wish.user
+        names = {permission.name for permission in permissions(wish)}
+        assert set(wish.groups) <= names
