@@ -79,7 +79,7 @@ class TenantIsolation:
 
 
 class SystemMasters:
-    """Group ``system:masters`` of the system tenant: everything, everywhere. In a tenant the group is just a name."""
+    """Group ``system:masters`` of the system tenant: everything, everywhere. A tenant's ends at its space."""
 
     name = "system-masters"
 
