@@ -24,7 +24,7 @@ from access.authorization.systemworkspaces import SystemWorkspaces
 from access.authorization.webhook import WebhookAuthorizer
 from access.reloading import UnusableFile
 from access.transport import webhook_of_file
-from store.port import Store
+from store.port import Reader
 from store.types import Event
 
 
@@ -70,7 +70,7 @@ class Authorization:
 
 def build_authorization(
     options: AuthorizationOptions,
-    store: Store,
+    store: Reader,
     *,
     locks: Locks,
     system_only: Callable[[str, str], bool],

@@ -52,6 +52,9 @@ class LockAuthorizer:
         reason = self._reason(principal, request.cluster, request.namespace)
         if reason is None:
             return abstain(self.name, "nothing is locked here")
+        if principal.tenant != request.tenant:
+            # Why another tenant is closed is not for its neighbours to read.
+            return deny(self.name, "the request is for another tenant's space")
         return deny(self.name, f"locked: {reason}" if reason else "locked")
 
     async def holdings(self, principal: Principal, cluster: str, namespace: str) -> Holdings:

@@ -18,7 +18,7 @@ from kube.rbacindex import PolicyIndex
 from kube.requestinfo import RequestInfo
 from kube.spacepolicy import Policies
 from kube.verdicts import Decision
-from store.port import Store
+from store.port import Reader
 from store.types import Event, EventType, Key, Range
 
 _ROLES: Final = ("roles", "clusterroles")
@@ -30,7 +30,7 @@ _SPACES_MAX: Final = 4096
 class PolicyCache:
     """The compiled policy of every logical cluster in use."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Reader) -> None:
         self._store = store
         self._indexes: OrderedDict[str, PolicyIndex] = OrderedDict()
         self._loads: dict[str, asyncio.Task[PolicyIndex]] = {}
