@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -60,10 +60,6 @@ class Actor:
             detail=detail,
         )
 
-    def as_operator(self) -> Actor:
-        """The same person in the product's name: for what the product does in consequence."""
-        return replace(self, operator=True)
-
 
 WORKER = Actor(name="system:worker", operator=True)
 """The product itself, in the background."""
@@ -107,7 +103,7 @@ def record(
             user_id=user_id,
             workspace_id=workspace_id,
             target=clean_text(target, 512),
-            ip_address=_address(ip),
+            ip_address=address_of(ip),
             user_agent=clean_text(user_agent, 256),
             request_id=clean_text(request_id, 64),
             detail=clean(detail or {}),
@@ -122,8 +118,8 @@ def record(
     return entry
 
 
-def _address(text: str | None) -> str | None:
-    """The canonical text of an IP address, as PostgreSQL will give it back."""
+def address_of(text: str | None) -> str | None:
+    """The canonical text of an IP address, or ``None`` for anything else."""
     try:
         address = ipaddress.ip_address((text or "").split("%", 1)[0])
     except ValueError:

@@ -14,6 +14,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
+import django
+from django.apps import apps
+
 from access.authentication.anonymous import NOBODY
 from access.authentication.base import Credentials
 from access.authentication.impersonation import impersonate
@@ -70,6 +73,9 @@ class Application:
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
+        if not apps.ready:
+            # A worker process is spawned: it begins without Django, whose services make and end tenants.
+            django.setup()
         try:
             async with assembly.assembled(self._options, self._certificates) as runtime:
                 self._runtime = runtime
@@ -160,8 +166,7 @@ class _Exchange:
         principal = self.principal = await self._authenticate(credentials, parsed)
         info = self.info = resolve(parsed, principal.tenant, self._runtime.options.default_tenant or None)
         decision = self.decision = await stages.authorize(runtime, principal, info)
-        if not decision.allowed:
-            raise stages.forbidden(principal, info, decision)
+        stages.require_allowed(principal, info, decision)
 
         body = await read_body(self._receive, self._headers) if method in _WITH_BODY else b""
         request = Request(
@@ -282,6 +287,8 @@ def _checked_headers(pairs: list[tuple[bytes, bytes]]) -> Mapping[bytes, bytes]:
     """
     headers: dict[bytes, bytes] = {}
     for name, value in pairs:
+        if name == b"connection" and not _CONNECTION.issuperset(part.strip().lower() for part in value.split(b",")):
+            raise BadRequest("the Connection header names other headers")
         if name in headers:
             if name in _ONCE:
                 raise BadRequest(f"the header {name.decode()} is there more than once")
@@ -289,6 +296,4 @@ def _checked_headers(pairs: list[tuple[bytes, bytes]]) -> Mapping[bytes, bytes]:
         headers[name] = value
     if b"host" not in headers:
         raise BadRequest("the Host header is missing")
-    if not _CONNECTION.issuperset(part.strip().lower() for part in headers.get(b"connection", b"").split(b",")):
-        raise BadRequest("the Connection header names other headers")
     return headers

@@ -6,7 +6,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 
 from cryptography import x509
 
@@ -27,8 +27,9 @@ from access.authentication.serviceaccount import ServiceAccountAuthenticator
 from access.authentication.x509 import X509Authenticator
 from access.authorization.build import build_authorization
 from access.authorization.keystone import KeystoneAuthorizer
+from audit.requests import RequestLog
 from gateway import workers
-from gateway.auditing import NoAudit
+from gateway.auditing import RequestAudit
 from gateway.certificates import Certificates
 from gateway.customresources import CustomResources
 from gateway.kinds import Catalogs, definitions
@@ -47,8 +48,8 @@ from store.types import Create, Key, PreconditionFailed
 
 
 @asynccontextmanager
-async def assembled(options: Options, certificates: Certificates) -> AsyncIterator[Runtime]:
-    """A running API server's parts; everything is stopped on leaving."""
+async def assembled(options: Options, certificates: Certificates, *, background: bool = True) -> AsyncIterator[Runtime]:
+    """A running API server's parts; everything is stopped on leaving. ``background``: take part in the workers."""
     definitions()
     async with Engine(options.database_url) as store:
         streams, turns, catalogs = Streams(), Turns(), Catalogs()
@@ -88,6 +89,7 @@ async def assembled(options: Options, certificates: Certificates) -> AsyncIterat
                 quotas,
             ]
         )
+        requests = RequestLog(options.database_url)
         runtime = Runtime(
             options=options,
             store=store,
@@ -96,7 +98,7 @@ async def assembled(options: Options, certificates: Certificates) -> AsyncIterat
             authentication=AuthenticationChain(authentication.authenticators),
             authorization=authorization.chain,
             admission=admission,
-            audit=NoAudit(),
+            audit=RequestAudit(requests),
             tenants=TenantServices(),
             signing_key=load_signing_key(certificates.signing_key.read_bytes()),
             streams=streams,
@@ -109,10 +111,13 @@ async def assembled(options: Options, certificates: Certificates) -> AsyncIterat
         await custom.load(store)
         await _first_objects(runtime)
         await locks.start()
+        requests.start()
         try:
-            async with authorization.running(), workers.running(store, options.database_url, catalogs, quotas):
+            work = workers.running(store, options.database_url, catalogs, quotas) if background else nullcontext()
+            async with authorization.running(), work:
                 yield runtime
         finally:
+            await requests.stop()
             await locks.stop()
             await authentication.close()
 

@@ -10,12 +10,27 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
+import orjson
+
+from access.admission.customresourcedefinitions import CLEANUP
 from access.admission.resourcequota import ResourceQuota
+from gateway.customresources import CRDS
 from gateway.kinds import Catalogs
 from kube.resources import parse_api_version
 from store.engine import Engine
 from store.lifecycle import Lifecycle
-from store.types import Event, EventType, PreconditionFailed, Range, StoreError
+from store.types import (
+    Delete,
+    Event,
+    EventType,
+    Everywhere,
+    Key,
+    PreconditionFailed,
+    Range,
+    Stored,
+    StoreError,
+    Update,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +78,81 @@ class QuotaRecounts:
             await self._plugin.recount(stored, time.time())
 
 
+class CustomResourceCleanup:
+    """Empties the resources of deleted CRDs, then lets the CRDs go."""
+
+    def __init__(self, store: Engine) -> None:
+        self._store = store
+        self._due: dict[Key, None] = {}
+        self._waiting: dict[tuple[str, str, str], Key] = {}
+        self._wake = asyncio.Event()
+
+    def on_events(self, events: Sequence[Event]) -> None:
+        """Note deleted CRDs, and the going of what they wait for."""
+        for event in events:
+            key = event.key
+            if key[1:3] == CRDS and b'"deletionTimestamp"' in event.data:
+                self._note(key)
+            elif event.type is EventType.DELETED and self._waiting:
+                crd = self._waiting.get((key.space, key.group, key.resource))
+                if crd is not None:
+                    self._note(crd)
+
+    def _note(self, key: Key) -> None:
+        self._due[key] = None
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Work until cancelled; begins with what an earlier process left."""
+        for item in (await self._store.list(Everywhere(*CRDS), cached=True)).items:
+            if b'"deletionTimestamp"' in item.data:
+                self._note(item.key)
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            due, self._due = list(self._due), {}
+            for key in due:
+                try:
+                    await self._settle(key)
+                except PreconditionFailed:
+                    self._note(key)
+                    await asyncio.sleep(_SETTLE_SECONDS)
+                except StoreError as error:
+                    logger.warning("the CRD %s of %s was not cleaned up: %s", key.name, key.space, error)
+
+    async def _settle(self, key: Key) -> None:
+        stored = await self._store.get(key)
+        body = orjson.loads(stored.data) if stored else {}
+        metadata = body.get("metadata", {})
+        if stored is None or "deletionTimestamp" not in metadata:
+            return
+        spec = body["spec"]
+        place = (key.space, spec["group"], spec["names"]["plural"])
+        self._waiting[place] = key
+        held = False
+        for item in (await self._store.list(Range(*place))).items:
+            held |= not await self._remove(item, metadata["deletionTimestamp"])
+        if held:
+            return
+        self._waiting.pop(place, None)
+        kept = [name for name in metadata.get("finalizers") or () if name != CLEANUP]
+        body["metadata"] = {**metadata, "finalizers": kept}
+        operation = Update if kept else Delete
+        if kept != metadata.get("finalizers"):
+            await self._store.commit(operation(key, stored.revision, body))
+
+    async def _remove(self, item: Stored, now: str) -> bool:
+        body = orjson.loads(item.data)
+        metadata = body["metadata"]
+        if not metadata.get("finalizers"):
+            await self._store.commit(Delete(item.key, item.revision, body))
+            return True
+        if "deletionTimestamp" not in metadata:
+            metadata |= {"deletionTimestamp": now, "deletionGracePeriodSeconds": 0}
+            await self._store.commit(Update(item.key, item.revision, body))
+        return False
+
+
 @asynccontextmanager
 async def running(store: Engine, database_url: str, catalogs: Catalogs, quotas: ResourceQuota) -> AsyncIterator[None]:
     """The workers run; an advisory lock makes sure that one process does what only one may."""
@@ -76,15 +166,18 @@ async def running(store: Engine, database_url: str, catalogs: Catalogs, quotas: 
         return (resource.plural, resource.namespaced) if resource else None
 
     recounts = QuotaRecounts(store, quotas)
-    undo = store.subscribe(recounts.on_events)
+    cleanup = CustomResourceCleanup(store)
+    undos = [store.subscribe(recounts.on_events), store.subscribe(cleanup.on_events)]
     tasks = [
+        asyncio.create_task(cleanup.run()),
         asyncio.create_task(Lifecycle(store, database_url, resource_of).run()),
         asyncio.create_task(recounts.run()),
     ]
     try:
         yield
     finally:
-        undo()
+        for undo in undos:
+            undo()
         for task in tasks:
             task.cancel()
         with contextlib.suppress(asyncio.CancelledError):

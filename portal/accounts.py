@@ -21,6 +21,8 @@ from tenants import ratelimit
 from tenants.models import User
 from tenants.rights import require_operator
 
+_CHANGEABLE = ("name", "status", "is_staff", "is_superuser")
+
 MAX_PASSWORD = 128
 """Longer passwords are refused unread: hashing a megabyte is a cheap way to keep a server busy."""
 
@@ -80,7 +82,9 @@ def user_create(*, actor: Actor, email: str, name: str = "", password: str = "",
 
 @transaction.atomic
 def user_change(*, actor: Actor, user_id: UUID, **changes: Any) -> User:
-    """Change ``name``, ``status`` or ``is_staff`` of an account. Operators only, and never their own way in.
+    """Change name, status, is_staff or is_superuser of an account; never one's own way in. Operators only.
+
+    Only superusers change superusers or make them (API-23).
 
     Disabling ends the person's sessions with their next request. Raises ``NotFound``, ``Conflict``, ``Forbidden``.
     """
@@ -88,15 +92,18 @@ def user_change(*, actor: Actor, user_id: UUID, **changes: Any) -> User:
     user = User.objects.select_for_update().filter(pk=user_id).first()
     if user is None:
         raise NotFound("There is no such user.", kind="users")
-    if actor.user_id == user.pk and {"status", "is_staff"} & set(changes):
+    if actor.user_id == user.pk and {"status", "is_staff", "is_superuser"} & set(changes):
         raise Conflict("You cannot disable or demote yourself; ask another operator.", kind="users")
-    if user.is_superuser and not User.objects.filter(pk=actor.user_id, is_superuser=True).exists():
+    if (user.is_superuser or "is_superuser" in changes) and not User.objects.filter(  # type: ignore[misc]
+        pk=actor.user_id, is_superuser=True
+    ).exists():
         raise Forbidden("Only superusers change superusers.", kind="users")
+    changes = {field: value for field, value in changes.items() if field in _CHANGEABLE}
     before = {field: getattr(user, field) for field in changes}
-    for field in ("name", "status", "is_staff"):
+    for field in _CHANGEABLE:
         if field in changes:
             setattr(user, field, changes[field])
-    user.save(update_fields=[field for field in ("name", "status", "is_staff") if field in changes])
+    user.save(update_fields=[field for field in _CHANGEABLE if field in changes])
     detail = {"user": user.email, "before": before, "after": changes}
     actor.record(Action.USER_CHANGED, chain=SYSTEM_CHAIN, target=f"users/{user.id}", detail=detail)
     return user

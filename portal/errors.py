@@ -2,32 +2,50 @@
 
 from __future__ import annotations
 
+import http.client
 import json
+import sys
 from collections.abc import Sequence
-from http import HTTPStatus
 from typing import Any, Final
 
+import redis
+from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 _WORDS: Final = {
-    400: ("That request makes no sense", "The browser sent something that could not be understood.",
-          "Go back and try again; if you followed a link, it may be damaged."),
+    400: (
+        "That request makes no sense",
+        "The browser sent something that could not be understood.",
+        "Go back and try again; if you followed a link, it may be damaged.",
+    ),
     401: ("Sign in first", "This page needs to know who you are.", "Sign in and try again."),
-    403: ("You may not do this", "You are signed in, but your role does not allow it.",
-          "Ask an owner of the tenant for a bigger role, or an operator of the platform."),
-    404: ("There is nothing here", "The page does not exist, or it is not yours to see.",
-          "Check the address, or look for it from the overview."),
+    403: (
+        "You may not do this",
+        "You are signed in, but your role does not allow it.",
+        "Ask an owner of the tenant for a bigger role, or an operator of the platform.",
+    ),
+    404: (
+        "There is nothing here",
+        "The page does not exist, or it is not yours to see.",
+        "Check the address, or look for it from the overview.",
+    ),
     405: ("That does not work here", "The page does not take this kind of request.", "Go back and use the buttons."),
     409: ("Not at this moment", "The state of things does not allow it.", "Reload to see how things are now."),
     413: ("Too large", "What was sent is larger than this page takes.", "Send less."),
     422: ("Something is not right yet", "A value cannot be accepted.", "Go back and correct it."),
     429: ("Too fast", "There were too many requests in a short time.", "Wait a moment and try again."),
-    500: ("Something broke on our side", "The request could not be finished; nothing was half done.",
-          "Try again. If it stays, tell an operator the request number below."),
-    503: ("Not available right now", "Something that this page needs cannot be reached.",
-          "Nothing is lost. Try again in a minute."),
-}  # fmt: skip
+    500: (
+        "Something broke on our side",
+        "The request could not be finished; nothing was half done.",
+        "Try again. If it stays, tell an operator the request number below.",
+    ),
+    503: (
+        "Not available right now",
+        "Something that this page needs cannot be reached.",
+        "Nothing is lost. Try again in a minute.",
+    ),
+}
 
 
 def answer(request: HttpRequest, code: int, detail: str = "", *, retry_after: int | None = None) -> HttpResponse:
@@ -54,7 +72,7 @@ def problem_body(request: HttpRequest, code: int, detail: str, *, reason: str = 
     """The members of a problem (RFC 9457), with the request's number."""
     body: dict[str, Any] = {
         "type": "about:blank",
-        "title": HTTPStatus(code).phrase if code in HTTPStatus else "Error",
+        "title": http.client.responses.get(code, "Error"),
         "status": code,
         "detail": detail or _WORDS.get(code, _WORDS[500])[1],
         "instance": request.path,
@@ -91,7 +109,9 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Django's 500: no detail, ever."""
+    """Django's 500, without detail; 503 with a time to come back when the database or Redis is away."""
+    if isinstance(sys.exc_info()[1], (OperationalError, InterfaceError, redis.ConnectionError)):
+        return answer(request, 503, retry_after=2)
     return answer(request, 500)
 
 

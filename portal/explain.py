@@ -167,7 +167,7 @@ def own_facts(actor: Actor) -> dict[str, Any]:
     """How the person appears at the API server: name, tenant and groups, for filling in the form."""
     if actor.operator:
         return {"user": actor.name, "tenant": SYSTEM_TENANT, "groups": ""}
-    first = Membership.objects.filter(user_id=actor.user_id).order_by("tenant_id").first()
+    first = Membership.objects.filter(user_id=actor.user_id).order_by("tenant_id").first()  # type: ignore[misc]
     if first is None:
         return {"user": actor.name}
     return {"user": actor.name, "tenant": first.tenant_id, "groups": f"{GROUP_PREFIX}{first.role}"}
@@ -177,7 +177,7 @@ def _permitted(actor: Actor, name: str, tenant: str, groups: Sequence[str], clus
     """The tenant and groups to ask with, as far as the actor may."""
     if actor.operator:
         return tenant or SYSTEM_TENANT, groups
-    roles = dict(Membership.objects.filter(user_id=actor.user_id).values_list("tenant_id", "role"))
+    roles = dict(Membership.objects.filter(user_id=actor.user_id).values_list("tenant_id", "role"))  # type: ignore[misc]
     tenant = tenant or (min(roles) if roles else "")
     if tenant not in roles:
         raise Forbidden("You may ask about users of your own tenants only.")

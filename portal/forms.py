@@ -52,9 +52,11 @@ class WorkspaceForm(forms.Form):
     """A new workspace."""
 
     name = forms.CharField(
-        required=False, max_length=63, help_text="Lower-case letters, digits and dashes. Made up for you when empty.",
+        required=False,
+        max_length=63,
+        help_text="Lower-case letters, digits and dashes. Made up for you when empty.",
         widget=forms.TextInput(attrs={"placeholder": "payments-staging", "autocomplete": "off", "spellcheck": "false"}),
-    )  # fmt: skip
+    )
     tenant = forms.ChoiceField()
     tier = forms.ChoiceField()
 
@@ -138,9 +140,10 @@ class TenantForm(forms.Form):
     """A new tenant."""
 
     name = forms.CharField(
-        max_length=63, help_text="Lower-case letters, digits and dashes; it cannot be changed.",
+        max_length=63,
+        help_text="Lower-case letters, digits and dashes; it cannot be changed.",
         widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
-    )  # fmt: skip
+    )
     display_name = forms.CharField(required=False, max_length=128)
     owner = forms.EmailField(
         required=False, max_length=254, label="Owner's e-mail address", help_text="The person needs an account already."
@@ -233,9 +236,11 @@ class TierForm(forms.Form):
     description = forms.CharField(required=False, max_length=256)
     quota = QuantitiesField(max_length=16_384, help_text="The hard limits, one a line: <code>requests.cpu: 4</code>")
     limit_range = ListField(
-        required=False, label="Default limits", max_length=16_384,
-        help_text="The <code>limits</code> of the LimitRange. Without defaults for cpu and memory, plain pods are refused.",
-    )  # fmt: skip
+        required=False,
+        label="Default limits",
+        max_length=16_384,
+        help_text="The <code>limits</code> of the LimitRange. Plain pods need defaults for cpu and memory.",
+    )
     workspaces_per_user = forms.IntegerField(min_value=0, max_value=1000, initial=1, label="Workspaces per person")
     position = forms.IntegerField(min_value=0, max_value=1000, initial=0, help_text="Smaller ones come first.")
     is_available = forms.BooleanField(required=False, initial=True, label="Offered to users")
@@ -246,9 +251,10 @@ class ClusterForm(forms.Form):
 
     name = forms.CharField(max_length=63, help_text="Lower-case letters, digits and dashes.")
     kubeconfig = forms.CharField(
-        max_length=262_144, widget=forms.Textarea(attrs={"class": "mono", "rows": 10, "spellcheck": "false", "autocomplete": "off"}),
-        help_text="Of the gateway's restricted service account, never of a cluster admin. Stored sealed, never shown again.",
-    )  # fmt: skip
+        max_length=262_144,
+        widget=forms.Textarea(attrs={"class": "mono", "rows": 10, "spellcheck": "false", "autocomplete": "off"}),
+        help_text="Of the gateway's restricted service account, never of a cluster admin. Sealed, never shown again.",
+    )
     client_url = forms.CharField(
         required=False,
         max_length=512,
@@ -265,9 +271,12 @@ class UserForm(forms.Form):
     email = forms.EmailField(label="E-mail address", max_length=254)
     name = forms.CharField(required=False, max_length=128)
     password = forms.CharField(
-        required=False, strip=False, max_length=MAX_PASSWORD, help_text="At least 12 characters. Empty: single sign-on only.",
+        required=False,
+        strip=False,
+        max_length=MAX_PASSWORD,
+        help_text="At least 12 characters. Empty: single sign-on only.",
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
-    )  # fmt: skip
+    )
     is_staff = forms.BooleanField(required=False, label="Operator of this platform")
 
 
@@ -281,9 +290,12 @@ class PasswordForm(forms.Form):
         widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
     )
     password = forms.CharField(
-        label="New password", strip=False, max_length=MAX_PASSWORD, help_text="At least 12 characters.",
+        label="New password",
+        strip=False,
+        max_length=MAX_PASSWORD,
+        help_text="At least 12 characters.",
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
-    )  # fmt: skip
+    )
 
 
 class AppearanceForm(forms.Form):

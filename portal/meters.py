@@ -16,10 +16,18 @@ from tenants.models import Workspace
 
 _FORM: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)(n|u|m|k|Ki|Mi|Gi|Ti|Pi|Ei|M|G|T|P|E)?", re.ASCII)
 _SCALE: Final = {
-    "n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "": Decimal(1), "k": Decimal("1e3"),
-    "M": Decimal("1e6"), "G": Decimal("1e9"), "T": Decimal("1e12"), "P": Decimal("1e15"), "E": Decimal("1e18"),
+    "n": Decimal("1e-9"),
+    "u": Decimal("1e-6"),
+    "m": Decimal("1e-3"),
+    "": Decimal(1),
+    "k": Decimal("1e3"),
+    "M": Decimal("1e6"),
+    "G": Decimal("1e9"),
+    "T": Decimal("1e12"),
+    "P": Decimal("1e15"),
+    "E": Decimal("1e18"),
     **{unit: Decimal(1024) ** power for power, unit in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), start=1)},
-}  # fmt: skip
+}
 _ORDER: Final = ("requests.cpu", "requests.memory", "limits.cpu", "limits.memory", "pods")
 
 

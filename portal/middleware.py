@@ -24,6 +24,7 @@ class RequestMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """The answer with what all of them have."""
         request.request_id = uuid.uuid4().hex  # type: ignore[attr-defined]
         target = request.META.get("QUERY_STRING", "").encode("latin-1", "replace")
         if "\x00" in request.path or b"\x00" in unquote_to_bytes(target):
@@ -54,6 +55,7 @@ class CorsMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """The answer with what all of them have."""
         if not request.path.startswith("/api/"):
             return self.get_response(request)
         origin = request.headers.get("Origin", "")
@@ -63,7 +65,7 @@ class CorsMiddleware:
             response: HttpResponseBase = HttpResponse(status=204)
         else:
             response = self.get_response(request)
-        patch_vary_headers(response, ["Origin"])  # type: ignore[arg-type]
+        patch_vary_headers(response, ["Origin"])
         if allowed:
             response["Access-Control-Allow-Origin"] = origin
             response["Access-Control-Expose-Headers"] = "Location, Retry-After, X-Request-ID"

@@ -32,13 +32,38 @@ class Section:
 
 
 _SECTIONS: Final = (
-    ("", False, (("Overview", "overview", "layers"), ("Workspaces", "workspaces", "boxes"), ("Tenants", "tenants", "building-2"))),
-    ("Access", False, (("Access tokens", "tokens", "key"), ("Explain", "explain", "route"), ("Who can", "who-can", "users"),
-                      ("What if", "what-if", "shield-check"), ("Audit log", "audit", "scroll-text"))),
-    ("Operations", True, (("Tiers", "tiers", "gauge"), ("Clusters", "clusters", "server"), ("Users", "users", "users"),
-                          ("Admin", "admin:index", "wrench"))),
+    (
+        "",
+        False,
+        (
+            ("Overview", "overview", "layers"),
+            ("Workspaces", "workspaces", "boxes"),
+            ("Tenants", "tenants", "building-2"),
+        ),
+    ),
+    (
+        "Access",
+        False,
+        (
+            ("Access tokens", "tokens", "key"),
+            ("Explain", "explain", "route"),
+            ("Who can", "who-can", "users"),
+            ("What if", "what-if", "shield-check"),
+            ("Audit log", "audit", "scroll-text"),
+        ),
+    ),
+    (
+        "Operations",
+        True,
+        (
+            ("Tiers", "tiers", "gauge"),
+            ("Clusters", "clusters", "server"),
+            ("Users", "users", "users"),
+            ("Admin", "admin:index", "wrench"),
+        ),
+    ),
     ("Help", False, (("REST API", "api-docs", "book-open"),)),
-)  # fmt: skip
+)
 
 
 def page(request: HttpRequest) -> dict[str, Any]:

@@ -52,9 +52,17 @@ def progress_of(workspace: Workspace, operation: Operation | None, *, url: str) 
     moving = wording.workspace_is_moving(workspace)
     if operation is None:
         return Progress(
-            show=moving, moving=moving, title="Waiting", state=wording.workspace_state(workspace), steps=(), attempts=0,
-            error="", error_title="", error_verdict="wait", url=url,
-        )  # fmt: skip
+            show=moving,
+            moving=moving,
+            title="Waiting",
+            state=wording.workspace_state(workspace),
+            steps=(),
+            attempts=0,
+            error="",
+            error_title="",
+            error_verdict="wait",
+            url=url,
+        )
     failed = operation.state == OperationState.FAILED
     steps = [*steps_of(operation.steps_done, since=operation.created_at)]
     if operation.state == OperationState.RUNNING and operation.step:

@@ -26,7 +26,7 @@ def visitor_of(request: HttpRequest, name: str, user: User | None = None) -> Act
     return Actor(name=name[:253], user_id=user.pk if user else None, **_origin(request))
 
 
-def _origin(request: HttpRequest) -> dict[str, str]:
+def _origin(request: HttpRequest) -> dict[str, Any]:
     return {
         "ip": request.META.get("REMOTE_ADDR", ""),
         "user_agent": request.headers.get("User-Agent", "")[:256],

@@ -181,7 +181,7 @@ REST_FRAMEWORK = {
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Tenantry",
-    "DESCRIPTION": "Self-service workspaces on shared Kubernetes: onboarding, short-lived credentials, kill switch, audit.",
+    "DESCRIPTION": "Self-service workspaces on shared Kubernetes: onboarding, credentials, kill switch, audit.",
     "VERSION": "1.0.0",
     "SERVE_INCLUDE_SCHEMA": False,
     "SERVE_AUTHENTICATION": [
@@ -218,6 +218,7 @@ STORAGES = {
 WHITENOISE_USE_FINDERS = not _COLLECTED
 
 CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
+CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_connect_timeout": 1}
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_SERIALIZER = "json"

@@ -7,6 +7,7 @@ import logging
 import secrets
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from time import monotonic
 
@@ -66,7 +67,8 @@ class Committer:
         self._announce = asyncio.Event()
         self._foreign = False
         self._open = False
-        self._busy = False
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
@@ -77,9 +79,8 @@ class Committer:
     async def stop(self) -> None:
         """Take no more writes, finish those under way, answer ``Unavailable`` to those that cannot be finished."""
         self._open = False
-        end = monotonic() + self._patience
-        while (self._queue or self._busy) and monotonic() < end:
-            await asyncio.sleep(0.005)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._idle.wait(), self._patience)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -93,13 +94,13 @@ class Committer:
             raise Unavailable("the store is closed")
         write = Write(operations, monotonic() + self._patience, asyncio.get_running_loop().create_future())
         self._queue.append(write)
+        self._idle.clear()
         self._ready.set()
         return await write.result
 
     async def _work(self) -> None:
         while True:
             await self._ready.wait()
-            self._busy = True
             while self._queue:
                 writes = [self._queue.popleft() for _ in range(min(len(self._queue), BATCH_WRITES))]
                 # Whoever has gone before the transaction began does not write.
@@ -109,8 +110,8 @@ class Committer:
                 except Exception as error:
                     logger.exception("a batch of writes failed")
                     _refuse(writes, OutcomeUnknown(type(error).__name__))
-            self._busy = False
             self._ready.clear()
+            self._idle.set()
 
     async def _settle(self, writes: list[Write]) -> None:
         """Bring every write of a batch to an answer, over as many connections as it takes."""

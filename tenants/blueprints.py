@@ -13,7 +13,6 @@ from tenants.models import Workspace
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 PRODUCT: Final = "tenantry"
 WORKSPACE_LABEL: Final = "tenantry.io/workspace"
-SUSPENDED_LABEL: Final = "tenantry.io/suspended"
 ANCHOR_TYPE: Final = "tenantry.io/token-anchor"
 QUOTA: Final = "tenantry-quota"
 LIMITS: Final = "tenantry-limits"

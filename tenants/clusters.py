@@ -18,8 +18,8 @@ from typing import Any, Final
 from urllib.parse import quote
 from uuid import UUID
 
+from kube.kubeconfig import InvalidKubeconfig, RegisteredCluster, read_kubeconfig
 from tenants import vault
-from tenants.kubeconfigs import Access, read_kubeconfig
 from tenants.models import Cluster
 
 MAX_ANSWER: Final = 4 * 1024 * 1024
@@ -126,18 +126,20 @@ class ClusterClient:
 class _Pool:
     """The connections to one cluster with one credential."""
 
-    def __init__(self, access: Access) -> None:
+    def __init__(self, access: RegisteredCluster) -> None:
         # The client library takes a second to import, and web processes rarely need it.
         import urllib3
         from kubernetes import client
 
         self.access = access
         configuration = client.Configuration()
-        configuration.host = access.server
+        configuration.host = access.server.rstrip("/")
         self._host = configuration.host
         self._library = urllib3
         timeout = urllib3.Timeout(connect=CONNECT_SECONDS, total=CALL_SECONDS)
         common: dict[str, Any] = {"num_pools": 2, "maxsize": 8, "retries": False, "timeout": timeout}
+        if access.server_name:
+            common |= {"server_hostname": access.server_name, "assert_hostname": access.server_name}
         self._own = urllib3.PoolManager(ssl_context=_context(access, with_certificate=True), **common)
         # A canary's token must not be helped by the gateway's certificate.
         self._bare = urllib3.PoolManager(ssl_context=_context(access, with_certificate=False), **common)
@@ -239,6 +241,8 @@ def _pool_of(cluster: Cluster) -> _Pool:
         access = read_kubeconfig(vault.unseal(sealed))
     except vault.Unsealable as error:
         raise ClusterUnusable(str(error)) from None
+    except InvalidKubeconfig:
+        raise ClusterUnusable(f"The credential of {cluster.name} is damaged: register its kubeconfig again.") from None
     if access.server != cluster.server:
         raise ClusterUnusable(f"The credential of {cluster.name} was made for another server.")
     pool = _Pool(access)
@@ -247,14 +251,14 @@ def _pool_of(cluster: Cluster) -> _Pool:
     return pool
 
 
-def _context(access: Access, *, with_certificate: bool) -> ssl.SSLContext:
-    context = ssl.create_default_context(cadata=access.ca)
+def _context(access: RegisteredCluster, *, with_certificate: bool) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=access.certificate_authority.decode("ascii"))
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    if with_certificate and access.certificate:
+    if with_certificate and access.client_certificate:
         # OpenSSL reads keys from files only; this one lives in memory and is gone when it is closed.
         file = os.memfd_create("credential", os.MFD_CLOEXEC)
         try:
-            os.write(file, f"{access.certificate}\n{access.key}\n".encode())
+            os.write(file, access.client_certificate + b"\n" + access.client_key)
             context.load_cert_chain(f"/proc/self/fd/{file}")
         finally:
             os.close(file)

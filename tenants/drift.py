@@ -7,10 +7,15 @@ from typing import Any
 from tenants import blueprints
 from tenants.clusters import Answer, ClusterClient, ClusterUnusable, Outcome, client_for
 from tenants.models import Status, Workspace
+from tenants.operations import keep_off
 
 
 class _CannotTell(Exception):
     """The cluster did not answer; the operations know how to wait, a comparison does not."""
+
+    def __init__(self, answer: Answer) -> None:
+        super().__init__(answer.message)
+        self.reached = answer.reached
 
 
 def drift_of(workspace: Workspace) -> list[str]:
@@ -21,7 +26,11 @@ def drift_of(workspace: Workspace) -> list[str]:
             return _active(client, workspace)
         if workspace.status == Status.SUSPENDED:
             return _suspended(client, workspace)
-    except (_CannotTell, ClusterUnusable):
+    except _CannotTell as error:
+        if not error.reached:
+            keep_off(workspace.cluster, str(error))
+        return []
+    except ClusterUnusable:
         return []
     return []
 
@@ -69,7 +78,7 @@ def _read(client: ClusterClient, path: str) -> dict[str, Any] | None:
     if answer.outcome is Outcome.ABSENT:
         return None
     if answer.outcome is not Outcome.DONE:
-        raise _CannotTell
+        raise _CannotTell(answer)
     return answer.body
 
 

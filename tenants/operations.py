@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import random
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from functools import cached_property
 from typing import Any, Final
 from uuid import UUID
@@ -222,7 +221,7 @@ def run_one(perform: Callable[[Turn], None], workspace_id: UUID | None = None) -
         turn.let_go()
     except Retry as error:
         if not error.reached:
-            _keep_off(turn.workspace.cluster, str(error))
+            keep_off(turn.workspace.cluster, str(error))
         turn.postpone(str(error), error.after)
     except Refused as error:
         turn.fail(str(error))
@@ -265,15 +264,7 @@ def backoff(attempts: int) -> float:
     return longest * (0.5 + random.random() / 2)  # noqa: S311 (jitter, no secret)
 
 
-def due_at() -> datetime | None:
-    """When the next operation is due; ``None`` when there is none."""
-    rows = Operation.objects.filter(
-        state__in=[OperationState.PENDING, OperationState.RUNNING, OperationState.FAILED]
-    ).order_by("not_before")
-    return rows.values_list("not_before", flat=True).first()
-
-
-def _keep_off(cluster: Cluster, error: str) -> None:
+def keep_off(cluster: Cluster, error: str) -> None:
     """Let no worker wait for a cluster that just did not answer."""
     with connection.cursor() as cursor:
         cursor.execute(

@@ -47,22 +47,26 @@ SIGN_IN = Bucket("sign-in", burst=10, interval=30)
 
 
 class _Local:
-    """The same buckets in this process' memory, bounded; the oldest are forgotten only when they are full again."""
+    """The same buckets in this process' memory, bounded: only those that are full again are forgotten."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._buckets: OrderedDict[str, tuple[float, float, float]] = OrderedDict()
 
     def take(self, key: str, bucket: Bucket, now: float) -> float:
         with self._lock:
-            tokens, at = self._buckets.pop(key, (float(bucket.burst), now))
+            tokens, at, _ = self._buckets.pop(key, (float(bucket.burst), now, now))
             tokens = min(bucket.burst, tokens + max(0.0, now - at) / bucket.interval)
             wait = 0.0 if tokens >= 1 else (1 - tokens) * bucket.interval
-            self._buckets[key] = (tokens - 1 if tokens >= 1 else tokens, now)
-            if len(self._buckets) > _LOCAL_KEYS:
-                # A stranger may invent keys without end; refusing new ones is safer than forgetting used ones.
-                self._buckets.pop(key)
-                return bucket.interval
+            tokens = tokens - 1 if tokens >= 1 else tokens
+            full_at = now + (bucket.burst - tokens) * bucket.interval
+            while len(self._buckets) >= _LOCAL_KEYS:
+                oldest = next(iter(self._buckets))
+                if self._buckets[oldest][2] > now:
+                    # A stranger may invent keys without end: refusing new ones is safer than forgetting used ones.
+                    return bucket.interval
+                del self._buckets[oldest]
+            self._buckets[key] = (tokens, now, full_at)
             return wait
 
 

@@ -39,6 +39,8 @@ def workspace_reconcile(workspace_id: UUID) -> list[str]:
     if workspace is None or workspace.observed_generation != workspace.generation:
         # Its operation is on its way and will see for itself.
         return []
+    if workspace.cluster.away_until is not None and workspace.cluster.away_until > timezone.now():
+        return []
     found = drift_of(workspace)
     if not found:
         return []

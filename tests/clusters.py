@@ -1,10 +1,17 @@
-"""The clusters that provisioning is tested on: the product's own API server, and a real kube-apiserver if there is one."""
+"""The clusters to provision on: the product's own API server, and a real kube-apiserver where there is one."""
 
 from __future__ import annotations
 
+import base64
+import copy
+import os
+import subprocess
+import sys
 import time
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
@@ -73,12 +80,105 @@ def cluster_kube_apiserver(kube_apiserver):
     certificate.unlink()
 
 
-@pytest.fixture(params=["kube-apiserver"])
-def cluster(request, db):
-    """Each cluster there is, registered as the default one."""
+@pytest.fixture(scope="session")
+def cluster_embedded(django_db_setup, django_db_blocker, tmp_path_factory):
+    """The product's own API server as a process on the tests' database, behind a proxy."""
+    from django.db import connection
+
+    from kube import pki
+
+    folder = tmp_path_factory.mktemp("embedded")
+    with django_db_blocker.unblock():
+        database = connection.settings_dict["NAME"]
+    given = urlsplit(os.environ["DATABASE_URL"])
+    port = kubeapiserver.free_port()
+    environment = {
+        **os.environ,
+        "DATABASE_URL": urlunsplit(given._replace(path=f"/{database}")),
+        "TENANTRY_DATA_DIR": str(folder),
+    }
+    command = [
+        sys.executable,
+        "manage.py",
+        "apiserver",
+        f"--secure-port={port}",
+        "--service-account-issuer=https://api.example.org",
+    ]
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=MANIFESTS.parent.parent)
+    try:
+        end = time.monotonic() + 30
+        while b"API server at" not in (folder / "log").read_bytes():
+            assert process.poll() is None, (folder / "log").read_text()[-3000:]
+            assert time.monotonic() < end, (folder / "log").read_text()[-3000:]
+            time.sleep(0.1)
+        authority = pki.KeyPair(
+            (folder / "pki/client-ca.crt").read_bytes(), (folder / "pki/client-ca.key").read_bytes()
+        )
+        certificate = pki.make_client_certificate(
+            authority,
+            "tenantry-gateway",
+            organizations=["tenant:system"],
+            now=datetime.now(UTC),
+            lifetime=timedelta(days=1),
+        )
+        pair = folder / "gateway.pem"
+        pair.write_bytes(certificate.certificate + b"\n" + certificate.key)
+        proxy = FaultProxy(f"https://127.0.0.1:{port}", (folder / "pki/ca.crt").read_text(), pair)
+        proxy.start()
+        user = {
+            "client-certificate-data": base64.b64encode(certificate.certificate).decode(),
+            "client-key-data": base64.b64encode(certificate.key).decode(),
+        }
+        config = kubeapiserver.make_kubeconfig(proxy.url, proxy.ca.cert_pem.bytes().decode(), user)
+        yield TestCluster("embedded", proxy, config, kubeapiserver.KubeApiserver("", proxy.ca, folder))
+        proxy.stop()
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+@pytest.fixture
+def embedded(cluster_embedded, transactional_db):
+    """The embedded cluster, its gateway's role written to the system space, registered as the default one."""
+    from store import synchronous
+    from store.types import Create, Key
+    from tenants import manifests
     from tenants.services import cluster_register
     from tests.tenants.conftest import OPERATOR
 
+    group = "rbac.authorization.k8s.io"
+    synchronous.commit(
+        [
+            Create(Key("root", group, f"{body['kind'].lower()}s", "", body["metadata"]["name"]), copy.deepcopy(body))
+            for body in manifests.load("embedded-gateway-role.yaml")
+        ]
+    )
+    cluster_embedded.proxy.heal()
+    cluster_register(
+        actor=OPERATOR,
+        name="embedded",
+        kubeconfig=cluster_embedded.gateway_kubeconfig,
+        kind=Cluster.Kind.EMBEDDED,
+        is_default=True,
+    )
+    yield cluster_embedded
+    cluster_embedded.proxy.heal()
+
+
+@pytest.fixture(params=["kube-apiserver"])
+def cluster(request, db):
+    """A cluster registered as the default one.
+
+    The real one by default: it does not see the database, so tests may roll back. The product's own needs committed
+    tests (``transaction=True``), which ask for both by parametrizing this fixture.
+    """
+    from tenants.services import cluster_register
+    from tests.tenants.conftest import OPERATOR
+
+    if request.param == "embedded":
+        yield request.getfixturevalue("embedded")
+        return
     found = request.getfixturevalue(f"cluster_{request.param.replace('-', '_')}")
     found.proxy.heal()
     cluster_register(

@@ -8,24 +8,24 @@ from pytest_django import DjangoDbBlocker
 pytest_plugins = ["tests.kubeapiserver", "tests.clusters"]
 
 
+# In the transaction of the clean-up itself, so that no API server ever meets a store without its counter row.
+_COUNTER_STAYS = """
+CREATE OR REPLACE FUNCTION tests_counter_stays() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  INSERT INTO store_revision (id, revision, compacted, epoch) VALUES (1, 0, 0, gen_random_uuid());
+  RETURN NULL;
+END $$;
+CREATE OR REPLACE TRIGGER tests_counter_stays AFTER TRUNCATE ON store_revision
+  FOR EACH STATEMENT EXECUTE FUNCTION tests_counter_stays();
+"""
+
+
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> None:
-    """Let the tests' own clean-up between tests truncate the audit; nothing else may (GW13)."""
+    """Let the clean-up between tests truncate the audit, as nothing else may (GW13), and keep the store's counter."""
     from django.db import connection
-    from django.db.models.signals import post_migrate
 
-    post_migrate.connect(_first_revision, dispatch_uid="tests")
     with django_db_blocker.unblock(), connection.cursor() as cursor:
         for table in ("audit_logs", "audit_chains"):
             cursor.execute(f"ALTER TABLE {table} DISABLE TRIGGER {table}_no_truncate")
-
-
-def _first_revision(**_: object) -> None:
-    """Give the store its counter row again, which the clean-up between tests took with all others."""
-    from django.db import connection
-
-    with connection.cursor() as cursor:
-        cursor.execute(
-            "INSERT INTO store_revision (id, revision, compacted, epoch) "
-            "SELECT 1, coalesce(max(revision), 0), 0, gen_random_uuid() FROM store_event ON CONFLICT DO NOTHING"
-        )
+        cursor.execute(_COUNTER_STAYS)

@@ -83,7 +83,7 @@ def start(folder: Path, processes: list[subprocess.Popen[bytes]]) -> KubeApiserv
     (folder / "server.key").write_bytes(serving.private_key_pem.bytes())
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     (folder / "sa.key").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()))
-    etcd_port, peer_port, port = _free_port(), _free_port(), _free_port()
+    etcd_port, peer_port, port = free_port(), free_port(), free_port()
     server = KubeApiserver(f"https://127.0.0.1:{port}", ca, folder)
     (folder / "admin.kubeconfig").write_text(server.kubeconfig("admin", "system:masters"))
     etcd = f"http://127.0.0.1:{etcd_port}"
@@ -126,7 +126,7 @@ def start(folder: Path, processes: list[subprocess.Popen[bytes]]) -> KubeApiserv
             f"--service-account-private-key-file={folder / 'sa.key'}",
             f"--root-ca-file={folder / 'ca.pem'}",
             "--leader-elect=false",
-            f"--secure-port={_free_port()}",
+            f"--secure-port={free_port()}",
             f"--cert-dir={folder / 'kcm'}",
             "--concurrent-namespace-syncs=4",
             "--namespace-sync-period=10s",
@@ -175,7 +175,8 @@ def _wait(condition, seconds: float = 60) -> None:
         time.sleep(0.1)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from typing import Final
 
 import orjson
 
@@ -13,6 +14,9 @@ from kube.schemas import Definitions
 from kube.validation.causes import invalid_object
 from store.port import Store
 from store.types import Operation, Range
+
+CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"
+"""Holds a deleted CRD until its objects are gone."""
 
 
 class CustomResourceDefinitions:
@@ -37,6 +41,10 @@ class CustomResourceDefinitions:
         if isinstance(names.get("kind"), str):
             names.setdefault("singular", names["kind"].lower())
             names.setdefault("listKind", names["kind"] + "List")
+        if attributes.operation == CREATE:
+            finalizers = body["metadata"].setdefault("finalizers", [])
+            if isinstance(finalizers, list) and CLEANUP not in finalizers:
+                finalizers.append(CLEANUP)
 
     async def validate(self, attributes: Attributes) -> Sequence[Operation]:
         """Raises ``Invalid``; otherwise gives the CRD its status."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from access.admission.base import CREATE, Attributes, Quiet
+from kube.customobjects import without_nulls
 from kube.defaults import fill_defaults, fill_on_create
 from kube.structural import with_defaults
 
@@ -19,7 +20,9 @@ class Defaults(Quiet):
             return
         if attributes.resource.custom:
             if attributes.schema is not None:
-                body.update(with_defaults(body, attributes.schema))
+                filled = with_defaults(without_nulls(attributes.schema, body), attributes.schema)
+                body.clear()
+                body.update(filled)
             return
         fill_defaults(body)
         if attributes.operation == CREATE and not attributes.subresource:

@@ -18,11 +18,11 @@ from uuid import UUID
 from django.db import DatabaseError, transaction
 from django.views.decorators.debug import sensitive_variables
 
-from access.credentials.kubeconfigs import kubeconfig_yaml
 from access.models import Credential
 from audit.actions import Action
 from audit.models import Outcome as AuditOutcome
-from audit.recorder import Actor
+from audit.recorder import Actor, address_of
+from kube.kubeconfig import InvalidKubeconfig, write_kubeconfig
 from kube.status import Conflict, Forbidden, NotFound, ServiceUnavailable, StatusError, TooManyRequests
 from tenants import blueprints, ratelimit
 from tenants.clusters import Answer, ClusterClient, ClusterUnusable, Outcome, client_for
@@ -74,6 +74,7 @@ def kubeconfig_issue(*, actor: Actor, workspace_id: UUID, role: str = "", now: d
         client = client_for(workspace.cluster, workspace.tenant_id)
         anchor_uid = _anchor(client, workspace, credential, account)
         token = _request(client, workspace, credential, account=account, anchor_uid=anchor_uid, now=now)
+        yaml = _kubeconfig(workspace, account, token)
         _conclude(actor, workspace, credential, token)
     except StatusError as error:
         # Closed in the meantime: the token, if there is one, must not outlive its anchor.
@@ -85,13 +86,6 @@ def kubeconfig_issue(*, actor: Actor, workspace_id: UUID, role: str = "", now: d
     except DatabaseError:
         _undo(actor, client, workspace, credential, reason="The issue could not be recorded.", now=now)
         raise ServiceUnavailable("The issue could not be recorded, so nothing was issued.", retry_after=5) from None
-    yaml = kubeconfig_yaml(
-        server=workspace.cluster.client_url or workspace.cluster.server,
-        ca=workspace.cluster.ca_data,
-        namespace=workspace.k8s_namespace,
-        user=account,
-        token=token.text,
-    )
     return Issued(credential, yaml)
 
 
@@ -121,7 +115,7 @@ def _intend(actor: Actor, workspace_id: UUID, role: str, now: datetime) -> tuple
                 issued_to_id=actor.user_id or workspace.user_id,
                 role=chosen,
                 anchor=f"tenantry-anchor-{identifier.hex}",
-                ip_address=actor.ip,
+                ip_address=address_of(actor.ip),
                 user_agent=actor.user_agent[:256],
                 issued_at=now,
             )
@@ -197,6 +191,20 @@ def _request(
     return _Token(
         str(text), jti if isinstance(jti, str) and 0 < len(jti) <= 64 and jti.isprintable() else None, expires_at
     )
+
+
+@sensitive_variables()
+def _kubeconfig(workspace: Workspace, account: str, token: _Token) -> str:
+    try:
+        return write_kubeconfig(
+            server=workspace.cluster.client_url or workspace.cluster.server,
+            certificate_authority=workspace.cluster.ca_data.encode(),
+            namespace=workspace.k8s_namespace,
+            user=account,
+            token=token.text,
+        )
+    except InvalidKubeconfig:
+        raise _Broken("The cluster's answer held no token.") from None
 
 
 def _conclude(actor: Actor, workspace: Workspace, credential: Credential, token: _Token) -> None:

@@ -49,7 +49,17 @@ def credentials_expire(*, now: datetime) -> int:
     # An intent without an outcome: whoever wrote it has died in between.
     ended |= Q(expires_at=None, issued_at__lt=now - _ABANDONED)
     rows = Credential.objects.filter(ended, revocation_confirmed_at=None).select_related("workspace__cluster")
-    return sum(_confirm(credential, now) for credential in rows.order_by("issued_at")[:_BATCH])
+    confirmed, away = 0, set()
+    for credential in rows.order_by("issued_at")[:_BATCH]:
+        cluster = credential.workspace.cluster_id
+        if cluster in away:
+            continue
+        if _confirm(credential, now):
+            confirmed += 1
+        else:
+            # One that does not answer is not asked two hundred times; the next sweep comes soon.
+            away.add(cluster)
+    return confirmed
 
 
 def _confirm(credential: Credential, now: datetime) -> bool:

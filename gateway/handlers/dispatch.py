@@ -76,6 +76,11 @@ def not_allowed() -> MethodNotAllowed:
 
 def _require_verb(request: Request, kind: Kind) -> None:
     info = request.info
+    named = bool(info.name)
+    if info.verb in ("get", "update", "patch", "delete") and not named:
+        raise not_allowed()
+    if info.verb == "create" and named is not bool(info.subresource):
+        raise not_allowed()
     if info.subresource:
         part = kind.subresource(info.subresource)
         if part is None or info.verb not in part.verbs:

@@ -55,7 +55,7 @@ def page(
     following = None
     if cursor:
         query = QueryDict(mutable=True)
-        query.update(request.query_params)  # type: ignore[arg-type]
+        query.update(request.query_params)
         query["after"] = cursor
         following = request.build_absolute_uri(f"{request.path}?{query.urlencode()}")
     return Response({"results": shape(rows, many=True).data, "next": following})

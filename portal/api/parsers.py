@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from rest_framework import exceptions
@@ -52,16 +52,17 @@ class StrictJSONParser(BaseParser):
 class JsonAlways(BaseContentNegotiation):
     """The API speaks one format; what a client accepts besides is its own affair."""
 
-    def select_parser(self, request: Request, parsers: Sequence[BaseParser]) -> BaseParser | None:
+    def select_parser(self, request: Request, parsers: Iterable[BaseParser]) -> BaseParser | None:
         """The JSON parser for JSON; nothing for the rest, which becomes 415."""
         kind = (request.content_type or "").split(";")[0].strip().lower()
-        return parsers[0] if kind == "application/json" else None
+        return next(iter(parsers)) if kind == "application/json" else None
 
     def select_renderer(
-        self, request: Request, renderers: Sequence[BaseRenderer], format_suffix: str | None = None
+        self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None
     ) -> tuple[BaseRenderer, str]:
         """The first."""
-        return renderers[0], renderers[0].media_type
+        first = next(iter(renderers))
+        return first, first.media_type
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -25,13 +25,13 @@ class Scoped(BasePermission):
         """Whether the request may go on to the service."""
         if not request.user.is_authenticated:
             return False
-        token = request.auth
+        token: Any = request.auth
         return token is None or request.method in SAFE_METHODS or token.scope in {_Scope.WRITE, _Scope.OPERATE}
 
 
 def api_actor(request: Request) -> Actor:
     """The caller as an actor: an operator only with a session or a token of scope ``operate`` for all tenants."""
-    actor = actor_of(request)  # type: ignore[arg-type]
+    actor = actor_of(request)
     token: Any = request.auth
     if token is not None and (token.scope != _Scope.OPERATE or token.tenant_id):
         actor = replace(actor, operator=False)

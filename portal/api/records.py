@@ -71,10 +71,15 @@ class AuditLogs(Endpoint):
         if chain and not whole:
             selectors.tenant_visible_to(actor, chain)
         filters = Filters(
-            action=query.get("action", "")[:64], outcome=outcome, actor=query.get("actor", "")[:253], text=query.get("text", "")[:128],
-            workspace_id=workspace_id, since=_moment(query.get("since", "")), until=_moment(query.get("until", "")),
+            action=query.get("action", "")[:64],
+            outcome=outcome,
+            actor=query.get("actor", "")[:253],
+            text=query.get("text", "")[:128],
+            workspace_id=workspace_id,
+            since=_moment(query.get("since", "")),
+            until=_moment(query.get("until", "")),
             user_id=None if whole else actor.user_id,
-        )  # fmt: skip
+        )
         found_page = (
             entries_of_chain(chain, filters=filters, after=after, limit=limit)
             if chain
@@ -135,9 +140,14 @@ class Tokens(Endpoint):
         data = self.body(request, shapes.TokenBody)
         tenant = selectors.tenant_visible_to(actor, data["tenant"]) if data["tenant"] else None
         minted = token_create(
-            actor=actor, user=user, name=data["name"], scope=PersonalAccessToken.Scope(data["scope"]),
-            expires_at=data["expires_at"], now=timezone.now(), tenant=tenant,
-        )  # fmt: skip
+            actor=actor,
+            user=user,
+            name=data["name"],
+            scope=PersonalAccessToken.Scope(data["scope"]),
+            expires_at=data["expires_at"],
+            now=timezone.now(),
+            tenant=tenant,
+        )
         response = Response({**shapes.TokenAnswer(minted.token).data, "token": minted.text}, status=201)
         response["Cache-Control"] = "no-store"
         return response
@@ -149,7 +159,7 @@ class OneToken(Endpoint):
     @extend_schema(operation_id="revokeToken", summary="Revoke a token", request=None, responses={204: None})
     def delete(self, request: Request, pk: UUID) -> Response:
         """At once. A token may end itself."""
-        own = PersonalAccessToken.objects.filter(pk=pk, user_id=request.user.pk).exists()
+        own = PersonalAccessToken.objects.filter(pk=pk, user_id=request.user.pk).exists()  # type: ignore[misc]
         if not own or (token_tenant(request) and request.auth.pk != pk):
             raise NotFound("There is no such token.", kind="tokens")
         token_revoke(actor=api_actor(request), token_id=pk, now=timezone.now())

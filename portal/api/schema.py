@@ -27,7 +27,7 @@ class Problem(serializers.Serializer[Any]):
     instance = serializers.CharField()
     request_id = serializers.CharField()
     reason = serializers.CharField(required=False)
-    errors = FieldProblem(many=True, required=False)
+    errors = FieldProblem(many=True, required=False)  # type: ignore[assignment]
 
 
 _FAILURES = {
@@ -49,8 +49,8 @@ class Schema(AutoSchema):
 
     def get_response_serializers(self) -> Any:
         """The declared answers and the failures."""
-        declared = super().get_response_serializers()
-        answers = dict(declared) if isinstance(declared, dict) else {"200": declared}
+        declared: Any = super().get_response_serializers()
+        answers: dict[Any, Any] = dict(declared) if isinstance(declared, dict) else {"200": declared}
         answers = {key if isinstance(key, tuple) else str(key): value for key, value in answers.items()}
         codes = ["400", "401", "403", "404", "429", "503"]
         if self.method in {"POST", "PATCH", "PUT", "DELETE"}:

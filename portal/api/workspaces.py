@@ -256,9 +256,14 @@ def _init(endpoint: Endpoint, request: Request) -> Workspace:
     if len(key) > 128 or not key.isprintable():
         raise Invalid("The Idempotency-Key is at most 128 printable characters.", kind="Workspace")
     made = services.workspace_init(
-        actor=api_actor(request), user=user, tier=data["tier"], tenant=tenant, name=data["name"],
-        cluster=data["cluster"], idempotency_key=key,
-    )  # fmt: skip
+        actor=api_actor(request),
+        user=user,
+        tier=data["tier"],
+        tenant=tenant,
+        name=data["name"],
+        cluster=data["cluster"],
+        idempotency_key=key,
+    )
     return _waited_for(made)
 
 
@@ -296,7 +301,7 @@ def _asked(request: Request) -> Workspace:
     pk = request.query_params.get("workspace", "")
     if pk:
         return _visible(request, pk)
-    mine = selectors.workspaces_visible_to(api_actor(request)).filter(user_id=request.user.pk)
+    mine = selectors.workspaces_visible_to(api_actor(request)).filter(user_id=request.user.pk)  # type: ignore[misc]
     bound = token_tenant(request)
     found = list((mine.filter(tenant_id=bound) if bound else mine).order_by("-created_at", "-id")[:2])
     if not found:

@@ -25,8 +25,11 @@ def icon(name: str, *, large: bool = False, label: str = "") -> SafeString:
     if label:
         return format_html(
             '<svg class="{}" role="img" aria-label="{}"><use href="{}#{}"/></svg>',
-            size, label, static("icons.svg"), name,
-        )  # fmt: skip
+            size,
+            label,
+            static("icons.svg"),
+            name,
+        )
     return format_html('<svg class="{}" aria-hidden="true"><use href="{}#{}"/></svg>', size, static("icons.svg"), name)
 
 

@@ -58,7 +58,15 @@ def ask(
             messages.success(request, done, extra_tags="allow")
             return go(request, after or back)
     context = {
-        "form": form, "title": title, "submit": submit, "back": back, "texts": texts, "points": points,
-        "warning": warning, "crumbs": crumbs, "destroys": destroys, **more,
-    }  # fmt: skip
+        "form": form,
+        "title": title,
+        "submit": submit,
+        "back": back,
+        "texts": texts,
+        "points": points,
+        "warning": warning,
+        "crumbs": crumbs,
+        "destroys": destroys,
+        **more,
+    }
     return render(request, template, context, status=failed(request, form))

@@ -31,9 +31,14 @@ def explain(request: HttpRequest) -> HttpResponse:
         groups = [group.strip() for group in data["groups"].split(",") if group.strip()]
         try:
             context["explanation"] = explain_request(
-                actor=actor, name=data["user"], groups=groups, tenant=data["tenant"], method=data["method"],
-                path=data["path"], cluster=data["cluster"],
-            )  # fmt: skip
+                actor=actor,
+                name=data["user"],
+                groups=groups,
+                tenant=data["tenant"],
+                method=data["method"],
+                path=data["path"],
+                cluster=data["cluster"],
+            )
         except StatusError as error:
             refuse(form, error)
     return render(request, "pages/explain.html", context, status=422 if asked and form.errors else 200)

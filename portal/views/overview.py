@@ -27,21 +27,38 @@ def overview(request: HttpRequest) -> HttpResponse:
     numbers = selectors.overview_of(actor)
     mine = selectors.workspaces_visible_to(actor)
     if not actor.operator:
-        mine = mine.filter(user_id=actor.user_id)
+        mine = mine.filter(user_id=actor.user_id)  # type: ignore[misc]
     workspaces = list(mine.order_by("-created_at", "-id")[:8])
     entries = entries_everywhere(filters=None if actor.operator else Filters(user_id=actor.user_id), limit=6).rows
     credentials = Credential.objects.filter(issued_to_id=actor.user_id).exists()
     tokens: Any = request.user.access_tokens.exists()  # type: ignore[union-attr]
     can_create = actor.operator or bool(editable_tenants(actor))
     steps = [
-        {"done": numbers.tenants > 0, "title": "Be in a tenant", "url": reverse("tenants"),
-         "text": "An operator or an owner adds you by your e-mail address."},
-        {"done": numbers.workspaces > 0, "title": "Create a workspace", "url": reverse("workspace-new") if can_create else "",
-         "text": "A namespace of your own, with a quota."},
-        {"done": credentials, "title": "Get a kubeconfig", "url": reverse("workspace", args=[workspaces[0].pk]) if workspaces else "",
-         "text": "kubectl works with it for two hours."},
-        {"done": tokens, "title": "Automate it", "url": reverse("tokens"), "text": "An access token opens the REST API to scripts."},
-    ]  # fmt: skip
+        {
+            "done": numbers.tenants > 0,
+            "title": "Be in a tenant",
+            "url": reverse("tenants"),
+            "text": "An operator or an owner adds you by your e-mail address.",
+        },
+        {
+            "done": numbers.workspaces > 0,
+            "title": "Create a workspace",
+            "url": reverse("workspace-new") if can_create else "",
+            "text": "A namespace of your own, with a quota.",
+        },
+        {
+            "done": credentials,
+            "title": "Get a kubeconfig",
+            "url": reverse("workspace", args=[workspaces[0].pk]) if workspaces else "",
+            "text": "kubectl works with it for two hours.",
+        },
+        {
+            "done": tokens,
+            "title": "Automate it",
+            "url": reverse("tokens"),
+            "text": "An access token opens the REST API to scripts.",
+        },
+    ]
     stats = [
         {
             "icon": "boxes",
@@ -67,11 +84,14 @@ def overview(request: HttpRequest) -> HttpResponse:
         {"icon": "lock", "label": "Suspended", "value": numbers.suspended, "unit": "", "note": ""},
     ]
     context = {
-        "stats": stats, "workspaces": workspaces, "entries": entries, "can_create": can_create,
+        "stats": stats,
+        "workspaces": workspaces,
+        "entries": entries,
+        "can_create": can_create,
         "workspaces_title": "Newest workspaces" if actor.operator else "My workspaces",
         "next_steps": [] if all(step["done"] for step in steps) else steps,
         "summary": "Everything on this platform." if actor.operator else "What is yours on this platform.",
-    }  # fmt: skip
+    }
     return render(request, "pages/overview.html", context)
 
 
@@ -108,7 +128,7 @@ def editable_tenants(actor: Actor) -> list[Tenant]:
     """The tenants in which the actor may create workspaces; the first two hundred by name."""
     rows = selectors.tenants_visible_to(actor).filter(state="active")
     if not actor.operator:
-        rows = rows.filter(
+        rows = rows.filter(  # type: ignore[misc]
             memberships__user_id=actor.user_id, memberships__role__in=[Role.OWNER, Role.ADMIN, Role.EDITOR]
         )
     return list(rows.order_by("name")[:200])

@@ -61,9 +61,14 @@ def token_new(request: HttpRequest) -> HttpResponse:
         data, now = form.cleaned_data, timezone.now()
         try:
             minted = token_create(
-                actor=actor, user=user, name=data["name"], scope=data["scope"], now=now,
-                expires_at=now + timedelta(days=data["days"]), tenant=mine.get(data["tenant"]),
-            )  # fmt: skip
+                actor=actor,
+                user=user,
+                name=data["name"],
+                scope=data["scope"],
+                now=now,
+                expires_at=now + timedelta(days=data["days"]),
+                tenant=mine.get(data["tenant"]),
+            )
         except StatusError as error:
             refuse(form, error)
         else:
@@ -72,9 +77,12 @@ def token_new(request: HttpRequest) -> HttpResponse:
             context = {"token": minted.text, "name": data["name"], "example": example}
             return render(request, "pages/tokens/created.html", context)
     context = {
-        "form": form, "title": "New access token", "submit": "Create token", "back": reverse("tokens"),
+        "form": form,
+        "title": "New access token",
+        "submit": "Create token",
+        "back": reverse("tokens"),
         "crumbs": [{"text": "Access tokens", "url": reverse("tokens")}],
-    }  # fmt: skip
+    }
     return render(request, "pages/action.html", context, status=failed(request, form))
 
 
@@ -82,7 +90,7 @@ def token_new(request: HttpRequest) -> HttpResponse:
 @login_required
 def token_end(request: HttpRequest, pk: UUID) -> HttpResponse:
     """Revoke one of my tokens."""
-    token = PersonalAccessToken.objects.filter(pk=pk, user_id=request.user.pk).first()
+    token = PersonalAccessToken.objects.filter(pk=pk, user_id=request.user.pk).first()  # type: ignore[misc]
     if token is None:
         raise NotFound("There is no such token.", kind="tokens")
     return ask(

@@ -96,9 +96,7 @@ def tier_delete(request: HttpRequest, name: str) -> HttpResponse:
         done="The tier is gone.",
         back=reverse("tier", args=[name]),
         after=reverse("tiers"),
-        texts=[
-            "Only a tier that no workspace has can be deleted. Others can be withdrawn: nobody can choose them any more."
-        ],
+        texts=["Only a tier that no workspace has can be deleted. Others can be withdrawn: nobody can choose them."],
         crumbs=[{"text": "Tiers", "url": reverse("tiers")}],
         destroys=True,
     )
@@ -123,9 +121,12 @@ def cluster(request: HttpRequest, name: str) -> HttpResponse:
     require_operator(actor_of(request))
     found = _cluster(name)
     context = {
-        "cluster": found, "shown": _cluster_state(found), "has_credential": _has_credential(found),
-        "external": found.kind == Cluster.Kind.EXTERNAL, "workspace_count": found.workspaces.exclude(status=Status.DELETED).count(),
-    }  # fmt: skip
+        "cluster": found,
+        "shown": _cluster_state(found),
+        "has_credential": _has_credential(found),
+        "external": found.kind == Cluster.Kind.EXTERNAL,
+        "workspace_count": found.workspaces.exclude(status=Status.DELETED).count(),
+    }
     return render(request, "pages/clusters/detail.html", context)
 
 

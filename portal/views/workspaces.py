@@ -71,19 +71,21 @@ def workspace_new(request: HttpRequest) -> HttpResponse:
         try:
             made = services.workspace_init(
                 actor=actor,
-                user=request.user,
+                user=request.user,  # type: ignore[arg-type]
                 tier=data["tier"],
                 tenant=data["tenant"],
-                name=data["name"],  # type: ignore[arg-type]
+                name=data["name"],
             )
         except StatusError as error:
             refuse(form, error)
         else:
             return redirect("workspace", made.pk)
     context = {
-        "form": form, "tenants": tenants, "tiers": [tier_card(tier) for tier in tiers],
+        "form": form,
+        "tenants": tenants,
+        "tiers": [tier_card(tier) for tier in tiers],
         "tiers_url": reverse("tiers") if actor.operator else "",
-    }  # fmt: skip
+    }
     return render(request, "pages/workspaces/new.html", context, status=failed(request, form))
 
 
@@ -94,7 +96,7 @@ def workspace(request: HttpRequest, pk: UUID) -> HttpResponse:
     actor = actor_of(request)
     found = selectors.workspace_visible_to(actor, pk)
     credentials = [_credential(row) for row in credentials_of_workspace(actor, found, limit=20)]
-    suspended_by = f" by {found.suspended_by}" if found.suspended_by else ""
+    suspended_by = f" (suspended by {found.suspended_by})" if found.suspended_by else ""
     context = {
         "workspace": found,
         "may": _rights(actor, found),
@@ -105,7 +107,7 @@ def workspace(request: HttpRequest, pk: UUID) -> HttpResponse:
         "path": f"{found.tenant.cluster_path}:{found.name}",
         "members": selectors.members_of(actor, found.tenant_id)[:8],
         "entries": entries_everywhere(filters=Filters(workspace_id=found.pk), limit=8).rows,
-        "suspended_text": f"{found.suspended_reason}{suspended_by}. Nobody but operators can resume it.",
+        "suspended_text": f"{found.suspended_reason}{suspended_by}. Only operators can resume it.",
     }
     return render(request, "pages/workspaces/detail.html", context)
 
@@ -152,19 +154,30 @@ def workspace_kubeconfig(request: HttpRequest, pk: UUID) -> HttpResponse:
             filename = f"{found.tenant_id}-{found.name}.kubeconfig"
             expires_at = issued.credential.expires_at
             context = {
-                "workspace": found, "kubeconfig": issued.yaml, "filename": filename, "credential_id": issued.credential.jti,
+                "workspace": found,
+                "kubeconfig": issued.yaml,
+                "filename": filename,
+                "credential_id": issued.credential.jti,
                 "command": _shell_command(filename, issued.yaml),
-                "ends_text": f"It works until {expires_at:%H:%M} UTC, two hours at most" if expires_at else "It works for two hours at most",
-            }  # fmt: skip
+                "ends_text": f"It works until {expires_at:%H:%M} UTC, two hours at most"
+                if expires_at
+                else "It works for two hours at most",
+            }
             return render(request, "pages/workspaces/kubeconfig.html", context)
     back = reverse("workspace", args=[found.pk])
     context = {
-        "form": form, "title": f"Kubeconfig for {found.name}", "submit": "Issue kubeconfig", "back": back,
+        "form": form,
+        "title": f"Kubeconfig for {found.name}",
+        "submit": "Issue kubeconfig",
+        "back": back,
         "texts": [f"kubectl will work in the namespace {found.k8s_namespace} and nowhere else."],
-        "points": ["It ends after two hours at most; there is no renewal.", "It is stored nowhere. That it was issued is recorded: to whom, when, from where.",
-                   "You can revoke it before it ends."],
+        "points": [
+            "It ends after two hours at most; there is no renewal.",
+            "It is stored nowhere. That it was issued is recorded: to whom, when, from where.",
+            "You can revoke it before it ends.",
+        ],
         "crumbs": _crumbs(found),
-    }  # fmt: skip
+    }
     return render(request, "pages/action.html", context, status=failed(request, form))
 
 
@@ -183,7 +196,7 @@ def workspace_suspend(request: HttpRequest, pk: UUID) -> HttpResponse:
         done=f"{found.name} is closed; the receipt grows as the cluster confirms each layer.",
         back=reverse("workspace", args=[found.pk]),
         points=_LAYERS,
-        warning="Watches that were opened directly at the cluster, past the gateway, end only when their credentials do: after two hours at most.",
+        warning="Watches opened directly at the cluster, end with their credentials within two hours.",
         crumbs=_crumbs(found),
         destroys=True,
     )
@@ -264,9 +277,7 @@ def credential_end(request: HttpRequest, pk: UUID, credential: str) -> HttpRespo
         submit="Revoke",
         done="The credential is revoked; the cluster refuses it within ten seconds.",
         back=reverse("workspace", args=[row.workspace_id]),
-        texts=[
-            f"It was issued to {row.issued_to.email} from {row.ip_address or 'an unknown address'}. Others stay as they are."
-        ],
+        texts=[f"It was issued to {row.issued_to.email} from {row.ip_address or 'an unknown address'}. Others stay."],
         crumbs=_crumbs(row.workspace),
         destroys=True,
     )
@@ -286,9 +297,13 @@ def tier_card(tier: Tier) -> dict[str, Any]:
     """A tier as a card draws it."""
     state = wording.State(wording.ALLOW, "Offered") if tier.is_available else wording.State(wording.PASS, "Withdrawn")
     return {
-        "id": tier.name, "name": str(tier), "description": tier.description, "per_user": tier.workspaces_per_user,
-        "quota": [(meter.resource, meter.hard) for meter in meters.meters_of(tier.quota, None)][:6], "state": state,
-    }  # fmt: skip
+        "id": tier.name,
+        "name": str(tier),
+        "description": tier.description,
+        "per_user": tier.workspaces_per_user,
+        "quota": [(meter.resource, meter.hard) for meter in meters.meters_of(tier.quota, None)][:6],
+        "state": state,
+    }
 
 
 def _rights(actor: Actor, found: Workspace) -> dict[str, bool]:
@@ -330,10 +345,14 @@ def _credential(row: Credential) -> dict[str, Any]:
     else:
         state = wording.State(wording.ALLOW, "Works") if row.expires_at > now else wording.State(wording.PASS, "Ended")
     return {
-        "issued_to": row.issued_to.email, "ip_address": row.ip_address, "issued_at": row.issued_at, "expires_at": row.expires_at,
-        "state": state, "revocable": state.text == "Works",
+        "issued_to": row.issued_to.email,
+        "ip_address": row.ip_address,
+        "issued_at": row.issued_at,
+        "expires_at": row.expires_at,
+        "state": state,
+        "revocable": state.text == "Works",
         "revoke_url": reverse("credential-revoke", args=[row.workspace_id, row.jti or row.pk]),
-    }  # fmt: skip
+    }
 
 
 def _progress(found: Workspace) -> progress.Progress:

@@ -11,9 +11,10 @@ from django.utils import timezone
 from audit.actions import Action
 from audit.models import Outcome
 from audit.recorder import SYSTEM_CHAIN, Actor
+from kube.kubeconfig import InvalidKubeconfig, RegisteredCluster, check_server, read_kubeconfig
+from kube.pki import load_certificates
 from kube.status import Cause, Conflict, Invalid, NotFound
 from tenants import clusters, vault
-from tenants.kubeconfigs import check_ca, check_server, read_kubeconfig
 from tenants.models import Cluster
 from tenants.naming import check_label
 from tenants.rights import require_operator
@@ -38,7 +39,7 @@ def cluster_register(
     """
     require_operator(actor)
     check_label(name, field="name", kind="Cluster")
-    access = read_kubeconfig(kubeconfig)
+    access = _read(kubeconfig)
     if kind not in Cluster.Kind.values:
         causes = [Cause("FieldValueNotSupported", f'Unsupported value: "{kind}"', "kind")]
         raise Invalid("Cluster is invalid: kind: Unsupported value", kind="Cluster", causes=causes)
@@ -49,8 +50,8 @@ def cluster_register(
         defaults={
             "kind": kind,
             "server": access.server,
-            "client_url": check_server(client_url) if client_url else "",
-            "ca_data": access.ca,
+            "client_url": _url(client_url, "client_url") if client_url else "",
+            "ca_data": access.certificate_authority.decode("ascii"),
             "sealed_credential": vault.seal(kubeconfig),
             "tenant_role": tenant_role,
             "is_default": is_default,
@@ -76,11 +77,11 @@ def cluster_change(*, actor: Actor, name: str, **changes: Any) -> Cluster:
         causes = [Cause("FieldValueInvalid", "unknown field", field) for field in unknown]
         raise Invalid(f"Cluster is invalid: unknown fields {', '.join(unknown)}", kind="Cluster", causes=causes)
     if "server" in changes:
-        changes["server"] = check_server(str(changes["server"]))
+        changes["server"] = _url(str(changes["server"]), "server")
     if "ca_data" in changes:
-        changes["ca_data"] = check_ca(str(changes["ca_data"]))
+        changes["ca_data"] = _ca(str(changes["ca_data"]))
     if changes.get("client_url"):
-        changes["client_url"] = check_server(str(changes["client_url"]))
+        changes["client_url"] = _url(str(changes["client_url"]), "client_url")
     wiped = any(field in changes and changes[field] != getattr(cluster, field) for field in ("server", "ca_data"))
     if changes.get("is_default"):
         Cluster.objects.filter(is_default=True).exclude(pk=cluster.pk).update(is_default=False)
@@ -138,3 +139,40 @@ def _locked(name: str) -> Cluster:
     if cluster is None:
         raise NotFound(f'clusters "{name}" not found', kind="clusters", name=name)
     return cluster
+
+
+def _read(kubeconfig: str) -> RegisteredCluster:
+    try:
+        access = read_kubeconfig(kubeconfig)
+        if not load_certificates(access.certificate_authority):
+            raise InvalidKubeconfig("the certificate authority is empty")
+    except ValueError as error:
+        # The library's own words repeat no credential; a parser's might.
+        raise _invalid(
+            "kubeconfig", str(error) if isinstance(error, InvalidKubeconfig) else "a certificate is damaged"
+        ) from None
+    _url(access.server, "kubeconfig")
+    return access
+
+
+def _url(url: str, field: str) -> str:
+    try:
+        if len(check_server(url)) <= 512 and url.isprintable():
+            return url
+    except InvalidKubeconfig as error:
+        raise _invalid(field, str(error)) from None
+    raise _invalid(field, "the URL is too long")
+
+
+def _ca(pem: str) -> str:
+    try:
+        if load_certificates(pem.encode("ascii")):
+            return pem
+    except ValueError:
+        pass
+    raise _invalid("ca_data", "a certificate authority (PEM) is needed")
+
+
+def _invalid(field: str, message: str) -> Invalid:
+    causes = [Cause("FieldValueInvalid", message, field)]
+    return Invalid(f"Cluster is invalid: {field}: {message}", kind="Cluster", causes=causes)

@@ -17,9 +17,14 @@ from tests import factories
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 _ARGUMENTS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-]  # fmt: skip
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -75,9 +80,16 @@ def house(transactional_db: None, settings: Any) -> dict[str, Any]:
         )
     ]
     closed = factories.workspace(
-        acme, bob, "ml-batch", status=Status.SUSPENDED, phase=Phase.SUSPENDED, suspended_at=web.created_at,
-        suspended_reason="Mining: 64 cores at full load for two days", suspended_by=operator.email, receipt=layers,
-    )  # fmt: skip
+        acme,
+        bob,
+        "ml-batch",
+        status=Status.SUSPENDED,
+        phase=Phase.SUSPENDED,
+        suspended_at=web.created_at,
+        suspended_reason="Mining: 64 cores at full load for two days",
+        suspended_by=operator.email,
+        receipt=layers,
+    )
     for number in range(4):
         other = factories.tenant(f"globex-{number}", display_name="Globex")
         factories.workspace(other, factories.member(other), f"line-{number}")

@@ -62,8 +62,10 @@ class Visit:
         too_wide = self.page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
         if too_wide > 0:
             found.append(f"{name} is {too_wide} px too wide")
-        for violation in Axe().run(self.page).response["violations"]:
-            found.append(f"{name} {violation['id']}: {[node['html'][:140] for node in violation['nodes'][:3]]}")
+        found += [
+            f"{name} {violation['id']}: {[node['html'][:140] for node in violation['nodes'][:3]]}"
+            for violation in Axe().run(self.page).response["violations"]
+        ]
         self.problems += found
 
 

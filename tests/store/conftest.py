@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from importlib import import_module
 from itertools import count
@@ -86,16 +88,18 @@ def conninfo(database: str) -> str:
 
 
 @pytest.fixture
-def fragile(tmp_path: Path, django_db_blocker: Any) -> Iterator[PostgreSQL]:
-    """A server of the test's own with a migrated database, to stop and to kill."""
-    folder = tmp_path / "postgresql"
-    server = PostgreSQL(folder, tmp_path / "log")
-    for parent in (folder, *folder.parents):
-        if parent.exists() and str(parent).startswith("/tmp/"):
-            parent.chmod(0o711)
+def fragile(django_db_blocker: Any) -> Iterator[PostgreSQL]:
+    """A server of the test's own with a migrated database, to stop and to kill.
+
+    Not below pytest's own folder: every start of pytest closes that to other accounts, the server's included.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="tenantry-fragile-"))
+    folder.chmod(0o711)
+    server = PostgreSQL(folder / "postgresql", folder / "log")
     server.start()
     with django_db_blocker.unblock():
         alias = alias_of("postgres", server.url)
         migrate(alias)
     yield server
     server.stop()
+    shutil.rmtree(folder, ignore_errors=True)

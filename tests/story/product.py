@@ -211,7 +211,8 @@ class Person:
     def create_account(self, email: str, password: str) -> None:
         """Add a user in the operators' console; one that exists already is fine."""
         answer = self.form(
-            "/admin/tenants/user/add/", {"email": email, "password1": password, "password2": password, "name": ""}
+            "/admin/tenants/user/add/",
+            {"email": email, "name": "", "password": password, "password1": password, "password2": password},
         )
         assert answer.status_code == 302 or "already exists" in answer.text, answer.text[:2000]
 
@@ -220,6 +221,6 @@ class Person:
         answer = self.post(f"/api/v1/workspaces/{workspace}/credentials")
         assert answer.status_code in (200, 201), answer.text
         path = Path(tempfile.mkdtemp(dir=self.product.folder)) / "kubeconfig"
-        path.write_text(answer.text)
+        path.write_text(answer.json()["kubeconfig"])
         path.chmod(0o600)
         return path

@@ -20,7 +20,11 @@ from tenants.worker import operations_run, workspaces_reconcile
 from tests.tenants.conftest import OPERATOR, actor_of, make_tenant, make_user
 from tests.tenants.test_provisioning import STEPS
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.xdist_group("cluster")]
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.xdist_group("cluster"),
+    pytest.mark.parametrize("cluster", ["embedded", "kube-apiserver"], indirect=True),
+]
 
 POINTS = [
     "claimed",

@@ -1,0 +1,188 @@
+"""Records of API requests: offered without waiting, written by COPY in batches, bounded in memory (P10, DOS-08).
+
+Every refusal is counted exactly: the first of a kind in each flush are rows of their own, the rest one row with a
+count. Allowed requests are dropped, and counted, only when the database cannot keep up; refusals never are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import uuid
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final
+
+from psycopg import AsyncConnection, Error
+from psycopg.errors import CheckViolation
+
+from audit.redaction import clean_text
+
+logger = logging.getLogger(__name__)
+
+FLUSH_SECONDS: Final = 0.25
+FLUSH_ROWS: Final = 1000
+BOUND: Final = 50_000
+"""Records kept in memory while the database is away: about 40 MB."""
+
+REFUSALS_IN_FULL: Final = 20
+_KINDS: Final = 2000
+
+_COLUMNS: Final = (
+    ("id", "uuid", 0),
+    ("created_at", "timestamptz", 0),
+    ("tenant", "text", 63),
+    ("space", "text", 512),
+    ("actor", "text", 253),
+    ("credential", "text", 128),
+    ("verb", "text", 32),
+    ("path", "text", 1024),
+    ("code", "int2", 0),
+    ("allowed", "bool", 0),
+    ("step", "text", 63),
+    ("reason", "text", 512),
+    ("latency", "int4", 0),
+    ("count", "int4", 0),
+    ("ip_address", "inet", 0),
+    ("user_agent", "text", 256),
+    ("request_id", "text", 64),
+)
+_COPY: Final = f"COPY api_requests ({', '.join(name for name, _, _ in _COLUMNS)}) FROM STDIN"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestRecord:
+    """One request, or ``count`` equal ones. ``latency`` is in microseconds."""
+
+    created_at: datetime
+    tenant: str
+    space: str
+    actor: str
+    verb: str
+    path: str
+    code: int
+    allowed: bool
+    credential: str = ""
+    step: str = ""
+    reason: str = ""
+    latency: int = 0
+    count: int = 1
+    ip_address: str | None = None
+    user_agent: str = ""
+    request_id: str = ""
+
+
+_Kind = tuple[str, str, str, int]
+
+
+class RequestLog:
+    """The buffer of one process and the task that empties it into PostgreSQL."""
+
+    def __init__(self, conninfo: str) -> None:
+        self._conninfo = conninfo
+        self._rows: deque[RequestRecord] = deque()
+        self._seen: dict[_Kind, int] = {}
+        self._more: dict[_Kind, RequestRecord] = {}
+        self._full = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self.dropped = 0
+        """Allowed requests that were not recorded, ever."""
+        self.written = 0
+
+    def start(self) -> None:
+        """Begin to write; call it in the loop that offers."""
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        """Write what is left, for a few seconds at most, and end."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        try:
+            async with asyncio.timeout(5):
+                await self._flush_once()
+        except (Error, OSError, TimeoutError):
+            logger.exception("%d records of requests were not written", len(self._rows))
+
+    def offer(self, record: RequestRecord) -> None:
+        """Take one record; never waits, never raises."""
+        if record.allowed:
+            if len(self._rows) >= BOUND:
+                self.dropped += 1
+                return
+            self._rows.append(record)
+        else:
+            self._refused(record)
+        if len(self._rows) >= FLUSH_ROWS:
+            self._full.set()
+
+    def _refused(self, record: RequestRecord) -> None:
+        kind = (record.tenant, record.actor, record.verb, record.code)
+        if kind not in self._seen and len(self._seen) >= _KINDS:
+            # Names can be invented without end: then only tenant and code are told apart.
+            kind = (record.tenant, "", "", record.code)
+        seen = self._seen[kind] = self._seen.get(kind, 0) + 1
+        if seen <= REFUSALS_IN_FULL and len(self._rows) < BOUND:
+            self._rows.append(record)
+            return
+        sum_of = self._more.get(kind)
+        if sum_of is None:
+            self._more[kind] = replace(record, actor=kind[1], verb=kind[2] or "*", path="*", request_id="", latency=0)
+        else:
+            self._more[kind] = replace(sum_of, count=sum_of.count + 1)
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                async with await AsyncConnection.connect(
+                    self._conninfo, autocommit=True, connect_timeout=3
+                ) as connection:
+                    while True:
+                        with contextlib.suppress(TimeoutError):
+                            await asyncio.wait_for(self._full.wait(), FLUSH_SECONDS)
+                        await self._flush(connection)
+            except (Error, OSError) as error:
+                logger.warning("records of requests wait for the database: %s", type(error).__name__)
+                await asyncio.sleep(1)
+
+    async def _flush_once(self) -> None:
+        if self._rows or self._more:
+            async with await AsyncConnection.connect(self._conninfo, autocommit=True, connect_timeout=3) as connection:
+                while self._rows or self._more:
+                    await self._flush(connection)
+
+    async def _flush(self, connection: AsyncConnection[Any]) -> None:
+        """Write one batch; what could not be written stays."""
+        self._full.clear()
+        self._rows.extend(self._more.values())
+        self._more.clear()
+        self._seen.clear()
+        batch = [self._rows[index] for index in range(min(len(self._rows), 4 * FLUSH_ROWS))]
+        if not batch:
+            return
+        try:
+            await self._copy(connection, batch)
+        except CheckViolation:
+            for moment in {record.created_at.replace(day=1) for record in batch}:
+                await connection.execute("SELECT api_requests_partition(%s)", [moment])
+            await self._copy(connection, batch)
+        for _ in batch:
+            self._rows.popleft()
+        self.written += sum(record.count for record in batch)
+
+    async def _copy(self, connection: AsyncConnection[Any], batch: Sequence[RequestRecord]) -> None:
+        async with connection.cursor() as cursor, cursor.copy(_COPY) as copy:
+            copy.set_types([kind for _, kind, _ in _COLUMNS])
+            for record in batch:
+                await copy.write_row(_row(record))
+
+
+def _row(record: RequestRecord) -> list[Any]:
+    row: list[Any] = [uuid.uuid4()]
+    for name, _, limit in _COLUMNS[1:]:
+        value = getattr(record, name)
+        row.append(clean_text(value, limit) if limit else value)
+    return row

@@ -1,0 +1,142 @@
+"""The portal's way in: the same stages as for kubectl, without a socket, for a principal that it vouches for."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Self
+
+import orjson
+
+from gateway import assembly, stages
+from gateway.auditing import RequestRecord
+from gateway.certificates import prepare
+from gateway.errors import as_status_error, render
+from gateway.exchange import Request, Response, Stream
+from gateway.options import Options
+from gateway.runtime import Runtime
+from kube.identity import Principal
+from kube.paths import parse, resolve
+from kube.status import BadRequest
+
+_PATIENCE = 30.0
+
+
+class Gateway:
+    """An API server in a thread of this process. Safe to call from any thread; use it as a context manager.
+
+    It decides, admits, keeps and audits exactly as the server does; only authentication is the caller's.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="gateway", daemon=True)
+        self._stack = contextlib.AsyncExitStack()
+        self._runtime: Runtime | None = None
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        certificates = prepare(self._options)
+        parts = assembly.assembled(self._options, certificates, background=False)
+        self._runtime = self._run(self._stack.enter_async_context(parts))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._run(self._stack.aclose())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def call(
+        self,
+        principal: Principal,
+        method: str,
+        path: str,
+        *,
+        query: str = "",
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        source_ip: str = "",
+    ) -> Response:
+        """One request, answered. ``path`` is percent-encoded as in a URL, ``body`` JSON.
+
+        Failures are responses with a ``Status`` body, as for any client. Watches are refused.
+        """
+        fields = {name.lower().encode(): value.encode() for name, value in (headers or {}).items()}
+        data = b"" if body is None else orjson.dumps(body)
+        response: Response = self._run(self._call(principal, method, path, query, fields, data, source_ip))
+        return response
+
+    async def _call(
+        self,
+        principal: Principal,
+        method: str,
+        path: str,
+        query: str,
+        headers: Mapping[bytes, bytes],
+        body: bytes,
+        source_ip: str,
+    ) -> Response:
+        runtime = self._runtime
+        assert runtime is not None, "the gateway has not been started"  # noqa: S101 - a programming error
+        started, now, audit_id = time.perf_counter(), time.time(), str(uuid.uuid4())
+        info = decision = None
+        try:
+            parsed = parse(method, path.encode(), query.encode())
+            info = resolve(parsed, principal.tenant, runtime.options.default_tenant or None)
+            decision = await stages.authorize(runtime, principal, info)
+            stages.require_allowed(principal, info, decision)
+            request = Request(
+                principal=principal,
+                info=info,
+                query={name: values[0] for name, values in parsed.parameters.items()},
+                headers=headers,
+                body=body,
+                now=now,
+                audit_id=audit_id,
+                decision=decision,
+            )
+            response = await _answered(runtime, request)
+        except Exception as error:  # noqa: BLE001 - every failure has an answer
+            response = render(as_status_error(error))
+        runtime.audit.record(
+            RequestRecord(
+                audit_id=audit_id,
+                time=now,
+                latency=time.perf_counter() - started,
+                principal=principal,
+                info=info,
+                decision=decision,
+                status=response.status,
+                bytes_sent=len(response.body),
+                source_ip=source_ip,
+                user_agent=headers.get(b"user-agent", b"").decode("latin-1")[:256],
+            )
+        )
+        return response
+
+    def _run(self, work: Any) -> Any:
+        future: Future[Any] = asyncio.run_coroutine_threadsafe(work, self._loop)
+        return future.result(_PATIENCE)
+
+
+async def _answered(runtime: Runtime, request: Request) -> Response:
+    if request.info.verb == "watch":
+        raise BadRequest("watches need a connection")
+    answer = await stages.serve(runtime, request, _no_recheck)
+    if isinstance(answer, Stream):
+        raise BadRequest("streams need a connection")
+    return answer
+
+
+async def _no_recheck() -> None:
+    return

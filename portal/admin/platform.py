@@ -1,0 +1,103 @@
+"""Tiers and clusters in the console."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from portal.admin.translating import Translator, actor
+from tenants import services
+from tenants.models import Cluster, Tier
+
+
+@admin.register(Tier)
+class TierAdmin(Translator):
+    """Plans; a changed one reaches its workspaces (GW2)."""
+
+    list_display = ("name", "display_name", "workspaces_per_user", "is_available", "position")
+    ordering = ("position", "name")
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """By the service."""
+        return self.has_module_permission(request)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """By the service."""
+        return self.has_module_permission(request)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """By the service."""
+        return self.has_module_permission(request)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+        """The name stays."""
+        return ("name",) if obj else ()
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        """Default limits may be an empty list, which JSON fields take for nothing."""
+        form = super().get_form(request, obj, change, **kwargs)
+        form.base_fields["limit_range"].required = False
+        return form
+
+    def save_model(self, request: HttpRequest, obj: Tier, form: Any, change: bool) -> None:
+        """Create or change."""
+        values = {**form.cleaned_data, "limit_range": form.cleaned_data["limit_range"] or []}
+        if change:
+            services.tier_change(actor=actor(request), name=obj.name, **values)
+        else:
+            services.tier_create(actor=actor(request), **values)
+
+    def delete_model(self, request: HttpRequest, obj: Tier) -> None:
+        """Only an unused one."""
+        services.tier_delete(actor=actor(request), name=obj.name)
+
+
+@admin.register(Cluster)
+class ClusterAdmin(Translator):
+    """Clusters; registered on the portal's page, the credential never shown (GW12)."""
+
+    list_display = ("name", "kind", "server", "tenant_role", "is_default", "last_seen_at", "last_error")
+    ordering = ("name",)
+    fields = (
+        "name",
+        "kind",
+        "server",
+        "client_url",
+        "ca_data",
+        "tenant_role",
+        "is_default",
+        "last_error",
+        "last_seen_at",
+    )
+    readonly_fields = ("name", "kind", "last_error", "last_seen_at")
+    actions = ("connect",)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Cluster]:
+        """Without the credential."""
+        return super().get_queryset(request).defer("sealed_credential")
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """By the service: another server or CA wipes the credential (API-32)."""
+        return self.has_module_permission(request)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """By the service."""
+        return self.has_module_permission(request)
+
+    def save_model(self, request: HttpRequest, obj: Cluster, form: Any, change: bool) -> None:
+        """Change what was changed."""
+        changed = {name: form.cleaned_data[name] for name in form.changed_data}
+        services.cluster_change(actor=actor(request), name=obj.name, **changed)
+
+    def delete_model(self, request: HttpRequest, obj: Cluster) -> None:
+        """Only an empty one."""
+        services.cluster_delete(actor=actor(request), name=obj.name)
+
+    @admin.action(description="Check the connection")
+    def connect(self, request: HttpRequest, rows: QuerySet[Cluster]) -> None:
+        """Connect now; what was found stands in the list."""
+        who = actor(request)
+        self.each(request, rows[:20], lambda row: services.cluster_check(actor=who, name=row.name), "Checked")

@@ -1,0 +1,157 @@
+"""Tenants, memberships and workspaces in the console."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.contrib.admin.helpers import ActionForm
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from portal.admin.translating import Translator, actor
+from tenants import services
+from tenants.models import Lock, Membership, Operation, Role, Tenant, Workspace
+
+
+class ReasonActionForm(ActionForm):
+    """A reason next to the actions: suspending needs one."""
+
+    reason = forms.CharField(required=False, max_length=512, widget=forms.TextInput(attrs={"placeholder": "Reason"}))
+
+
+@admin.register(Tenant)
+class TenantAdmin(Translator):
+    """Created and ended by the services, as by kubectl (TS1)."""
+
+    list_display = ("name", "display_name", "state", "created_at")
+    list_filter = ("state",)
+    search_fields = ("name__startswith",)
+    ordering = ("name",)
+    readonly_fields = ("state", "suspended_reason", "suspended_at", "suspended_by", "created_at")
+    actions = ("suspend", "resume")
+    action_form = ReasonActionForm
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """By the service."""
+        return self.has_module_permission(request)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """By the service, all but the operators' own tenant."""
+        return self.has_module_permission(request) and (obj is None or obj.name != "system")
+
+    def save_model(self, request: HttpRequest, obj: Tenant, form: Any, change: bool) -> None:
+        """Create it with its space."""
+        services.tenant_create(actor=actor(request), name=obj.name, display_name=obj.display_name)
+
+    def delete_model(self, request: HttpRequest, obj: Tenant) -> None:
+        """Begin its end."""
+        services.tenant_delete(actor=actor(request), name=obj.name)
+
+    def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
+        """Workers delete what is in it; nothing is protected."""
+        return [f"{obj} and everything in it" for obj in objs], {}, set(), []
+
+    @admin.action(description="Suspend (give a reason)")
+    def suspend(self, request: HttpRequest, rows: QuerySet[Tenant]) -> None:
+        """Close their spaces."""
+        reason = request.POST.get("reason", "")
+        who = actor(request)
+        self.each(
+            request, rows, lambda row: services.tenant_suspend(actor=who, name=row.name, reason=reason), "Suspended"
+        )
+
+    @admin.action(description="Resume")
+    def resume(self, request: HttpRequest, rows: QuerySet[Tenant]) -> None:
+        """Open them again."""
+        who = actor(request)
+        self.each(request, rows, lambda row: services.tenant_resume(actor=who, name=row.name), "Resumed")
+
+
+@admin.register(Membership)
+class MembershipAdmin(Translator):
+    """Who is in which tenant; the last owner stays."""
+
+    list_display = ("tenant", "user", "role", "created_at")
+    list_filter = ("role",)
+    list_select_related = ("tenant", "user")
+    search_fields = ("tenant__name__startswith", "user__email__istartswith")
+    autocomplete_fields = ("tenant", "user")
+    ordering = ("tenant_id", "pk")
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """By the service."""
+        return self.has_module_permission(request)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """By the service."""
+        return self.has_module_permission(request)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """By the service."""
+        return self.has_module_permission(request)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+        """Only the role changes."""
+        return ("tenant", "user") if obj else ()
+
+    def save_model(self, request: HttpRequest, obj: Membership, form: Any, change: bool) -> None:
+        """Set the role."""
+        made = services.membership_set(actor=actor(request), tenant=obj.tenant_id, user=obj.user, role=Role(obj.role))
+        obj.pk = made.pk
+
+    def delete_model(self, request: HttpRequest, obj: Membership) -> None:
+        """End it."""
+        services.membership_remove(actor=actor(request), tenant=obj.tenant_id, user=obj.user)
+
+
+@admin.register(Workspace)
+class WorkspaceAdmin(Translator):
+    """To read, and the kill switch (GW5)."""
+
+    list_display = ("name", "tenant", "user", "tier", "cluster", "status", "phase", "k8s_namespace", "created_at")
+    list_filter = ("status", "phase")
+    list_select_related = ("tenant", "user", "tier", "cluster")
+    search_fields = ("name__startswith", "k8s_namespace__startswith", "tenant__name__startswith")
+    ordering = ("-created_at", "-id")
+    exclude = ("saved_bindings",)
+    actions = ("suspend", "resume")
+    action_form = ReasonActionForm
+
+    @admin.action(description="Suspend (give a reason)")
+    def suspend(self, request: HttpRequest, rows: QuerySet[Workspace]) -> None:
+        """Pull the kill switch."""
+        reason = request.POST.get("reason", "")
+        who = actor(request)
+        self.each(
+            request,
+            rows,
+            lambda row: services.workspace_suspend(actor=who, workspace_id=row.pk, reason=reason),
+            "Suspended",
+        )
+
+    @admin.action(description="Resume")
+    def resume(self, request: HttpRequest, rows: QuerySet[Workspace]) -> None:
+        """Bring them back."""
+        who = actor(request)
+        self.each(request, rows, lambda row: services.workspace_resume(actor=who, workspace_id=row.pk), "Resumed")
+
+
+@admin.register(Operation)
+class OperationAdmin(Translator):
+    """The queue of record, to read."""
+
+    list_display = ("workspace", "desired", "generation", "state", "step", "attempts", "error", "created_at")
+    list_filter = ("state", "desired")
+    list_select_related = ("workspace",)
+    ordering = ("-created_at", "-id")
+
+
+@admin.register(Lock)
+class LockAdmin(Translator):
+    """Closed doors, to read."""
+
+    list_display = ("space", "namespace", "reason", "created_at")
+    search_fields = ("space__startswith",)
+    ordering = ("space", "namespace")

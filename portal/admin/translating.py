@@ -1,0 +1,107 @@
+"""What all pages of the console share: services do the work, lists are bounded, refusals are messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from django.contrib import admin, messages
+from django.core.paginator import Paginator
+from django.db.models import Model
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.utils.functional import cached_property
+
+from kube.status import StatusError
+from portal.requests import actor_of
+
+COUNTED = 10_000
+"""Rows that a list counts at most: the number of pages is not worth reading a whole table for."""
+
+
+class BoundedPaginator(Paginator):  # type: ignore[type-arg]
+    """Counts so far and no further."""
+
+    @cached_property
+    def count(self) -> int:
+        """The number of rows, at most ``COUNTED``."""
+        rows: Any = self.object_list
+        return len(rows[:COUNTED].values_list("pk")) if hasattr(rows, "values_list") else len(rows)
+
+
+class Translator(admin.ModelAdmin):  # type: ignore[type-arg]
+    """For operators; a refusal of a service becomes a message on the same page."""
+
+    paginator = BoundedPaginator
+    show_full_result_count = False
+    list_per_page = 50
+    list_max_show_all = 50
+    actions_on_top = True
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        """Every operator sees every model."""
+        return request.user.is_active and request.user.is_staff
+
+    def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Every operator reads."""
+        return self.has_module_permission(request)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Where there is a service for it."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Where there is a service for it."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Where there is a service for it."""
+        return False
+
+    def get_actions(self, request: HttpRequest) -> Any:
+        """Without the built-in deletion, which goes past the services (API-22)."""
+        actions = super().get_actions(request)
+        actions.pop("delete_selected", None)
+        return actions
+
+    def changeform_view(
+        self, request: HttpRequest, object_id: str | None = None, form_url: str = "", extra_context: Any = None
+    ) -> Any:
+        """The form, or the refusal above it."""
+        return self._said(
+            request, lambda: super(Translator, self).changeform_view(request, object_id, form_url, extra_context)
+        )
+
+    def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> Any:
+        """The question, or the refusal above it."""
+        return self._said(request, lambda: super(Translator, self).delete_view(request, object_id, extra_context))
+
+    def log_addition(self, *_args: Any) -> Any:
+        """The audit log is the record; Django's own would be a second one without a chain."""
+
+    def log_change(self, *_args: Any) -> Any:
+        """As ``log_addition``."""
+
+    def log_deletions(self, *_args: Any) -> Any:
+        """As ``log_addition``."""
+
+    def each(self, request: HttpRequest, rows: Iterable[Model], act: Callable[[Any], object], done: str) -> None:
+        """Do ``act`` to every selected row and say how many it worked for, and what was refused."""
+        finished = 0
+        for row in rows:
+            try:
+                act(row)
+                finished += 1
+            except StatusError as error:
+                self.message_user(request, f"{row}: {error.message}", messages.ERROR)
+        if finished:
+            self.message_user(request, f"{done}: {finished}.", messages.SUCCESS)
+
+    def _said(self, request: HttpRequest, view: Callable[[], HttpResponse]) -> HttpResponse:
+        try:
+            return view()
+        except StatusError as error:
+            self.message_user(request, error.message, messages.ERROR)
+            return HttpResponseRedirect(request.get_full_path())
+
+
+actor = actor_of

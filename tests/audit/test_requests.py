@@ -1,0 +1,122 @@
+"""Records of API requests: batched, bounded, exact about refusals."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.db import connection
+from django.db.models import Sum
+from psycopg.conninfo import make_conninfo
+
+from audit import requests as audit_requests
+from audit.models import ApiRequest
+from audit.partitions import partitions_prepare
+from audit.requests import BOUND, REFUSALS_IN_FULL, RequestLog, RequestRecord
+from audit.selectors import requests_of_tenant
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def conninfo() -> str:
+    parameters = connection.get_connection_params()
+    kept = {key: parameters[key] for key in ("dbname", "user", "host", "port") if parameters.get(key)}
+    return make_conninfo(**kept)
+
+
+def make_record(**fields) -> RequestRecord:
+    values = {
+        "created_at": datetime.now(UTC),
+        "tenant": "acme",
+        "space": "root:acme",
+        "actor": "alice",
+        "verb": "list",
+        "path": "/api/v1/pods",
+        "code": 200,
+        "allowed": True,
+        "ip_address": "192.0.2.1",
+    }
+    return RequestRecord(**{**values, **fields})
+
+
+def written(records: list[RequestRecord]) -> RequestLog:
+    log = RequestLog(conninfo())
+
+    async def run() -> None:
+        log.start()
+        for record in records:
+            log.offer(record)
+        await asyncio.sleep(0.4)
+        await log.stop()
+
+    asyncio.run(run())
+    return log
+
+
+def test_requests_are_written_within_the_interval():
+    log = written([make_record(path=f"/p/{number}") for number in range(2500)])
+    assert (log.written, log.dropped) == (2500, 0)
+    page = requests_of_tenant("acme", limit=100)
+    assert len(page.rows) == 100
+    assert page.next
+    assert len(requests_of_tenant("acme", after=page.next, limit=200).rows) == 200
+    assert requests_of_tenant("other").rows == []
+
+
+def test_a_flood_of_refusals_is_sampled_and_counted_exactly():
+    """DOS-08."""
+    flood = [make_record(code=403, allowed=False, path=f"/p/{number}", actor="eve") for number in range(10_000)]
+    written([*flood, make_record(code=403, allowed=False, actor="bob")])
+    refused = ApiRequest.objects.filter(allowed=False)
+    assert refused.aggregate(Sum("count"))["count__sum"] == 10_001
+    assert refused.filter(actor="eve").count() <= 2 * (REFUSALS_IN_FULL + 1)
+    assert refused.filter(actor="bob").count() == 1
+
+
+def test_invented_names_do_not_fill_the_memory():
+    flood = [make_record(code=401, allowed=False, actor=f"eve{number}", tenant="") for number in range(30_000)]
+    log = RequestLog("")
+    for record in flood:
+        log.offer(record)
+    assert len(log._seen) <= audit_requests._KINDS + 10
+    assert len(log._rows) + sum(record.count for record in log._more.values()) == 30_000
+
+
+def test_allowed_requests_are_dropped_and_counted_while_refusals_are_kept():
+    log = RequestLog("")
+    for _ in range(BOUND + 5):
+        log.offer(make_record())
+    log.offer(make_record(code=403, allowed=False))
+    assert log.dropped == 5
+    assert len(log._rows) == BOUND
+    assert sum(record.count for record in log._more.values()) == 1
+
+
+def test_hostile_texts_fit_and_hold_no_secret():
+    written(
+        [make_record(path="/x\0" + "é" * 5000, actor="a" * 9999, user_agent="Bearer abcdefghijklmnop", tenant="acme")]
+    )
+    row = ApiRequest.objects.get()
+    assert len(row.path) == 1024
+    assert "abcdefghijklmnop" not in row.user_agent
+
+
+def test_old_months_are_dropped_and_new_ones_made(settings):
+    now = datetime(2031, 6, 15, tzinfo=UTC)
+    written([make_record(created_at=now - timedelta(days=400)), make_record(created_at=now)])
+    assert ApiRequest.objects.count() == 2
+    assert "api_requests_203005" in partitions_prepare(now=now)
+    assert ApiRequest.objects.count() == 1
+    assert partitions_prepare(now=now) == []
+
+
+async def test_offering_costs_microseconds():
+    log = RequestLog("")
+    record = await sync_to_async(make_record)()
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+    for _ in range(10_000):
+        log.offer(record)
+    assert (loop.time() - started) / 10_000 < 50e-6

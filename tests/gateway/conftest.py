@@ -1,0 +1,189 @@
+"""A real API server over HTTPS, in a process of its own with a database of its own, for the whole run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import uuid4
+
+import psycopg
+import pytest
+
+from tests.gateway.callers import Caller, Certified
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def database_url(name: str) -> str:
+    """The URL of another database on the run's server."""
+    url = os.environ["DATABASE_URL"]
+    base, _, query = url.partition("?")
+    return f"{base.rpartition('/')[0]}/{name}" + (f"?{query}" if query else "")
+
+
+@dataclass
+class Server:
+    """A running API server."""
+
+    url: str
+    port: int
+    folder: Path
+    database: str
+    process: subprocess.Popen[str]
+    issued: Certified = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.issued = Certified(self.folder)
+
+    def user(self, tenant: str, name: str, *groups: str) -> Caller:
+        """Somebody with a client certificate."""
+        certificate, key = self.issued.pair(tenant, name, *groups)
+        return Caller(self.url, self.folder / "pki" / "ca.crt", certificate=certificate, key=key)
+
+    def bearer(self, token: str) -> Caller:
+        return Caller(self.url, self.folder / "pki" / "ca.crt", token=token)
+
+    @property
+    def nobody(self) -> Caller:
+        return Caller(self.url, self.folder / "pki" / "ca.crt")
+
+    @property
+    def admin(self) -> Caller:
+        return Caller(
+            self.url,
+            self.folder / "pki" / "ca.crt",
+            certificate=self.folder / "pki" / "admin.crt",
+            key=self.folder / "pki" / "admin.key",
+        )
+
+    def sql(self, statement: str, *parameters: object) -> None:
+        with psycopg.connect(self.database, autocommit=True) as connection:
+            connection.execute(statement, parameters)
+
+
+def start(folder: Path, database: str, *flags: str) -> Server:
+    """Start the command and wait until it is ready."""
+    port = free_port()
+    environment = {**os.environ, "DATABASE_URL": database, "TENANTRY_DATA_DIR": str(folder)}
+    process = subprocess.Popen(
+        [sys.executable, "manage.py", "apiserver", "--secure-port", str(port), *flags],
+        cwd=ROOT,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=(folder.parent / f"{folder.name}.log").open("w"),
+        text=True,
+    )
+    server = None
+    deadline = time.monotonic() + 40
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise RuntimeError((folder.parent / f"{folder.name}.log").read_text()[-3000:])
+        if (folder / "admin.kubeconfig").exists():
+            server = server or Server(f"https://127.0.0.1:{port}", port, folder, database, process)
+            try:
+                if server.nobody.get("/readyz").status == 200:
+                    return server
+            except OSError:
+                pass
+        time.sleep(0.05)
+    process.kill()
+    raise RuntimeError("the API server did not become ready")
+
+
+def stop(server: Server) -> int:
+    server.process.send_signal(signal.SIGTERM)
+    return server.process.wait(timeout=20)
+
+
+@pytest.fixture(scope="session")
+def new_database() -> Iterator[str]:
+    """A migrated database."""
+    name = f"gateway_{uuid4().hex[:8]}"
+    maintenance = os.environ["DATABASE_URL"]
+    with psycopg.connect(maintenance, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    url = database_url(name)
+    subprocess.run(
+        [sys.executable, "manage.py", "migrate", "-v0"], cwd=ROOT, env={**os.environ, "DATABASE_URL": url}, check=True
+    )
+    yield url
+    with psycopg.connect(maintenance, autocommit=True) as connection:
+        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture(scope="session")
+def server(new_database: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    running = start(tmp_path_factory.mktemp("apiserver") / "data", new_database)
+    yield running
+    stop(running)
+    log = (running.folder.parent / f"{running.folder.name}.log").read_text()
+    assert "Traceback" not in log, log[-4000:]
+
+
+@contextmanager
+def another(server: Server, folder: Path, *flags: str) -> Iterator[Server]:
+    """A second API server on the same database."""
+    running = start(folder, server.database, *flags)
+    try:
+        yield running
+    finally:
+        if running.process.poll() is None:
+            stop(running)
+
+
+@pytest.fixture(scope="session")
+def admin(server: Server) -> Caller:
+    return server.admin
+
+
+def tenant_named(server: Server, name: str) -> str:
+    answer = server.admin.post("/api/v1/tenants", {"apiVersion": "v1", "kind": "Tenant", "metadata": {"name": name}})
+    assert answer.status == 201, answer.body
+    return name
+
+
+@pytest.fixture(scope="session")
+def acme(server: Server) -> str:
+    """A tenant."""
+    return tenant_named(server, "acme")
+
+
+@pytest.fixture(scope="session")
+def globex(server: Server) -> str:
+    """Another tenant."""
+    return tenant_named(server, "globex")
+
+
+@pytest.fixture(scope="session")
+def alice(server: Server, acme: str) -> Caller:
+    """The owner of acme."""
+    return server.user(acme, "alice", "tenantry:owner")
+
+
+@pytest.fixture(scope="session")
+def gina(server: Server, globex: str) -> Caller:
+    """The owner of globex."""
+    return server.user(globex, "gina", "tenantry:owner")
+
+
+@pytest.fixture
+def namespace(alice: Caller) -> str:
+    """A fresh namespace in acme."""
+    name = f"n-{uuid4().hex[:8]}"
+    answer = alice.post("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    assert answer.status == 201, answer.body
+    return name

@@ -1,0 +1,172 @@
+"""Who may do what, over HTTP (AZ1, AZ2, AZ10, TS3, TS13)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.gateway.callers import Caller, config_map
+from tests.gateway.conftest import Server
+
+TABLE = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
+REVIEWS = "/apis/authorization.k8s.io/v1"
+RBAC = "/apis/rbac.authorization.k8s.io/v1"
+
+
+@pytest.fixture(scope="module")
+def users(server: Server, alice: Caller, gina: Caller) -> dict[str, Caller]:
+    return {
+        "owner": alice,
+        "viewer": server.user("acme", "victor", "tenantry:viewer"),
+        "masters": server.user("acme", "mona"),
+        "stranger": server.user("nowhere", "sam"),
+        "operator": server.user("system", "oscar"),
+        "admin": server.admin,
+        "nobody": server.nobody,
+    }
+
+
+@pytest.mark.parametrize("case", TABLE, ids=lambda case: f"{case['who']} {case['do']}")
+def test_decision_table(users: dict[str, Caller], case: dict[str, Any], alice: Caller) -> None:
+    if case["who"] == "masters":
+        bind(alice, "monas", "cluster-admin", user="mona")
+    method, path = case["do"].split()
+    assert users[case["who"]].call(method, path).status == case["gives"]
+
+
+def bind(caller: Caller, name: str, role: str, *, user: str) -> None:
+    body = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+    }
+    assert caller.post(f"{RBAC}/clusterrolebindings", body).status in (201, 409)
+
+
+def test_refusal_is_in_the_words_that_kubectl_users_know(server: Server, acme: str) -> None:
+    refused = server.user(acme, "walter").get("/api/v1/namespaces/default/pods")
+    assert refused.body["message"] == (
+        'pods is forbidden: User "walter" cannot list resource "pods" in API group "" in the namespace "default"'
+    )
+    assert refused.body["details"] == {"kind": "pods"}
+
+
+def test_equal_names_in_two_tenants_never_meet(alice: Caller, gina: Caller, admin: Caller) -> None:
+    """TS3."""
+    path = "/api/v1/namespaces/default/configmaps"
+    for caller, value in ((alice, "acme"), (gina, "globex"), (admin, "system")):
+        assert caller.post(path, config_map("same", {"whose": value})).status == 201
+    for caller, value in ((alice, "acme"), (gina, "globex"), (admin, "system")):
+        assert caller.get(f"{path}/same").body["data"] == {"whose": value}
+        listed = caller.get("/api/v1/configmaps", fieldSelector="metadata.name=same").body["items"]
+        assert [item["data"]["whose"] for item in listed] == [value]
+    everywhere = admin.get("/api/v1/tenants/*/configmaps", fieldSelector="metadata.name=same").body["items"]
+    assert {item["metadata"].get("tenant", "system") for item in everywhere} == {"acme", "globex", "system"}
+    assert gina.delete(f"{path}/same").status == 200
+    assert alice.get(f"{path}/same").body["data"] == {"whose": "acme"}
+
+
+def test_service_account_of_one_tenant_is_nobody_in_another(server: Server, alice: Caller, gina: Caller) -> None:
+    """AZ1, KC9."""
+    for caller in (alice, gina):
+        account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "twin"}}
+        caller.post("/api/v1/namespaces/default/serviceaccounts", account)
+        bind(caller, "twins", "view", user="system:serviceaccount:default:twin")
+    made = alice.post("/api/v1/namespaces/default/serviceaccounts/twin/token", {"spec": {}})
+    twin = server.bearer(made.body["status"]["token"])
+    assert twin.get("/api/v1/namespaces/default/configmaps").status == 200
+    assert twin.get("/api/v1/tenants/globex/namespaces/default/configmaps").status == 403
+    assert twin.get("/clusters/root/api/v1/namespaces/default/configmaps").status == 403
+
+
+def review(caller: Caller, kind: str, spec: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    body = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
+    answer = caller.post(f"{prefix}{REVIEWS}/{kind.lower()}s", body)
+    assert answer.status == 201, answer.body
+    return dict(answer.body["status"])
+
+
+def attributes(verb: str, resource: str, namespace: str = "default") -> dict[str, Any]:
+    return {"resourceAttributes": {"verb": verb, "resource": resource, "namespace": namespace}}
+
+
+def test_reviews_decide_as_requests_are_decided(server: Server, alice: Caller, gina: Caller) -> None:
+    """AZ10."""
+    viewer = server.user("acme", "victor", "tenantry:viewer")
+    assert review(viewer, "SelfSubjectAccessReview", attributes("list", "configmaps"))["allowed"]
+    assert not review(viewer, "SelfSubjectAccessReview", attributes("list", "secrets"))["allowed"]
+    asked = {**attributes("list", "configmaps"), "user": "victor", "groups": ["tenantry:viewer"]}
+    allowed = review(alice, "SubjectAccessReview", asked)
+    assert allowed["allowed"]
+    assert "tenantry:viewer" in allowed["reason"]
+    assert not review(alice, "SubjectAccessReview", {**asked, "groups": []})["allowed"]
+    # The same names mean another tenant's users in another tenant's space.
+    foreign = {**asked, "extra": {"multi-tenancy.k8s.io/tenant": ["globex"]}}
+    denied = review(server.admin, "SubjectAccessReview", foreign, prefix="/clusters/root:acme")
+    assert denied["denied"]
+    assert denied["reason"].startswith("tenant-isolation")
+    body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": foreign}
+    assert alice.post(f"{REVIEWS}/subjectaccessreviews", body).status == 403
+
+
+def test_rules_review_names_what_the_caller_holds(server: Server, acme: str) -> None:
+    """AZ10."""
+    viewer = server.user(acme, "victor", "tenantry:viewer")
+    status = review(viewer, "SelfSubjectRulesReview", {"namespace": "default"})
+    assert any("configmaps" in rule["resources"] and "list" in rule["verbs"] for rule in status["resourceRules"])
+    assert not any("secrets" in rule["resources"] for rule in status["resourceRules"])
+
+
+def test_who_am_i_names_the_tenant(server: Server, acme: str) -> None:
+    """AZ10."""
+    viewer = server.user(acme, "victor", "tenantry:viewer")
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    info = viewer.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", body).body["status"]["userInfo"]
+    assert info["username"] == "victor"
+    assert info["groups"] == ["tenantry:viewer", "system:authenticated"]
+    assert info["extra"]["multi-tenancy.k8s.io/tenant"] == ["acme"]
+
+
+def test_nobody_gives_away_what_they_do_not_hold(server: Server, alice: Caller) -> None:
+    """AZ2: escalation and binding."""
+    editor = server.user("acme", "eve", "tenantry:admin")
+    role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "Role",
+        "metadata": {"name": "more", "namespace": "default"},
+        "rules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
+    }
+    refused = editor.post(f"{RBAC}/namespaces/default/roles", role)
+    assert refused.status == 403
+    assert "is attempting to grant RBAC permissions not currently held" in refused.body["message"]
+    held = {**role, "rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["configmaps"]}]}
+    assert editor.post(f"{RBAC}/namespaces/default/roles", held).status == 201
+    assert editor.patch(f"{RBAC}/namespaces/default/roles/more", {"rules": role["rules"]}).status == 403
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "mine", "namespace": "default"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "eve"}],
+    }
+    assert editor.post(f"{RBAC}/namespaces/default/rolebindings", binding).status == 403
+    missing = {**binding, "roleRef": {**binding["roleRef"], "name": "made-up-later"}}
+    assert editor.post(f"{RBAC}/namespaces/default/rolebindings", missing).status == 403
+    assert alice.post(f"{RBAC}/namespaces/default/rolebindings", binding).status == 201
+    alice.delete(f"{RBAC}/namespaces/default/rolebindings/mine")
+
+
+def test_impersonation_headers_are_never_ignored(alice: Caller) -> None:
+    """HDR-01."""
+    headers = {"Impersonate-User": "admin", "Impersonate-Group": "system:masters"}
+    assert alice.get("/api/v1/namespaces", headers=headers).status == 403
+
+
+def test_masters_of_the_system_tenant_come_from_our_own_authority_alone(server: Server, acme: str) -> None:
+    """X509-11: a tenant's certificate never names masters."""
+    assert server.user(acme, "m1", "system:masters").get("/api/v1/namespaces").status == 401

@@ -1,0 +1,272 @@
+"""Objects over HTTP: what is kept, what the server adds, and what it refuses (TS2, TS5, TS15)."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.gateway.callers import Caller, config_map, eventually
+from tests.gateway.conftest import Server
+
+
+@pytest.fixture
+def maps(namespace: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/configmaps"
+
+
+def test_created_object_carries_tenant_full_path_and_identity(alice: Caller, maps: str, namespace: str) -> None:
+    """TS2, TS5."""
+    created = alice.post(maps, config_map("one"))
+    assert created.status == 201
+    metadata = created.body["metadata"]
+    assert metadata["tenant"] == "acme"
+    assert metadata["selfLink"] == f"/api/v1/tenants/acme/namespaces/{namespace}/configmaps/one"
+    assert metadata["uid"]
+    assert metadata["creationTimestamp"].endswith("Z")
+    assert metadata["resourceVersion"].isdigit()
+    assert alice.get(metadata["selfLink"]).body == alice.get(f"{maps}/one").body == created.body
+
+
+def test_object_of_the_system_space_has_the_plain_path_and_no_tenant(admin: Caller) -> None:
+    """TS4."""
+    body = admin.get("/api/v1/namespaces/default").body
+    assert body["metadata"]["selfLink"] == "/api/v1/namespaces/default"
+    assert "tenant" not in body["metadata"]
+
+
+def test_body_naming_another_tenant_is_refused_never_moved(alice: Caller, maps: str) -> None:
+    """TS2."""
+    refused = alice.post(maps, config_map("moved", tenant="globex"))
+    assert (refused.status, refused.reason) == (400, "BadRequest")
+    assert alice.get(f"{maps}/moved").status == 404
+    assert alice.post(maps, config_map("stays", tenant="acme")).status == 201
+
+
+def test_taken_name_is_a_conflict(alice: Caller, maps: str) -> None:
+    alice.post(maps, config_map("twice"))
+    again = alice.post(maps, config_map("twice"))
+    assert (again.status, again.reason) == (409, "AlreadyExists")
+    assert again.body["message"] == 'configmaps "twice" already exists'
+
+
+def test_generated_names_differ(alice: Caller, maps: str) -> None:
+    body = config_map("")
+    body["metadata"] = {"generateName": "g-"}
+    found = {alice.post(maps, body).body["metadata"]["name"] for _ in range(3)}
+    assert len(found) == 3
+    assert all(name.startswith("g-") for name in found)
+
+
+@pytest.mark.parametrize(
+    ("change", "status"),
+    [
+        ({"apiVersion": "v2"}, 400),
+        ({"kind": "Secret"}, 400),
+        ({"kind": 1}, 400),
+        ({"metadata": {"name": "Upper_Case"}}, 422),
+        ({"metadata": {}}, 422),
+        ({"metadata": {"name": "x", "namespace": "elsewhere"}}, 400),
+        ({"metadata": {"name": "x", "resourceVersion": "5"}}, 400),
+        ({"metadata": "text"}, 400),
+        ({"data": {"a": 1}}, 400),
+        ({"data": {"a b": "x"}}, 422),
+        ({"metadata": {"name": "x", "labels": {"a": "-"}}}, 422),
+    ],
+)
+def test_bad_body_is_refused_with_its_reason(alice: Caller, maps: str, change: dict[str, Any], status: int) -> None:
+    refused = alice.post(maps, {**config_map("bad"), **change})
+    assert refused.status == status, refused.body
+    assert refused.body["kind"] == "Status"
+
+
+def test_every_cause_is_named_at_once(alice: Caller, namespace: str) -> None:
+    body = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "x"}, "spec": {"replicas": -1}}
+    refused = alice.post(f"/apis/apps/v1/namespaces/{namespace}/deployments", body)
+    assert refused.status == 422
+    fields = {cause["field"] for cause in refused.body["details"]["causes"]}
+    assert {"spec.replicas", "spec.selector"} <= fields
+
+
+@pytest.mark.parametrize(("mode", "status"), [("Strict", 400), ("Warn", 201), ("Ignore", 201)])
+def test_unknown_field_is_handled_as_asked(alice: Caller, maps: str, mode: str, status: int) -> None:
+    answer = alice.post(maps, {**config_map(f"fv-{mode.lower()}"), "surprise": 1}, fieldValidation=mode)
+    assert answer.status == status
+    assert ("warning" in answer.headers) == (mode == "Warn")
+    if status == 400:
+        assert 'unknown field "surprise"' in answer.body["message"]
+    else:
+        assert "surprise" not in answer.body
+
+
+def test_dry_run_keeps_nothing(alice: Caller, maps: str) -> None:
+    assert alice.post(maps, config_map("ghost"), dryRun="All").status == 201
+    assert alice.get(f"{maps}/ghost").status == 404
+    alice.post(maps, config_map("real"))
+    assert alice.patch(f"{maps}/real", {"data": {"a": "2"}}, dryRun="All").body["data"] == {"a": "2"}
+    assert alice.delete(f"{maps}/real", dryRun="All").status == 200
+    assert alice.get(f"{maps}/real").body["data"] == {"a": "1"}
+    assert alice.post(maps, config_map("ghost"), dryRun="Some").status == 422
+
+
+def test_stale_update_is_a_conflict_and_a_fresh_one_wins(alice: Caller, maps: str) -> None:
+    old = alice.post(maps, config_map("opt")).body
+    new = alice.put(f"{maps}/opt", {**old, "data": {"a": "2"}})
+    assert new.status == 200
+    assert int(new.body["metadata"]["resourceVersion"]) > int(old["metadata"]["resourceVersion"])
+    stale = alice.put(f"{maps}/opt", {**old, "data": {"a": "3"}})
+    assert (stale.status, stale.reason) == (409, "Conflict")
+    assert "the object has been modified" in stale.body["message"]
+
+
+def test_concurrent_unconditional_updates_all_count(alice: Caller, maps: str) -> None:
+    alice.post(maps, config_map("many"))
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda i: alice.patch(f"{maps}/many", {"data": {f"k{i}": "v"}}), range(24)))
+    assert {answer.status for answer in answers} == {200}
+    assert len(alice.get(f"{maps}/many").body["data"]) == 25
+
+
+def test_update_that_changes_nothing_writes_nothing(alice: Caller, maps: str) -> None:
+    body = alice.post(maps, config_map("calm")).body
+    assert alice.put(f"{maps}/calm", body).body["metadata"]["resourceVersion"] == body["metadata"]["resourceVersion"]
+
+
+def test_identity_of_an_object_cannot_be_changed(alice: Caller, maps: str) -> None:
+    body = alice.post(maps, config_map("me")).body
+    changed = {**body, "metadata": {**body["metadata"], "creationTimestamp": "2001-01-01T00:00:00Z", "selfLink": "/x"}}
+    answer = alice.put(f"{maps}/me", {**changed, "data": {"a": "9"}}).body["metadata"]
+    assert answer["creationTimestamp"] == body["metadata"]["creationTimestamp"]
+    assert answer["selfLink"] == body["metadata"]["selfLink"]
+    other = {**body, "metadata": {**body["metadata"], "uid": "another"}}
+    assert alice.put(f"{maps}/me", other).status == 409
+    assert alice.put(f"{maps}/you", body).status == 400
+
+
+def test_generation_counts_changes_of_the_spec_alone(alice: Caller, namespace: str) -> None:
+    path = f"/apis/apps/v1/namespaces/{namespace}/deployments"
+    body = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {
+            "selector": {"matchLabels": {"a": "b"}},
+            "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+        },
+        "status": {"replicas": 9},
+    }
+    created = alice.post(path, body).body
+    assert created["metadata"]["generation"] == 1
+    assert created["spec"]["replicas"] == 1
+    assert "replicas" not in created.get("status", {})
+    assert alice.patch(f"{path}/web", {"metadata": {"labels": {"x": "y"}}}).body["metadata"]["generation"] == 1
+    assert alice.patch(f"{path}/web", {"spec": {"replicas": 3}}).body["metadata"]["generation"] == 2
+    status = alice.patch(f"{path}/web/status", {"status": {"replicas": 3}, "spec": {"replicas": 7}}).body
+    assert (status["status"]["replicas"], status["spec"]["replicas"], status["metadata"]["generation"]) == (3, 3, 2)
+    scale = alice.get(f"{path}/web/scale").body
+    assert (scale["kind"], scale["spec"]["replicas"], scale["status"]["selector"]) == ("Scale", 3, "a=b")
+    scale["spec"]["replicas"] = 5
+    assert alice.put(f"{path}/web/scale", scale).body["spec"]["replicas"] == 5
+    assert alice.put(f"{path}/web/scale", scale).status == 409
+    assert alice.get(f"{path}/web").body["metadata"]["generation"] == 3
+
+
+def test_finalizers_hold_a_deleted_object_until_the_last_one_goes(alice: Caller, maps: str) -> None:
+    alice.post(maps, config_map("held", finalizers=["example.com/a", "example.com/b"]))
+    marked = alice.delete(f"{maps}/held").body
+    assert marked["kind"] == "ConfigMap"
+    assert marked["metadata"]["deletionTimestamp"]
+    again = alice.delete(f"{maps}/held").body
+    assert again["metadata"]["deletionTimestamp"] == marked["metadata"]["deletionTimestamp"]
+    added = {"metadata": {"finalizers": ["example.com/a", "example.com/c"]}}
+    assert alice.patch(f"{maps}/held", added).status == 422
+    assert alice.patch(f"{maps}/held", {"metadata": {"finalizers": ["example.com/b"]}}).status == 200
+    assert alice.patch(f"{maps}/held", {"metadata": {"finalizers": []}}).status == 200
+    assert alice.get(f"{maps}/held").status == 404
+
+
+def test_deletion_respects_preconditions(alice: Caller, maps: str) -> None:
+    body = alice.post(maps, config_map("guarded")).body
+    for preconditions in ({"uid": "other"}, {"resourceVersion": "1"}):
+        options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
+        assert alice.delete(f"{maps}/guarded", options).status == 409
+    gone = alice.delete(f"{maps}/guarded", {"preconditions": {"uid": body["metadata"]["uid"]}})
+    assert (gone.status, gone.body["status"], gone.body["details"]["kind"]) == (200, "Success", "configmaps")
+    assert alice.delete(f"{maps}/guarded").status == 404
+
+
+def test_collection_is_deleted_by_selector_without_showing_it(alice: Caller, maps: str) -> None:
+    for index in range(4):
+        alice.post(maps, config_map(f"c{index}", labels={"even": str(index % 2 == 0).lower()}))
+    gone = alice.delete(maps, labelSelector="even=true")
+    assert gone.status == 200
+    assert "items" not in gone.body
+    left = alice.get(maps).body["items"]
+    assert [item["metadata"]["name"] for item in left] == ["c1", "c3"]
+
+
+def test_dependents_follow_their_owner(alice: Caller, maps: str) -> None:
+    owner = alice.post(maps, config_map("owner")).body["metadata"]
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["uid"]}
+    alice.post(maps, config_map("dependent", ownerReferences=[reference]))
+    assert alice.get(f"{maps}/dependent").status == 200
+    alice.delete(f"{maps}/owner")
+    assert eventually(lambda: alice.get(f"{maps}/dependent").status == 404)
+
+
+def test_namespace_is_emptied_before_it_goes_and_takes_nothing_new(alice: Caller, namespace: str, maps: str) -> None:
+    alice.post(maps, config_map("last", finalizers=["example.com/wait"]))
+    terminating = alice.delete(f"/api/v1/namespaces/{namespace}").body
+    assert terminating["status"]["phase"] == "Terminating"
+    refused = alice.post(maps, config_map("late"))
+    assert (refused.status, refused.reason) == (403, "Forbidden")
+    assert "being terminated" in refused.body["message"]
+    assert eventually(lambda: "deletionTimestamp" in alice.get(f"{maps}/last").body["metadata"])
+    alice.patch(f"{maps}/last", {"metadata": {"finalizers": None}})
+    assert eventually(lambda: alice.get(f"/api/v1/namespaces/{namespace}").status == 404)
+
+
+def test_nothing_is_created_in_a_namespace_that_is_not_there(alice: Caller) -> None:
+    refused = alice.post("/api/v1/namespaces/nowhere/configmaps", config_map("x"))
+    assert (refused.status, refused.body["message"]) == (404, 'namespaces "nowhere" not found')
+
+
+@pytest.mark.parametrize("name", ["default", "kube-system", "kube-public"])
+def test_first_namespaces_cannot_be_deleted(admin: Caller, name: str) -> None:
+    assert admin.delete(f"/api/v1/namespaces/{name}").status == 403
+
+
+def test_daemonsets_and_nodes_have_no_place_in_a_tenant_space(alice: Caller, server: Server, namespace: str) -> None:
+    """AD4."""
+    body = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "d"},
+        "spec": {
+            "selector": {"matchLabels": {"a": "b"}},
+            "template": {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}},
+        },
+    }
+    assert alice.post(f"/apis/apps/v1/namespaces/{namespace}/daemonsets", body).status == 403
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
+    assert alice.post("/api/v1/nodes", node).status == 403
+    assert server.admin.post("/api/v1/tenants/acme/nodes", node).status == 404
+
+
+def test_pod_uses_the_default_account_only_if_it_exists(alice: Caller, namespace: str) -> None:
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "p1"},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    }
+    assert "serviceAccountName" not in alice.post(pods, pod).body["spec"]
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+    alice.post(f"/api/v1/namespaces/{namespace}/serviceaccounts", account)
+    pod["metadata"]["name"] = "p2"
+    assert alice.post(pods, pod).body["spec"]["serviceAccountName"] == "default"
+    pod["metadata"]["name"] = "p3"
+    pod["spec"]["serviceAccountName"] = "nobody"
+    assert alice.post(pods, pod).status == 403

@@ -1,0 +1,267 @@
+"""Service accounts' tokens: how they are made, and every way in which they must not work (AN6; JWT-*)."""
+
+from __future__ import annotations
+
+import base64
+import hmac
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from gateway.options import DEFAULT_ISSUER
+from tests.gateway.callers import Caller
+from tests.gateway.conftest import Server
+
+ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
+WHOAMI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+SELF = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+
+
+@pytest.fixture(scope="module")
+def account(alice: Caller) -> dict[str, Any]:
+    body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "tokens"}}
+    return dict(alice.post(ACCOUNTS, body).body["metadata"])
+
+
+def token_for(caller: Caller, **spec: Any) -> Any:
+    return caller.post(f"{ACCOUNTS}/tokens/token", {"spec": spec})
+
+
+def claims_of(token: str) -> dict[str, Any]:
+    return dict(jwt.decode(token, options={"verify_signature": False}))
+
+
+def works(server: Server, token: str) -> bool:
+    status = server.bearer(token).post(WHOAMI, SELF).status
+    assert status in (201, 401)
+    return status == 201
+
+
+def test_token_names_tenant_account_and_times(server: Server, alice: Caller, account: dict[str, Any]) -> None:
+    answer = token_for(alice, expirationSeconds=7200)
+    assert answer.status == 201
+    assert answer.headers["cache-control"] == "no-cache, private" or "no-store" in answer.headers["cache-control"]
+    token = answer.body["status"]["token"]
+    claims = claims_of(token)
+    assert claims["sub"] == "system:serviceaccount:default:tokens"
+    assert claims["kubernetes.io"]["tenant"] == "acme"
+    assert claims["kubernetes.io"]["serviceaccount"] == {"name": "tokens", "uid": account["uid"]}
+    assert claims["exp"] - claims["iat"] == 7200
+    info = server.bearer(token).post(WHOAMI, SELF).body["status"]["userInfo"]
+    assert info["username"] == "system:serviceaccount:default:tokens"
+    assert info["extra"]["multi-tenancy.k8s.io/tenant"] == ["acme"]
+    assert info["extra"]["authentication.kubernetes.io/credential-id"] == [f"JTI={claims['jti']}"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "status"),
+    [
+        ({"expirationSeconds": 599}, 422),
+        ({"expirationSeconds": 600}, 201),
+        ({"expirationSeconds": 2**33}, 422),
+        ({"expirationSeconds": "600"}, 400),
+        ({"audiences": "x"}, 400),
+        ({"audiences": [1]}, 400),
+        ({"boundObjectRef": {"kind": "Secret", "apiVersion": "v1", "name": "none"}}, 404),
+        ({"boundObjectRef": {"kind": "ConfigMap", "apiVersion": "v1", "name": "x"}}, 400),
+    ],
+)
+def test_token_request_is_checked(alice: Caller, account: dict[str, Any], spec: dict[str, Any], status: int) -> None:
+    assert token_for(alice, **spec).status == status
+
+
+def test_lifetime_is_capped(alice: Caller, account: dict[str, Any]) -> None:
+    assert token_for(alice, expirationSeconds=10 * 365 * 86400).body["spec"]["expirationSeconds"] == 86_400
+
+
+def test_token_for_another_audience_is_no_credential_here(
+    server: Server, alice: Caller, account: dict[str, Any]
+) -> None:
+    token = token_for(alice, audiences=["vault"]).body["status"]["token"]
+    assert not works(server, token)
+
+
+def test_token_ends_with_the_secret_that_it_is_bound_to(server: Server, alice: Caller, account: dict[str, Any]) -> None:
+    """JWT-14."""
+    secrets = "/api/v1/namespaces/default/secrets"
+    alice.post(secrets, {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "anchor"}})
+    bound = {"kind": "Secret", "apiVersion": "v1", "name": "anchor"}
+    token = token_for(alice, boundObjectRef=bound).body["status"]["token"]
+    assert works(server, token)
+    alice.delete(f"{secrets}/anchor")
+    assert not works(server, token)
+    alice.post(secrets, {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "anchor"}})
+    assert not works(server, token)
+    alice.delete(f"{secrets}/anchor")
+
+
+def test_token_of_a_deleted_and_remade_account_stays_dead(server: Server, alice: Caller) -> None:
+    """JWT-13."""
+    body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "phoenix"}}
+    alice.post(ACCOUNTS, body)
+    token = alice.post(f"{ACCOUNTS}/phoenix/token", {"spec": {}}).body["status"]["token"]
+    assert works(server, token)
+    alice.delete(f"{ACCOUNTS}/phoenix")
+    assert not works(server, token)
+    alice.post(ACCOUNTS, body)
+    assert not works(server, token)
+
+
+class Forge:
+    """Makes tokens with the server's own key, and without it."""
+
+    def __init__(self, server: Server, account: dict[str, Any]) -> None:
+        self.key = serialization.load_pem_private_key(
+            (Path(server.folder) / "pki" / "service-account.key").read_bytes(), None
+        )
+        assert isinstance(self.key, ec.EllipticCurvePrivateKey)
+        now = int(time.time())
+        self.good = {
+            "iss": DEFAULT_ISSUER,
+            "aud": [DEFAULT_ISSUER],
+            "sub": "system:serviceaccount:default:tokens",
+            "iat": now,
+            "nbf": now,
+            "exp": now + 600,
+            "jti": "1",
+            "kubernetes.io": {
+                "tenant": "acme",
+                "cluster": "root:acme",
+                "namespace": "default",
+                "serviceaccount": {"name": "tokens", "uid": account["uid"]},
+            },
+        }
+
+    def signed(self, key: Any = None, algorithm: str = "ES256", headers: Any = None, **changes: Any) -> str:
+        claims = {name: value for name, value in {**self.good, **changes}.items() if value is not ...}
+        return jwt.encode(claims, key or self.key, algorithm=algorithm, headers=headers)
+
+    def within(self, **changes: Any) -> dict[str, Any]:
+        return {"kubernetes.io": {**self.good["kubernetes.io"], **changes}}
+
+    def hs256(self) -> str:
+        public = self.key.public_key().public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+        signed = f"{_segment({'alg': 'HS256', 'typ': 'JWT'})}.{_segment(self.good)}"
+        return f"{signed}.{_segment(hmac.digest(public, signed.encode(), 'sha256'))}"
+
+
+@pytest.fixture(scope="module")
+def forge(server: Server, account: dict[str, Any]) -> Forge:
+    return Forge(server, account)
+
+
+def test_forge_works_when_nothing_is_wrong(server: Server, forge: Forge) -> None:
+    """Without this the attacks below would prove nothing."""
+    assert works(server, forge.signed())
+
+
+def _segment(value: Any) -> str:
+    data = value if isinstance(value, bytes) else json.dumps(value).encode()
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+ATTACKS: dict[str, Any] = {
+    "alg none": lambda f: f"{_segment({'alg': 'none'})}.{_segment(f.good)}.",
+    "alg None with a signature": lambda f: f"{_segment({'alg': 'NoNe'})}.{_segment(f.good)}.{_segment(b'x')}",
+    "no alg": lambda f: f"{_segment({})}.{_segment(f.good)}.{_segment(b'x')}",
+    "empty signature": lambda f: f.signed().rpartition(".")[0] + ".",
+    "HS256 with the public key": lambda f: f.hs256(),
+    "another key": lambda f: f.signed(key=ec.generate_private_key(ec.SECP256R1())),
+    "another curve": lambda f: f.signed(key=ec.generate_private_key(ec.SECP384R1()), algorithm="ES384"),
+    "null signature": lambda f: f.signed().rpartition(".")[0] + "." + _segment(b"\0" * 64),
+    "critical header": lambda f: f.signed(headers={"crit": ["x"], "x": 1}),
+    "foreign kid": lambda f: f.signed(headers={"kid": "../../dev/null"}),
+    "kid is a list": lambda f: _with_header(f, {"alg": "ES256", "kid": ["a"]}),
+    "issuer with a slash": lambda f: f.signed(iss=DEFAULT_ISSUER + "/"),
+    "issuer is a part": lambda f: f.signed(iss="https"),
+    "issuer is a list": lambda f: _with_claims(f, iss=[DEFAULT_ISSUER]),
+    "no exp": lambda f: f.signed(exp=...),
+    "exp is text": lambda f: f.signed(exp="9999999999"),
+    "exp is huge": lambda f: _with_claims(f, exp=1e308),
+    "exp is beyond 64 bits": lambda f: _with_claims(f, exp=2**63),
+    "exp is true": lambda f: f.signed(exp=True),
+    "expired a second ago": lambda f: f.signed(exp=int(time.time()) - 1, iat=int(time.time()) - 600),
+    "not yet": lambda f: f.signed(nbf=int(time.time()) + 30),
+    "no audience": lambda f: f.signed(aud=...),
+    "another audience": lambda f: f.signed(aud=["vault"]),
+    "another tenant": lambda f: f.signed(**f.within(tenant="globex")),
+    "another tenant's cluster": lambda f: f.signed(**f.within(tenant="globex", cluster="root:globex")),
+    "the system tenant": lambda f: f.signed(**f.within(tenant="system", cluster="root")),
+    "no tenant": lambda f: f.signed(**f.within(tenant=None)),
+    "empty tenant": lambda f: f.signed(**f.within(tenant="")),
+    "another namespace": lambda f: f.signed(**f.within(namespace="kube-system")),
+    "another uid": lambda f: f.signed(**f.within(serviceaccount={"name": "tokens", "uid": "x"})),
+    "no account": lambda f: f.signed(**f.within(serviceaccount=None)),
+    "subject of another account": lambda f: f.signed(sub="system:serviceaccount:default:other"),
+    "subject of a user": lambda f: f.signed(sub="admin"),
+    "no kubernetes claims": lambda f: f.signed(**{"kubernetes.io": ...}),
+    "many dots": lambda _: "a." * 5000,
+    "large": lambda _: "A" * 40_000,
+    "five parts": lambda f: f.signed() + ".a.b",
+    "blank": lambda _: " ",
+}
+
+
+def _with_header(forge: Forge, header: dict[str, Any]) -> str:
+    _, body, signature = forge.signed().split(".")
+    return f"{_segment(header)}.{body}.{signature}"
+
+
+def _with_claims(forge: Forge, **changes: Any) -> str:
+    body = json.dumps({**forge.good, **changes}).encode()
+    return jwt.api_jws.encode(body, forge.key, algorithm="ES256")
+
+
+@pytest.mark.parametrize("attack", list(ATTACKS))
+def test_forged_token_is_refused(server: Server, forge: Forge, attack: str) -> None:
+    assert not works(server, ATTACKS[attack](forge))
+
+
+@pytest.mark.parametrize(
+    ("header", "accepted"),
+    [
+        ("Bearer {}", True),
+        ("bearer {}", True),
+        ("Bearer  {}", False),
+        ("Bearer", False),
+        ("Basic {}", False),
+        ("{}", False),
+    ],
+)
+def test_authorization_header_is_read_strictly(server: Server, forge: Forge, header: str, accepted: bool) -> None:
+    """HDR-28."""
+    answer = server.nobody.post(WHOAMI, SELF, headers={"Authorization": header.format(forge.signed())})
+    assert (answer.status == 201) is accepted
+
+
+@pytest.mark.parametrize("parameter", ["access_token", "token"])
+def test_token_in_the_query_is_no_credential(server: Server, forge: Forge, parameter: str) -> None:
+    """HDR-29."""
+    assert server.nobody.get("/api", **{parameter: forge.signed()}).status == 401
+
+
+def test_certificate_wins_over_a_token(server: Server, alice: Caller, forge: Forge) -> None:
+    answer = alice.post(WHOAMI, SELF, headers={"Authorization": f"Bearer {forge.signed()}"})
+    assert answer.body["status"]["userInfo"]["username"] == "alice"
+
+
+def test_token_review_tells_a_tenant_about_its_own_tokens_only(
+    server: Server, alice: Caller, gina: Caller, forge: Forge
+) -> None:
+    """AZ10."""
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": forge.signed()}}
+    path = "/apis/authentication.k8s.io/v1/tokenreviews"
+    own = alice.post(path, body).body
+    assert own["status"]["authenticated"]
+    assert own["status"]["user"]["username"] == "system:serviceaccount:default:tokens"
+    assert not own["spec"].get("token")
+    assert "authenticated" not in gina.post(path, body).body["status"]
+    assert not server.admin.post(path, {**body, "spec": {"token": "x"}}).body["status"].get("authenticated")

@@ -1,0 +1,168 @@
+"""Headers, cookies, forged requests, guessed passwords."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+from django.test import Client, override_settings
+
+from audit.actions import Action
+from audit.models import AuditEntry
+from tests import factories
+from tests.portal.conftest import House, signed_in
+
+TEMPLATES = sorted(Path(settings.BASE_DIR, "templates").rglob("*.html"))
+
+
+def test_policy_allows_our_own_files_and_nothing_else() -> None:
+    """GW11, API-16."""
+    response = Client().get("/login/")
+    policy = dict(part.strip().split(" ", 1) for part in response.headers["Content-Security-Policy"].split(";"))
+    assert policy["default-src"] == "'none'"
+    assert policy["script-src"] == policy["style-src"] == "'self'"
+    assert policy["frame-ancestors"] == "'none'"
+    assert response.headers["X-Frame-Options"] == "DENY"
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+    assert "no-store" in response.headers["Cache-Control"]
+
+
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name)
+def test_template_has_no_inline_script_or_style(template: Path) -> None:
+    text = template.read_text()
+    assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\sstyle=|\son[a-z]+=|hx-on|javascript:", text)
+
+
+def test_cookies_are_closed_to_scripts_and_other_sites(acme: House) -> None:
+    """API-17."""
+    client = Client()
+    client.get("/login/")
+    client.post("/login/", {"username": acme.owner.email, "password": factories.PASSWORD})
+    for name in (settings.SESSION_COOKIE_NAME, settings.CSRF_COOKIE_NAME):
+        cookie = client.cookies[name]
+        assert cookie["httponly"] and cookie["secure"] and cookie["samesite"] == "Lax", name
+
+
+def test_session_key_changes_with_sign_in(acme: House) -> None:
+    """OIDC-05: a key from before is worth nothing."""
+    client = Client()
+    client.cookies[settings.SESSION_COOKIE_NAME] = "planted"
+    client.post("/login/", {"username": acme.owner.email, "password": factories.PASSWORD})
+    assert client.cookies[settings.SESSION_COOKIE_NAME].value != "planted"
+
+
+def test_form_without_csrf_token_is_refused(acme: House) -> None:
+    """API-14."""
+    client = signed_in(acme.owner, enforce_csrf_checks=True)
+    for path in (
+        "/workspaces/new/",
+        "/tokens/new/",
+        "/logout/",
+        f"/workspaces/{acme.workspace.pk}/delete/",
+        "/profile/password/",
+    ):
+        response = client.post(path, {"name": "acme-web"})
+        assert response.status_code == 403, path
+        assert "Reload the page" in response.content.decode()
+    acme.workspace.refresh_from_db()
+    assert acme.workspace.status == "active"
+
+
+def test_sign_in_is_audited_and_never_says_which_was_wrong(acme: House) -> None:
+    client = Client()
+    answers = {
+        client.post("/login/", {"username": email, "password": password}).content.decode().count("is wrong")
+        for email, password in ((acme.owner.email, "nonsense"), ("nobody@acme.test", "nonsense"))
+    }
+    assert answers == {1}
+    assert client.post("/login/", {"username": acme.owner.email, "password": factories.PASSWORD}).status_code == 302
+    outcomes = list(
+        AuditEntry.objects.filter(action=Action.SIGN_IN).order_by("sequence").values_list("outcome", flat=True)
+    )
+    assert outcomes == ["denied", "denied", "success"]
+    client.post("/logout/")
+    assert AuditEntry.objects.filter(action=Action.SIGN_OUT).exists()
+
+
+def test_disabled_person_cannot_sign_in(acme: House) -> None:
+    acme.owner.status = "disabled"
+    acme.owner.save()
+    assert Client().post("/login/", {"username": acme.owner.email, "password": factories.PASSWORD}).status_code == 401
+
+
+def test_guessing_is_slowed_down_by_account_and_by_address() -> None:
+    """API-34: whatever X-Forwarded-For says."""
+    client = Client(REMOTE_ADDR="198.51.100.200")
+    codes = [
+        client.post(
+            "/login/", {"username": f"a{n}@acme.test", "password": "x"}, headers={"X-Forwarded-For": f"10.0.0.{n}"}
+        ).status_code
+        for n in range(12)
+    ]
+    assert codes[0] == 401
+    assert codes[-1] == 429
+    response = client.post("/login/", {"username": "b@acme.test", "password": "x"})
+    assert int(response.headers["Retry-After"]) >= 1
+
+
+def test_megabyte_password_is_refused_unread() -> None:
+    """API-34."""
+    response = Client(REMOTE_ADDR="198.51.100.201").post(
+        "/login/", {"username": "a@acme.test", "password": "x" * 1_000_000}
+    )
+    assert response.status_code in (400, 422)
+
+
+@pytest.mark.parametrize("target", ["//evil.test/", "https://evil.test/", "/\\evil.test", "javascript:alert(1)"])
+def test_sign_in_never_leads_elsewhere(target: str, acme: House) -> None:
+    client = Client(REMOTE_ADDR="198.51.100.202")
+    response = client.post("/login/", {"username": acme.owner.email, "password": factories.PASSWORD, "next": target})
+    assert response.headers["Location"] == "/"
+
+
+def test_metrics_are_for_this_host_or_the_bearer_of_the_token() -> None:
+    assert Client().get("/metrics").status_code == 200
+    assert Client(REMOTE_ADDR="203.0.113.9").get("/metrics").status_code == 404
+    assert Client().get("/metrics", headers={"X-Forwarded-For": "203.0.113.9"}).status_code == 404
+    with override_settings(METRICS_TOKEN="s3cret"):
+        assert Client().get("/metrics").status_code == 404
+        assert (
+            Client(REMOTE_ADDR="203.0.113.9").get("/metrics", headers={"Authorization": "Bearer s3cret"}).status_code
+            == 200
+        )
+
+
+def test_readiness_names_what_is_missing() -> None:
+    assert Client().get("/readyz").json() == {
+        "ready": True,
+        "checks": {"database": "ok", "migrations": "ok", "redis": "ok"},
+    }
+    with override_settings(REDIS_URL="redis://127.0.0.1:1/0"):
+        response = Client().get("/readyz")
+    assert response.status_code == 503
+    assert response.json()["checks"]["redis"] == "failed"
+    assert "127.0.0.1" not in response.content.decode()
+
+
+@pytest.mark.parametrize("path", ["/", "/workspaces/", "/tenants/", "/users/", "/clusters/", "/tiers/", "/audit/"])
+def test_list_costs_the_same_with_few_rows_and_with_many(
+    path: str, operator: factories.User, django_assert_max_num_queries: object
+) -> None:
+    from django.db import connection
+    from django.test.utils import CaptureQueriesContext
+
+    client = signed_in(operator)
+
+    def grow(count: int) -> int:
+        for _ in range(count):
+            made = factories.tenant()
+            factories.workspace(made, factories.member(made))
+        client.get(path)
+        with CaptureQueriesContext(connection) as queries:
+            assert client.get(path).status_code == 200
+        return len(queries)
+
+    few = grow(3)
+    assert grow(9) == few
