@@ -37,6 +37,7 @@ class Authorization:
 
     chain: AuthorizationChain
     policies: PolicyCache
+    rbac: RbacAuthorizer
     objects: TenantPolicies
     graphs: NodeGraphs
     file: PolicyFile | None
@@ -86,8 +87,9 @@ def build_authorization(
     policies, objects, graphs = PolicyCache(store), TenantPolicies(store), NodeGraphs(store)
     file = PolicyFile(options.policy_file, on_change) if options.policy_file is not None else None
     webhook = _webhook(options)
+    rbac = RbacAuthorizer(policies)
     modes: dict[str, Authorizer | None] = {
-        "RBAC": RbacAuthorizer(policies),
+        "RBAC": rbac,
         "ABAC": AbacAuthorizer(file) if file is not None else None,
         "Node": NodeAuthorizer(graphs),
         "Webhook": webhook,
@@ -102,7 +104,7 @@ def build_authorization(
             *further(policies),
         ]
     )
-    return Authorization(chain, policies, objects, graphs, file, webhook)
+    return Authorization(chain, policies, rbac, objects, graphs, file, webhook)
 
 
 def check_files(options: AuthorizationOptions) -> None:

@@ -80,19 +80,25 @@ class NodeGraphs:
         self._graphs.clear()
 
 
+STEP: Final = "Node"
+_NO_NODE: Final = abstain(STEP, "the user is no node")
+
+
 class NodeAuthorizer:
     """For ``system:node:<name>`` of group ``system:nodes`` in the system tenant; in a tenant these are just names."""
 
-    name = "Node"
+    name = STEP
 
     def __init__(self, graphs: NodeGraphs) -> None:
         self._graphs = graphs
 
     async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
         """ALLOW what the node needs, DENY the reading of objects that no pod of it needs, else no opinion."""
-        node = node_of(principal.name, principal.groups) if principal.is_system else ""
+        if not principal.is_system:
+            return _NO_NODE
+        node = node_of(principal.name, principal.groups)
         if not node:
-            return abstain(self.name, "the user is no node")
+            return _NO_NODE
         if not request.is_resource or request.all_tenants:
             return abstain(self.name, "nodes have no rights of their own there")
         if any(rule.allows(Attributes.of(request)) for rule in ANY_NODE):
