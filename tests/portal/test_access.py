@@ -57,7 +57,9 @@ def post(user: User, path: str, body: Any) -> tuple[int, Any]:
     return answer.status_code, answer.json()
 
 
-def explain(user: User, name: str, path: str, *, tenant: str = "acme", method: str = "GET", **more: Any) -> tuple[int, Any]:
+def explain(
+    user: User, name: str, path: str, *, tenant: str = "acme", method: str = "GET", **more: Any
+) -> tuple[int, Any]:
     body = {"user": {"name": name, "groups": [], "tenant": tenant}, "method": method, "path": path, **more}
     return post(user, "/api/v1/access/explain", body)
 
@@ -106,7 +108,9 @@ def test_a_member_asks_about_itself_alone(acme: Tenant) -> None:
     assert post(viewer, "/api/v1/access/who-can", {"cluster": "root:acme", "verb": "get", "resource": "pods"})[0] == 403
 
 
-@pytest.mark.parametrize("path", ["/api/v1/namespaces/../pods", "/api/v1/%2e%2e/pods", "//x", "/clusters/x/api", "/api/v1/pods?%zz"])
+@pytest.mark.parametrize(
+    "path", ["/api/v1/namespaces/../pods", "/api/v1/%2e%2e/pods", "//x", "/clusters/x/api", "/api/v1/pods?%zz"]
+)
 def test_what_is_no_request_is_refused_as_the_server_would(admin: User, path: str) -> None:
     status, _ = explain(admin, "jane", path)
     assert status in (400, 403, 404)
@@ -158,7 +162,9 @@ def test_what_if_lists_who_gains_and_loses_and_keeps_nothing(admin: User) -> Non
     assert status == 200
     rule = {"apiGroups": [""], "resources": ["pods"]}
     jane = {"kind": "User", "name": "jane", "tenant": "acme", "namespace": "team"}
-    assert found["results"] == [{**jane, "gains": [{"verbs": ["delete"], **rule}], "losses": [{"verbs": ["list"], **rule}]}]
+    assert found["results"] == [
+        {**jane, "gains": [{"verbs": ["delete"], **rule}], "losses": [{"verbs": ["list"], **rule}]}
+    ]
     assert explain(admin, "jane", "/api/v1/namespaces/team/pods/p", method="DELETE")[1]["decision"] == "deny"
     policy = {"apiVersion": abac.API_VERSION, "kind": "Policy", "metadata": {"name": "partners"}, "spec": {}}
     policy["spec"] = {"tenant": "globex", "user": "pat", "namespace": "team", "resource": "pods", "readonly": True}

@@ -41,7 +41,9 @@ def until(look: Any, expected: bool, within: float) -> float:
     return time.perf_counter() - begun
 
 
-def test_a_deleted_binding_counts_at_once_here_and_within_100_ms_elsewhere(world: Client, servers: list[Server]) -> None:
+def test_a_deleted_binding_counts_at_once_here_and_within_100_ms_elsewhere(
+    world: Client, servers: list[Server]
+) -> None:
     """AZ-32: p99 of thirty; every one far under the bound for a lost notification."""
     other = servers[1].client()
     delays = []
@@ -144,7 +146,9 @@ def test_a_bad_line_names_its_number_and_stops_the_start(tmp_path: Path) -> None
     from django.core.management import CommandError, call_command
 
     path = tmp_path / "policies.jsonl"
-    path.write_text(f'# first\n{json.dumps({"apiVersion": ABAC, "kind": "Policy", "spec": {"user": "x", "verb": "get"}})}\n')
+    path.write_text(
+        f"# first\n{json.dumps({'apiVersion': ABAC, 'kind': 'Policy', 'spec': {'user': 'x', 'verb': 'get'}})}\n"
+    )
     with pytest.raises(CommandError, match="line 2"):
         call_command("apiserver", "--authorization-mode=ABAC", f"--authorization-policy-file={path}")
     with pytest.raises(CommandError, match="go together"):
