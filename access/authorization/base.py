@@ -24,6 +24,15 @@ class Authorizer(Protocol):
         ...
 
 
+@runtime_checkable
+class Immediate(Protocol):
+    """An authorizer that mostly need not wait: the chain asks it here first, which costs a quarter."""
+
+    def decide(self, principal: Principal, request: RequestInfo) -> Decision | None:
+        """What ``authorize`` would say, or ``None`` when only that can tell."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Holdings:
     """What one authorizer gives a principal in a namespace; with ``final`` no later one is asked."""

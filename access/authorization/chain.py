@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from access.authorization.base import Authorizer, Enumerable, Holdings, deny
+from access.authorization.base import Authorizer, Enumerable, Holdings, Immediate, deny
 from kube.identity import Principal
 from kube.rbac import Rule
 from kube.requestinfo import RequestInfo
@@ -15,6 +15,7 @@ from kube.verdicts import Decision, Explanation, Verdict
 logger = logging.getLogger(__name__)
 
 BROKEN: Final = "the authorizer failed"
+_PASS: Final = Verdict.NO_OPINION
 
 
 class AuthorizationChain:
@@ -22,6 +23,9 @@ class AuthorizationChain:
 
     def __init__(self, authorizers: Sequence[Authorizer]) -> None:
         self._authorizers = tuple(authorizers)
+        self._steps = tuple(
+            (authorizer, authorizer.decide if isinstance(authorizer, Immediate) else None) for authorizer in authorizers
+        )
 
     @property
     def steps(self) -> tuple[str, ...]:
@@ -30,17 +34,18 @@ class AuthorizationChain:
 
     async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
         """The decision. An authorizer that breaks denies."""
-        last: Decision | None = None
-        for authorizer in self._authorizers:
+        decision: Decision | None = None
+        for authorizer, decide in self._steps:
             try:
-                decision = await authorizer.authorize(principal, request)
+                decision = decide(principal, request) if decide is not None else None
+                if decision is None:
+                    decision = await authorizer.authorize(principal, request)
             except Exception:
                 logger.exception("authorizer %s failed", authorizer.name)
                 decision = deny(authorizer.name, BROKEN)
-            if decision.verdict is not Verdict.NO_OPINION:
+            if decision.verdict is not _PASS:
                 return decision
-            last = decision
-        return _nobody_allowed(last)
+        return _nobody_allowed(decision)
 
     async def explain(self, principal: Principal, request: RequestInfo) -> Explanation:
         """The decision with every step up to the one that decided, in order (AZ11)."""
@@ -51,7 +56,7 @@ class AuthorizationChain:
             except Exception:
                 logger.exception("authorizer %s failed", authorizer.name)
                 trace.append(deny(authorizer.name, BROKEN))
-            if trace[-1].verdict is not Verdict.NO_OPINION:
+            if trace[-1].verdict is not _PASS:
                 return Explanation(trace[-1], tuple(trace))
         return Explanation(_nobody_allowed(trace[-1] if trace else None), tuple(trace))
 
