@@ -14,9 +14,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final
 
-import django
-from django.apps import apps
-
 from access.authentication.anonymous import NOBODY
 from access.authentication.base import Credentials
 from access.authentication.impersonation import impersonate
@@ -73,9 +70,6 @@ class Application:
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
-        if not apps.ready:
-            # A worker process is spawned: it begins without Django, whose services make and end tenants.
-            django.setup()
         try:
             async with assembly.assembled(self._options, self._certificates) as runtime:
                 self._runtime = runtime
@@ -287,8 +281,6 @@ def _checked_headers(pairs: list[tuple[bytes, bytes]]) -> Mapping[bytes, bytes]:
     """
     headers: dict[bytes, bytes] = {}
     for name, value in pairs:
-        if name == b"connection" and not _CONNECTION.issuperset(part.strip().lower() for part in value.split(b",")):
-            raise BadRequest("the Connection header names other headers")
         if name in headers:
             if name in _ONCE:
                 raise BadRequest(f"the header {name.decode()} is there more than once")
