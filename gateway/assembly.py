@@ -17,6 +17,7 @@ from access.admission.defaults import Defaults
 from access.admission.escalation import EscalationPrevention
 from access.admission.limitranger import LimitRanger
 from access.admission.namespacelifecycle import IMMORTAL, NamespaceLifecycle
+from access.admission.noderestriction import NodeRestriction
 from access.admission.resourcequota import ResourceQuota
 from access.admission.serviceaccount import ServiceAccount
 from access.admission.tenantscope import TenantScope
@@ -25,11 +26,8 @@ from access.authentication.build import Authentication, build_authenticators
 from access.authentication.chain import AuthenticationChain
 from access.authentication.serviceaccount import ServiceAccountAuthenticator
 from access.authentication.x509 import X509Authenticator
-from access.authorization.chain import AuthorizationChain
-from access.authorization.isolation import SystemMasters, TenantIsolation
+from access.authorization.build import build_authorization
 from access.authorization.keystone import KeystoneAuthorizer
-from access.authorization.lock import LockAuthorizer
-from access.authorization.rbac import PolicyCache, RbacAuthorizer
 from audit.requests import RequestLog
 from gateway import workers
 from gateway.auditing import RequestAudit
@@ -59,14 +57,17 @@ async def assembled(options: Options, certificates: Certificates, *, background:
     async with Engine(options.database_url) as store:
         streams, turns, catalogs = Streams(), Turns(), Catalogs()
         locks = LockTable(options.database_url, streams.reconsider)
-        policies = PolicyCache(store)
-        rbac = RbacAuthorizer(policies)
         custom = CustomResources(store, catalogs, lambda changed: streams.redefine(changed, custom.definition))
         authentication = _authentication(options, certificates, store)
-        keystone = [KeystoneAuthorizer(*authentication.keystone, policies.of)] if authentication.keystone else []
-        # Locks bind tenants' users, then the wall between tenants stands before every rule.
-        authorization = AuthorizationChain(
-            [LockAuthorizer(locks), TenantIsolation(catalogs.is_system_only), SystemMasters(), rbac, *keystone]
+        authorization = build_authorization(
+            options.authorization,
+            store,
+            locks=locks,
+            system_only=catalogs.is_system_only,
+            on_change=lambda: streams.reconsider(None),
+            further=lambda policies: (
+                [KeystoneAuthorizer(*authentication.keystone, policies.of)] if authentication.keystone else []
+            ),
         )
 
         def namespaced(cluster: str) -> Sequence[tuple[str, str, str]]:
@@ -85,7 +86,8 @@ async def assembled(options: Options, certificates: Certificates, *, background:
                 LimitRanger(store),
                 CustomResourceDefinitions(store, definitions),
                 ObjectValidation(definitions),
-                EscalationPrevention(policies, authorization),
+                EscalationPrevention(authorization.policies, authorization.chain),
+                NodeRestriction(),
                 NamespaceLifecycle(store),
                 quotas,
             ]
@@ -97,9 +99,8 @@ async def assembled(options: Options, certificates: Certificates, *, background:
             catalogs=catalogs,
             custom=custom,
             locks=locks,
-            rbac=rbac,
             authentication=AuthenticationChain(authentication.authenticators),
-            authorization=authorization,
+            authorization=authorization.chain,
             admission=admission,
             audit=RequestAudit(requests),
             tenants=TenantServices(),
@@ -108,14 +109,16 @@ async def assembled(options: Options, certificates: Certificates, *, background:
             turns=turns,
         )
         store.subscribe(custom.on_events, lost=custom.on_lost)
-        for listener in (policies.on_events, runtime.on_events):
-            store.subscribe(listener)
+        # What decides is kept right before open streams are looked at again.
+        store.subscribe(authorization.on_events, lost=authorization.forget)
+        store.subscribe(runtime.on_events, lost=lambda: streams.reconsider(None))
         await custom.load()
         await _first_objects(runtime)
         await locks.start()
         requests.start()
         try:
-            async with workers.running(store, options.database_url, custom, quotas) if background else nullcontext():
+            work = workers.running(store, options.database_url, custom, quotas) if background else nullcontext()
+            async with authorization.running(), work:
                 yield runtime
         finally:
             await requests.stop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from kube.builtins import BUILTINS, KUBERNETES_MINOR, TENANT_BUILTINS
 from kube.logicalclusters import BOOTSTRAP, ROOT
@@ -100,6 +100,9 @@ def _has_defaults(schema: Schema) -> bool:
     )
 
 
+_SYSTEM_ONLY: Final = frozenset((r.group, r.plural) for r in BUILTINS) - {(r.group, r.plural) for r in TENANT_BUILTINS}
+
+
 class Catalogs:
     """The catalogs of all spaces: the built-in one, extended by what is installed in a space (TS10 to TS12)."""
 
@@ -155,7 +158,4 @@ class Catalogs:
 
     def is_system_only(self, group: str, plural: str) -> bool:
         """Whether the resource belongs to the system space alone (AD4)."""
-        return (
-            BUILTINS.by_group_resource(group, plural) is not None
-            and TENANT_BUILTINS.by_group_resource(group, plural) is None
-        )
+        return (group, plural) in _SYSTEM_ONLY
