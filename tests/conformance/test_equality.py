@@ -62,9 +62,21 @@ def _unlisted(name: str, ours: list[Exchange], theirs: list[Exchange]) -> Iterat
         yield f"the recording of {name} is of another script: run python -m tests.conformance.recording {name}"
         return
     for our, their in zip(ours, theirs, strict=True):
-        for path, mine, other in differences(our.answer, their.answer):
+        for path, mine, other in _compared(our.answer, their.answer):
             if not _listed(f"{name} {our.request}", path, mine, other):
                 yield f"{our.request}\n    {path}: {_shown(mine)} instead of {_shown(other)}"
+
+
+def _compared(ours: dict[str, Any], theirs: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    """The differences; of answers with different statuses only that, with what was said."""
+    if ours["status"] != theirs["status"]:
+        return [("status", _outcome(ours), _outcome(theirs))]
+    return differences(ours, theirs)
+
+
+def _outcome(answer: dict[str, Any]) -> str:
+    body = answer["body"]
+    return f"{answer['status']} {body.get('message', '') if isinstance(body, dict) else body}".strip()
 
 
 def _listed(request: str, path: str, mine: Any, other: Any) -> bool:
