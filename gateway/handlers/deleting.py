@@ -26,6 +26,9 @@ from store.types import Delete, Key, PreconditionFailed, Stored, Update
 _ATTEMPTS: Final = 64
 ORPHAN: Final = "orphan"
 FOREGROUND: Final = "foregroundDeletion"
+_ORPHANING: Final = frozenset({("v1", "ReplicationController"), ("batch/v1", "Job")})
+"""Kinds whose dependents stay unless something else is asked: from before there was a choice."""
+
 _POLICIES: Final = ("Orphan", "Background", "Foreground")
 
 
@@ -90,6 +93,11 @@ def _unsupported(field: str, value: Any, *supported: str) -> Invalid:
 async def delete(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """DELETE of one object: a ``Status`` when it is gone, the object when something still holds it."""
     options = read_options(request)
+    if kind.name == "Job" and not options.propagation:
+        request.warnings.append(
+            "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove "
+            "them or set propagationPolicy=Orphan to suppress this warning"
+        )
     key = objects.key_of(request.info, kind.resource, request.info.name)
     gone, body = await remove(runtime, request, kind, key, options)
     if gone and kind.resource.storage_key in SHOWN_WHEN_DELETED and kind.name != "Pod":
@@ -169,6 +177,9 @@ def _propagate(body: dict[str, Any], options: DeleteOptions) -> None:
         finalizers.append(FOREGROUND)
     elif not options.propagation:
         finalizers = list(metadata.get("finalizers") or ())
+        waits = {ORPHAN, FOREGROUND}.intersection(finalizers)
+        if (body["apiVersion"], body["kind"]) in _ORPHANING and not waits:
+            finalizers.append(ORPHAN)
     if finalizers:
         metadata["finalizers"] = finalizers
     else:

@@ -165,7 +165,7 @@ def _limit(text: str) -> int:
     if not text:
         return 0
     if not text.isascii() or not text.lstrip("-").isdigit() or len(text) > 10:
-        raise BadRequest(f'strconv.ParseInt: parsing "{text[:32]}": invalid syntax', reason="")
+        raise BadRequest(f'strconv.ParseInt: parsing "{text[:32]}": invalid syntax')
     return min(max(int(text), 0), _LIMIT_MAX)
 
 
@@ -174,7 +174,7 @@ def _check_options(query: Mapping[str, str]) -> None:
     version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
     seconds = query.get("timeoutSeconds", "")
     if seconds and not (seconds.isascii() and seconds.lstrip("-").isdigit()):
-        raise BadRequest(f'strconv.ParseInt: parsing "{seconds[:32]}": invalid syntax', reason="")
+        raise BadRequest(f'strconv.ParseInt: parsing "{seconds[:32]}": invalid syntax')
     causes = []
     field = "resourceVersionMatch"
     if match and not version:

@@ -26,7 +26,7 @@ from gateway.negotiation import (
 from gateway.runtime import Runtime
 from kube import fieldvalidation, managedfields
 from kube.documents import decode_json, decode_yaml, duplicate_fields
-from kube.fieldpaths import SPEC_AND_LABELS, STATUS
+from kube.fieldpaths import SPEC, SPEC_AND_LABELS, STATUS
 from kube.managedfields import Write
 from kube.names import path_segment
 from kube.patches import deep_copy, json_patch, merge_patch, same
@@ -327,7 +327,10 @@ def count_generation(kind: Kind, old: Body, new: Body) -> None:
     aside = {"metadata", "status"} if kind.has_status or not kind.resource.custom else {"metadata"}
     before = {name: value for name, value in old.items() if name not in aside}
     after = {name: value for name, value in new.items() if name not in aside}
-    if not same(before, after):
+    annotated = kind.resource.storage_key == ("apps", "deployments") and not same(
+        old["metadata"].get("annotations"), new["metadata"].get("annotations")
+    )
+    if annotated or not same(before, after):
         new["metadata"]["generation"] = int(old["metadata"].get("generation") or 0) + 1
 
 
@@ -439,7 +442,9 @@ def _patches_of(kind: Kind) -> tuple[str, ...]:
 def _write(request: Request, kind: Kind) -> Write:
     manager = request.query.get("fieldManager") or managedfields.manager_from_user_agent(request.user_agent)
     subresource = request.info.subresource
-    reset = SPEC_AND_LABELS if subresource == "status" else STATUS if kind.has_status else {}
+    reset = STATUS if kind.has_status else {}
+    if subresource == "status":
+        reset = SPEC_AND_LABELS if kind.resource.storage_key in LABELS_OUTSIDE_STATUS else SPEC
     return Write(
         manager=manager,
         version=kind.api_version,
