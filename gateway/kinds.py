@@ -14,6 +14,7 @@ from kube.paths import not_found
 from kube.requestinfo import RequestInfo
 from kube.resources import Catalog, Resource, Subresource, Version, api_version
 from kube.schemas import MISSING, Definitions, Schema
+from kube.status import MethodNotAllowed
 from kube.structure import DEDUCED, Structure, structure_of
 from kube.tables import Layout, layout
 
@@ -151,9 +152,11 @@ class Catalogs:
             raise not_found()
         if info.namespace and not kind.resource.namespaced and info.resource != "namespaces":
             raise not_found()
-        across = info.verb in ("list", "watch", "deletecollection") or not kind.resource.persistent
-        if kind.resource.namespaced and not info.namespace and not across:
-            raise not_found()
+        if kind.resource.namespaced and not info.namespace and info.verb not in ("list", "watch", "deletecollection"):
+            if info.verb != "create":
+                raise not_found()
+            if kind.resource.persistent:
+                raise MethodNotAllowed("the server does not allow this method on the requested resource")
         return kind
 
     def is_system_only(self, group: str, plural: str) -> bool:
