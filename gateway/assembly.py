@@ -8,6 +8,7 @@ import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext
 
+import django
 from cryptography import x509
 
 from access.admission.chain import AdmissionChain
@@ -29,8 +30,9 @@ from access.authorization.isolation import SystemMasters, TenantIsolation
 from access.authorization.keystone import KeystoneAuthorizer
 from access.authorization.lock import LockAuthorizer
 from access.authorization.rbac import PolicyCache, RbacAuthorizer
+from audit.requests import RequestLog
 from gateway import workers
-from gateway.auditing import NoAudit
+from gateway.auditing import RequestAudit
 from gateway.certificates import Certificates
 from gateway.customresources import CustomResources
 from gateway.kinds import Catalogs, definitions
@@ -51,6 +53,8 @@ from store.types import Create, Key, PreconditionFailed
 @asynccontextmanager
 async def assembled(options: Options, certificates: Certificates, *, background: bool = True) -> AsyncIterator[Runtime]:
     """A running API server's parts; everything is stopped on leaving. ``background``: take part in the workers."""
+    # Worker processes are spawned: none of the command's own preparations have happened there.
+    django.setup()
     definitions()
     async with Engine(options.database_url) as store:
         streams, turns, catalogs = Streams(), Turns(), Catalogs()
@@ -86,6 +90,7 @@ async def assembled(options: Options, certificates: Certificates, *, background:
                 quotas,
             ]
         )
+        requests = RequestLog(options.database_url)
         runtime = Runtime(
             options=options,
             store=store,
@@ -96,7 +101,7 @@ async def assembled(options: Options, certificates: Certificates, *, background:
             authentication=AuthenticationChain(authentication.authenticators),
             authorization=authorization,
             admission=admission,
-            audit=NoAudit(),
+            audit=RequestAudit(requests),
             tenants=TenantServices(),
             signing_key=load_signing_key(certificates.signing_key.read_bytes()),
             streams=streams,
@@ -108,10 +113,12 @@ async def assembled(options: Options, certificates: Certificates, *, background:
         await custom.load()
         await _first_objects(runtime)
         await locks.start()
+        requests.start()
         try:
             async with workers.running(store, options.database_url, custom, quotas) if background else nullcontext():
                 yield runtime
         finally:
+            await requests.stop()
             await locks.stop()
             await authentication.close()
 

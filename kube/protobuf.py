@@ -19,9 +19,9 @@ MAGIC: Final = b"k8s\x00"
 _MAX_DEPTH: Final = 64
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
-# One word a field: number, name, type. ``*`` repeats; ``?`` marks an optional value, which counts even when it is zero.
-# Types: - what the server does not take from clients (a status), s text, i integer, b boolean, y bytes, q quantity, t time, x integer or text, anything else a message;
-# {…} maps text to it.
+# One entry a field: number, name, type. ``*`` repeats; ``?`` marks an optional value, which counts even when it is
+# zero; ``&`` is merged into its parent; ``{…}`` maps text to the type. Types: - what the server does not take from
+# clients (a status), s text, i integer, b boolean, y bytes, q quantity, t time, x integer or text, else a message.
 _MESSAGES: Final[Mapping[str, str]] = {
     "TypeMeta": "1 apiVersion s,2 kind s",
     "Meta": (
@@ -87,7 +87,7 @@ _MESSAGES: Final[Mapping[str, str]] = {
         "6 revisionHistoryLimit ?i,7 paused b,9 progressDeadlineSeconds ?i"
     ),
     "DeploymentStrategy": "1 type s,2 rollingUpdate ?Rolling",
-    "Rolling": "1 maxUnavailable x,2 maxSurge x",
+    "Rolling": "1 maxUnavailable ?x,2 maxSurge ?x",
     "Template": "1 metadata Meta,2 spec PodSpec",
     "PodSpec": (
         "2 containers *Container,3 restartPolicy s,4 terminationGracePeriodSeconds ?i,5 activeDeadlineSeconds ?i,"
@@ -127,10 +127,11 @@ _MESSAGES: Final[Mapping[str, str]] = {
     "IngressService": "1 name s,2 port BackendPort",
     "BackendPort": "1 name s,2 number i",
     "policy/v1/PodDisruptionBudget": "1 metadata Meta,2 spec BudgetSpec,3 status -",
-    "BudgetSpec": "1 minAvailable x,2 selector ?Selector,3 maxUnavailable x,4 unhealthyPodEvictionPolicy ?s",
+    "BudgetSpec": "1 minAvailable ?x,2 selector ?Selector,3 maxUnavailable ?x,4 unhealthyPodEvictionPolicy ?s",
     "policy/v1/Eviction": "1 metadata Meta,2 deleteOptions ?DeleteOptions",
     "v1/DeleteOptions": (
-        "1 gracePeriodSeconds ?i,2 preconditions ?Preconditions,3 orphanDependents ?b,4 propagationPolicy ?s,5 dryRun *s"
+        "1 gracePeriodSeconds ?i,2 preconditions ?Preconditions,3 orphanDependents ?b,4 propagationPolicy ?s,"
+        "5 dryRun *s"
     ),
     "Preconditions": "1 uid ?s,2 resourceVersion ?s",
     "scheduling.k8s.io/v1/PriorityClass": (

@@ -13,7 +13,7 @@ from access.keystone import TTL_SECONDS
 
 _UNITS: Final = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _PART: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(h|ms|m|s)", re.ASCII)
-_DURATION: Final = re.compile(rf"(?:{_PART.pattern})+|0", re.ASCII)
+_DURATION: Final = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +96,8 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _seconds(text: str) -> float:
+    if text.isascii() and text.isdigit() and len(text) < 10:
+        return float(text)
     if not _DURATION.fullmatch(text):
-        raise ArgumentTypeError("must be a duration such as 30s or 1m30s")
+        raise ArgumentTypeError("must be a duration such as 30s or 1m30s, or a number of seconds")
     return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))

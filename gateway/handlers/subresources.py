@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import orjson
 
-from gateway import objects
+from gateway import objects, parameters
 from gateway.exchange import Request, Response
 from gateway.handlers.deleting import DeleteOptions, remove
 from gateway.handlers.reading import find
-from gateway.handlers.writing import Body, change, check_dry_run, modified
+from gateway.handlers.writing import Body, change, modified
 from gateway.kinds import Kind
 from gateway.negotiation import (
     APPLY_PATCH,
@@ -41,11 +41,11 @@ async def scale(runtime: Runtime, request: Request, kind: Kind) -> Response:
     if info.verb == "get":
         stored = await find(runtime, objects.key_of(info, kind.resource, info.name), kind)
         return _show(request, stored, where)
-    check_dry_run(request)
+    parameters.check(request)
     if info.verb == "update":
-        body = objects.decode_body(request)
+        body = objects.decode_body(request, "Scale")
 
-        async def wanted(_current: Body) -> Body:
+        async def wanted(current: Body) -> Body:  # noqa: ARG001 - one signature for both
             return body
     else:
         media = require_content_type(request, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
@@ -121,8 +121,8 @@ def _show(request: Request, stored: Stored, where: Scale) -> Response:
 
 async def bind(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """POST of a ``Binding``: put a pod on a node, once."""
-    body = objects.decode_body(request)
-    check_dry_run(request)
+    body = objects.decode_body(request, "Binding")
+    parameters.check(request)
     node = (body.get("target") or {}).get("name")
     if not isinstance(node, str) or not node:
         message = "Required value"
@@ -147,7 +147,7 @@ async def bind(runtime: Runtime, request: Request, kind: Kind) -> Response:
 
 async def bind_new(runtime: Runtime, request: Request) -> Response:
     """POST to ``bindings``: the pod is named in the body."""
-    body = objects.decode_body(request)
+    body = objects.decode_body(request, "Binding")
     name = (body.get("metadata") or {}).get("name")
     if not isinstance(name, str) or not name:
         raise BadRequest("metadata.name of the binding names the pod")
@@ -157,8 +157,8 @@ async def bind_new(runtime: Runtime, request: Request) -> Response:
 
 async def evict(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """POST of an ``Eviction``: delete a pod."""
-    body = objects.decode_body(request)
-    check_dry_run(request)
+    body = objects.decode_body(request, "Eviction")
+    parameters.check(request)
     options = body.get("deleteOptions") or {}
     preconditions = (options.get("preconditions") if isinstance(options, dict) else None) or {}
     wanted = DeleteOptions(str(preconditions.get("uid") or ""), str(preconditions.get("resourceVersion") or ""))

@@ -325,8 +325,8 @@ class ResolvedAnswer(serializers.Serializer[Any]):
     tenant = serializers.CharField()
     cluster = serializers.CharField()
     verb = serializers.CharField()
-    apiGroup = serializers.CharField()  # noqa: N815 (contract.md)
-    apiVersion = serializers.CharField()  # noqa: N815 (contract.md)
+    apiGroup = serializers.CharField()
+    apiVersion = serializers.CharField()
     namespace = serializers.CharField()
     resource = serializers.CharField()
     subresource = serializers.CharField()
@@ -348,7 +348,7 @@ class ExplainAnswer(serializers.Serializer[Any]):
 
     resolved = ResolvedAnswer()
     decision = serializers.ChoiceField(choices=["allow", "deny"])
-    decidedBy = serializers.CharField()  # noqa: N815 (contract.md)
+    decidedBy = serializers.CharField()
     reason = serializers.CharField()
     trace = TraceStep(many=True)
 

@@ -2,38 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
-
-import pytest
 
 from kube.cel.rules import rules_of, violations
 from kube.crds import crd_causes
 from kube.customobjects import without_nulls
 from kube.structural import structural_schema
-from tests.conformance.apiserver import APIServer, running
 from tests.kube.kinds import definitions
 from tests.kube.rules import ACCEPTED, OBJECTS, REFUSED, ruled
-
-ASSETS = os.environ.get("KUBEBUILDER_ASSETS", "")
-pytestmark = pytest.mark.skipif(
-    not ASSETS, reason="KUBEBUILDER_ASSETS is unset: no real kube-apiserver to compare with"
-)
+from tests.speaking import Speaker
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 HELD = {"rule": "true"}
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[APIServer]:
-    with running(ASSETS) as server:
-        yield server
-
-
-def test_rules_are_refused_in_the_same_words(server: APIServer) -> None:
+def test_rules_are_refused_in_the_same_words(server: Speaker) -> None:
     for rule, where in [*((rule, where) for rule, where, _ in REFUSED), *ACCEPTED]:
         document = ruled(rule, where)
         _, answer = server.request("POST", f"{CRDS}?dryRun=All", document)
@@ -41,7 +26,7 @@ def test_rules_are_refused_in_the_same_words(server: APIServer) -> None:
         assert ours == answer.get("details", {}).get("causes", []), rule
 
 
-def test_objects_are_judged_in_the_same_words(server: APIServer) -> None:
+def test_objects_are_judged_in_the_same_words(server: Speaker) -> None:
     """Objects that were there before are made without the rule, which comes afterwards."""
     kinds = [f"Ruled{number}" for number in range(len(OBJECTS))]
     for kind, (rule, where, before, _, _) in zip(kinds, OBJECTS, strict=True):
@@ -77,14 +62,14 @@ def _body(kind: str, spec: dict[str, Any]) -> dict[str, Any]:
     return {"apiVersion": "example.com/v1", "kind": kind, "metadata": {"name": "x"}, "spec": spec}
 
 
-def _created(server: APIServer, kind: str, spec: dict[str, Any]) -> None:
+def _created(server: Speaker, kind: str, spec: dict[str, Any]) -> None:
     status, answer = _served(
         server, "POST", f"/apis/example.com/v1/namespaces/default/{kind.lower()}s", _body(kind, spec)
     )
     assert status == 201, answer
 
 
-def _served(server: APIServer, method: str, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+def _served(server: Speaker, method: str, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
     """Ask until the real server serves the new resource."""
     for _ in range(50):
         status, answer = server.request(method, path, body)
