@@ -109,9 +109,7 @@ def user_change(*, actor: Actor, user_id: UUID, **changes: Any) -> User:
         raise NotFound("There is no such user.", kind="users")
     if actor.user_id == user.pk and {"status", "is_staff", "is_superuser"} & set(changes):
         raise Conflict("You cannot disable or demote yourself; ask another operator.", kind="users")
-    if (user.is_superuser or _SUPERUSERS_ONLY & set(changes)) and not User.objects.filter(  # type: ignore[misc]
-        pk=actor.user_id, is_superuser=True
-    ).exists():
+    if (user.is_superuser or _SUPERUSERS_ONLY & set(changes)) and not _is_superuser(actor):
         raise Forbidden("Only superusers change superusers, or link accounts to a provider.", kind="users")
     changes = {field: value for field, value in changes.items() if field in _CHANGEABLE}
     before = {field: getattr(user, field) for field in changes}
@@ -146,7 +144,12 @@ def email_follow(*, actor: Actor, user: User, email: str) -> None:
 
 @transaction.atomic
 def password_change(*, actor: Actor, user: User, password: str) -> None:
-    """Set a new password; all other sessions of the person end. Raises ``Invalid`` for a weak one."""
+    """Set a new password; all other sessions of the person end. Raises ``Invalid`` for a weak one.
+
+    Everybody their own, superusers anybody's; raises ``Forbidden``.
+    """
+    if actor.user_id != user.pk and not _is_superuser(actor):
+        raise Forbidden("Only superusers change other people's passwords.", kind="users")
     try:
         _check_password(password, user)
     except ValidationError as error:
@@ -156,6 +159,10 @@ def password_change(*, actor: Actor, user: User, password: str) -> None:
     user.save(update_fields=["password"])
     detail = {"user": user.email, "changed": "sign-in"}
     actor.record(Action.USER_CHANGED, chain=SYSTEM_CHAIN, target=f"users/{user.id}", detail=detail)
+
+
+def _is_superuser(actor: Actor) -> bool:
+    return actor.user_id is not None and User.objects.filter(pk=actor.user_id, is_superuser=True).exists()
 
 
 def _check_email(email: str) -> None:

@@ -61,9 +61,9 @@ class Provider:
         """An ID token of a sign-in that had nothing to do with the portal."""
         sent = {"client_id": audience, "redirect_uri": "https://elsewhere.test/", "response_type": "code"}
         back = self.consent(f"{self.url}/oauth2/authorize?{urlencode({**sent, 'scope': 'openid email'})}", subject)
-        fields = {"grant_type": "authorization_code", "code": query(back)["code"], "client_id": audience}
+        fields = {"grant_type": "authorization_code", "code": query(back)["code"]}
         fields["redirect_uri"] = sent["redirect_uri"]
-        answer = requests.post(f"{self.url}/oauth2/token", data=fields, verify=self.ca, timeout=5)
+        answer = requests.post(f"{self.url}/oauth2/token", data=fields, auth=(audience, "x"), verify=self.ca, timeout=5)
         return str(answer.json()["id_token"])
 
     def _altered(self, environ: dict[str, Any], start: Any, alter: Answer) -> Any:
