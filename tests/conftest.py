@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
+from hypothesis import settings
 from pytest_django import DjangoDbBlocker
 
 pytest_plugins = ["tests.apiserver", "tests.kubeapiserver", "tests.clusters"]
+
+settings.register_profile("quick", max_examples=40, deadline=None)
+settings.register_profile("thorough", max_examples=1000, deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
 # In the transaction of the clean-up itself, so that no API server ever meets a store without its counter row.
