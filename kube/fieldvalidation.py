@@ -176,11 +176,6 @@ def _zero(schema: Schema) -> Any:
     return {"string": "", "integer": 0, "number": 0, "boolean": False, "object": {}, "array": []}.get(schema.type)
 
 
-def _zero(schema: Schema) -> Any:
-    """What ``null`` means in a list or a map: the zero of its type."""
-    return "0" if schema.format == "quantity" else _ZERO.get(schema.type)
-
-
 def _formatted(value: str, schema: Schema) -> str:
     if schema.format == "quantity":
         return _quantity(value)

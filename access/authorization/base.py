@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Protocol, runtime_checkable
 
 from kube.identity import Principal
@@ -55,16 +56,22 @@ class Enumerable(Protocol):
         ...
 
 
+# Decisions are values, and the same few are made on every request.
+
+
+@lru_cache(maxsize=1024)
 def allow(step: str, reason: str = "", rule: str = "") -> Decision:
     """An ALLOW."""
     return Decision(Verdict.ALLOW, step, reason, rule)
 
 
+@lru_cache(maxsize=1024)
 def deny(step: str, reason: str, rule: str = "") -> Decision:
     """A DENY: no later authorizer is asked."""
     return Decision(Verdict.DENY, step, reason, rule)
 
 
+@lru_cache(maxsize=1024)
 def abstain(step: str, reason: str = "") -> Decision:
     """No opinion: the next authorizer is asked."""
     return Decision(Verdict.NO_OPINION, step, reason)
