@@ -16,6 +16,7 @@ from access.admission.defaults import Defaults
 from access.admission.escalation import EscalationPrevention
 from access.admission.limitranger import LimitRanger
 from access.admission.namespacelifecycle import IMMORTAL, NamespaceLifecycle
+from access.admission.noderestriction import NodeRestriction
 from access.admission.resourcequota import ResourceQuota
 from access.admission.serviceaccount import ServiceAccount
 from access.admission.tenantscope import TenantScope
@@ -24,11 +25,8 @@ from access.authentication.build import Authentication, build_authenticators
 from access.authentication.chain import AuthenticationChain
 from access.authentication.serviceaccount import ServiceAccountAuthenticator
 from access.authentication.x509 import X509Authenticator
-from access.authorization.chain import AuthorizationChain
-from access.authorization.isolation import SystemMasters, TenantIsolation
+from access.authorization.build import build_authorization
 from access.authorization.keystone import KeystoneAuthorizer
-from access.authorization.lock import LockAuthorizer
-from access.authorization.rbac import PolicyCache, RbacAuthorizer
 from gateway import workers
 from gateway.auditing import NoAudit
 from gateway.certificates import Certificates
@@ -57,14 +55,17 @@ async def assembled(
     async with Engine(options.database_url) as store:
         streams, turns, catalogs = Streams(), Turns(), Catalogs()
         locks = LockTable(options.database_url, streams.reconsider)
-        policies = PolicyCache(store)
-        rbac = RbacAuthorizer(policies)
         custom = CustomResources(catalogs)
         authentication = _authentication(options, certificates, store)
-        keystone = [KeystoneAuthorizer(*authentication.keystone, policies.of)] if authentication.keystone else []
-        # Locks bind tenants' users, then the wall between tenants stands before every rule.
-        authorization = AuthorizationChain(
-            [LockAuthorizer(locks), TenantIsolation(catalogs.is_system_only), SystemMasters(), rbac, *keystone]
+        authorization = build_authorization(
+            options.authorization,
+            store,
+            locks=locks,
+            system_only=catalogs.is_system_only,
+            on_change=lambda: streams.reconsider(None),
+            further=lambda policies: (
+                [KeystoneAuthorizer(*authentication.keystone, policies.of)] if authentication.keystone else []
+            ),
         )
 
         def namespaced(cluster: str) -> Sequence[tuple[str, str]]:
@@ -83,7 +84,8 @@ async def assembled(
                 LimitRanger(store),
                 CustomResourceDefinitions(store, definitions),
                 ObjectValidation(definitions),
-                EscalationPrevention(policies, authorization),
+                EscalationPrevention(authorization.policies, authorization.chain),
+                NodeRestriction(),
                 NamespaceLifecycle(store),
                 quotas,
             ]
@@ -93,9 +95,8 @@ async def assembled(
             store=store,
             catalogs=catalogs,
             locks=locks,
-            rbac=rbac,
             authentication=AuthenticationChain(authentication.authenticators),
-            authorization=authorization,
+            authorization=authorization.chain,
             admission=admission,
             audit=NoAudit(),
             tenants=TenantServices(),
@@ -103,13 +104,16 @@ async def assembled(
             streams=streams,
             turns=turns,
         )
-        for listener in (custom.on_events, policies.on_events, runtime.on_events):
-            store.subscribe(listener)
+        store.subscribe(custom.on_events)
+        # What decides is kept right before open streams are looked at again.
+        store.subscribe(authorization.on_events, lost=authorization.forget)
+        store.subscribe(runtime.on_events, lost=lambda: streams.reconsider(None))
         await custom.load(store)
         await _first_objects(runtime)
         await locks.start()
         try:
-            async with workers.running(store, options.database_url, catalogs, quotas) if background else nullcontext():
+            own = workers.running(store, options.database_url, catalogs, quotas) if background else nullcontext()
+            async with authorization.running(), own:
                 yield runtime
         finally:
             await locks.stop()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from access.authentication.options import AuthenticationOptions
+from access.authorization.options import AuthorizationOptions
 
 DEFAULT_ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 
@@ -31,11 +32,7 @@ class Options:
     service_account_key_files: tuple[Path, ...] = ()
     api_audiences: tuple[str, ...] = ()
     authentication: AuthenticationOptions = field(default_factory=AuthenticationOptions)
-    authorization_mode: tuple[str, ...] = ("Node", "RBAC")
-    authorization_policy_file: Path | None = None
-    authorization_webhook_config_file: Path | None = None
-    authorization_webhook_cache_authorized_ttl: float = 300.0
-    authorization_webhook_cache_unauthorized_ttl: float = 30.0
+    authorization: AuthorizationOptions = field(default_factory=AuthorizationOptions)
     default_tenant: str = ""
     anonymous_auth: bool = False
     enable_admission_plugins: tuple[str, ...] = ()

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 
 from gateway.errors import as_status_error
 from kube.identity import Principal
+from kube.logicalclusters import space_of
 from kube.requestinfo import RequestInfo
 from kube.status import StatusError, Unauthorized
 
@@ -95,7 +96,11 @@ class Streams:
 
 
 def _concerned(stream: OpenStream, clusters: set[str | None]) -> bool:
-    if None in clusters or stream.info.cluster in clusters or stream.principal.cluster in clusters:
+    principal = stream.principal
+    if None in clusters or stream.info.cluster in clusters or principal.cluster in clusters:
+        return True
+    # Locks of a tenant bind its users wherever they have been let in.
+    if principal.tenant is not None and space_of(principal.tenant) in clusters:
         return True
     # The rules of the system space and of the bootstrap policy reach into every space.
     return "root" in clusters or "system:admin" in clusters

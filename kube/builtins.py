@@ -299,7 +299,6 @@ def _own() -> Iterable[Resource]:
         "policies",
         namespaced=False,
         versions="v1beta1",
-        served=False,
     )
 
 

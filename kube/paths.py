@@ -149,6 +149,14 @@ def _selected_name(parameters: Mapping[str, tuple[str, ...]]) -> str:
     return name if name and not path_segment(name) and not _CONTROL.search(name) else ""
 
 
+def _selected_node(parsed: ParsedRequest) -> str:
+    """The node whose pods are asked for (AZ4)."""
+    if (parsed.group, parsed.resource) != ("", "pods") or parsed.verb not in {"list", "watch"}:
+        return ""
+    selectors = parsed.parameters.get("fieldSelector")
+    return (exact_match(selectors[0], "spec.nodeName") if selectors else None) or ""
+
+
 def _cluster_prefix(segments: list[str]) -> str:
     """The logical cluster of ``/clusters/<path>/…``. Raises ``NotFound`` for none that can exist."""
     if len(segments) < 2 or not is_valid(segments[1]):
@@ -345,5 +353,6 @@ def resolve(parsed: ParsedRequest, principal_tenant: str | None, default_tenant:
         namespace=parsed.namespace,
         name=parsed.name,
         rest=parsed.rest,
+        node=_selected_node(parsed),
         all_tenants=tenant == ALL_TENANTS,
     )

@@ -9,6 +9,14 @@ import environ
 from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 
+from access.authorization.options import (
+    AUTHORIZED_SECONDS,
+    DEFAULT,
+    UNAUTHORIZED_SECONDS,
+    AuthorizationOptions,
+    modes,
+)
+
 env = environ.Env()
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -23,6 +31,11 @@ def _secret(variable: str, file: str) -> str:
     if not value and path.is_file():
         value = path.read_text().strip()
     return value
+
+
+def _path(variable: str) -> Path | None:
+    text: str = env.str(variable, "")
+    return Path(text) if text else None
 
 
 DEBUG = False
@@ -91,6 +104,15 @@ DATABASE_URL = env.str("DATABASE_URL", "postgresql:///tenantry")
 DATABASES = {"default": {**env.db_url_config(DATABASE_URL), "ATOMIC_REQUESTS": False, "CONN_MAX_AGE": 60}}
 REDIS_URL = env.str("REDIS_URL", "redis://127.0.0.1:6379/0")
 CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
+
+AUTHORIZATION = AuthorizationOptions(
+    mode=modes(env.str("AUTHORIZATION_MODE", ",".join(DEFAULT))),
+    policy_file=_path("AUTHORIZATION_POLICY_FILE"),
+    webhook_config_file=_path("AUTHORIZATION_WEBHOOK_CONFIG_FILE"),
+    webhook_cache_authorized_ttl=env.float("AUTHORIZATION_WEBHOOK_CACHE_AUTHORIZED_TTL", AUTHORIZED_SECONDS),
+    webhook_cache_unauthorized_ttl=env.float("AUTHORIZATION_WEBHOOK_CACHE_UNAUTHORIZED_TTL", UNAUTHORIZED_SECONDS),
+)
+"""What ``manage.py apiserver`` decides by unless its flags say otherwise, and what the portal explains (AZ11)."""
 
 AUTH_USER_MODEL = "tenants.User"
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.Argon2PasswordHasher"]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from kube.identity import Principal
+from kube.rbac import Rule
 from kube.requestinfo import RequestInfo
 from kube.verdicts import Decision, Verdict
 
@@ -19,6 +21,28 @@ class Authorizer(Protocol):
 
     async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
         """ALLOW, DENY, or no opinion, with the reason. An exception counts as DENY."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Holdings:
+    """What one authorizer gives a principal in a namespace; with ``final`` no later one is asked."""
+
+    rules: tuple[Rule, ...] = ()
+    complete: bool = True
+    final: bool = False
+
+
+NOTHING = Holdings()
+CLOSED = Holdings(final=True)
+
+
+@runtime_checkable
+class Enumerable(Protocol):
+    """An authorizer that can list what it allows, for SelfSubjectRulesReview (AZ10)."""
+
+    async def holdings(self, principal: Principal, cluster: str, namespace: str) -> Holdings:
+        """What this step gives the principal in a namespace of a logical cluster."""
         ...
 
 

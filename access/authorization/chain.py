@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import Final
 
-from access.authorization.base import Authorizer
+from access.authorization.base import Authorizer, Enumerable, Holdings, deny
 from kube.identity import Principal
+from kube.rbac import Rule
 from kube.requestinfo import RequestInfo
 from kube.verdicts import Decision, Explanation, Verdict
 
 logger = logging.getLogger(__name__)
+
+BROKEN: Final = "the authorizer failed"
 
 
 class AuthorizationChain:
@@ -19,11 +23,20 @@ class AuthorizationChain:
     def __init__(self, authorizers: Sequence[Authorizer]) -> None:
         self._authorizers = tuple(authorizers)
 
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """The names of the authorizers in the order in which they are asked."""
+        return tuple(authorizer.name for authorizer in self._authorizers)
+
     async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
         """The decision. An authorizer that breaks denies."""
         last: Decision | None = None
         for authorizer in self._authorizers:
-            decision = await _ask(authorizer, principal, request)
+            try:
+                decision = await authorizer.authorize(principal, request)
+            except Exception:
+                logger.exception("authorizer %s failed", authorizer.name)
+                decision = deny(authorizer.name, BROKEN)
             if decision.verdict is not Verdict.NO_OPINION:
                 return decision
             last = decision
@@ -33,18 +46,36 @@ class AuthorizationChain:
         """The decision with every step up to the one that decided, in order (AZ11)."""
         trace: list[Decision] = []
         for authorizer in self._authorizers:
-            trace.append(await _ask(authorizer, principal, request))
+            try:
+                trace.append(await authorizer.authorize(principal, request))
+            except Exception:
+                logger.exception("authorizer %s failed", authorizer.name)
+                trace.append(deny(authorizer.name, BROKEN))
             if trace[-1].verdict is not Verdict.NO_OPINION:
                 return Explanation(trace[-1], tuple(trace))
         return Explanation(_nobody_allowed(trace[-1] if trace else None), tuple(trace))
 
+    async def rules_for(self, principal: Principal, cluster: str, namespace: str) -> tuple[tuple[Rule, ...], bool]:
+        """What the principal may do in a namespace, and whether that is all (SelfSubjectRulesReview, AZ10).
 
-async def _ask(authorizer: Authorizer, principal: Principal, request: RequestInfo) -> Decision:
-    try:
-        return await authorizer.authorize(principal, request)
-    except Exception:
-        logger.exception("authorizer %s failed", authorizer.name)
-        return Decision(Verdict.DENY, authorizer.name, "the authorizer failed")
+        An authorizer that cannot list what it allows, such as a webhook, makes the answer incomplete.
+        """
+        rules: dict[Rule, None] = {}
+        complete = True
+        for authorizer in self._authorizers:
+            if not isinstance(authorizer, Enumerable):
+                complete = False
+                continue
+            try:
+                held = await authorizer.holdings(principal, cluster, namespace)
+            except Exception:
+                logger.exception("authorizer %s failed", authorizer.name)
+                held = Holdings(complete=False, final=True)
+            rules.update(dict.fromkeys(held.rules))
+            complete = complete and held.complete
+            if held.final:
+                break
+        return tuple(rules), complete
 
 
 def _nobody_allowed(last: Decision | None) -> Decision:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
-from access.authorization.base import abstain, deny
+from access.authorization.base import CLOSED, NOTHING, Holdings, abstain, deny
 from kube.identity import SERVICE_ACCOUNT_PREFIX, Principal
+from kube.logicalclusters import space_of
 from kube.requestinfo import RequestInfo
 from kube.verdicts import Decision
 
@@ -16,6 +18,23 @@ class Locks(Protocol):
     def reason(self, cluster: str, namespace: str) -> str | None:
         """Why this namespace of this logical cluster is closed, or ``None``. An empty namespace asks for the whole."""
         ...
+
+
+def closed_by(locks: Mapping[tuple[str, str], str], cluster: str, namespace: str) -> str | None:
+    """The reason of the lock that closes a namespace of a logical cluster, or ``None``.
+
+    ``locks`` are reasons by (cluster, namespace). A lock of a logical cluster closes everything below it as well.
+    """
+    if not locks:
+        return None
+    if namespace and (reason := locks.get((cluster, namespace))) is not None:
+        return reason
+    path = cluster
+    while path:
+        if (reason := locks.get((path, ""))) is not None:
+            return reason
+        path = path.rpartition(":")[0]
+    return None
 
 
 class LockAuthorizer:
@@ -30,11 +49,24 @@ class LockAuthorizer:
         """DENY behind a lock, otherwise no opinion."""
         if principal.is_system:
             return abstain(self.name, "locks do not bind the system tenant")
-        reason = self._locks.reason(request.cluster, request.namespace)
+        reason = self._reason(principal, request.cluster, request.namespace)
+        if reason is None:
+            return abstain(self.name, "nothing is locked here")
+        return deny(self.name, f"locked: {reason}" if reason else "locked")
+
+    async def holdings(self, principal: Principal, cluster: str, namespace: str) -> Holdings:
+        """Nothing, and behind a lock the end of it."""
+        if principal.is_system or self._reason(principal, cluster, namespace) is None:
+            return NOTHING
+        return CLOSED
+
+    def _reason(self, principal: Principal, cluster: str, namespace: str) -> str | None:
+        reason = self._locks.reason(cluster, namespace)
+        if reason is None and principal.tenant is not None:
+            # Whoever belongs to a locked tenant is locked in: what others opened to it counts no more (AZ-23).
+            reason = self._locks.reason(space_of(principal.tenant), "")
         if reason is None and principal.cluster is not None and principal.name.startswith(SERVICE_ACCOUNT_PREFIX):
-            # An account of a locked namespace is locked in: its bindings elsewhere do not help it out.
+            # An account of a locked namespace likewise: its bindings elsewhere do not help it out.
             home = principal.name[len(SERVICE_ACCOUNT_PREFIX) :].partition(":")[0]
             reason = self._locks.reason(principal.cluster, home)
-        if reason is None:
-            return abstain(self.name)
-        return deny(self.name, f"locked: {reason}" if reason else "locked")
+        return reason

@@ -9,10 +9,11 @@ from typing import Any, Final
 
 import orjson
 
+from access.authorization.base import Holdings
 from kube import bootstrap, spacepolicy
 from kube.identity import SYSTEM_TENANT, Principal
 from kube.logicalclusters import ROOT, tenant_of
-from kube.rbac import GROUP, Attributes, Rule, binding_from, role_from
+from kube.rbac import GROUP, Attributes, binding_from, role_from
 from kube.rbacindex import PolicyIndex
 from kube.requestinfo import RequestInfo
 from kube.spacepolicy import Policies
@@ -35,6 +36,8 @@ class PolicyCache:
         self._loads: dict[str, asyncio.Task[PolicyIndex]] = {}
         self._touched: set[str] = set()
         self._tenant_labels: dict[str, tuple[tuple[str, str], ...]] = {}
+        self._around: dict[str, Policies] = {}
+        self._changes = 0
 
     async def of(self, cluster: str) -> PolicyIndex:
         """The policy of a logical cluster. Concurrent first callers share one load."""
@@ -47,11 +50,27 @@ class PolicyCache:
             load.add_done_callback(lambda _: self._loads.pop(cluster, None))
         return await asyncio.shield(load)
 
+    def at_hand(self, cluster: str) -> Policies | None:
+        """``around`` for a logical cluster in use, without waiting; ``None`` for one that is not compiled."""
+        return self._around.get(cluster)
+
     async def around(self, cluster: str) -> Policies:
         """The policies that a decision in one logical cluster looks at."""
-        local = await self.of(cluster)
-        system = local if cluster == ROOT else await self.of(ROOT)
-        return Policies(cluster, local, system, bootstrap.INDEX, await self._labels_of(tenant_of(cluster)))
+        known = self._around.get(cluster)
+        if known is not None:
+            return known
+        while True:
+            changes = self._changes
+            local = await self.of(cluster)
+            system = local if cluster == ROOT else await self.of(ROOT)
+            labels = await self._labels_of(tenant_of(cluster))
+            if changes == self._changes:
+                break
+        found = Policies(cluster, local, system, bootstrap.INDEX, labels)
+        if len(self._around) >= _SPACES_MAX:
+            self._around.clear()
+        self._around[cluster] = found
+        return found
 
     async def _labels_of(self, tenant: str) -> tuple[tuple[str, str], ...]:
         if tenant == SYSTEM_TENANT:
@@ -71,8 +90,25 @@ class PolicyCache:
             key = event.key
             if key.group == GROUP:
                 self._apply(event)
+                self._forget_around(key.space)
             elif key.resource == "tenants" and key.space == ROOT and not key.group:
                 self._tenant_labels.pop(key.name, None)
+                self._forget_around(ROOT)
+
+    def forget(self) -> None:
+        """Compile everything anew: the log does not continue where this process stopped."""
+        self._touched.update(self._loads)
+        self._indexes.clear()
+        self._tenant_labels.clear()
+        self._forget_around(ROOT)
+
+    def _forget_around(self, cluster: str) -> None:
+        """What is compiled around a cluster is void; the system space is part of what is around every other."""
+        self._changes += 1
+        if cluster == ROOT:
+            self._around.clear()
+        else:
+            self._around.pop(cluster, None)
 
     def _apply(self, event: Event) -> None:
         key = event.key
@@ -127,12 +163,12 @@ class RbacAuthorizer:
 
     async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
         """ALLOW with the binding that allowed, or no opinion."""
-        policies = await self._policies.around(request.cluster)
+        policies = self._policies.at_hand(request.cluster) or await self._policies.around(request.cluster)
         return spacepolicy.authorize(principal, Attributes.of(request), policies)
 
-    async def rules_for(self, principal: Principal, cluster: str, namespace: str) -> tuple[Rule, ...]:
-        """What the principal may do in a namespace (SelfSubjectRulesReview, AZ10)."""
-        return spacepolicy.rules_for(principal, namespace, await self._policies.around(cluster))
+    async def holdings(self, principal: Principal, cluster: str, namespace: str) -> Holdings:
+        """What bindings give the principal in a namespace."""
+        return Holdings(spacepolicy.rules_for(principal, namespace, await self._policies.around(cluster)))
 
 
 def _labels(data: bytes) -> tuple[tuple[str, str], ...]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from kube import abac
 from kube.resources import Resource
 from kube.schemas import Definitions, Schema
 from kube.status import Cause
-from kube.validation import configuration, networking, rbac, storage, updates, workloads
+from kube.validation import configuration, networking, policies, rbac, storage, updates, workloads
 from kube.validation.metadata import metadata_causes, metadata_update_causes, name_rule
 from kube.validation.pods import pod_spec_causes, pod_update_causes
 from kube.validation.schema import required_causes, structural_causes
@@ -67,6 +68,7 @@ def _pod(body: dict[str, Any]) -> list[Cause]:
 
 
 _JUDGES: Final[dict[tuple[str, str], Judge]] = {
+    (abac.GROUP, "Policy"): policies.policy_causes,
     ("", "ConfigMap"): configuration.config_map_causes,
     ("", "LimitRange"): configuration.limit_range_causes,
     ("", "PersistentVolume"): storage.volume_causes,

@@ -1,0 +1,28 @@
+"""The logical clusters that begin with ``system:`` are closed to users (KC12)."""
+
+from __future__ import annotations
+
+from access.authorization.base import CLOSED, NOTHING, Holdings, abstain, deny
+from kube.identity import MASTERS, Principal
+from kube.requestinfo import RequestInfo
+from kube.verdicts import Decision
+
+
+class SystemWorkspaces:
+    """Denies everybody but the operators' own masters, who keep the bootstrap policy; no rule opens these clusters."""
+
+    name = "system-workspaces"
+
+    async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
+        """DENY in a ``system:`` cluster, otherwise no opinion."""
+        if _is_closed(principal, request.cluster):
+            return deny(self.name, "system workspaces are closed to users")
+        return abstain(self.name, "not a system workspace")
+
+    async def holdings(self, principal: Principal, cluster: str, namespace: str) -> Holdings:  # noqa: ARG002
+        """Nothing."""
+        return CLOSED if _is_closed(principal, cluster) else NOTHING
+
+
+def _is_closed(principal: Principal, cluster: str) -> bool:
+    return cluster.startswith("system:") and not (principal.is_system and MASTERS in principal.groups)
