@@ -105,14 +105,11 @@ def fit(request: Request, kind: Kind, value: dict[str, Any], duplicates: list[st
     return result
 
 
-def check_kind(value: dict[str, Any], kind: Kind, *, required: bool = True) -> None:
-    """Make sure that a body says what it is and that this is ``kind``. Fills in what a patch may leave out."""
+def check_kind(value: dict[str, Any], kind: Kind) -> None:
+    """Make sure that a body is a ``kind``; one that does not say what it is gets what the endpoint means."""
     for field, expected in (("apiVersion", kind.api_version), ("kind", kind.name)):
         given = value.get(field)
         if given is None or given == "":
-            if required:
-                shown = "Kind" if field == "kind" else "apiVersion"
-                raise BadRequest(f"Object '{shown}' is missing in the body")
             value[field] = expected
         elif not isinstance(given, str):
             raise BadRequest(f"couldn't get version/kind; json parse error: {field} is not a string")

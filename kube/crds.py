@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kube.cel.rules import rule_causes
 from kube.crdschemas import schema_causes
 from kube.customobjects import default_causes
 from kube.fielderrors import duplicate, forbidden, invalid, not_supported, required, too_many
@@ -160,14 +161,19 @@ def _version_list_causes(versions: Any, definitions: Definitions) -> Iterator[Ca
             seen.add(name)
         # With a single version kube-apiserver names fields as they were in v1beta1, outside of the list.
         single = len(versions) == 1
-        schema = version.get("schema")
-        openapi = schema.get("openAPIV3Schema") if isinstance(schema, Mapping) else None
+        validation = version.get("schema")
+        openapi = validation.get("openAPIV3Schema") if isinstance(validation, Mapping) else None
         if openapi is None:
             yield required(f"{path}.schema.openAPIV3Schema", "schemas are required")
         else:
             at = ("spec.validation" if single else f"{path}.schema") + ".openAPIV3Schema"
             structural = schema_causes(openapi, at)
-            yield from structural or default_causes(structural_schema(openapi, definitions), at)
+            if structural:
+                yield from structural
+            else:
+                schema = structural_schema(openapi, definitions)
+                yield from default_causes(schema, at)
+                yield from rule_causes(schema, at)
         yield from _version_causes(version, openapi or {}, "spec" if single else path)
     storage = sum(isinstance(version, Mapping) and version.get("storage") is True for version in versions)
     if storage != 1:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from access.admission.base import CREATE, UPDATE, Attributes, Quiet
-from kube.customobjects import object_causes
 from kube.schemas import Definitions
 from kube.validation.causes import invalid_object
 from kube.validation.objects import create_causes, update_causes
@@ -32,9 +31,6 @@ class ObjectValidation(Quiet):
             causes = update_causes(resource, version, body, old, self._definitions())
         else:
             return ()
-        if resource.custom and attributes.schema is not None:
-            named = {cause.field for cause in causes}
-            causes += [cause for cause in object_causes(attributes.schema, body) if cause.field not in named]
         if causes:
             raise invalid_object(resource.group, resource.kind, attributes.name, causes)
         return ()

@@ -64,7 +64,7 @@ def test_generated_names_differ(alice: Caller, maps: str) -> None:
     [
         ({"apiVersion": "v2"}, 400),
         ({"kind": "Secret"}, 400),
-        ({"kind": ""}, 400),
+        ({"kind": 1}, 400),
         ({"metadata": {"name": "Upper_Case"}}, 422),
         ({"metadata": {}}, 422),
         ({"metadata": {"name": "x", "namespace": "elsewhere"}}, 400),

@@ -1,0 +1,126 @@
+"""Quotas and limit ranges: exact under concurrency, whichever way an object is written (AD2, P8)."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from tests.gateway.callers import Caller, config_map, eventually
+from tests.gateway.conftest import Server, another
+
+
+def quota(hard: dict[str, str]) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": hard}}
+
+
+def pod(name: str, cpu: str = "1") -> dict[str, Any]:
+    container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": cpu}}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {"containers": [container]}}
+
+
+def used(caller: Caller, namespace: str) -> dict[str, str]:
+    return dict(caller.get(f"/api/v1/namespaces/{namespace}/resourcequotas/q").body["status"]["used"])
+
+
+def test_quota_shows_at_once_what_is_there_already(alice: Caller, namespace: str) -> None:
+    path = f"/api/v1/namespaces/{namespace}"
+    alice.post(f"{path}/configmaps", config_map("one"))
+    status = alice.post(f"{path}/resourcequotas", quota({"configmaps": "2", "requests.cpu": "4"})).body["status"]
+    assert status["hard"] == {"configmaps": "2", "requests.cpu": "4"}
+    assert status["used"] == {"configmaps": "1", "requests.cpu": "0"}
+
+
+def test_forty_parallel_creations_never_pass_the_quota(alice: Caller, namespace: str) -> None:
+    path = f"/api/v1/namespaces/{namespace}"
+    alice.post(f"{path}/resourcequotas", quota({"pods": "7", "requests.cpu": "100"}))
+    with ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(lambda i: alice.post(f"{path}/pods", pod(f"p{i}")), range(40)))
+    statuses = [answer.status for answer in answers]
+    assert (statuses.count(201), statuses.count(403)) == (7, 33)
+    refused = next(answer for answer in answers if answer.status == 403)
+    assert "exceeded quota: q, requested: pods=1, used: pods=7, limited: pods=7" in refused.body["message"]
+    assert len(alice.get(f"{path}/pods").body["items"]) == 7
+    assert used(alice, namespace) == {"pods": "7", "requests.cpu": "7"}
+
+
+def test_two_servers_share_one_quota(server: Server, alice: Caller, namespace: str, tmp_path: Path) -> None:
+    path = f"/api/v1/namespaces/{namespace}"
+    alice.post(f"{path}/resourcequotas", quota({"pods": "5"}))
+    with another(server, tmp_path / "data") as second:
+        admin = second.admin
+        there = f"/api/v1/tenants/acme/namespaces/{namespace}/pods"
+        with ThreadPoolExecutor(16) as pool:
+            answers = list(
+                pool.map(
+                    lambda i: (
+                        alice.post(f"{path}/pods", pod(f"p{i}")) if i % 2 else admin.post(there, pod(f"p{i}"))
+                    ).status,
+                    range(24),
+                )
+            )
+    assert (answers.count(201), answers.count(403)) == (5, 19)
+    assert used(alice, namespace) == {"pods": "5"}
+
+
+def test_deletions_give_back_what_they_took(alice: Caller, namespace: str) -> None:
+    path = f"/api/v1/namespaces/{namespace}"
+    alice.post(f"{path}/resourcequotas", quota({"pods": "2", "requests.cpu": "3"}))
+    assert alice.post(f"{path}/pods", pod("a", "2")).status == 201
+    assert alice.post(f"{path}/pods", pod("b", "2")).status == 403
+    assert alice.delete(f"{path}/pods/a").status == 200
+    assert used(alice, namespace) == {"pods": "0", "requests.cpu": "0"}
+    assert alice.post(f"{path}/pods", pod("b", "2")).status == 201
+
+
+def test_collected_dependents_give_back_what_they_took(alice: Caller, namespace: str) -> None:
+    path = f"/api/v1/namespaces/{namespace}"
+    alice.post(f"{path}/resourcequotas", quota({"secrets": "5"}))
+    owner = alice.post(f"{path}/configmaps", config_map("owner")).body["metadata"]
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["uid"]}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "ownerReferences": [reference]}}
+    assert alice.post(f"{path}/secrets", secret).status == 201
+    assert used(alice, namespace) == {"secrets": "1"}
+    alice.delete(f"{path}/configmaps/owner")
+    assert eventually(lambda: used(alice, namespace) == {"secrets": "0"})
+
+
+def test_dry_run_and_refused_writes_take_nothing(alice: Caller, namespace: str) -> None:
+    path = f"/api/v1/namespaces/{namespace}"
+    alice.post(f"{path}/resourcequotas", quota({"configmaps": "1"}))
+    assert alice.post(f"{path}/configmaps", config_map("a"), dryRun="All").status == 201
+    assert used(alice, namespace) == {"configmaps": "0"}
+    assert alice.post(f"{path}/configmaps", config_map("a")).status == 201
+    assert alice.post(f"{path}/configmaps", config_map("b"), dryRun="All").status == 403
+    assert alice.post(f"{path}/configmaps", config_map("a")).status in (403, 409)
+    assert used(alice, namespace) == {"configmaps": "1"}
+
+
+def test_pod_without_requests_is_told_what_the_quota_wants(alice: Caller, namespace: str) -> None:
+    path = f"/api/v1/namespaces/{namespace}"
+    alice.post(f"{path}/resourcequotas", quota({"limits.memory": "1Gi"}))
+    refused = alice.post(f"{path}/pods", pod("plain"))
+    assert refused.status == 403
+    assert "must specify limits.memory" in refused.body["message"]
+    limit_range = {
+        "apiVersion": "v1",
+        "kind": "LimitRange",
+        "metadata": {"name": "l"},
+        "spec": {"limits": [{"type": "Container", "default": {"memory": "256Mi"}, "max": {"memory": "512Mi"}}]},
+    }
+    assert alice.post(f"{path}/limitranges", limit_range).status == 201
+    made = alice.post(f"{path}/pods", pod("plain"))
+    assert made.status == 201
+    assert made.body["spec"]["containers"][0]["resources"]["limits"] == {"memory": "256Mi"}
+    assert used(alice, namespace) == {"limits.memory": "256Mi"}
+    large = pod("large")
+    large["spec"]["containers"][0]["resources"]["limits"] = {"memory": "768Mi"}
+    refused = alice.post(f"{path}/pods", large)
+    assert (refused.status, "maximum memory usage per Container is 512Mi" in refused.body["message"]) == (403, True)
+
+
+def test_tenant_cannot_write_what_is_used(alice: Caller, namespace: str) -> None:
+    path = f"/api/v1/namespaces/{namespace}/resourcequotas"
+    alice.post(path, quota({"configmaps": "1"}))
+    alice.patch(f"{path}/q/status", {"status": {"used": {"configmaps": "-100"}}})
+    assert used(alice, namespace) == {"configmaps": "0"}
