@@ -6,7 +6,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext, suppress
 
 from cryptography import x509
 
@@ -21,6 +21,8 @@ from access.admission.resourcequota import ResourceQuota
 from access.admission.serviceaccount import ServiceAccount
 from access.admission.tenantscope import TenantScope
 from access.admission.validation import ObjectValidation
+from access.admission.workspacelifecycle import WorkspaceLifecycle
+from access.admission.workspaces import WorkspaceTree
 from access.authentication.build import Authentication, build_authenticators
 from access.authentication.chain import AuthenticationChain
 from access.authentication.serviceaccount import ServiceAccountAuthenticator
@@ -42,14 +44,13 @@ from gateway.turns import Turns
 from kube.jwt import load_signing_key, load_verifying_keys
 from kube.logicalclusters import ROOT
 from kube.status import AlreadyExists
+from kube.workspaceobjects import root_objects
 from store.engine import Engine
 from store.types import Create, Key, PreconditionFailed
 
 
 @asynccontextmanager
-async def assembled(
-    options: Options, certificates: Certificates, *, background: bool = True
-) -> AsyncIterator[Runtime]:
+async def assembled(options: Options, certificates: Certificates, *, background: bool = True) -> AsyncIterator[Runtime]:
     """A running API server's parts; everything is stopped on leaving. ``background``: take part in the workers."""
     definitions()
     async with Engine(options.database_url) as store:
@@ -80,6 +81,7 @@ async def assembled(
             [
                 TenantScope(),
                 Defaults(),
+                WorkspaceTree(store, authorization.workspaces, options.workspace_depth),
                 ServiceAccount(store),
                 LimitRanger(store),
                 CustomResourceDefinitions(store, definitions),
@@ -87,6 +89,7 @@ async def assembled(
                 EscalationPrevention(authorization.policies, authorization.chain),
                 NodeRestriction(),
                 NamespaceLifecycle(store),
+                WorkspaceLifecycle(store),
                 quotas,
             ]
         )
@@ -112,7 +115,11 @@ async def assembled(
         await _first_objects(runtime)
         await locks.start()
         try:
-            own = workers.running(store, options.database_url, catalogs, quotas) if background else nullcontext()
+            own = (
+                workers.running(store, options.database_url, options.url, catalogs, quotas)
+                if background
+                else nullcontext()
+            )
             async with authorization.running(), own:
                 yield runtime
         finally:
@@ -142,7 +149,12 @@ def _authentication(options: Options, certificates: Certificates, store: Engine)
 
 
 async def _first_objects(runtime: Runtime) -> None:
-    """The first namespaces of the system space, and the default tenant (TS8), where they are missing."""
+    """The first objects of the system space, and the default tenant (TS8), where they are missing."""
+    for place, made in root_objects(now=timestamp(time.time()), uids=[str(uuid.uuid4()) for _ in range(4)]):
+        key = Key(ROOT, *place)
+        if await runtime.store.get(key) is None:
+            with suppress(PreconditionFailed):
+                await runtime.store.commit(Create(key, made))
     for name in sorted(IMMORTAL):
         key = Key(ROOT, "", "namespaces", "", name)
         if await runtime.store.get(key) is not None:

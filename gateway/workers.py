@@ -16,6 +16,7 @@ from access.admission.customresourcedefinitions import CLEANUP
 from access.admission.resourcequota import ResourceQuota
 from gateway.customresources import CRDS
 from gateway.kinds import Catalogs
+from gateway.workspaces import WorkspaceWorker
 from kube.resources import parse_api_version
 from store.engine import Engine
 from store.lifecycle import Lifecycle
@@ -154,7 +155,9 @@ class CustomResourceCleanup:
 
 
 @asynccontextmanager
-async def running(store: Engine, database_url: str, catalogs: Catalogs, quotas: ResourceQuota) -> AsyncIterator[None]:
+async def running(
+    store: Engine, database_url: str, url: str, catalogs: Catalogs, quotas: ResourceQuota
+) -> AsyncIterator[None]:
     """The workers run; an advisory lock makes sure that one process does what only one may."""
 
     def resource_of(space: str, api_version: str, kind: str) -> tuple[str, bool] | None:
@@ -167,11 +170,13 @@ async def running(store: Engine, database_url: str, catalogs: Catalogs, quotas: 
 
     recounts = QuotaRecounts(store, quotas)
     cleanup = CustomResourceCleanup(store)
-    undos = [store.subscribe(recounts.on_events), store.subscribe(cleanup.on_events)]
+    tree = WorkspaceWorker(store, database_url, url)
+    undos = [store.subscribe(worker.on_events) for worker in (recounts, cleanup, tree)]
     tasks = [
         asyncio.create_task(cleanup.run()),
         asyncio.create_task(Lifecycle(store, database_url, resource_of).run()),
         asyncio.create_task(recounts.run()),
+        asyncio.create_task(tree.run()),
     ]
     try:
         yield

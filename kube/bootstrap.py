@@ -326,6 +326,27 @@ CLUSTER_ROLES: Final[tuple[dict[str, Any], ...]] = (
         ],
     ),
     _role(WORKSPACE_ACCESS, [_urls(("access",), "/")]),
+    # What members of an organisation do in its space (KC1): all see its workspaces, editors make some.
+    _role(
+        "system:kcp:aggregate-to-view",
+        [
+            _rule(READ, "tenancy.kcp.io", "workspaces", "workspacetypes"),
+            _rule(READ, "core.kcp.io", "logicalclusters"),
+            _rule(READ, "apis.kcp.io", "apibindings", "apiexports", "apiresourceschemas"),
+        ],
+        joins="view",
+    ),
+    _role("system:kcp:aggregate-to-edit", [_rule(("create",), "tenancy.kcp.io", "workspaces")], joins="edit"),
+    _role(
+        "system:kcp:aggregate-to-admin",
+        [
+            _rule(WRITE, "tenancy.kcp.io", "workspaces", "workspacetypes"),
+            _rule(("use",), "tenancy.kcp.io", "workspacetypes"),
+            _rule(WRITE, "apis.kcp.io", "apibindings", "apiexports", "apiresourceschemas"),
+            _rule(("bind",), "apis.kcp.io", "apiexports"),
+        ],
+        joins="admin",
+    ),
     _role(TENANT_ADMIN, _TENANT_CARE + _TENANT_WRITE + _TENANT_READ),
     _role(TENANT_EDIT, _TENANT_WRITE + _TENANT_READ),
     _role(TENANT_VIEW, _TENANT_READ),

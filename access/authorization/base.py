@@ -46,6 +46,15 @@ class Enumerable(Protocol):
         ...
 
 
+@runtime_checkable
+class Joining(Protocol):
+    """An authorizer that makes the principal a member of further groups, for the steps after it (KC2)."""
+
+    async def joined(self, principal: Principal, cluster: str) -> Principal:
+        """The principal as later steps see it in this logical cluster."""
+        ...
+
+
 def allow(step: str, reason: str = "", rule: str = "") -> Decision:
     """An ALLOW."""
     return Decision(Verdict.ALLOW, step, reason, rule)

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from access.authorization.base import Authorizer, Enumerable, Holdings, deny
+from access.authorization.base import Authorizer, Enumerable, Holdings, Joining, deny
 from kube.identity import Principal
 from kube.rbac import Rule
 from kube.requestinfo import RequestInfo
@@ -22,6 +22,7 @@ class AuthorizationChain:
 
     def __init__(self, authorizers: Sequence[Authorizer]) -> None:
         self._authorizers = tuple(authorizers)
+        self._joining = [authorizer if isinstance(authorizer, Joining) else None for authorizer in self._authorizers]
 
     @property
     def steps(self) -> tuple[str, ...]:
@@ -31,7 +32,7 @@ class AuthorizationChain:
     async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
         """The decision. An authorizer that breaks denies."""
         last: Decision | None = None
-        for authorizer in self._authorizers:
+        for authorizer, joining in zip(self._authorizers, self._joining, strict=True):
             try:
                 decision = await authorizer.authorize(principal, request)
             except Exception:
@@ -40,12 +41,14 @@ class AuthorizationChain:
             if decision.verdict is not Verdict.NO_OPINION:
                 return decision
             last = decision
+            if joining is not None:
+                principal = await joining.joined(principal, request.cluster)
         return _nobody_allowed(last)
 
     async def explain(self, principal: Principal, request: RequestInfo) -> Explanation:
         """The decision with every step up to the one that decided, in order (AZ11)."""
         trace: list[Decision] = []
-        for authorizer in self._authorizers:
+        for authorizer, joining in zip(self._authorizers, self._joining, strict=True):
             try:
                 trace.append(await authorizer.authorize(principal, request))
             except Exception:
@@ -53,6 +56,8 @@ class AuthorizationChain:
                 trace.append(deny(authorizer.name, BROKEN))
             if trace[-1].verdict is not Verdict.NO_OPINION:
                 return Explanation(trace[-1], tuple(trace))
+            if joining is not None:
+                principal = await joining.joined(principal, request.cluster)
         return Explanation(_nobody_allowed(trace[-1] if trace else None), tuple(trace))
 
     async def rules_for(self, principal: Principal, cluster: str, namespace: str) -> tuple[tuple[Rule, ...], bool]:
@@ -62,7 +67,7 @@ class AuthorizationChain:
         """
         rules: dict[Rule, None] = {}
         complete = True
-        for authorizer in self._authorizers:
+        for authorizer, joining in zip(self._authorizers, self._joining, strict=True):
             if not isinstance(authorizer, Enumerable):
                 complete = False
                 continue
@@ -75,6 +80,8 @@ class AuthorizationChain:
             complete = complete and held.complete
             if held.final:
                 break
+            if joining is not None:
+                principal = await joining.joined(principal, cluster)
         return tuple(rules), complete
 
 
