@@ -1,7 +1,7 @@
 """Keystone asked and its answers remembered: who a token is of, and which roles it has in a scope (AN7, AN10).
 
 Nobody but the token itself asks: the product holds no Keystone account that could be stolen. Tokens are kept in memory
-alone, and only while their validation is fresh.
+alone, and no longer than their validation and one request last.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ TTL_SECONDS: Final = 30.0
 """A token revoked at Keystone, or a role taken away there, stops counting after at most this long (KEY-04)."""
 
 TOKEN_MAX: Final = 8 * 1024
+_SHOWN_SECONDS: Final = 60.0
+"""A request may take this long from its authentication to its authorization."""
+
 _DOMAINS_MAX: Final = 100_000
 _UNKNOWN: Final = (400, 401, 403, 404)
 
@@ -50,7 +53,8 @@ class Keystone:
         self._capacity = capacity
         self._validations: Answers[Token] = Answers(success=ttl, failure=min(ttl, 10.0), capacity=capacity)
         self._assignments: Answers[tuple[str, ...]] = Answers(success=ttl, failure=ttl, capacity=capacity)
-        self._shown: OrderedDict[str, tuple[str, Token]] = OrderedDict()
+        self._ttl = ttl
+        self._shown: OrderedDict[str, tuple[str, Token, float]] = OrderedDict()
 
     async def validate(self, token: str, now: float) -> Token | None:
         """What Keystone says about the token; ``None`` for one that it does not know. Raises ``Unreachable``."""
@@ -59,10 +63,9 @@ class Keystone:
         said = await self._validations.ask(self._digests.of(token.encode()), now, lambda: self._validate(token))
         if said is None or said.expires <= now:
             return None
-        self._shown[said.audit_id] = (token, said)
+        self._shown[said.audit_id] = (token, said, now)
         self._shown.move_to_end(said.audit_id)
-        if len(self._shown) > self._capacity:
-            self._shown.popitem(last=False)
+        self._forget_old(now)
         return said
 
     async def roles(self, audit_id: str, user_id: str, scope: Scope, now: float) -> tuple[str, ...]:
@@ -71,7 +74,7 @@ class Keystone:
         Empty for anybody else, so that no answer ever serves another user, and for a delegated token outside the
         scope that it was given for.
         """
-        token, said = self._shown.get(audit_id, ("", None))
+        token, said, _ = self._shown.get(audit_id, ("", None, 0.0))
         if said is None or said.user_id != user_id or said.expires <= now:
             return ()
         if said.scope == scope:
@@ -87,6 +90,15 @@ class Keystone:
         self._validations.forget()
         self._assignments.forget()
         await self._transport.close()
+
+    def _forget_old(self, now: float) -> None:
+        """Every request shows its token anew, so one that was not shown for a while is needed by nobody."""
+        keep = self._ttl + _SHOWN_SECONDS
+        while self._shown:
+            audit_id, (_, _, shown) = next(iter(self._shown.items()))
+            if len(self._shown) <= self._capacity and now - shown < keep:
+                return
+            del self._shown[audit_id]
 
     async def _validate(self, token: str) -> Token | None:
         return await self._ask("GET", headers={"X-Auth-Token": token, "X-Subject-Token": token})

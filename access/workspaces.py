@@ -26,7 +26,7 @@ from kube.workspaces import (
     may_enter,
     state_of,
 )
-from store.port import Store
+from store.port import Reader
 from store.types import Key
 
 _STATES_MAX: Final = 4096
@@ -40,7 +40,7 @@ def logical_cluster_key(path: str) -> Key:
 class Workspaces:
     """Answers from the cache of the store and the compiled policies. ``dialect`` reads required groups (KC3)."""
 
-    def __init__(self, store: Store, policies: PolicyCache, dialect: Dialect) -> None:
+    def __init__(self, store: Reader, policies: PolicyCache, dialect: Dialect) -> None:
         self._store = store
         self._policies = policies
         self._states: OrderedDict[str, tuple[int, State]] = OrderedDict()

@@ -31,7 +31,7 @@ from gateway.streams import Recheck
 from kube.identity import Principal
 from kube.paths import ParsedRequest, parse, resolve
 from kube.requestinfo import RequestInfo
-from kube.status import BadRequest, Forbidden, MethodNotAllowed, ServiceUnavailable
+from kube.status import BadRequest, MethodNotAllowed, ServiceUnavailable
 from kube.verdicts import Decision
 
 logger = logging.getLogger(__name__)
@@ -160,8 +160,7 @@ class _Exchange:
         principal = self.principal = await self._authenticate(credentials, parsed)
         info = self.info = resolve(parsed, principal.tenant, self._runtime.options.default_tenant or None)
         decision = self.decision = await stages.authorize(runtime, principal, info)
-        if not decision.allowed:
-            raise stages.forbidden(principal, info, decision)
+        stages.require_allowed(principal, info, decision)
 
         body = await read_body(self._receive, self._headers) if method in _WITH_BODY else b""
         request = Request(
@@ -289,6 +288,4 @@ def _checked_headers(pairs: list[tuple[bytes, bytes]]) -> Mapping[bytes, bytes]:
         headers[name] = value
     if b"host" not in headers:
         raise BadRequest("the Host header is missing")
-    if not _CONNECTION.issuperset(part.strip().lower() for part in headers.get(b"connection", b"").split(b",")):
-        raise BadRequest("the Connection header names other headers")
     return headers

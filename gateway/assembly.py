@@ -29,8 +29,9 @@ from access.authentication.serviceaccount import ServiceAccountAuthenticator
 from access.authentication.x509 import X509Authenticator
 from access.authorization.build import build_authorization
 from access.authorization.keystone import KeystoneAuthorizer
+from audit.requests import RequestLog
 from gateway import workers
-from gateway.auditing import NoAudit
+from gateway.auditing import RequestAudit
 from gateway.certificates import Certificates
 from gateway.customresources import CustomResources
 from gateway.kinds import Catalogs, definitions
@@ -93,6 +94,7 @@ async def assembled(options: Options, certificates: Certificates, *, background:
                 quotas,
             ]
         )
+        requests = RequestLog(options.database_url)
         runtime = Runtime(
             options=options,
             store=store,
@@ -101,7 +103,7 @@ async def assembled(options: Options, certificates: Certificates, *, background:
             authentication=AuthenticationChain(authentication.authenticators),
             authorization=authorization.chain,
             admission=admission,
-            audit=NoAudit(),
+            audit=RequestAudit(requests),
             tenants=TenantServices(),
             signing_key=load_signing_key(certificates.signing_key.read_bytes()),
             streams=streams,
@@ -114,15 +116,14 @@ async def assembled(options: Options, certificates: Certificates, *, background:
         await custom.load(store)
         await _first_objects(runtime)
         await locks.start()
+        requests.start()
         try:
-            own = (
-                workers.running(store, options.database_url, options.url, catalogs, quotas)
-                if background
-                else nullcontext()
-            )
-            async with authorization.running(), own:
+            url = options.url
+            work = workers.running(store, options.database_url, url, catalogs, quotas) if background else nullcontext()
+            async with authorization.running(), work:
                 yield runtime
         finally:
+            await requests.stop()
             await locks.stop()
             await authentication.close()
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Protocol
 
+from audit import requests
+from audit.requests import RequestLog
 from kube.identity import Principal
 from kube.requestinfo import RequestInfo
 from kube.verdicts import Decision
@@ -39,8 +42,34 @@ class AuditSink(Protocol):
         ...
 
 
-class NoAudit:
-    """Keeps nothing."""
+class RequestAudit:
+    """Hands records to the audit floor's request log, which writes them in batches."""
+
+    def __init__(self, log: RequestLog) -> None:
+        self._log = log
 
     def record(self, record: RequestRecord) -> None:
-        """Forget the record."""
+        """Keep one record."""
+        principal, info, decision = record.principal, record.info, record.decision
+        actor = principal.name if principal is not None else ""
+        if record.impersonator is not None:
+            actor = f"{record.impersonator.name} as {actor}"
+        self._log.offer(
+            requests.RequestRecord(
+                created_at=datetime.fromtimestamp(record.time, UTC),
+                tenant=(principal.tenant or "") if principal is not None else "",
+                space=info.cluster if info is not None else "",
+                actor=actor,
+                verb=info.verb if info is not None else "",
+                path=info.path if info is not None else "",
+                code=record.status,
+                allowed=record.status not in (401, 403, 429) and info is not None,
+                credential=principal.credential_id if principal is not None else "",
+                step=decision.step if decision is not None else "",
+                reason=decision.reason if decision is not None else "",
+                latency=int(record.latency * 1_000_000),
+                ip_address=record.source_ip or None,
+                user_agent=record.user_agent,
+                request_id=record.audit_id,
+            )
+        )

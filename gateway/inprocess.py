@@ -1,4 +1,4 @@
-"""The portal's way in: the same stages as for kubectl, without a socket, for a principal that the portal vouches for."""
+"""The portal's way in: the same stages as for kubectl, without a socket, for a principal that it vouches for."""
 
 from __future__ import annotations
 
@@ -73,7 +73,8 @@ class Gateway:
         """
         fields = {name.lower().encode(): value.encode() for name, value in (headers or {}).items()}
         data = b"" if body is None else orjson.dumps(body)
-        return self._run(self._call(principal, method, path, query, fields, data, source_ip))
+        response: Response = self._run(self._call(principal, method, path, query, fields, data, source_ip))
+        return response
 
     async def _call(
         self,
@@ -93,8 +94,7 @@ class Gateway:
             parsed = parse(method, path.encode(), query.encode())
             info = resolve(parsed, principal.tenant, runtime.options.default_tenant or None)
             decision = await stages.authorize(runtime, principal, info)
-            if not decision.allowed:
-                raise stages.forbidden(principal, info, decision)
+            stages.require_allowed(principal, info, decision)
             request = Request(
                 principal=principal,
                 info=info,
@@ -105,12 +105,7 @@ class Gateway:
                 audit_id=audit_id,
                 decision=decision,
             )
-            if info.verb == "watch":
-                raise BadRequest("watches need a connection")
-            answer = await stages.serve(runtime, request, _no_recheck)
-            if isinstance(answer, Stream):
-                raise BadRequest("streams need a connection")
-            response = answer
+            response = await _answered(runtime, request)
         except Exception as error:  # noqa: BLE001 - every failure has an answer
             response = render(as_status_error(error))
         runtime.audit.record(
@@ -132,6 +127,15 @@ class Gateway:
     def _run(self, work: Any) -> Any:
         future: Future[Any] = asyncio.run_coroutine_threadsafe(work, self._loop)
         return future.result(_PATIENCE)
+
+
+async def _answered(runtime: Runtime, request: Request) -> Response:
+    if request.info.verb == "watch":
+        raise BadRequest("watches need a connection")
+    answer = await stages.serve(runtime, request, _no_recheck)
+    if isinstance(answer, Stream):
+        raise BadRequest("streams need a connection")
+    return answer
 
 
 async def _no_recheck() -> None:

@@ -135,9 +135,9 @@ class Catalogs:
             raise not_found()
         if info.namespace and not kind.resource.namespaced and info.resource != "namespaces":
             raise not_found()
-        if kind.resource.namespaced and not info.namespace and info.verb not in ("list", "watch", "deletecollection"):
-            if info.verb != "create" or kind.resource.persistent:
-                raise not_found()
+        across = info.verb in ("list", "watch", "deletecollection") or not kind.resource.persistent
+        if kind.resource.namespaced and not info.namespace and not across:
+            raise not_found()
         return kind
 
     def is_system_only(self, group: str, plural: str) -> bool:

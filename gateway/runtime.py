@@ -20,7 +20,7 @@ from gateway.turns import Turns
 from kube.jwt import SigningKey
 from kube.status import ServiceUnavailable
 from store.engine import Engine
-from store.types import Event
+from store.types import Event, EventType
 
 logger = logging.getLogger(__name__)
 
@@ -66,4 +66,5 @@ def _concerns_access(event: Event) -> bool:
     if event.key.group in ("rbac.authorization.k8s.io", "abac.authorization.kubernetes.io"):
         return True
     # Service accounts' tokens end with the account, and with the Secret or Pod that they are bound to.
-    return event.key.group == "" and event.key.resource in ("serviceaccounts", "secrets", "pods", "namespaces")
+    bearing = event.key.group == "" and event.key.resource in ("serviceaccounts", "secrets", "pods")
+    return bearing and (event.type is EventType.DELETED or b'"deletionTimestamp"' in event.data)

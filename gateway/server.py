@@ -5,16 +5,21 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import multiprocessing
+import signal
 import socket
 import ssl
+import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 
 import uvicorn
-from uvicorn.supervisors import Multiprocess
+from uvicorn.config import STARTUP_FAILURE
 
 from gateway.application import Application
 from gateway.certificates import Certificates, prepare
@@ -25,6 +30,7 @@ from kube import pki
 logger = logging.getLogger(__name__)
 
 _GRACE_SECONDS = 10
+_LOOK_SECONDS = 0.2
 
 ContextFactory = Callable[[uvicorn.Config, Callable[[], ssl.SSLContext]], ssl.SSLContext]
 
@@ -113,9 +119,42 @@ def run(options: Options, *, announce: Callable[[str], None] = lambda _: None) -
     announce(f"https://{host}:{listener.getsockname()[1]}")
     if options.workers > 1:
         listener.listen(config.backlog)
-        Multiprocess(config, [listener]).run()
+        _supervise(config, listener, options.workers)
     else:
         GatewayServer(config).run(sockets=[listener])
+
+
+def _supervise(config: uvicorn.Config, listener: socket.socket, workers: int) -> None:
+    """Keep ``workers`` processes on one socket; a dead one is replaced, one that cannot start ends all of them."""
+    context = multiprocessing.get_context("spawn")
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+
+    def started() -> SpawnProcess:
+        process = context.Process(target=_work, args=(config, listener))
+        process.start()
+        return process
+
+    processes = [started() for _ in range(workers)]
+    while not stopping.wait(_LOOK_SECONDS):
+        for index, process in enumerate(processes):
+            if process.exitcode == STARTUP_FAILURE:
+                stopping.set()
+            elif process.exitcode is not None:
+                logger.error("a worker process ended (%s) and is replaced", process.exitcode)
+                processes[index] = started()
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        process.join(_GRACE_SECONDS + 5)
+        process.kill()
+    if any(process.exitcode == STARTUP_FAILURE for process in processes):
+        sys.exit(STARTUP_FAILURE)
+
+
+def _work(config: uvicorn.Config, listener: socket.socket) -> None:
+    GatewayServer(config).run(sockets=[listener])
 
 
 class GatewayServer(uvicorn.Server):

@@ -23,7 +23,11 @@ async def authorize(runtime: Runtime, principal: Principal, info: RequestInfo) -
 
 async def recheck(chain: AuthorizationChain, principal: Principal, info: RequestInfo) -> None:
     """Authorise again. Raises ``Forbidden``."""
-    decision = await chain.authorize(principal, info)
+    require_allowed(principal, info, await chain.authorize(principal, info))
+
+
+def require_allowed(principal: Principal, info: RequestInfo, decision: Decision) -> None:
+    """Raise ``Forbidden`` unless the decision is to allow."""
     if not decision.allowed:
         raise forbidden(principal, info, decision)
 

@@ -43,7 +43,7 @@ VALUE_MAX: Final = 1024
 _ANY: Final = "*"
 _NO_OPINION: Final = Decision(Verdict.NO_OPINION, STEP)
 _READ: Final = frozenset({"get", "list", "watch", "head"})
-_STREAMS: Final = frozenset({"exec", "attach", "portforward", "proxy"})
+STREAMS: Final = frozenset({"exec", "attach", "portforward", "proxy"})
 _TEXTS: Final = frozenset({"tenant", "space", "user", "group", "namespace", "resource", "apiGroup", "nonResourcePath"})
 
 
@@ -84,7 +84,7 @@ class Policy:
 
     def allows(self, attributes: Attributes) -> bool:
         """Whether this is about the request, its space aside."""
-        if self.readonly and (attributes.verb not in _READ or attributes.subresource in _STREAMS):
+        if self.readonly and (attributes.verb not in _READ or attributes.subresource in STREAMS):
             return False
         if not attributes.is_resource:
             return self.path in {_ANY, attributes.path} or (

@@ -25,13 +25,15 @@ _STEPS: Final = (
 
 _UNITS: Final = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _PART: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(h|ms|m|s)", re.ASCII)
-_SPAN: Final = re.compile(rf"(?:{_PART.pattern})+|0", re.ASCII)
+_SPAN: Final = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
 
 
 def parse_seconds(text: str) -> float:
-    """A span as Go writes it, in seconds; raises ``ValueError`` for anything else."""
+    """A span as Go writes it, or a number of seconds, in seconds; raises ``ValueError`` for anything else."""
+    if text.isascii() and text.isdigit() and len(text) < 10:
+        return float(text)
     if not _SPAN.fullmatch(text):
-        raise ValueError("must be a duration such as 30s or 1m30s")
+        raise ValueError("must be a duration such as 30s or 1m30s, or a number of seconds")
     return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
 
 

@@ -19,6 +19,9 @@ TENANT_EXTRA: Final = "multi-tenancy.k8s.io/tenant"
 CREDENTIAL_EXTRA: Final = "authentication.kubernetes.io/credential-id"
 """The key of ``extra`` that ties a request to one credential: ``JTI=<uuid>`` or ``X509SHA256=<hex>``."""
 
+AUTHENTICATOR_EXTRA: Final = "multi-tenancy.k8s.io/authenticator"
+"""The key of ``extra`` that names the authenticator that knew the user (AN9)."""
+
 AUTHENTICATED: Final = "system:authenticated"
 UNAUTHENTICATED: Final = "system:unauthenticated"
 ANONYMOUS: Final = "system:anonymous"
@@ -54,8 +57,9 @@ class Principal:
         return self.tenant == SYSTEM_TENANT
 
     def user_info(self) -> dict[str, object]:
-        """The ``UserInfo`` of reviews: username, uid, groups, and extra with the tenant in it."""
+        """The ``UserInfo`` of reviews: username, uid, groups, and extra with the tenant and the authenticator in it."""
         extra = {key: list(values) for key, values in self.extra.items()}
+        extra[AUTHENTICATOR_EXTRA] = [self.authenticator]
         if self.tenant is not None:
             extra[TENANT_EXTRA] = [self.tenant]
         if self.credential_id:
@@ -63,6 +67,5 @@ class Principal:
         info: dict[str, object] = {"username": self.name, "groups": list(self.groups)}
         if self.uid:
             info["uid"] = self.uid
-        if extra:
-            info["extra"] = extra
+        info["extra"] = extra
         return info

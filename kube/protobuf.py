@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from kube.documents import decode_json
 from kube.status import BadRequest, UnsupportedMediaType
 
 MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
@@ -19,16 +20,18 @@ MAGIC: Final = b"k8s\x00"
 _MAX_DEPTH: Final = 64
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
-# One word a field: number, name, type. ``*`` repeats; ``?`` marks an optional value, which counts even when it is zero.
-# Types: - what the server does not take from clients (a status), s text, i integer, b boolean, y bytes, q quantity, t time, x integer or text, anything else a message;
-# {…} maps text to it.
+# One entry a field: number, name, type. ``*`` repeats; ``?`` marks an optional value, which counts even when it is
+# zero; ``&`` is merged into its parent; ``{…}`` maps text to the type. Types: - what the server does not take from
+# clients (a status), s text, i integer, b boolean, y bytes, q quantity, t time, x integer or text, f raw JSON,
+# else a message.
 _MESSAGES: Final[Mapping[str, str]] = {
     "TypeMeta": "1 apiVersion s,2 kind s",
     "Meta": (
         "1 name s,2 generateName s,3 namespace s,4 selfLink s,5 uid s,6 resourceVersion s,7 generation i,"
         "8 creationTimestamp t,9 deletionTimestamp t,10 deletionGracePeriodSeconds ?i,11 labels {s},12 annotations {s},"
-        "13 ownerReferences *Owner,14 finalizers *s"
+        "13 ownerReferences *Owner,14 finalizers *s,17 managedFields *ManagedFields"
     ),
+    "ManagedFields": "1 manager s,2 operation s,3 apiVersion s,4 time ?t,6 fieldsType s,7 fieldsV1 ?f,8 subresource s",
     "Owner": "1 kind s,3 name s,4 uid s,5 apiVersion s,6 controller ?b,7 blockOwnerDeletion ?b",
     "Selector": "1 matchLabels {s},2 matchExpressions *Requirement",
     "Requirement": "1 key s,2 operator s,3 values *s",
@@ -87,7 +90,7 @@ _MESSAGES: Final[Mapping[str, str]] = {
         "6 revisionHistoryLimit ?i,7 paused b,9 progressDeadlineSeconds ?i"
     ),
     "DeploymentStrategy": "1 type s,2 rollingUpdate ?Rolling",
-    "Rolling": "1 maxUnavailable x,2 maxSurge x",
+    "Rolling": "1 maxUnavailable ?x,2 maxSurge ?x",
     "Template": "1 metadata Meta,2 spec PodSpec",
     "PodSpec": (
         "2 containers *Container,3 restartPolicy s,4 terminationGracePeriodSeconds ?i,5 activeDeadlineSeconds ?i,"
@@ -127,10 +130,11 @@ _MESSAGES: Final[Mapping[str, str]] = {
     "IngressService": "1 name s,2 port BackendPort",
     "BackendPort": "1 name s,2 number i",
     "policy/v1/PodDisruptionBudget": "1 metadata Meta,2 spec BudgetSpec,3 status -",
-    "BudgetSpec": "1 minAvailable x,2 selector ?Selector,3 maxUnavailable x,4 unhealthyPodEvictionPolicy ?s",
+    "BudgetSpec": "1 minAvailable ?x,2 selector ?Selector,3 maxUnavailable ?x,4 unhealthyPodEvictionPolicy ?s",
     "policy/v1/Eviction": "1 metadata Meta,2 deleteOptions ?DeleteOptions",
     "v1/DeleteOptions": (
-        "1 gracePeriodSeconds ?i,2 preconditions ?Preconditions,3 orphanDependents ?b,4 propagationPolicy ?s,5 dryRun *s"
+        "1 gracePeriodSeconds ?i,2 preconditions ?Preconditions,3 orphanDependents ?b,4 propagationPolicy ?s,"
+        "5 dryRun *s"
     ),
     "Preconditions": "1 uid ?s,2 resourceVersion ?s",
     "scheduling.k8s.io/v1/PriorityClass": (
@@ -285,6 +289,8 @@ def _value(type_: str, raw: int | memoryview, depth: int) -> Any:
             return _time(raw)
         case "x":
             return _int_or_text(raw)
+        case "f":
+            return decode_json(next((_text(part).encode() for number, _, part in _fields(raw) if number == 1), b"{}"))
     return _message(type_, raw, depth + 1)
 
 

@@ -15,5 +15,6 @@ app.conf.beat_schedule = {
     "drift": {"task": "tenants.workspaces_reconcile", "schedule": 60.0, "options": {"expires": 60}},
     "endings": {"task": "tenants.tenants_end", "schedule": 5.0, "options": {"expires": 5}},
     "credentials": {"task": "access.credentials_expire", "schedule": 30.0, "options": {"expires": 30}},
+    "compaction": {"task": "store.compact", "schedule": 300.0, "options": {"expires": 300}},
     "partitions": {"task": "audit.partitions_prepare", "schedule": 3600.0, "options": {"expires": 3600}},
 }

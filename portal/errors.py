@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import http.client
 import json
+import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
+import redis
+from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
@@ -106,7 +109,9 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
 
 
 def server_error(request: HttpRequest) -> HttpResponse:
-    """Django's 500: no detail, ever."""
+    """Django's 500, without detail; 503 with a time to come back when the database or Redis is away."""
+    if isinstance(sys.exc_info()[1], (OperationalError, InterfaceError, redis.ConnectionError)):
+        return answer(request, 503, retry_after=2)
     return answer(request, 500)
 
 

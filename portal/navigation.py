@@ -44,7 +44,13 @@ _SECTIONS: Final = (
     (
         "Access",
         False,
-        (("Access tokens", "tokens", "key"), ("Explain", "explain", "route"), ("Audit log", "audit", "scroll-text")),
+        (
+            ("Access tokens", "tokens", "key"),
+            ("Explain", "explain", "route"),
+            ("Who can", "who-can", "users"),
+            ("What if", "what-if", "shield-check"),
+            ("Audit log", "audit", "scroll-text"),
+        ),
     ),
     (
         "Operations",

@@ -114,7 +114,7 @@ class ResourceQuota(Quiet):
         return {}
 
     async def _used(self, cluster: str, namespace: str, quota: Quota, now: datetime) -> list[dict[str, Quantity]]:
-        counted = []
+        counted: list[dict[str, Quantity]] = []
         for group, plural in self._resources(cluster):
             if not _concerns(quota, group, plural):
                 continue

@@ -63,7 +63,7 @@ def build_authenticators(
     What needs nothing but memory comes before what asks others; and a token of our own issuer, or of a configured
     provider, is never shown to a webhook or to Keystone. Raises ``UnusableOptions``.
     """
-    with _usable():
+    with usable():
         providers = _providers(options)
         own = frozenset(provider.issuer for provider in providers)
         if service_account_issuer in own:
@@ -94,32 +94,40 @@ def build_authenticators(
     )
 
 
-def _providers(options: AuthenticationOptions) -> list[OidcAuthenticator]:
-    providers = []
-    if options.oidc_issuer_url:
-        issuer = OidcIssuer(
-            rules=ClaimRules(
-                issuer=options.oidc_issuer_url,
-                username_claim=options.oidc_username_claim,
-                username_prefix=options.oidc_username_prefix,
-                groups_claim=options.oidc_groups_claim,
-                groups_prefix=options.oidc_groups_prefix,
-                tenant_claim=options.oidc_tenant_claim,
-                tenant_prefix=options.oidc_tenant_prefix,
-                required=dict(options.oidc_required_claim),
-            ),
-            audiences=(options.oidc_client_id,) if options.oidc_client_id else (),
-            algorithms=frozenset(options.oidc_signing_algs) or ALGORITHMS,
-            leeway=options.oidc_leeway,
-        )
-        providers.append(OidcAuthenticator(issuer, Transport(tls=verifying(options.oidc_ca_file))))
+def oidc_issuers(options: AuthenticationOptions) -> list[tuple[OidcIssuer, ssl.SSLContext]]:
+    """The configured providers, each with the TLS that it is asked by; raises what ``build_authenticators`` words."""
     if options.authentication_config is not None:
         if options.oidc_issuer_url:
             raise UnusableOptions("--authentication-config and --oidc-issuer-url exclude each other")
-        for entry in authenticationconfig.parse(options.authentication_config.read_bytes()):
-            issuer = OidcIssuer(rules=entry.rules, audiences=entry.audiences, leeway=options.oidc_leeway)
-            tls = ssl.create_default_context(cadata=entry.certificate_authority or None)
-            providers.append(OidcAuthenticator(issuer, Transport(tls=tls)))
+        return [
+            (
+                OidcIssuer(rules=entry.rules, audiences=entry.audiences, leeway=options.oidc_leeway),
+                ssl.create_default_context(cadata=entry.certificate_authority or None),
+            )
+            for entry in authenticationconfig.parse(options.authentication_config.read_bytes())
+        ]
+    if not options.oidc_issuer_url:
+        return []
+    issuer = OidcIssuer(
+        rules=ClaimRules(
+            issuer=options.oidc_issuer_url,
+            username_claim=options.oidc_username_claim,
+            username_prefix=options.oidc_username_prefix,
+            groups_claim=options.oidc_groups_claim,
+            groups_prefix=options.oidc_groups_prefix,
+            tenant_claim=options.oidc_tenant_claim,
+            tenant_prefix=options.oidc_tenant_prefix,
+            required=dict(options.oidc_required_claim),
+        ),
+        audiences=(options.oidc_client_id,) if options.oidc_client_id else (),
+        algorithms=frozenset(options.oidc_signing_algs) or ALGORITHMS,
+        leeway=options.oidc_leeway,
+    )
+    return [(issuer, verifying(options.oidc_ca_file))]
+
+
+def _providers(options: AuthenticationOptions) -> list[OidcAuthenticator]:
+    providers = [OidcAuthenticator(issuer, Transport(tls=tls)) for issuer, tls in oidc_issuers(options)]
     for provider in providers:
         if not provider.gives_tenants:
             logger.warning("users of %s belong to no tenant: no tenant claim is configured", provider.issuer)
@@ -155,7 +163,8 @@ def _keystone(
 
 
 @contextmanager
-def _usable() -> Iterator[None]:
+def usable() -> Iterator[None]:
+    """Turn what a wrong option raises into ``UnusableOptions``."""
     try:
         yield
     except (UnusableFile, ssl.SSLError, ValueError) as error:

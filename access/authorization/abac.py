@@ -7,6 +7,7 @@ import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final
 
 from access.authorization.base import Holdings, abstain
 from access.reloading import CHECK_SECONDS, ReloadedFile
@@ -52,6 +53,9 @@ class PolicyFile:
                 self._on_change()
 
 
+_NO_LINE: Final = abstain(abac.STEP, "no line of the policy file allows this")
+
+
 class AbacAuthorizer:
     """ALLOW by a line of the policy file for a user in its own tenant's space, and for operators in any."""
 
@@ -63,7 +67,7 @@ class AbacAuthorizer:
     async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
         """ALLOW with the line that allowed, or no opinion."""
         decision = abac.authorize(principal, Attributes.of(request), request.cluster, self._file.policies)
-        return decision if decision.allowed else abstain(self.name, "no line of the policy file allows this")
+        return decision if decision.allowed else _NO_LINE
 
     async def holdings(self, principal: Principal, cluster: str, namespace: str) -> Holdings:
         """What the lines about this user in its own space allow; the gate names those across tenants."""

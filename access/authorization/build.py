@@ -30,7 +30,7 @@ from access.authorization.workspacecontent import WorkspaceContent
 from access.reloading import UnusableFile
 from access.transport import webhook_of_file
 from access.workspaces import Workspaces
-from store.port import Store
+from store.port import Reader
 from store.types import Event
 
 
@@ -44,6 +44,7 @@ class Authorization:
     chain: AuthorizationChain
     policies: PolicyCache
     workspaces: Workspaces
+    rbac: RbacAuthorizer
     objects: TenantPolicies
     graphs: NodeGraphs
     file: PolicyFile | None
@@ -77,7 +78,7 @@ class Authorization:
 
 def build_authorization(
     options: AuthorizationOptions,
-    store: Store,
+    store: Reader,
     *,
     locks: Locks,
     system_only: Callable[[str, str], bool],
@@ -94,8 +95,9 @@ def build_authorization(
     workspaces = Workspaces(store, policies, options.required_groups_dialect)
     file = PolicyFile(options.policy_file, on_change) if options.policy_file is not None else None
     webhook = _webhook(options)
+    rbac = RbacAuthorizer(policies)
     modes: dict[str, Authorizer | None] = {
-        "RBAC": RbacAuthorizer(policies),
+        "RBAC": rbac,
         "ABAC": AbacAuthorizer(file) if file is not None else None,
         "Node": NodeAuthorizer(graphs),
         "Webhook": webhook,
@@ -114,7 +116,7 @@ def build_authorization(
             *further(policies),
         ]
     )
-    return Authorization(chain, policies, workspaces, objects, graphs, file, webhook)
+    return Authorization(chain, policies, workspaces, rbac, objects, graphs, file, webhook)
 
 
 def check_files(options: AuthorizationOptions) -> None:

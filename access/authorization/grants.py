@@ -18,7 +18,7 @@ from kube.logicalclusters import ROOT, is_tenant_space, tenant_of
 from kube.rbac import Attributes, Rule
 from kube.requestinfo import RequestInfo
 from kube.verdicts import Decision
-from store.port import Store
+from store.port import Reader
 from store.types import Event, Key, Range
 
 logger = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ class TenantPolicies:
     A change in a space makes its policies be read again with the next knock.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Reader) -> None:
         self._store = store
         self._known: OrderedDict[str, tuple[Policy, ...]] = OrderedDict()
         self._changes = 0
@@ -83,7 +83,7 @@ def policies_from(objects: Sequence[bytes], tenant: str) -> tuple[Policy, ...]:
 class CrossTenantGrants:
     """Both kinds of grants. The user's tenant must exist: grants end with it, whatever credentials it left behind."""
 
-    def __init__(self, store: Store, objects: TenantPolicies, file: PolicyFile | None) -> None:
+    def __init__(self, store: Reader, objects: TenantPolicies, file: PolicyFile | None) -> None:
         self._store = store
         self._objects = objects
         self._file = file

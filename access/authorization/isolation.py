@@ -20,6 +20,13 @@ EVERYTHING: Final = (
     Rule(("*",), urls=("*",), scope=CLUSTER),
 )
 
+STEP: Final = "tenant-isolation"
+MASTERS_STEP: Final = "system-masters"
+# Made once: these are on the way of every request.
+_OPERATOR: Final = abstain(STEP, "users of the system tenant may reach any space")
+_AT_HOME: Final = abstain(STEP, "the user is in its own tenant's space")
+_NO_MASTER: Final = abstain(MASTERS_STEP, "not of the group system:masters of the system tenant")
+
 
 class Grants(Protocol):
     """What cluster admins and tenants' admins have opened to users of other tenants."""
@@ -40,7 +47,7 @@ class TenantIsolation:
     then no tenant's user sees it, not even in its own space.
     """
 
-    name = "tenant-isolation"
+    name = STEP
 
     def __init__(self, system_only: Callable[[str, str], bool], grants: Grants) -> None:
         self._system_only = system_only
@@ -55,18 +62,18 @@ class TenantIsolation:
             return deny(self.name, "the user belongs to no tenant")
         if request.all_tenants:
             if principal.is_system:
-                return abstain(self.name, "users of the system tenant may reach any space")
+                return _OPERATOR
             return deny(self.name, "reading across tenants is for the system tenant")
         if principal.tenant != request.tenant:
             granted = await self._grants.opening(principal, request)
             if granted is not None:
                 return granted
             if principal.is_system:
-                return abstain(self.name, "users of the system tenant may reach any space")
+                return _OPERATOR
             return deny(self.name, "the request is for another tenant's space")
         if not principal.is_system and request.is_resource and self._system_only(request.group, request.resource):
             return deny(self.name, f'"{request.resource}" belongs to the system tenant')
-        return abstain(self.name, "the user is in its own tenant's space")
+        return _AT_HOME
 
     async def holdings(self, principal: Principal, cluster: str, namespace: str) -> Holdings:
         """What grants give in other tenants' spaces, and for tenants' users nothing after that."""
@@ -79,15 +86,15 @@ class TenantIsolation:
 
 
 class SystemMasters:
-    """Group ``system:masters`` of the system tenant: everything, everywhere. In a tenant the group is just a name."""
+    """Group ``system:masters`` of the system tenant: everything, everywhere. A tenant's ends at its space."""
 
-    name = "system-masters"
+    name = MASTERS_STEP
 
     async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:  # noqa: ARG002
         """ALLOW for the operators' own masters."""
         if principal.is_system and MASTERS in principal.groups:
             return allow(self.name, "group system:masters of the system tenant")
-        return abstain(self.name, "not of the group system:masters of the system tenant")
+        return _NO_MASTER
 
     async def holdings(self, principal: Principal, cluster: str, namespace: str) -> Holdings:  # noqa: ARG002
         """Everything, for the operators' own masters."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from access.authorization.base import CLOSED, NOTHING, Holdings, abstain, deny
 from kube.identity import SERVICE_ACCOUNT_PREFIX, Principal
@@ -37,10 +37,16 @@ def closed_by(locks: Mapping[tuple[str, str], str], cluster: str, namespace: str
     return None
 
 
+STEP: Final = "lock"
+# Made once: these are on the way of every request.
+_NOT_BOUND: Final = abstain(STEP, "locks do not bind the system tenant")
+_OPEN: Final = abstain(STEP, "nothing is locked here")
+
+
 class LockAuthorizer:
     """Denies what is behind a lock. Locks bind tenants' users, never the system tenant, who must be able to open."""
 
-    name = "lock"
+    name = STEP
 
     def __init__(self, locks: Locks) -> None:
         self._locks = locks
@@ -48,10 +54,13 @@ class LockAuthorizer:
     async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
         """DENY behind a lock, otherwise no opinion."""
         if principal.is_system:
-            return abstain(self.name, "locks do not bind the system tenant")
+            return _NOT_BOUND
         reason = self._reason(principal, request.cluster, request.namespace)
         if reason is None:
-            return abstain(self.name, "nothing is locked here")
+            return _OPEN
+        if principal.tenant != request.tenant:
+            # Why another tenant is closed is not for its neighbours to read.
+            return deny(self.name, "the request is for another tenant's space")
         return deny(self.name, f"locked: {reason}" if reason else "locked")
 
     async def holdings(self, principal: Principal, cluster: str, namespace: str) -> Holdings:

@@ -14,10 +14,10 @@ from kube.nodegraph import NodeGraph, Place, node_of
 from kube.rbac import Attributes, Rule
 from kube.requestinfo import RequestInfo
 from kube.verdicts import Decision
-from store.port import Store
+from store.port import Reader
 from store.types import Event, EventType, Range
 
-_GRAPHED: Final = ("pods", "persistentvolumeclaims", "persistentvolumes")
+GRAPHED: Final = ("pods", "persistentvolumeclaims", "persistentvolumes")
 _SPACES_MAX: Final = 256
 _LEASES: Final = "kube-node-lease"
 _WRITE: Final = ("update", "patch")
@@ -38,7 +38,7 @@ ANY_NODE: Final = (
 class NodeGraphs:
     """The graph of each space in which a node has asked for something, kept right by the change log."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Reader) -> None:
         self._store = store
         self._graphs: OrderedDict[str, NodeGraph] = OrderedDict()
         self._changes = 0
@@ -49,7 +49,7 @@ class NodeGraphs:
         while graph is None:
             before = self._changes
             loaded = NodeGraph()
-            for resource in _GRAPHED:
+            for resource in GRAPHED:
                 listing = await self._store.list(Range(cluster, "", resource), cached=True)
                 for stored in listing.items:
                     loaded.put(resource, orjson.loads(stored.data))
@@ -63,7 +63,7 @@ class NodeGraphs:
         """Follow pods, claims and volumes."""
         for event in events:
             key = event.key
-            if key.group or key.resource not in _GRAPHED:
+            if key.group or key.resource not in GRAPHED:
                 continue
             self._changes += 1
             graph = self._graphs.get(key.space)
@@ -80,19 +80,25 @@ class NodeGraphs:
         self._graphs.clear()
 
 
+STEP: Final = "Node"
+_NO_NODE: Final = abstain(STEP, "the user is no node")
+
+
 class NodeAuthorizer:
     """For ``system:node:<name>`` of group ``system:nodes`` in the system tenant; in a tenant these are just names."""
 
-    name = "Node"
+    name = STEP
 
     def __init__(self, graphs: NodeGraphs) -> None:
         self._graphs = graphs
 
     async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
         """ALLOW what the node needs, DENY the reading of objects that no pod of it needs, else no opinion."""
-        node = node_of(principal.name, principal.groups) if principal.is_system else ""
+        if not principal.is_system:
+            return _NO_NODE
+        node = node_of(principal.name, principal.groups)
         if not node:
-            return abstain(self.name, "the user is no node")
+            return _NO_NODE
         if not request.is_resource or request.all_tenants:
             return abstain(self.name, "nodes have no rights of their own there")
         if any(rule.allows(Attributes.of(request)) for rule in ANY_NODE):

@@ -18,20 +18,21 @@ from kube.rbacindex import PolicyIndex
 from kube.requestinfo import RequestInfo
 from kube.spacepolicy import Policies
 from kube.verdicts import Decision
-from store.port import Store
+from store.port import Reader
 from store.types import Event, EventType, Key, Range
 
 _ROLES: Final = ("roles", "clusterroles")
 _BINDINGS: Final = ("rolebindings", "clusterrolebindings")
-_SPACES_MAX: Final = 4096
+SPACES_MAX: Final = 4096
 """Compiled policies in memory: those of the spaces in use. A space that comes back is compiled again."""
 
 
 class PolicyCache:
     """The compiled policy of every logical cluster in use."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Reader, spaces_max: int = SPACES_MAX) -> None:
         self._store = store
+        self.spaces_max = spaces_max
         self._indexes: OrderedDict[str, PolicyIndex] = OrderedDict()
         self._loads: dict[str, asyncio.Task[PolicyIndex]] = {}
         self._touched: set[str] = set()
@@ -67,7 +68,7 @@ class PolicyCache:
             if changes == self._changes:
                 break
         found = Policies(cluster, local, system, bootstrap.INDEX, labels)
-        if len(self._around) >= _SPACES_MAX:
+        if len(self._around) >= self.spaces_max:
             self._around.clear()
         self._around[cluster] = found
         return found
@@ -79,7 +80,7 @@ class PolicyCache:
         if labels is None:
             stored = await self._store.get(Key(ROOT, "", "tenants", "", tenant), cached=True)
             labels = _labels(stored.data) if stored else ()
-            if len(self._tenant_labels) >= _SPACES_MAX:
+            if len(self._tenant_labels) >= self.spaces_max:
                 self._tenant_labels.clear()
             self._tenant_labels[tenant] = labels
         return labels
@@ -141,7 +142,7 @@ class PolicyCache:
                 break
         index = PolicyIndex.build(roles=roles, bindings=bindings, bootstrap=bootstrap.ROLES)
         self._indexes[cluster] = index
-        while len(self._indexes) > _SPACES_MAX:
+        while len(self._indexes) > self.spaces_max:
             self._indexes.popitem(last=False)
         return index
 

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from access.authorization.base import CLOSED, NOTHING, Holdings, abstain, deny
 from kube.identity import MASTERS, Principal
 from kube.requestinfo import RequestInfo
 from kube.verdicts import Decision
 
+STEP: Final = "system-workspaces"
+_OTHER: Final = abstain(STEP, "not a system workspace")
+
 
 class SystemWorkspaces:
     """Denies everybody but the operators' own masters, who keep the bootstrap policy; no rule opens these clusters."""
 
-    name = "system-workspaces"
+    name = STEP
 
     async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
         """DENY in a ``system:`` cluster, otherwise no opinion."""
         if _is_closed(principal, request.cluster):
             return deny(self.name, "system workspaces are closed to users")
-        return abstain(self.name, "not a system workspace")
+        return _OTHER
 
     async def holdings(self, principal: Principal, cluster: str, namespace: str) -> Holdings:  # noqa: ARG002
         """Nothing."""

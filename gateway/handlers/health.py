@@ -19,7 +19,7 @@ _TEXT: Final = b"text/plain; charset=utf-8"
 async def serve(runtime: Runtime, request: Request) -> Response:
     """One of the small paths of the server itself. Raises ``NotFound`` for any other."""
     path = request.info.path
-    if path == "/version" or path == "/version/":
+    if path in ("/version", "/version/"):
         return Response(200, _version())
     if path in ("/healthz", "/livez", "/readyz"):
         return _probe(runtime, path)

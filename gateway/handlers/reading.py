@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import orjson
 
-from gateway.exchange import Request, Response
+from gateway.exchange import JSON, Request, Response
 from gateway.kinds import Kind
-from gateway.negotiation import JSON, Accept, negotiate, respond
+from gateway.negotiation import Accept, negotiate, respond
 from gateway.objects import converted, key_of, view
 from gateway.runtime import Runtime
 from gateway.selection import Selection, selection

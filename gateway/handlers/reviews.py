@@ -22,6 +22,7 @@ from kube.validation.causes import invalid_object
 from kube.verdicts import Verdict
 
 _GROUP: Final = "authorization.k8s.io"
+_ATTRIBUTES: Final = ("verb", "group", "version", "resource", "subresource", "namespace", "name")
 
 
 async def review(runtime: Runtime, request: Request, kind: Kind) -> Response:
@@ -93,25 +94,37 @@ def attributes_of(cluster: str, spec: Mapping[str, Any], kind: str) -> RequestIn
             "Invalid value: exactly one of nonResourceAttributes or resourceAttributes must be specified",
         )
     tenant = tenant_of(cluster)
-    if other is not None:
+    if resource is None:
+        other = other or {}
         verb = str(other.get("verb") or "")
         return RequestInfo(method="", path=str(other.get("path") or ""), cluster=cluster, tenant=tenant, verb=verb)
-    fields = {
-        name: str(resource.get(name) or "")
-        for name in ("verb", "group", "version", "resource", "subresource", "namespace", "name")
-    }
-    if fields["resource"] == "namespaces" and not fields["group"] and fields["name"]:
-        fields["namespace"] = fields["name"]
+    asked = {name: str(resource.get(name) or "") for name in _ATTRIBUTES}
+    namespace = asked["namespace"]
+    if asked["resource"] == "namespaces" and not asked["group"] and asked["name"]:
+        namespace = asked["name"]
     path = full_path(
         cluster,
-        fields["group"],
-        fields["version"] or "v1",
-        fields["resource"],
-        namespace=fields["namespace"],
-        name=fields["name"],
-        subresource=fields["subresource"],
+        asked["group"],
+        asked["version"] or "v1",
+        asked["resource"],
+        namespace=namespace,
+        name=asked["name"],
+        subresource=asked["subresource"],
     )
-    return RequestInfo(method="", path=path, cluster=cluster, tenant=tenant, is_resource=True, **fields)
+    return RequestInfo(
+        method="",
+        path=path,
+        cluster=cluster,
+        tenant=tenant,
+        verb=asked["verb"],
+        is_resource=True,
+        group=asked["group"],
+        version=asked["version"],
+        resource=asked["resource"],
+        subresource=asked["subresource"],
+        namespace=namespace,
+        name=asked["name"],
+    )
 
 
 def _subject(request: Request, spec: Mapping[str, Any], kind: str) -> Principal:

@@ -48,7 +48,7 @@ async def scale(runtime: Runtime, request: Request, kind: Kind) -> Response:
     if info.verb == "update":
         body = objects.decode_body(request)
 
-        async def wanted(_current: Body) -> Body:
+        async def wanted(current: Body) -> Body:  # noqa: ARG001 - one signature for both
             return body
     else:
         media = require_content_type(request, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)

@@ -136,7 +136,7 @@ class _Encoder:
         metadata: dict[str, Any] = {"resourceVersion": str(revision), "creationTimestamp": None}
         if initial:
             metadata["annotations"] = {_INITIAL_END: "true"}
-        body = {"kind": self._kind.name, "apiVersion": self._kind.api_version, "metadata": metadata}
+        body: dict[str, Any] = {"kind": self._kind.name, "apiVersion": self._kind.api_version, "metadata": metadata}
         if self._accept.is_table:
             body = {
                 "kind": "Table",
@@ -222,7 +222,7 @@ async def _chunks(
 
 
 def _seen(event: Event, chosen: Selection, encoder: _Encoder) -> bytes:
-    """The event as this watcher must see it: an object that comes into its selection is added, one that leaves is deleted."""
+    """The event as this watcher must see it: what comes into its selection is added, what leaves it is deleted."""
     if chosen.is_whole:
         return encoder.line(event.type, event.data)
     now = event.type is not EventType.DELETED and chosen.matches(event.key, event.data)

@@ -110,7 +110,8 @@ async def update(runtime: Runtime, request: Request, kind: Kind) -> Response:
         )
 
     async def replaced(_current: Body) -> Body:
-        return deep_copy(body)
+        wanted: Body = deep_copy(body)
+        return wanted
 
     stored = await change(runtime, request, kind, replaced)
     return show(request, kind, stored)
@@ -128,7 +129,7 @@ async def patch(runtime: Runtime, request: Request, kind: Kind) -> Response:
 
     async def patched(current: Body) -> Body:
         if media == JSON_PATCH:
-            result = json_patch(current, document)
+            result: Body = json_patch(current, document)
         elif media == MERGE_PATCH:
             result = merge_patch(current, document)
         else:
@@ -428,6 +429,7 @@ def _write(request: Request, kind: Kind) -> Write:
 def attributes_of(
     request: Request, kind: Kind, operation: str, name: str, new: Body | None, old: Body | None
 ) -> Attributes:
+    """The write as the admission plugins see it."""
     info = request.info
     return Attributes(
         principal=request.principal,

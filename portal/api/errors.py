@@ -10,7 +10,7 @@ from django.http import Http404, HttpResponse
 from rest_framework import exceptions
 from rest_framework.views import set_rollback
 
-from kube.status import StatusError
+from kube.status import Invalid, StatusError
 from portal import errors
 
 logger = logging.getLogger(__name__)
@@ -30,7 +30,9 @@ def handle(error: Exception, context: dict[str, Any]) -> HttpResponse | None:
     if isinstance(error, StatusError):
         set_rollback()
         fields = [{"field": cause.field, "message": cause.message, "reason": cause.reason} for cause in error.causes]
-        response = errors.problem(request, error.code, error.message, reason=error.reason, fields=fields)
+        # A body that is wrong is 400 here, whoever found it out: 422 is Kubernetes' word for it.
+        code = 400 if isinstance(error, Invalid) else error.code
+        response = errors.problem(request, code, error.message, reason=error.reason, fields=fields)
         if error.retry_after is not None:
             response["Retry-After"] = str(error.retry_after)
         return response

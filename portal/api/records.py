@@ -1,4 +1,4 @@
-"""Audit logs, access tokens, and explained decisions."""
+"""Audit logs and access tokens."""
 
 from __future__ import annotations
 
@@ -23,7 +23,6 @@ from kube.status import BadRequest, Forbidden, NotFound
 from portal.api import serializers as shapes
 from portal.api.endpoint import AFTER, LIMIT, Endpoint, listed, page, window
 from portal.api.permissions import api_actor, require_tenant, require_unbound, token_tenant
-from portal.explain import explain_request
 from portal.views.audit import export_of, visible_chains
 from tenants import selectors
 
@@ -165,57 +164,6 @@ class OneToken(Endpoint):
             raise NotFound("There is no such token.", kind="tokens")
         token_revoke(actor=api_actor(request), token_id=pk, now=timezone.now())
         return Response(status=204)
-
-
-class Explain(Endpoint):
-    """AZ11."""
-
-    @extend_schema(
-        operation_id="explainAccess",
-        summary="Explain a decision without sending the request",
-        description="Operators about anybody, admins of a tenant about its users, everybody about themselves.",
-        request=shapes.ExplainBody,
-        responses={200: shapes.ExplainAnswer},
-    )
-    def post(self, request: Request) -> Response:
-        """What was resolved, what was decided, by which step and rule."""
-        data = self.body(request, shapes.ExplainBody)
-        user = data["user"]
-        require_tenant(request, user["tenant"] or token_tenant(request))
-        found = explain_request(
-            actor=api_actor(request),
-            name=user["name"],
-            groups=user["groups"],
-            tenant=user["tenant"] or token_tenant(request),
-            extra=user["extra"],
-            method=data["method"].upper(),
-            path=data["path"],
-            cluster=data["cluster"],
-        )
-        info = found.resolved
-        words = {"allow": "allow", "deny": "deny", "pass": "no opinion"}
-        body = {
-            "resolved": {
-                "tenant": info.tenant,
-                "cluster": info.cluster,
-                "verb": info.verb,
-                "apiGroup": info.group,
-                "apiVersion": info.version,
-                "namespace": info.namespace,
-                "resource": info.resource,
-                "subresource": info.subresource,
-                "name": info.name,
-                "path": info.path,
-            },
-            "decision": "allow" if found.allowed else "deny",
-            "decidedBy": found.decided_by,
-            "reason": found.reason,
-            "trace": [
-                {"step": step.name, "decision": words[step.verdict], "reason": step.reason, "rule": step.rule}
-                for step in found.steps
-            ],
-        }
-        return Response(body)
 
 
 def _moment(text: str) -> Any:

@@ -9,6 +9,7 @@ from rest_framework import serializers
 
 from access.models import Credential, PersonalAccessToken
 from audit.models import AuditEntry
+from kube.whatif import Effect
 from portal import wording
 from tenants.models import Cluster, Membership, Role, Status, Tenant, Tier, Workspace
 
@@ -151,6 +152,27 @@ class ExplainBody(Body):
     method = serializers.CharField(max_length=7, required=False, default="GET")
     path = serializers.CharField(max_length=2048, trim_whitespace=False)
     cluster = serializers.CharField(max_length=512, required=False, default="", allow_blank=True)
+
+
+class WhoCanBody(Body):
+    """A thing that somebody might do: on a resource, or on a path that is none."""
+
+    cluster = serializers.CharField(max_length=512)
+    verb = serializers.CharField(max_length=63)
+    group = serializers.CharField(max_length=253, required=False, default="", allow_blank=True)
+    resource = serializers.CharField(max_length=253, required=False, default="", allow_blank=True)
+    subresource = serializers.CharField(max_length=253, required=False, default="", allow_blank=True)
+    namespace = serializers.CharField(max_length=63, required=False, default="", allow_blank=True)
+    name = serializers.CharField(max_length=253, required=False, default="", allow_blank=True)
+    path = serializers.CharField(max_length=2048, required=False, default="", allow_blank=True)
+
+
+class WhatIfBody(Body):
+    """A role, a binding or a policy as it would be written, or deleted."""
+
+    cluster = serializers.CharField(max_length=512)
+    manifest = serializers.DictField()
+    delete = serializers.BooleanField(required=False, default=False)
 
 
 class WorkspaceAnswer(serializers.Serializer[Workspace]):
@@ -325,8 +347,8 @@ class ResolvedAnswer(serializers.Serializer[Any]):
     tenant = serializers.CharField()
     cluster = serializers.CharField()
     verb = serializers.CharField()
-    apiGroup = serializers.CharField()  # noqa: N815 (contract.md)
-    apiVersion = serializers.CharField()  # noqa: N815 (contract.md)
+    apiGroup = serializers.CharField()
+    apiVersion = serializers.CharField()
     namespace = serializers.CharField()
     resource = serializers.CharField()
     subresource = serializers.CharField()
@@ -348,9 +370,56 @@ class ExplainAnswer(serializers.Serializer[Any]):
 
     resolved = ResolvedAnswer()
     decision = serializers.ChoiceField(choices=["allow", "deny"])
-    decidedBy = serializers.CharField()  # noqa: N815 (contract.md)
+    decidedBy = serializers.CharField()
     reason = serializers.CharField()
     trace = TraceStep(many=True)
+
+
+class RemedyAnswer(serializers.Serializer[Any]):
+    """Objects that would allow a request."""
+
+    text = serializers.CharField()
+    cluster = serializers.CharField()
+    objects = serializers.ListField(child=serializers.DictField())
+    permissions = serializers.IntegerField(help_text="how many single permissions that hands out")
+
+
+class HolderAnswer(serializers.Serializer[Any]):
+    """Somebody who may."""
+
+    kind = serializers.CharField()
+    name = serializers.CharField()
+    namespace = serializers.CharField()
+    tenant = serializers.CharField()
+    path = serializers.ListField(child=serializers.CharField())
+
+
+class EffectAnswer(serializers.Serializer[Any]):
+    """What somebody gains and loses."""
+
+    kind = serializers.CharField()
+    name = serializers.CharField()
+    tenant = serializers.CharField()
+    namespace = serializers.CharField()
+    gains = serializers.SerializerMethodField()
+    losses = serializers.SerializerMethodField()
+
+    def get_gains(self, effect: Effect) -> list[dict[str, Any]]:
+        """As PolicyRules."""
+        return [rule.as_dict() for rule in effect.gains]
+
+    def get_losses(self, effect: Effect) -> list[dict[str, Any]]:
+        """As PolicyRules."""
+        return [rule.as_dict() for rule in effect.losses]
+
+
+class PolicyAnswer(serializers.Serializer[Any]):
+    """Somebody whom a tenant has let in."""
+
+    name = serializers.CharField()
+    spec = serializers.DictField()
+    since = serializers.CharField()
+    opens = serializers.BooleanField(help_text="false for a policy that is not understood")
 
 
 class UsageAnswer(serializers.Serializer[Any]):

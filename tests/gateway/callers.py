@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import ssl
 import threading
 import time
@@ -11,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from http.client import HTTPResponse, HTTPSConnection
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote, urlencode, urlsplit
 
 from kube import pki
@@ -161,9 +163,10 @@ class Watch:
         return taken
 
     def close(self) -> None:
-        self._response.connection.close()  # type: ignore[attr-defined]
+        with contextlib.suppress(OSError):
+            self._response.connection.sock.shutdown(socket.SHUT_RDWR)  # type: ignore[attr-defined]
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -151,9 +151,7 @@ def admin(server: Server) -> Caller:
 
 
 def tenant_named(server: Server, name: str) -> str:
-    answer = server.admin.post(
-        "/api/v1/tenants", {"apiVersion": "v1", "kind": "Tenant", "metadata": {"name": name}}
-    )
+    answer = server.admin.post("/api/v1/tenants", {"apiVersion": "v1", "kind": "Tenant", "metadata": {"name": name}})
     assert answer.status == 201, answer.body
     return name
 
@@ -189,5 +187,3 @@ def namespace(alice: Caller) -> str:
     answer = alice.post("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     assert answer.status == 201, answer.body
     return name
-
-

@@ -29,9 +29,7 @@ def test_objects_are_written_listed_watched_and_deleted(core: kubernetes.client.
         core.read_namespaced_config_map("c", namespace)
     assert caught.value.status == 404
     watch = kubernetes.watch.Watch()
-    stream = watch.stream(
-        core.list_namespaced_config_map, namespace, resource_version=version, timeout_seconds=2
-    )
+    stream = watch.stream(core.list_namespaced_config_map, namespace, resource_version=version, timeout_seconds=2)
     assert [event["type"] for event in stream] == ["DELETED"]
 
 

@@ -47,8 +47,13 @@ def kubectl(server: Server, alice: Caller, tmp_path_factory: pytest.TempPathFact
     environment = {**os.environ, "KUBECONFIG": str(folder / "config"), "KUBECACHEDIR": str(folder / "cache")}
 
     def run(*words: str, given: str | None = None, fails: bool = False, **variables: str) -> str:
-        done = subprocess.run(
-            ["kubectl", *words], input=given, env={**environment, **variables}, capture_output=True, text=True, timeout=40
+        done = subprocess.run(  # noqa: PLW1510  # noqa: PLW1510
+            ["kubectl", *words],
+            input=given,
+            env={**environment, **variables},
+            capture_output=True,
+            text=True,
+            timeout=40,
         )
         assert (done.returncode != 0) is fails, done.stdout + done.stderr
         return done.stdout + done.stderr

@@ -54,8 +54,8 @@ def test_two_servers_share_one_quota(server: Server, alice: Caller, namespace: s
             answers = list(
                 pool.map(
                     lambda i: (
-                        alice.post(f"{path}/pods", pod(f"p{i}")) if i % 2 else admin.post(there, pod(f"p{i}"))
-                    ).status,
+                        (alice.post(f"{path}/pods", pod(f"p{i}")) if i % 2 else admin.post(there, pod(f"p{i}"))).status
+                    ),
                     range(24),
                 )
             )

@@ -20,7 +20,7 @@ from tests.gateway.conftest import ROOT, Server, another, stop, tenant_named
 
 def test_taken_port_is_one_line_that_says_what_to_do(server: Server, tmp_path: Path) -> None:
     environment = {**os.environ, "DATABASE_URL": server.database, "TENANTRY_DATA_DIR": str(tmp_path)}
-    done = subprocess.run(
+    done = subprocess.run(  # noqa: PLW1510
         [sys.executable, "manage.py", "apiserver", "--secure-port", str(server.port)],
         cwd=ROOT,
         env=environment,
@@ -37,7 +37,7 @@ def test_taken_port_is_one_line_that_says_what_to_do(server: Server, tmp_path: P
 
 def test_default_tenant_system_is_refused_at_start(server: Server) -> None:
     """URL-26."""
-    done = subprocess.run(
+    done = subprocess.run(  # noqa: PLW1510
         [sys.executable, "manage.py", "apiserver", "--default-tenant", "system"],
         cwd=ROOT,
         env={**os.environ, "DATABASE_URL": server.database},

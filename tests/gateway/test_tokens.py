@@ -145,6 +145,13 @@ class Forge:
     def within(self, **changes: Any) -> dict[str, Any]:
         return {"kubernetes.io": {**self.good["kubernetes.io"], **changes}}
 
+    def hs256(self) -> str:
+        public = self.key.public_key().public_bytes(
+            serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+        )
+        signed = f"{_segment({'alg': 'HS256', 'typ': 'JWT'})}.{_segment(self.good)}"
+        return f"{signed}.{_segment(hmac.digest(public, signed.encode(), 'sha256'))}"
+
 
 @pytest.fixture(scope="module")
 def forge(server: Server, account: dict[str, Any]) -> Forge:
@@ -166,7 +173,7 @@ ATTACKS: dict[str, Any] = {
     "alg None with a signature": lambda f: f"{_segment({'alg': 'NoNe'})}.{_segment(f.good)}.{_segment(b'x')}",
     "no alg": lambda f: f"{_segment({})}.{_segment(f.good)}.{_segment(b'x')}",
     "empty signature": lambda f: f.signed().rpartition(".")[0] + ".",
-    "HS256 with the public key": lambda f: _hs256(f),
+    "HS256 with the public key": lambda f: f.hs256(),
     "another key": lambda f: f.signed(key=ec.generate_private_key(ec.SECP256R1())),
     "another curve": lambda f: f.signed(key=ec.generate_private_key(ec.SECP384R1()), algorithm="ES384"),
     "null signature": lambda f: f.signed().rpartition(".")[0] + "." + _segment(b"\0" * 64),
@@ -203,14 +210,6 @@ ATTACKS: dict[str, Any] = {
 }
 
 
-def _hs256(forge: Forge) -> str:
-    public = forge.key.public_key().public_bytes(
-        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
-    signed = f"{_segment({'alg': 'HS256', 'typ': 'JWT'})}.{_segment(forge.good)}"
-    return f"{signed}.{_segment(hmac.digest(public, signed.encode(), 'sha256'))}"
-
-
 def _with_header(forge: Forge, header: dict[str, Any]) -> str:
     _, body, signature = forge.signed().split(".")
     return f"{_segment(header)}.{body}.{signature}"
@@ -228,7 +227,14 @@ def test_forged_token_is_refused(server: Server, forge: Forge, attack: str) -> N
 
 @pytest.mark.parametrize(
     ("header", "accepted"),
-    [("Bearer {}", True), ("bearer {}", True), ("Bearer  {}", False), ("Bearer", False), ("Basic {}", False), ("{}", False)],
+    [
+        ("Bearer {}", True),
+        ("bearer {}", True),
+        ("Bearer  {}", False),
+        ("Bearer", False),
+        ("Basic {}", False),
+        ("{}", False),
+    ],
 )
 def test_authorization_header_is_read_strictly(server: Server, forge: Forge, header: str, accepted: bool) -> None:
     """HDR-28."""

@@ -87,7 +87,13 @@ def test_malformed_target_is_refused(alice: Caller, target: str, statuses: set[i
 
 @pytest.mark.parametrize(
     ("query", "is_watch"),
-    [("watch=nope", True), ("watch", True), ("watch=TRUE", True), ("watch=0", False), ("watch=false&watch=true", False)],
+    [
+        ("watch=nope", True),
+        ("watch", True),
+        ("watch=TRUE", True),
+        ("watch=0", False),
+        ("watch=false&watch=true", False),
+    ],
 )
 def test_what_counts_as_a_watch_is_one_decision(server: Server, acme: str, query: str, is_watch: bool) -> None:
     """URL-20."""
@@ -192,12 +198,14 @@ def test_two_pipelined_requests_are_two_requests(alice: Caller) -> None:
     one = b"GET /version HTTP/1.1\r\nHost: localhost\r\n\r\n"
     two = b"GET /api/v1/namespaces HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     host, port = alice.host.split(":")
-    with socket.create_connection((host, int(port)), timeout=5) as plain:
-        with alice.context.wrap_socket(plain, server_hostname=host) as connection:
-            connection.sendall(one + two)
-            received = b""
-            while chunk := connection.recv(65536):
-                received += chunk
+    with (
+        socket.create_connection((host, int(port)), timeout=5) as plain,
+        alice.context.wrap_socket(plain, server_hostname=host) as connection,
+    ):
+        connection.sendall(one + two)
+        received = b""
+        while chunk := connection.recv(65536):
+            received += chunk
     assert received.count(b"HTTP/1.1 200 OK") == 2
 
 

@@ -247,12 +247,7 @@ def test_keys_are_loaded_from_pem_and_weak_ones_refused() -> None:
     keys = jwt.load_verifying_keys(EC_PEM + public_pem(RSA_KEY.public))
     assert [key.algorithm for key in keys] == ["ES256", "RS256"]
     assert [key.kid for key in keys] == [key.kid for key in KEYS]
-    for bad in (
-        b"",
-        b"x",
-        pem(rsa.generate_private_key(65537, 1024)),
-        pem(ec.generate_private_key(ec.SECP521R1())),
-    ):
+    for bad in (b"", b"x", pem(rsa.generate_private_key(65537, 1024)), pem(ec.generate_private_key(ec.SECP521R1()))):
         with pytest.raises(ValueError):
             jwt.load_verifying_keys(bad)
 

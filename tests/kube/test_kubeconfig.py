@@ -95,7 +95,6 @@ INJECTION = 'x"\n    exec:\n      command: /bin/sh'
         {"certificate_authority": b"x"},
         {"certificate_authority": CLIENT.key},
     ],
-    ids=str,
 )
 def test_hostile_answers_never_become_a_file(change: dict[str, Any]) -> None:
     """GW3: a template ran a shell command through kubectl here."""
@@ -146,7 +145,6 @@ def test_a_registration_by_certificate_shows_no_key() -> None:
         ("cluster", {"server": None}),
         ("cluster", {"tls-server-name": "a b"}),
     ],
-    ids=str,
 )
 def test_a_registration_holds_data_only(where: str, change: dict[str, Any]) -> None:
     """GW12."""

@@ -22,6 +22,8 @@ MEMBER = [
     "/tokens/new/",
     "/audit/",
     "/explain/",
+    "/who-can/",
+    "/what-if/",
     "/profile/",
     "/search/?q=a",
 ]

@@ -211,7 +211,8 @@ class Person:
     def create_account(self, email: str, password: str) -> None:
         """Add a user in the operators' console; one that exists already is fine."""
         answer = self.form(
-            "/admin/tenants/user/add/", {"email": email, "name": "", "password": password, "password1": password, "password2": password}
+            "/admin/tenants/user/add/",
+            {"email": email, "name": "", "password": password, "password1": password, "password2": password},
         )
         assert answer.status_code == 302 or "already exists" in answer.text, answer.text[:2000]
 

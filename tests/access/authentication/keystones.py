@@ -5,20 +5,24 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import urllib.error
 import urllib.request
 import venv
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 VERSION = "30.0.0"
 CACHE = Path.home() / ".cache" / "tenantry-tests"
 ENVIRONMENT = CACHE / f"keystone-{VERSION}"
+NOT_INSTALLED = "Keystone is not installed: set TENANTRY_TEST_KEYSTONE=1 once to install it"
 PREPARED = CACHE / f"keystone-{VERSION}-data"
 
 
@@ -104,6 +108,19 @@ class KeystoneServer:
                 return answer.headers, json.loads(content) if content else None
         except urllib.error.HTTPError as error:
             raise RuntimeError(f"{method} {path}: {error.code} {error.read().decode()}") from None
+
+
+@cache
+def running() -> KeystoneServer | None:
+    """The one Keystone of this run, or ``None`` where it is not installed."""
+    python = interpreter()
+    if python is None:
+        return None
+    folder = Path(tempfile.mkdtemp(prefix="keystone-"))
+    server = KeystoneServer(python, folder / "data")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    atexit.register(server.stop)
+    return server
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 import base64
 import logging
-import os
 
 import pytest
 
@@ -40,10 +39,8 @@ async def test_a_token_without_tenant_is_an_operator_and_is_named_in_the_log(tok
     with caplog.at_level(logging.WARNING):
         authenticator = TokenFileAuthenticator(tokens)
     assert (await authenticator.authenticate(bearer("s2"), now=0)).tenant == "system"
-    assert [record.getMessage() for record in caplog.records] == [
-        f"{tokens}, line 2: no tenant, so user 'root' belongs to the tenant 'system'; end the line with ',,system' "
-        "to say so"
-    ]
+    words = "no tenant, so user 'root' belongs to the tenant 'system'; end the line with ',,system' to say so"
+    assert [record.getMessage() for record in caplog.records] == [f"{tokens}, line 2: {words}"]
 
 
 @pytest.mark.parametrize("token", ["s", " s1", "S1", "s1\n", "é", "\u2603", "x" * 100_000, "s1,alice"])
@@ -100,7 +97,7 @@ async def test_a_broken_change_keeps_what_was_read(tokens, caplog):
         assert (await authenticator.authenticate(bearer("s1"), now=12.0)).name == "alice"
     assert [record.levelname for record in caplog.records if record.name == "access.reloading"] == ["ERROR"]
     assert "line 1: at least 3 columns" in caplog.text
-    os.unlink(tokens)
+    tokens.unlink()
     assert (await authenticator.authenticate(bearer("s1"), now=14.0)).name == "alice"
     tokens.write_text("s9,zoe,9,,,t9\n")
     assert (await authenticator.authenticate(bearer("s9"), now=16.0)).name == "zoe"

@@ -83,7 +83,8 @@ async def test_a_refusal_has_kube_apiservers_words():
     with pytest.raises(Forbidden) as refusal:
         await impersonate(user(), headers(("User", "bob")), Rules())
     assert refusal.value.message == (
-        'users "bob" is forbidden: User "alice" cannot impersonate resource "users" in API group "" at the cluster scope'
+        'users "bob" is forbidden: User "alice" cannot impersonate resource "users" in API group "" '
+        "at the cluster scope"
     )
     with pytest.raises(Forbidden) as refusal:
         await impersonate(user(), headers(("User", "system:serviceaccount:ns:sa")), Rules())

@@ -13,21 +13,16 @@ from kube.bootstrap import ROLES
 from kube.identity import Principal
 from kube.rbacindex import PolicyIndex
 from kube.requestinfo import RequestInfo
-from tests.access.authentication.keystones import KeystoneServer, interpreter
+from tests.access.authentication.keystones import NOT_INSTALLED, running
 from tests.access.authentication.outside import bearer, raw
 
 pytestmark = pytest.mark.xdist_group("keystone")
 NOW = 1_700_000_000.0
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory):
-    python = interpreter()
-    if python is None:
-        pytest.skip("Keystone is not installed: set TENANTRY_TEST_KEYSTONE=1 once to install it")
-    server = KeystoneServer(python, tmp_path_factory.mktemp("keystone") / "data")
-    yield server
-    server.stop()
+@pytest.fixture
+def server():
+    return running() or pytest.skip(NOT_INSTALLED)
 
 
 class Counting(Transport):
@@ -283,7 +278,7 @@ async def test_a_role_in_the_system_counts_in_the_system_space(server, keystone,
 
 
 async def test_answers_are_remembered_and_cross_neither_users_nor_scopes(
-    server, place, authenticator, authorizer, transport, keystone
+    server, place, authenticator, authorizer, transport
 ):
     """AN10."""
     server.assign(place.bob, "member", f"projects/{place.project}")
@@ -305,6 +300,15 @@ async def test_answers_are_remembered_and_cross_neither_users_nor_scopes(
         name="bob", uid=bob.uid, tenant=place.name, authenticator="impersonation", credential_id=bob.credential_id
     )
     assert not (await authorizer.authorize(impersonated, asking(place.name))).allowed
+
+
+async def test_a_token_that_is_not_shown_again_is_forgotten(server, place, authenticator, keystone):
+    """GW9: in memory alone, and not for long."""
+    await authenticator.authenticate(bearer(server.token("bob", place.domain)), now=NOW)
+    await authenticator.authenticate(bearer(server.token("bob", place.domain)), now=NOW + 89)
+    assert len(keystone._shown) == 2
+    await authenticator.authenticate(bearer(server.token("bob", place.domain)), now=NOW + 90)
+    assert len(keystone._shown) == 2
 
 
 async def test_a_role_taken_away_ends_within_the_ttl(server, place, authenticator, authorizer, clock):

@@ -14,7 +14,7 @@ from access.authentication.base import Refused
 from access.authentication.webhook import WebhookAuthenticator, principal_of_user
 from access.reloading import UnusableFile
 from access.transport import webhook_of_file
-from kube.identity import TENANT_EXTRA
+from kube.identity import AUTHENTICATOR_EXTRA, TENANT_EXTRA
 from tests.access.authentication.outside import AUTHORITY, bearer, raw, serving
 
 BOB = {"username": "bob", "uid": "7", "groups": ["dev"], "extra": {TENANT_EXTRA: ["t1"], "scopes": ["a", "b"]}}
@@ -98,7 +98,11 @@ async def test_a_user_of_the_webhook_has_its_tenant_from_extra(reviewer, make):
     assert (principal.name, principal.uid, principal.tenant) == ("bob", "7", "t1")
     assert principal.groups == ("dev", "system:authenticated")
     assert principal.extra == {"scopes": ("a", "b")}
-    assert principal.user_info()["extra"] == {TENANT_EXTRA: ["t1"], "scopes": ["a", "b"]}
+    assert principal.user_info()["extra"] == {
+        TENANT_EXTRA: ["t1"],
+        AUTHENTICATOR_EXTRA: ["webhook"],
+        "scopes": ["a", "b"],
+    }
     assert reviewer.reviews[0]["apiVersion"] == "authentication.k8s.io/v1"
     assert reviewer.reviews[0]["spec"] == {"token": "good"}
     assert reviewer.authorization == ["Bearer ours"]

@@ -1,0 +1,149 @@
+"""The chains: order, attribution, and what happens when a link breaks (AN9, AZ11)."""
+
+from __future__ import annotations
+
+import pytest
+
+from access.authentication.base import Credentials, Refused
+from access.authentication.chain import AuthenticationChain
+from access.authorization.base import abstain, allow, deny
+from access.authorization.chain import AuthorizationChain
+from access.authorization.isolation import SystemMasters, TenantIsolation
+from access.authorization.lock import LockAuthorizer
+from kube.identity import Principal
+from kube.requestinfo import RequestInfo
+from kube.status import Unauthorized
+from kube.verdicts import Decision, Verdict
+
+ALICE = Principal(name="alice", tenant="acme", authenticator="test")
+ROBOT = Principal(name="system:serviceaccount:n1:robot", tenant="acme", authenticator="test", cluster="root:acme")
+OPERATOR = Principal(name="olga", tenant="system", authenticator="test")
+MASTER = Principal(name="max", groups=("system:masters",), tenant="system", authenticator="test")
+FALSE_MASTER = Principal(name="mallory", groups=("system:masters",), tenant="acme", authenticator="test")
+NOBODY = Principal(name="system:anonymous", tenant=None, authenticator="test")
+
+
+def asks(
+    cluster: str = "root:acme", *, tenant: str = "acme", namespace: str = "n1", resource: str = "pods"
+) -> RequestInfo:
+    return RequestInfo(
+        method="GET",
+        path="/",
+        cluster=cluster,
+        tenant=tenant,
+        verb="list",
+        is_resource=True,
+        version="v1",
+        resource=resource,
+        namespace=namespace,
+    )
+
+
+class Knows:
+    def __init__(self, name: str, answer: Principal | Exception | None) -> None:
+        self.name = name
+        self._answer = answer
+
+    async def authenticate(self, credentials: Credentials, *, now: float) -> Principal | None:
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer
+
+
+class Says:
+    def __init__(self, name: str, decision: Decision | Exception) -> None:
+        self.name = name
+        self._decision = decision
+
+    async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
+        if isinstance(self._decision, Exception):
+            raise self._decision
+        return self._decision
+
+
+async def test_authenticator_that_fails_or_refuses_never_stops_the_next() -> None:
+    """AN9."""
+    chain = AuthenticationChain(
+        [
+            Knows("broken", RuntimeError("x")),
+            Knows("refuses", Refused("no")),
+            Knows("silent", None),
+            Knows("test", ALICE),
+        ]
+    )
+    assert await chain.authenticate(Credentials(), now=0) is ALICE
+
+
+async def test_nobody_known_is_unauthorized() -> None:
+    with pytest.raises(Unauthorized):
+        await AuthenticationChain([Knows("refuses", Refused("no"))]).authenticate(Credentials(), now=0)
+
+
+def test_credentials_do_not_show_in_logs() -> None:
+    """GW9."""
+    assert "secret" not in repr(Credentials(authorization="Bearer secret"))
+
+
+async def test_authorizer_that_breaks_denies() -> None:
+    """AZ11: an exception is never an allow."""
+    chain = AuthorizationChain([Says("broken", RuntimeError("x")), Says("kind", allow("kind"))])
+    decision = await chain.authorize(ALICE, asks())
+    assert (decision.verdict, decision.step) == (Verdict.DENY, "broken")
+
+
+async def test_silence_is_no_permission_and_the_first_opinion_decides() -> None:
+    assert not (await AuthorizationChain([Says("a", abstain("a"))]).authorize(ALICE, asks())).allowed
+    chain = AuthorizationChain([Says("a", abstain("a")), Says("b", deny("b", "no")), Says("c", allow("c"))])
+    explanation = await chain.explain(ALICE, asks())
+    assert explanation.decision.step == "b"
+    assert [step.step for step in explanation.trace] == ["a", "b"]
+
+
+WALL = TenantIsolation(lambda _group, resource: resource == "nodes")
+
+
+@pytest.mark.parametrize(
+    ("principal", "request_", "denied"),
+    [
+        (ALICE, asks(), False),
+        (ALICE, asks("root:globex", tenant="globex"), True),
+        (ALICE, asks("root", tenant="system"), True),
+        (ALICE, asks(resource="nodes"), True),
+        (ALICE, asks("system:admin"), True),
+        (OPERATOR, asks(), False),
+        (OPERATOR, asks("root", tenant="system", resource="nodes"), False),
+        (NOBODY, asks(), True),
+        (NOBODY, asks(tenant=""), True),
+        (FALSE_MASTER, asks("root:globex", tenant="globex"), True),
+    ],
+)
+async def test_wall_between_tenants(principal: Principal, request_: RequestInfo, denied: bool) -> None:
+    """AZ1, TS13."""
+    assert ((await WALL.authorize(principal, request_)).verdict is Verdict.DENY) is denied
+
+
+async def test_masters_mean_everything_in_the_system_tenant_and_nothing_elsewhere() -> None:
+    assert (await SystemMasters().authorize(MASTER, asks())).allowed
+    assert not (await SystemMasters().authorize(FALSE_MASTER, asks())).allowed
+
+
+class Doors:
+    def reason(self, cluster: str, namespace: str) -> str | None:
+        return "unpaid" if (cluster, namespace) == ("root:acme", "n1") else None
+
+
+@pytest.mark.parametrize(
+    ("principal", "request_", "denied"),
+    [
+        (ALICE, asks(), True),
+        (ALICE, asks(namespace="n2"), False),
+        (ALICE, asks(namespace=""), False),
+        (ROBOT, asks(namespace="n2"), True),
+        (OPERATOR, asks(), False),
+    ],
+)
+async def test_lock_closes_its_door_to_tenants_and_locks_its_accounts_in(
+    principal: Principal, request_: RequestInfo, denied: bool
+) -> None:
+    """GW5."""
+    assert ((await LockAuthorizer(Doors()).authorize(principal, request_)).verdict is Verdict.DENY) is denied
