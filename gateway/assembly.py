@@ -8,6 +8,7 @@ import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
 
+import django
 from cryptography import x509
 
 from access.admission.chain import AdmissionChain
@@ -53,11 +54,13 @@ from store.types import Create, Key, PreconditionFailed
 @asynccontextmanager
 async def assembled(options: Options, certificates: Certificates, *, background: bool = True) -> AsyncIterator[Runtime]:
     """A running API server's parts; everything is stopped on leaving. ``background``: take part in the workers."""
+    # Worker processes are spawned: none of the command's own preparations have happened there.
+    django.setup()
     definitions()
     async with Engine(options.database_url) as store:
         streams, turns, catalogs = Streams(), Turns(), Catalogs()
         locks = LockTable(options.database_url, streams.reconsider)
-        custom = CustomResources(catalogs)
+        custom = CustomResources(store, catalogs, lambda changed: streams.redefine(changed, custom.definition))
         authentication = _authentication(options, certificates, store)
         authorization = build_authorization(
             options.authorization,
@@ -70,8 +73,8 @@ async def assembled(options: Options, certificates: Certificates, *, background:
             ),
         )
 
-        def namespaced(cluster: str) -> Sequence[tuple[str, str]]:
-            found = {r.storage_key for r in catalogs.of(cluster) if r.namespaced and r.persistent}
+        def namespaced(cluster: str) -> Sequence[tuple[str, str, str]]:
+            found = {(*r.storage_key, r.place[1]) for r in catalogs.of(cluster) if r.namespaced and r.persistent}
             return sorted(found)
 
         quotas = ResourceQuota(
@@ -99,6 +102,7 @@ async def assembled(options: Options, certificates: Certificates, *, background:
             options=options,
             store=store,
             catalogs=catalogs,
+            custom=custom,
             locks=locks,
             authentication=AuthenticationChain(authentication.authenticators),
             authorization=authorization.chain,
@@ -109,17 +113,17 @@ async def assembled(options: Options, certificates: Certificates, *, background:
             streams=streams,
             turns=turns,
         )
-        store.subscribe(custom.on_events)
+        store.subscribe(custom.on_events, lost=custom.on_lost)
         # What decides is kept right before open streams are looked at again.
         store.subscribe(authorization.on_events, lost=authorization.forget)
         store.subscribe(runtime.on_events, lost=lambda: streams.reconsider(None))
-        await custom.load(store)
+        await custom.load()
         await _first_objects(runtime)
         await locks.start()
         requests.start()
         try:
             url = options.url
-            work = workers.running(store, options.database_url, url, catalogs, quotas) if background else nullcontext()
+            work = workers.running(store, options.database_url, url, custom, quotas) if background else nullcontext()
             async with authorization.running(), work:
                 yield runtime
         finally:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from gateway.kinds import Kind
 from kube.fieldselectors import FieldSelector
-from kube.resources import Resource
 
 _ALL: Final = frozenset({"metadata.name", "metadata.namespace"})
 
@@ -45,9 +45,11 @@ _MORE: Final[dict[tuple[str, str], tuple[str, ...]]] = {
 }
 
 
-def supported(resource: Resource) -> frozenset[str]:
-    """The fields that objects of ``resource`` can be selected by."""
-    return _ALL.union(_MORE.get(resource.storage_key, ()))
+def supported(kind: Kind) -> frozenset[str]:
+    """The fields that objects of ``kind`` can be selected by."""
+    if kind.resource.custom:
+        return _ALL.union(kind.served.selectable)
+    return _ALL.union(_MORE.get(kind.resource.storage_key, ()))
 
 
 def values(selector: FieldSelector, body: Mapping[str, Any]) -> dict[str, str]:

@@ -13,7 +13,7 @@ from kube.owndefinitions import with_own_kinds
 from kube.paths import not_found
 from kube.requestinfo import RequestInfo
 from kube.resources import Catalog, Resource, Subresource, Version, api_version
-from kube.schemas import Definitions, Schema
+from kube.schemas import MISSING, Definitions, Schema
 from kube.structure import DEDUCED, Structure, structure_of
 from kube.tables import Layout, layout
 
@@ -76,7 +76,12 @@ class Kind:
     def is_stored_version(self) -> bool:
         """Whether objects are kept in this version, so that their bytes can be served as they are."""
         stored = self.resource.storage_group in (None, self.resource.group)
-        return stored and self.resource.storage_version.name == self.served.name
+        return stored and self.resource.storage_version.name == self.served.name and not self.has_defaults
+
+    @cached_property
+    def has_defaults(self) -> bool:
+        """Whether the kind is custom and its schema has defaults, which objects written before them get when read."""
+        return self.resource.custom and self.schema is not None and _has_defaults(self.schema)
 
     def subresource(self, name: str) -> Subresource | None:
         """The subresource of that name, or ``None``."""
@@ -85,6 +90,14 @@ class Kind:
     def list_prefix(self) -> dict[str, Any]:
         """The ``kind`` and ``apiVersion`` of a list."""
         return {"kind": self.resource.list_kind, "apiVersion": self.api_version}
+
+
+def _has_defaults(schema: Schema) -> bool:
+    below = (*schema.properties.values(), schema.items, schema.additional)
+    return any(
+        part is not None and not part.definition and (part.default is not MISSING or _has_defaults(part))
+        for part in below
+    )
 
 
 class Catalogs:

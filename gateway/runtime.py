@@ -10,6 +10,7 @@ from access.admission.chain import AdmissionChain
 from access.authentication.chain import AuthenticationChain
 from access.authorization.chain import AuthorizationChain
 from gateway.auditing import AuditSink
+from gateway.customresources import CustomResources
 from gateway.kinds import Catalogs
 from gateway.locks import LockTable
 from gateway.metrics import Metrics
@@ -32,6 +33,7 @@ class Runtime:
     options: Options
     store: Engine
     catalogs: Catalogs
+    custom: CustomResources
     locks: LockTable
     authentication: AuthenticationChain
     authorization: AuthorizationChain

@@ -34,6 +34,7 @@ def require_allowed(principal: Principal, info: RequestInfo, decision: Decision)
 
 async def serve(runtime: Runtime, request: Request, again: Recheck) -> Response | Stream:
     """Admission, store and the rest, for a request that is authorised."""
+    await runtime.custom.ensure(request.info.cluster)
     answer = await dispatch.serve(runtime, request, again)
     if request.warnings:
         answer.headers = (*answer.headers, *warning_headers(request.warnings))

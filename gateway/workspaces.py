@@ -144,7 +144,7 @@ class WorkspaceWorker:
             required=await self._required(stored.key.space),
             url=url,
             now=timestamp(time.time()),
-            uids=[str(uuid.uuid4()) for _ in range(4)],
+            uids=[str(uuid.uuid4()) for _ in range(5)],
         )
         body["spec"] |= {"cluster": path, "URL": url}
         body["status"] = {**(body.get("status") or {}), "phase": Phase.INITIALIZING, "initializers": initializers}

@@ -79,7 +79,9 @@ class ParsedRequest(NamedTuple):
 
 def not_found() -> NotFound:
     """The 404 of a path that nothing serves, in Kubernetes' words."""
-    return NotFound("the server could not find the requested resource")
+    error = NotFound("the server could not find the requested resource")
+    error.always_detailed = True
+    return error
 
 
 def _malformed(why: str) -> BadRequest:

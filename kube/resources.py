@@ -42,6 +42,15 @@ class PrinterColumn:
     priority: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Where a custom resource keeps what ``/scale`` shows, as paths of field names."""
+
+    replicas: tuple[str, ...]
+    status_replicas: tuple[str, ...]
+    selector: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subresource:
     """A part of a resource with an endpoint of its own; its body is ``group/version kind``."""
@@ -57,7 +66,8 @@ class Subresource:
 class Version:
     """One version of a resource.
 
-    ``columns``, ``schema`` and ``openapi`` (the schema as its author wrote it) are set for custom resources alone.
+    ``columns``, ``schema``, ``openapi`` (the schema as its author wrote it), ``scale`` and ``selectable`` (the fields
+    that selectors may name besides metadata's) are set for custom resources alone.
     """
 
     name: str
@@ -68,6 +78,8 @@ class Version:
     columns: tuple[PrinterColumn, ...] = ()
     schema: Schema | None = None
     openapi: Mapping[str, Any] | None = None
+    scale: Scale | None = None
+    selectable: tuple[str, ...] = ()
 
     def subresource(self, name: str) -> Subresource | None:
         """The subresource of that name, or ``None``."""
@@ -83,7 +95,7 @@ class Resource:
 
     ``storage_group`` names the group under which objects are kept when it is not the resource's own: events
     of ``events.k8s.io`` are the core events. ``served`` is ``False`` for own kinds that a deployment has not
-    switched on. ``custom`` is set for resources of CRDs.
+    switched on. ``custom`` is set for resources of CRDs, with the space and the uid of their definition.
     """
 
     group: str
@@ -99,6 +111,8 @@ class Resource:
     tenant_scope: TenantScope = TenantScope.TENANT
     storage_group: str | None = None
     custom: bool = False
+    defined_in: str = ""
+    definition: str = ""
 
     @property
     def persistent(self) -> bool:
@@ -117,8 +131,18 @@ class Resource:
 
     @property
     def storage_key(self) -> tuple[str, str]:
-        """(group, plural) under which the store keeps the objects: one key for all views of one storage."""
+        """(group, plural) of what is stored: one for all views of one storage."""
         return (self.group if self.storage_group is None else self.storage_group, self.plural)
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """(group, resource) in the store's keys.
+
+        Custom objects are kept under the identity of their definition, so that another definition of the same name
+        (a tenant's own beside a published one, a later one) never shows them (TS10 to TS12).
+        """
+        group, plural = self.storage_key
+        return (group, f"{plural}:{self.definition}" if self.definition else plural)
 
     @property
     def qualified_name(self) -> str:

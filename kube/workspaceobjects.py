@@ -44,7 +44,7 @@ def logical_cluster_objects(
 ) -> list[tuple[Place, Body]]:
     """The first objects of a workspace: its ``LogicalCluster``, namespace ``default``, and its administrators.
 
-    ``required`` are the parent's required groups, ``now`` is RFC 3339, ``uids`` at least four fresh ones.
+    ``required`` are the parent's required groups, ``now`` is RFC 3339, ``uids`` five fresh ones.
     """
     metadata, spec = workspace["metadata"], workspace["spec"]
     owner = orjson.loads((metadata.get("annotations") or {}).get(OWNER) or b"{}")
@@ -83,9 +83,15 @@ def logical_cluster_objects(
         "spec": {"finalizers": ["kubernetes"]},
         "status": {"phase": "Active"},
     }
+    account = {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": _metadata(path, "", "serviceaccounts", "v1", "default", now, uids[4], namespace="default"),
+    }
     return [
         ((*LOGICAL_CLUSTERS, "", CLUSTER_NAME), cluster),
         (("", "namespaces", "", "default"), namespace),
+        (("", "serviceaccounts", "default", "default"), account),
         _admins(path, "system:kcp:workspace:admin", {"kind": "Group", "name": ADMIN_GROUPS[0]}, now, uids[2]),
         _admins(path, "workspace-admin", _maker(owner, tenant_of(path)), now, uids[3]),
     ]
@@ -117,7 +123,7 @@ def _admins(path: str, name: str, subject: Body, now: str, uid: str) -> tuple[Pl
 def root_objects(*, now: str, uids: list[str]) -> list[tuple[Place, Body]]:
     """What the system space offers to all: the types ``organization`` and ``universal``, and who may use them.
 
-    ``uids`` are at least four fresh ones.
+    ``uids`` are four fresh ones.
     """
     role = "system:kcp:tenancy:use-universal"
     return [
@@ -158,7 +164,9 @@ def _type(name: str, description: str, spec: Body, now: str, uid: str) -> tuple[
     return (*TYPES, "", name), body
 
 
-def _metadata(path: str, group: str, resource: str, version: str, name: str, now: str, uid: str) -> Body:
+def _metadata(
+    path: str, group: str, resource: str, version: str, name: str, now: str, uid: str, *, namespace: str = ""
+) -> Body:
     metadata: Body = {
         "name": name,
         "uid": uid,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pytest_django import DjangoDbBlocker
 
-pytest_plugins = ["tests.kubeapiserver", "tests.clusters"]
+pytest_plugins = ["tests.apiserver", "tests.kubeapiserver", "tests.clusters"]
 
 
 # In the transaction of the clean-up itself, so that no API server ever meets a store without its counter row.

@@ -11,13 +11,16 @@ from access.admission.base import DELETE
 from gateway import objects
 from gateway.exchange import Request, Response
 from gateway.handlers.reading import find, read_list, show
-from gateway.handlers.writing import attributes_of, check_dry_run, finished, modified, stored_form, too_busy, yield_to
+from gateway.handlers.writing import attributes_of, finished, modified, stored_form, too_busy, yield_to
 from gateway.kinds import Kind
 from gateway.negotiation import require_content_type
+from gateway.parameters import invalid_options, unsupported
 from gateway.runtime import Runtime
 from gateway.selection import selection
+from kube.crds import CRDS, terminating
 from kube.patches import deep_copy
-from kube.status import BadRequest, Cause, Conflict, Invalid, NotFound, StatusError
+from kube.status import BadRequest, Conflict, Invalid, NotFound, StatusError
+from kube.traits import SHOWN_WHEN_DELETED
 from store.types import Delete, Key, PreconditionFailed, Stored, Update
 
 _ATTEMPTS: Final = 64
@@ -54,28 +57,23 @@ def read_options(request: Request) -> DeleteOptions:
     dry_run = body.get("dryRun")
     if dry_run and not request.dry_run:
         if dry_run != ["All"]:
-            raise _unsupported("dryRun", dry_run, '"All"')
+            raise _unsupported("dryRun", dry_run, "All")
         request.query = {**request.query, "dryRun": "All"}
-    check_dry_run(request)
+    if request.query.get("dryRun", "All") != "All":
+        raise _unsupported("dryRun", [request.query["dryRun"]], "All")
     propagation = body.get("propagationPolicy") or request.query.get("propagationPolicy") or ""
     orphan = body.get("orphanDependents", {"true": True, "false": False}.get(request.query.get("orphanDependents", "")))
     if orphan is not None and not propagation:
         propagation = "Orphan" if orphan else "Background"
     if propagation and propagation not in _POLICIES:
-        raise _unsupported("propagationPolicy", propagation, '"Foreground", "Background", "Orphan"')
+        raise _unsupported("propagationPolicy", propagation, "Background", "Foreground", "Orphan")
     return DeleteOptions(
         str(preconditions.get("uid") or ""), str(preconditions.get("resourceVersion") or ""), propagation
     )
 
 
-def _unsupported(field: str, value: Any, supported: str) -> Invalid:
-    text = f'Unsupported value: "{str(value)[:64]}": supported values: {supported}'
-    return Invalid(
-        f'DeleteOptions.meta.k8s.io "" is invalid: {field}: {text}',
-        group="meta.k8s.io",
-        kind="DeleteOptions",
-        causes=[Cause("FieldValueNotSupported", text, field)],
-    )
+def _unsupported(field: str, value: Any, *supported: str) -> Invalid:
+    return invalid_options("DeleteOptions", [unsupported(field, value, supported)])
 
 
 async def delete(runtime: Runtime, request: Request, kind: Kind) -> Response:
@@ -83,7 +81,7 @@ async def delete(runtime: Runtime, request: Request, kind: Kind) -> Response:
     options = read_options(request)
     key = objects.key_of(request.info, kind.resource, request.info.name)
     gone, body = await remove(runtime, request, kind, key, options)
-    if not gone:
+    if not gone or kind.resource.storage_key in SHOWN_WHEN_DELETED:
         return show(request, kind, Stored(key, int(body["metadata"]["resourceVersion"]), orjson.dumps(body)))
     resource = kind.resource
     details = {"name": key.name, "kind": resource.plural, "uid": body["metadata"].get("uid", "")}
@@ -127,6 +125,8 @@ async def remove(
                 metadata["deletionGracePeriodSeconds"] = 0
                 if key.resource == "namespaces" and not key.group:
                     new.setdefault("status", {})["phase"] = "Terminating"
+                elif (key.group, key.resource) == CRDS:
+                    new = terminating(new, now=metadata["deletionTimestamp"])
             gone = finished(new)
             if request.dry_run or (not gone and new == old):
                 return gone, new

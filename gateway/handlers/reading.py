@@ -188,7 +188,7 @@ def _binding(request: Request, kind: Kind) -> str:
     parts = (
         info.cluster,
         str(info.all_tenants),
-        *kind.resource.storage_key,
+        *kind.resource.place,
         info.namespace,
         query.get("labelSelector", ""),
         query.get("fieldSelector", ""),

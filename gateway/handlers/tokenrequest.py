@@ -28,7 +28,7 @@ _BINDABLE: Final = {"Pod": "pods", "Secret": "secrets"}
 async def create_token(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """Answer a TokenRequest. Raises ``Invalid``, ``NotFound``, ``Conflict`` in kube-apiserver's words."""
     info = request.info
-    body = decode_body(request)
+    body = decode_body(request, "TokenRequest")
     if body.get("kind") not in (None, "", "TokenRequest"):
         raise BadRequest("the body is not a TokenRequest")
     spec = body.get("spec") or {}

@@ -125,6 +125,11 @@ class _Encoder:
         if accept.is_table and self._include not in tables.INCLUDE_OBJECT:
             raise BadRequest(f'unrecognized includeObject value: "{self._include[:64]}"')
 
+    @property
+    def definition(self) -> str:
+        """The uid of the CRD that the kind rests on."""
+        return self._kind.resource.definition
+
     def line(self, type_: str, data: bytes) -> bytes:
         """One event."""
         if not self._accept.kind and self._kind.is_stored_version:
@@ -182,7 +187,9 @@ async def _chunks(
 ) -> AsyncIterator[bytes]:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
-    stream = runtime.streams.open(request.principal, request.info, recheck, now=request.now)
+    stream = runtime.streams.open(
+        request.principal, request.info, recheck, now=request.now, definition=encoder.definition
+    )
     source = runtime.store.watch(chosen.range, since=start.since)
     batches = aiter(source)
     pending: asyncio.Task[tuple[Sequence[Event], int]] | None = None

@@ -10,7 +10,7 @@ from typing import Any, Final
 import orjson
 
 from access.admission.base import CREATE, UPDATE, Attributes
-from gateway import objects
+from gateway import objects, parameters
 from gateway.exchange import Request, Response
 from gateway.handlers.reading import find, not_found, revision_of, show
 from gateway.kinds import Kind
@@ -31,6 +31,7 @@ from kube.names import path_segment
 from kube.patches import deep_copy, json_patch, merge_patch, same
 from kube.status import AlreadyExists, BadRequest, Cause, Conflict, Invalid, StatusError
 from kube.strategicmerge import strategic_merge
+from kube.traits import LABELS_OUTSIDE_STATUS
 from store.types import Create, Delete, Key, PreconditionFailed, Stored, Update
 
 Body = dict[str, Any]
@@ -54,8 +55,8 @@ _SERVER_OWNED: Final = (
 
 async def create(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """POST to a collection."""
+    parameters.check(request)
     body = objects.decode_object(request, kind)
-    check_dry_run(request)
     if body["metadata"].get("resourceVersion"):
         raise BadRequest("resourceVersion should not be set on objects to be created")
     stored = await keep_new(runtime, request, kind, body)
@@ -100,10 +101,14 @@ async def keep_new(runtime: Runtime, request: Request, kind: Kind, body: Body, *
 
 async def update(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """PUT of an object or its status."""
+    parameters.check(request)
     body = objects.decode_object(request, kind)
-    check_dry_run(request)
     objects.check_place(request.info, kind, body)
     name = body["metadata"].get("name")
+    if not name:
+        raise BadRequest(
+            f"the name of the object ({request.info.name} based on URL) was undeterminable: name must be provided"
+        )
     if name != request.info.name:
         raise BadRequest(
             f"the name of the object ({name or ''}) does not match the name on the URL ({request.info.name})"
@@ -119,8 +124,8 @@ async def update(runtime: Runtime, request: Request, kind: Kind) -> Response:
 
 async def patch(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """PATCH in one of its four kinds."""
-    check_dry_run(request)
     media = require_content_type(request, *_patches_of(kind))
+    parameters.check(request, applies=media == APPLY_PATCH)
     if media == APPLY_PATCH:
         return await apply(runtime, request, kind)
     document = decode_json(request.body)
@@ -159,14 +164,6 @@ def _checked(request: Request, kind: Kind, result: Body) -> Body:
 
 async def apply(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """Server-side apply: PATCH that creates what is missing (KEP-555)."""
-    manager = request.query.get("fieldManager", "")
-    if not manager:
-        raise Invalid(
-            'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch',
-            group="meta.k8s.io",
-            kind="PatchOptions",
-            causes=[Cause("FieldValueRequired", "Required value: is required for apply patch", "fieldManager")],
-        )
     force = request.query.get("force", "").lower() in ("true", "1")
     applied = decode_yaml(request.body)
     if not isinstance(applied, dict):
@@ -240,7 +237,7 @@ def inherit(kind: Kind, subresource: str, old: Body, new: Body) -> None:
     """Take over from the current object what this endpoint does not write."""
     if subresource and subresource != "finalize":
         field = "status" if subresource in ("status", "approval") else "spec"
-        wanted = new.get(field)
+        wanted, metadata_wanted = new.get(field), new["metadata"]
         managed = new["metadata"].get("managedFields")
         version = new["metadata"].get("resourceVersion")
         new.clear()
@@ -249,6 +246,8 @@ def inherit(kind: Kind, subresource: str, old: Body, new: Body) -> None:
             new.pop(field, None)
         else:
             new[field] = wanted
+        if subresource == "status" and not kind.resource.custom:
+            new["metadata"] = _beside_status(kind, old["metadata"], metadata_wanted)
         if managed is not None:
             new["metadata"]["managedFields"] = managed
         if version:
@@ -278,6 +277,15 @@ def inherit(kind: Kind, subresource: str, old: Body, new: Body) -> None:
                 name=before["name"],
                 causes=[Cause("FieldValueForbidden", "Forbidden: no new finalizers", "metadata.finalizers")],
             )
+
+
+def _beside_status(kind: Kind, before: Body, wanted: Body) -> Body:
+    """Metadata after a write to ``/status``: as asked, but for what only the object's own endpoint changes."""
+    if kind.resource.storage_key in LABELS_OUTSIDE_STATUS:
+        kept = {"labels": before["labels"]} if "labels" in before else {}
+        wanted = {name: value for name, value in wanted.items() if name != "labels"} | kept
+    copied: Body = deep_copy(wanted)
+    return copied
 
 
 def count_generation(kind: Kind, old: Body, new: Body) -> None:
@@ -357,16 +365,6 @@ def too_busy(kind: Kind, name: str) -> StatusError:
     )
 
 
-def check_dry_run(request: Request) -> None:
-    """``dryRun`` is ``All`` or absent. Raises ``Invalid``."""
-    value = request.query.get("dryRun")
-    if value and value != "All":
-        raise Invalid(
-            f'dryRun: Unsupported value: "{value[:32]}": supported values: "All"',
-            causes=[Cause("FieldValueNotSupported", 'Unsupported value: supported values: "All"', "dryRun")],
-        )
-
-
 def check_name(kind: Kind, name: str, body: Body) -> None:
     """A new object has a name that can stand in a path. Raises ``Invalid``."""
     if not name:
@@ -408,13 +406,6 @@ def _patches_of(kind: Kind) -> tuple[str, ...]:
 
 def _write(request: Request, kind: Kind) -> Write:
     manager = request.query.get("fieldManager") or managedfields.manager_from_user_agent(request.user_agent)
-    if len(manager) > managedfields.MAX_MANAGER_LENGTH or not manager.isprintable():
-        raise Invalid(
-            "fieldManager: Invalid value: must be at most 128 printable characters",
-            causes=[
-                Cause("FieldValueInvalid", "Invalid value: must be at most 128 printable characters", "fieldManager")
-            ],
-        )
     subresource = request.info.subresource
     reset = SPEC_AND_LABELS if subresource == "status" else STATUS if kind.has_status else {}
     return Write(

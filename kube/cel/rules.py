@@ -30,6 +30,8 @@ MAX_RULES: Final = 500
 MAX_MESSAGE: Final = 5_120
 BUDGET: Final = 500_000
 """Steps that the rules of one request may take together; a step is one node of an expression, or 64 bytes of text."""
+CALL_STEPS: Final = 50
+"""What it takes to evaluate anything at all."""
 LOOP_STEPS: Final = 10_000
 """Rounds that all loops of one evaluation may make together; the evaluator stops there."""
 
@@ -452,7 +454,9 @@ class _Size:
         text = self.longest * weight.growth
         if weight.squares:
             text *= max(min(self.longest, 1 << 20), self.most, 1)
-        return math.ceil(rounds * (weight.steps + weight.texts * self.longest / 1024 + weight.built * text / 64))
+        return CALL_STEPS + math.ceil(
+            rounds * (weight.steps + weight.texts * self.longest / 1024 + weight.built * text / 64)
+        )
 
 
 def _below(pair: _Pair, name: str, seen: str) -> _Pair:

@@ -2,38 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
-
-import pytest
 
 from kube.crds import crd_causes, crd_status, resource_of
 from kube.customobjects import object_causes, without_nulls
 from kube.fieldvalidation import prune
 from kube.structural import with_defaults
-from tests.conformance.apiserver import APIServer, running
 from tests.kube.customkinds import DEFINITIONS, FULL, SPECS
 from tests.kube.kinds import definitions
-
-ASSETS = os.environ.get("KUBEBUILDER_ASSETS", "")
-pytestmark = pytest.mark.skipif(
-    not ASSETS, reason="KUBEBUILDER_ASSETS is unset: no real kube-apiserver to compare with"
-)
+from tests.speaking import Speaker
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 FULLS = "/apis/example.com/v1/namespaces/default/fulls"
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[APIServer]:
-    with running(ASSETS) as server:
-        yield server
-
-
-def test_crds_are_accepted_and_refused_for_the_same_fields(server: APIServer) -> None:
+def test_crds_are_accepted_and_refused_for_the_same_fields(server: Speaker) -> None:
     for crd in DEFINITIONS:
         status, answer = server.request("POST", f"{CRDS}?dryRun=All&fieldValidation=Ignore", crd)
         ours = crd_causes(deepcopy(crd), definitions())
@@ -43,7 +28,7 @@ def test_crds_are_accepted_and_refused_for_the_same_fields(server: APIServer) ->
             assert {cause.field for cause in ours} & theirs, (answer["message"], ours)
 
 
-def test_custom_objects_are_accepted_and_refused_in_the_same_words(server: APIServer) -> None:
+def test_custom_objects_are_accepted_and_refused_in_the_same_words(server: Speaker) -> None:
     status, made = server.request("POST", CRDS, FULL)
     assert status == 201, made
     for _ in range(50):

@@ -15,8 +15,6 @@ from kube.crds import (
     crd_update_causes,
     is_established,
     resource_of,
-    scale_of,
-    selectable_fields,
 )
 from kube.fielderrors import refusal
 from kube.patterns import is_pattern, matches
@@ -142,11 +140,11 @@ def test_a_crd_becomes_a_resource() -> None:
     assert beta.columns == (PrinterColumn(name="A", type="string", path=".spec.a", priority=1),)
     assert beta.deprecation == "example.com/v1beta1 Thing is deprecated"
     assert resource.storage_version.name == "v2"
-    scale = scale_of(document, "v1beta1")
+    scale = beta.scale
     assert scale is not None
     assert (scale.replicas, scale.status_replicas, scale.selector) == (("spec", "a"), ("status", "b", "c"), ())
-    assert scale_of(document, "v2") is None
-    assert selectable_fields(document, "v1beta1") == ("spec.a",)
+    assert resource.versions[0].scale is None
+    assert beta.selectable == ("spec.a",)
 
 
 def test_patterns_are_matched_in_linear_time() -> None:

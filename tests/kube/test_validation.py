@@ -260,7 +260,7 @@ def test_a_custom_object_is_judged_by_its_structural_schema(definitions: Definit
     assert lines(create_causes(custom, "v1", {"metadata": metadata, "spec": bad}, definitions)) == [
         'spec.mode: Unsupported value: "c": supported values: "a", "b"',
         'spec.port: Invalid value: "number": spec.port in body must be of type integer,string: "number"',
-        'spec.map[k]: Invalid value: "string": spec.map[k] in body must be of type boolean: "string"',
+        'spec.map.k: Invalid value: "string": spec.map.k in body must be of type boolean: "string"',
         'spec.size: Invalid value: "null": spec.size in body must be of type integer: "null"',
     ]
 
