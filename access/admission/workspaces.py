@@ -129,7 +129,7 @@ class WorkspaceTree:
                 raise _invalid(attributes, invalid("spec", "", "field is immutable"))
             return
         child = f"{attributes.cluster}:{attributes.name}"
-        if depth_of(child) > self._depth_max or not is_valid(child):
+        if depth_of(child) > self._depth_max:
             raise _refused(attributes, f"workspaces nest at most {self._depth_max} deep")
         wanted = body["spec"]["type"]
         types = await self._usable(attributes, f"{wanted['path']}:{wanted['name']}")
