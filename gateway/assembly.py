@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager, nullcontext, suppress
 import django
 from cryptography import x509
 
+from access.admission.apibindings import ApiBindings
 from access.admission.chain import AdmissionChain
 from access.admission.customresourcedefinitions import CustomResourceDefinitions
 from access.admission.defaults import Defaults
@@ -86,6 +87,7 @@ async def assembled(options: Options, certificates: Certificates, *, background:
                 TenantScope(),
                 Defaults(),
                 WorkspaceTree(store, authorization.workspaces, options.workspace_depth),
+                ApiBindings(store, authorization.workspaces, definitions),
                 ServiceAccount(store),
                 LimitRanger(store),
                 CustomResourceDefinitions(store, definitions),

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from access.admission.resourcequota import ResourceQuota
+from gateway.apibindings import BindingController
 from gateway.customresources import CustomResources
 from gateway.definitioncontroller import DefinitionController
 from gateway.workspaces import WorkspaceWorker
@@ -74,12 +75,14 @@ async def running(
     """The workers run; an advisory lock makes sure that one process does what only one may."""
     recounts = QuotaRecounts(store, quotas, custom)
     controller = DefinitionController(store)
+    bindings = BindingController(store)
     tree = WorkspaceWorker(store, database_url, url)
-    undos = [store.subscribe(worker.on_events) for worker in (recounts, controller, tree)]
+    undos = [store.subscribe(worker.on_events) for worker in (recounts, controller, bindings, tree)]
     tasks = [
         asyncio.create_task(controller.run()),
         asyncio.create_task(Lifecycle(store, database_url, custom.resource_of).run()),
         asyncio.create_task(recounts.run()),
+        asyncio.create_task(bindings.run()),
         asyncio.create_task(tree.run()),
     ]
     try:

@@ -19,6 +19,7 @@ from access.authorization.grants import CrossTenantGrants, TenantPolicies
 from access.authorization.initializing import InitializingWorkspaces
 from access.authorization.isolation import SystemMasters, TenantIsolation
 from access.authorization.lock import LockAuthorizer, Locks
+from access.authorization.maximalpermission import MaximalPermissionPolicy
 from access.authorization.node import NodeAuthorizer, NodeGraphs
 from access.authorization.options import AuthorizationOptions
 from access.authorization.organization import TopLevelOrganization
@@ -112,6 +113,7 @@ def build_authorization(
             WorkspaceContent(workspaces),
             RequiredGroups(workspaces),
             InitializingWorkspaces(workspaces),
+            MaximalPermissionPolicy(store, policies),
             *(authorizer for name in options.mode if (authorizer := modes[name]) is not None),
             *further(policies),
         ]
