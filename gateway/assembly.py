@@ -6,11 +6,12 @@ import asyncio
 import time
 import uuid
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext, suppress
 
 import django
 from cryptography import x509
 
+from access.admission.apibindings import ApiBindings
 from access.admission.chain import AdmissionChain
 from access.admission.customresourcedefinitions import CustomResourceDefinitions
 from access.admission.defaults import Defaults
@@ -22,6 +23,8 @@ from access.admission.resourcequota import ResourceQuota
 from access.admission.serviceaccount import ServiceAccount
 from access.admission.tenantscope import TenantScope
 from access.admission.validation import ObjectValidation
+from access.admission.workspacelifecycle import WorkspaceLifecycle
+from access.admission.workspaces import WorkspaceTree
 from access.authentication.build import Authentication, build_authenticators
 from access.authentication.chain import AuthenticationChain
 from access.authentication.serviceaccount import ServiceAccountAuthenticator
@@ -44,6 +47,7 @@ from gateway.turns import Turns
 from kube.jwt import load_signing_key, load_verifying_keys
 from kube.logicalclusters import ROOT
 from kube.status import AlreadyExists
+from kube.workspaceobjects import root_objects
 from store.engine import Engine
 from store.types import Create, Key, PreconditionFailed
 
@@ -82,6 +86,8 @@ async def assembled(options: Options, certificates: Certificates, *, background:
             [
                 TenantScope(),
                 Defaults(),
+                WorkspaceTree(store, authorization.workspaces, options.workspace_depth),
+                ApiBindings(store, authorization.workspaces, definitions),
                 ServiceAccount(store),
                 LimitRanger(store),
                 CustomResourceDefinitions(store, definitions),
@@ -89,6 +95,7 @@ async def assembled(options: Options, certificates: Certificates, *, background:
                 EscalationPrevention(authorization.policies, authorization.chain),
                 NodeRestriction(),
                 NamespaceLifecycle(store),
+                WorkspaceLifecycle(store),
                 quotas,
             ]
         )
@@ -117,7 +124,8 @@ async def assembled(options: Options, certificates: Certificates, *, background:
         await locks.start()
         requests.start()
         try:
-            work = workers.running(store, options.database_url, custom, quotas) if background else nullcontext()
+            url = options.url
+            work = workers.running(store, options.database_url, url, custom, quotas) if background else nullcontext()
             async with authorization.running(), work:
                 yield runtime
         finally:
@@ -148,7 +156,12 @@ def _authentication(options: Options, certificates: Certificates, store: Engine)
 
 
 async def _first_objects(runtime: Runtime) -> None:
-    """The first namespaces of the system space, and the default tenant (TS8), where they are missing."""
+    """The first objects of the system space, and the default tenant (TS8), where they are missing."""
+    for place, made in root_objects(now=timestamp(time.time()), uids=[str(uuid.uuid4()) for _ in range(4)]):
+        key = Key(ROOT, *place)
+        if await runtime.store.get(key) is None:
+            with suppress(PreconditionFailed):
+                await runtime.store.commit(Create(key, made))
     for name in sorted(IMMORTAL):
         key = Key(ROOT, "", "namespaces", "", name)
         if await runtime.store.get(key) is not None:

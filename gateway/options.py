@@ -34,12 +34,19 @@ class Options:
     authentication: AuthenticationOptions = field(default_factory=AuthenticationOptions)
     authorization: AuthorizationOptions = field(default_factory=AuthorizationOptions)
     default_tenant: str = ""
+    external_url: str = ""
+    workspace_depth: int = 5
     anonymous_auth: bool = False
     enable_admission_plugins: tuple[str, ...] = ()
     disable_admission_plugins: tuple[str, ...] = ()
     audit_policy_file: Path | None = None
     max_token_lifetime: int = 86_400
     request_timeout: float = 60.0
+
+    @property
+    def url(self) -> str:
+        """Where clients reach this server, without a slash at the end."""
+        return self.external_url.rstrip("/") or f"https://{self.bind_address}:{self.secure_port}"
 
     @property
     def audiences(self) -> tuple[str, ...]:

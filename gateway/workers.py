@@ -11,8 +11,10 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from access.admission.resourcequota import ResourceQuota
+from gateway.apibindings import BindingController
 from gateway.customresources import CustomResources
 from gateway.definitioncontroller import DefinitionController
+from gateway.workspaces import WorkspaceWorker
 from store.engine import Engine
 from store.lifecycle import Lifecycle
 from store.types import Event, EventType, PreconditionFailed, Range, StoreError
@@ -68,16 +70,20 @@ class QuotaRecounts:
 
 @asynccontextmanager
 async def running(
-    store: Engine, database_url: str, custom: CustomResources, quotas: ResourceQuota
+    store: Engine, database_url: str, url: str, custom: CustomResources, quotas: ResourceQuota
 ) -> AsyncIterator[None]:
     """The workers run; an advisory lock makes sure that one process does what only one may."""
     recounts = QuotaRecounts(store, quotas, custom)
     controller = DefinitionController(store)
-    undos = [store.subscribe(recounts.on_events), store.subscribe(controller.on_events)]
+    bindings = BindingController(store)
+    tree = WorkspaceWorker(store, database_url, url)
+    undos = [store.subscribe(worker.on_events) for worker in (recounts, controller, bindings, tree)]
     tasks = [
         asyncio.create_task(controller.run()),
         asyncio.create_task(Lifecycle(store, database_url, custom.resource_of).run()),
         asyncio.create_task(recounts.run()),
+        asyncio.create_task(bindings.run()),
+        asyncio.create_task(tree.run()),
     ]
     try:
         yield

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -110,7 +110,6 @@ class Resource:
     categories: tuple[str, ...] = ()
     tenant_scope: TenantScope = TenantScope.TENANT
     storage_group: str | None = None
-    served: bool = True
     custom: bool = False
     defined_in: str = ""
     definition: str = ""
@@ -175,11 +174,11 @@ class Catalog:
     """An immutable collection of resources: those of one space.
 
     Later resources with the same group and plural take the place of earlier ones (a tenant's own CRD wins
-    over a published one, TS12). Resources that are not ``served`` are left out.
+    over a published one, TS12).
     """
 
     def __init__(self, resources: Iterable[Resource]) -> None:
-        unique = {(resource.group, resource.plural): resource for resource in resources if resource.served}
+        unique = {(resource.group, resource.plural): resource for resource in resources}
         self._resources = tuple(unique.values())
         self._by_plural: dict[tuple[str, str, str], Resource] = {}
         self._by_kind: dict[tuple[str, str, str], Resource] = {}
@@ -237,11 +236,6 @@ class Catalog:
     def for_tenants(self) -> Catalog:
         """What a tenant space holds: the rest does not exist there, in discovery or otherwise (TS13, AD4)."""
         return Catalog(r for r in self._resources if r.tenant_scope is TenantScope.TENANT)
-
-    def serving(self, names: Iterable[tuple[str, str]], among: Iterable[Resource]) -> Catalog:
-        """A catalog in which the resources of ``among`` named by (group, plural) are switched on."""
-        wanted = set(names)
-        return self.extended(replace(r, served=True) for r in among if (r.group, r.plural) in wanted)
 
 
 _GROUP_PRIORITY: Final = {

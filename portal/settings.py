@@ -16,6 +16,7 @@ from access.authorization.options import (
     AuthorizationOptions,
     modes,
 )
+from kube.workspaces import Dialect
 from portal.oidc import mapping
 
 env = environ.Env()
@@ -112,6 +113,7 @@ AUTHORIZATION = AuthorizationOptions(
     webhook_config_file=_path("AUTHORIZATION_WEBHOOK_CONFIG_FILE"),
     webhook_cache_authorized_ttl=env.float("AUTHORIZATION_WEBHOOK_CACHE_AUTHORIZED_TTL", AUTHORIZED_SECONDS),
     webhook_cache_unauthorized_ttl=env.float("AUTHORIZATION_WEBHOOK_CACHE_UNAUTHORIZED_TTL", UNAUTHORIZED_SECONDS),
+    required_groups_dialect=Dialect(env.str("REQUIRED_GROUPS_DIALECT", Dialect.DOCUMENT)),
 )
 """What ``manage.py apiserver`` decides by unless its flags say otherwise, and what the portal explains (AZ11)."""
 
@@ -258,6 +260,8 @@ API_REQUESTS_KEEP_DAYS = env.int("API_REQUESTS_KEEP_DAYS", 90)
 
 PORTAL_PORT = env.int("PORTAL_PORT", 8000)
 APISERVER_PORT = env.int("APISERVER_PORT", 6443)
+WORKSPACE_DEPTH = env.int("WORKSPACE_DEPTH", 5)
+"""How many workspaces deep a tenant may nest them (KC13)."""
 APISERVER_URL = env.str("APISERVER_URL", f"https://127.0.0.1:{APISERVER_PORT}")
 PORTAL_URL = env.str("PORTAL_URL", f"http://127.0.0.1:{PORTAL_PORT}")
 PKI_DIR = DATA_DIR / "pki"

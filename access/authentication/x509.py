@@ -20,8 +20,8 @@ _REMEMBERED: Final = 4096
 class X509Authenticator:
     """Reads the verified peer certificate.
 
-    ``own_authorities`` are the product's generated client CAs: only they make masters, for whoever issues certificates
-    of a configured CA must not be able to make an operator's (X509-11).
+    ``own_authorities`` are the product's generated client CAs: only they name users of the system tenant, for whoever
+    issues certificates of a configured CA must not be able to make an operator's (X509-11).
     """
 
     name = "x509"
@@ -51,15 +51,13 @@ class X509Authenticator:
             certificate = x509.load_der_x509_certificate(der)
             if not _for_clients(certificate):
                 raise Refused("the certificate is not for client authentication")
-            subject = identity_of_certificate(certificate, system=self._is_own(certificate))
-        except InvalidSubject as error:
+            identity = identity_of_certificate(certificate, system=self._is_own(certificate))
+        except (ValueError, InvalidSubject) as error:
             raise Refused(str(error)) from None
-        except ValueError as error:
-            raise Refused("the certificate cannot be read") from error
         principal = Principal(
-            name=subject.user,
-            groups=(*subject.groups, AUTHENTICATED),
-            tenant=subject.tenant,
+            name=identity.user,
+            groups=(*identity.groups, AUTHENTICATED),
+            tenant=identity.tenant,
             authenticator=self.name,
             credential_id="X509SHA256=" + hashlib.sha256(der).hexdigest(),
             not_after=certificate.not_valid_after_utc.timestamp(),

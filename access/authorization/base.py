@@ -56,6 +56,15 @@ class Enumerable(Protocol):
         ...
 
 
+@runtime_checkable
+class Joining(Protocol):
+    """An authorizer that makes the principal a member of further groups, for the steps after it (KC2)."""
+
+    async def joined(self, principal: Principal, cluster: str) -> Principal:
+        """The principal as later steps see it in this logical cluster."""
+        ...
+
+
 # Decisions are values, and the same few are made on every request.
 
 

@@ -1,7 +1,8 @@
 """The order of authorization, written once (AZ1 to AZ7, KC12).
 
-lock → system workspaces → tenant isolation, with cross-tenant grants → the operators' masters → the configured modes
-→ Keystone's roles. The gates before the modes cannot be configured away, so that the order of the modes never matters
+lock → system workspaces → tenant isolation, with cross-tenant grants → the operators' masters → the workspace gates
+(top-level organisation, content, required groups, initializing, maximal permission policy; KC1 to KC8) → the
+configured modes → Keystone's roles. The gates before the modes cannot be configured away, so that the order of the modes never matters
 for isolation.
 """
 
@@ -15,15 +16,21 @@ from access.authorization.abac import AbacAuthorizer, PolicyFile
 from access.authorization.base import Authorizer
 from access.authorization.chain import AuthorizationChain
 from access.authorization.grants import CrossTenantGrants, TenantPolicies
+from access.authorization.initializing import InitializingWorkspaces
 from access.authorization.isolation import SystemMasters, TenantIsolation
 from access.authorization.lock import LockAuthorizer, Locks
+from access.authorization.maximalpermission import MaximalPermissionPolicy
 from access.authorization.node import NodeAuthorizer, NodeGraphs
 from access.authorization.options import AuthorizationOptions
+from access.authorization.organization import TopLevelOrganization
 from access.authorization.rbac import PolicyCache, RbacAuthorizer
+from access.authorization.requiredgroups import RequiredGroups
 from access.authorization.systemworkspaces import SystemWorkspaces
 from access.authorization.webhook import WebhookAuthorizer
+from access.authorization.workspacecontent import WorkspaceContent
 from access.reloading import UnusableFile
 from access.transport import webhook_of_file
+from access.workspaces import Workspaces
 from store.port import Reader
 from store.types import Event
 
@@ -37,6 +44,7 @@ class Authorization:
 
     chain: AuthorizationChain
     policies: PolicyCache
+    workspaces: Workspaces
     rbac: RbacAuthorizer
     objects: TenantPolicies
     graphs: NodeGraphs
@@ -85,6 +93,7 @@ def build_authorization(
     """
     _check_pairs(options)
     policies, objects, graphs = PolicyCache(store), TenantPolicies(store), NodeGraphs(store)
+    workspaces = Workspaces(store, policies, options.required_groups_dialect)
     file = PolicyFile(options.policy_file, on_change) if options.policy_file is not None else None
     webhook = _webhook(options)
     rbac = RbacAuthorizer(policies)
@@ -100,11 +109,16 @@ def build_authorization(
             SystemWorkspaces(),
             TenantIsolation(system_only, CrossTenantGrants(store, objects, file)),
             SystemMasters(),
+            TopLevelOrganization(),
+            WorkspaceContent(workspaces),
+            RequiredGroups(workspaces),
+            InitializingWorkspaces(workspaces),
+            MaximalPermissionPolicy(store, policies),
             *(authorizer for name in options.mode if (authorizer := modes[name]) is not None),
             *further(policies),
         ]
     )
-    return Authorization(chain, policies, rbac, objects, graphs, file, webhook)
+    return Authorization(chain, policies, workspaces, rbac, objects, graphs, file, webhook)
 
 
 def check_files(options: AuthorizationOptions) -> None:

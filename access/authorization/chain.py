@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from access.authorization.base import Authorizer, Enumerable, Holdings, Immediate, deny
+from access.authorization.base import Authorizer, Enumerable, Holdings, Immediate, Joining, deny
 from kube.identity import Principal
 from kube.rbac import Rule
 from kube.requestinfo import RequestInfo
@@ -24,7 +24,12 @@ class AuthorizationChain:
     def __init__(self, authorizers: Sequence[Authorizer]) -> None:
         self._authorizers = tuple(authorizers)
         self._steps = tuple(
-            (authorizer, authorizer.decide if isinstance(authorizer, Immediate) else None) for authorizer in authorizers
+            (
+                authorizer,
+                authorizer.decide if isinstance(authorizer, Immediate) else None,
+                authorizer if isinstance(authorizer, Joining) else None,
+            )
+            for authorizer in authorizers
         )
 
     @property
@@ -35,11 +40,13 @@ class AuthorizationChain:
     async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
         """The decision. An authorizer that breaks denies."""
         decision: Decision | None = None
-        for authorizer, decide in self._steps:
+        for authorizer, decide, joining in self._steps:
             try:
                 decision = decide(principal, request) if decide is not None else None
                 if decision is None:
                     decision = await authorizer.authorize(principal, request)
+                if joining is not None and decision.verdict is _PASS:
+                    principal = await joining.joined(principal, request.cluster)
             except Exception:
                 logger.exception("authorizer %s failed", authorizer.name)
                 decision = deny(authorizer.name, BROKEN)
@@ -50,14 +57,17 @@ class AuthorizationChain:
     async def explain(self, principal: Principal, request: RequestInfo) -> Explanation:
         """The decision with every step up to the one that decided, in order (AZ11)."""
         trace: list[Decision] = []
-        for authorizer in self._authorizers:
+        for authorizer, _, joining in self._steps:
             try:
-                trace.append(await authorizer.authorize(principal, request))
+                decision = await authorizer.authorize(principal, request)
+                if joining is not None and decision.verdict is _PASS:
+                    principal = await joining.joined(principal, request.cluster)
             except Exception:
                 logger.exception("authorizer %s failed", authorizer.name)
-                trace.append(deny(authorizer.name, BROKEN))
-            if trace[-1].verdict is not _PASS:
-                return Explanation(trace[-1], tuple(trace))
+                decision = deny(authorizer.name, BROKEN)
+            trace.append(decision)
+            if decision.verdict is not _PASS:
+                return Explanation(decision, tuple(trace))
         return Explanation(_nobody_allowed(trace[-1] if trace else None), tuple(trace))
 
     async def rules_for(self, principal: Principal, cluster: str, namespace: str) -> tuple[tuple[Rule, ...], bool]:
@@ -67,12 +77,14 @@ class AuthorizationChain:
         """
         rules: dict[Rule, None] = {}
         complete = True
-        for authorizer in self._authorizers:
+        for authorizer, _, joining in self._steps:
             if not isinstance(authorizer, Enumerable):
                 complete = False
                 continue
             try:
                 held = await authorizer.holdings(principal, cluster, namespace)
+                if joining is not None and not held.final:
+                    principal = await joining.joined(principal, cluster)
             except Exception:
                 logger.exception("authorizer %s failed", authorizer.name)
                 held = Holdings(complete=False, final=True)

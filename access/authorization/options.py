@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kube.durations import parse_seconds
+from kube.workspaces import Dialect
 
 MODES: Final = ("RBAC", "ABAC", "Node", "Webhook")
 DEFAULT: Final = ("Node", "RBAC")
@@ -26,6 +27,7 @@ class AuthorizationOptions:
     webhook_config_file: Path | None = None
     webhook_cache_authorized_ttl: float = AUTHORIZED_SECONDS
     webhook_cache_unauthorized_ttl: float = UNAUTHORIZED_SECONDS
+    required_groups_dialect: Dialect = Dialect.DOCUMENT
 
     @classmethod
     def of_flags(cls, flags: Mapping[str, Any]) -> AuthorizationOptions:
@@ -36,6 +38,7 @@ class AuthorizationOptions:
             webhook_config_file=flags["authorization_webhook_config_file"],
             webhook_cache_authorized_ttl=flags["authorization_webhook_cache_authorized_ttl"],
             webhook_cache_unauthorized_ttl=flags["authorization_webhook_cache_unauthorized_ttl"],
+            required_groups_dialect=Dialect(flags["required_groups_dialect"]),
         )
 
 
@@ -61,6 +64,12 @@ def add_flags(parser: ArgumentParser, defaults: AuthorizationOptions) -> None:
         type=_seconds,
         default=defaults.webhook_cache_unauthorized_ttl,
         help="how long its other answers count",
+    )
+    add(
+        "--required-groups-dialect",
+        choices=[dialect.value for dialect in Dialect],
+        default=defaults.required_groups_dialect.value,
+        help="document: ; is and, comma is or; kcp: the other way round",
     )
 
 

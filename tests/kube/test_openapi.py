@@ -14,7 +14,7 @@ import orjson
 import pytest
 
 from kube import discovery, openapi, tables
-from kube.builtins import BUILTINS, OWN, TENANT_BUILTINS
+from kube.builtins import BUILTINS, TENANT_BUILTINS
 from kube.resources import Catalog, Resource, Version
 from kube.schemas import Definitions
 
@@ -49,7 +49,7 @@ def custom(schema: dict[str, Any] = CRONTAB) -> Resource:
 
 @pytest.fixture(scope="module")
 def catalog() -> Catalog:
-    return BUILTINS.serving([(r.group, r.plural) for r in OWN], OWN).extended([custom()])
+    return BUILTINS.extended([custom()])
 
 
 def references(value: Any) -> Iterator[str]:

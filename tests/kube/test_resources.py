@@ -72,11 +72,10 @@ def test_tenant_spaces_hold_cluster_scoped_objects_of_their_own(plural: str) -> 
     assert any(resource.plural == plural and not resource.namespaced for resource in TENANT_BUILTINS)
 
 
-def test_own_kinds_appear_when_they_are_switched_on() -> None:
-    assert BUILTINS.find("tenancy.kcp.io", "v1alpha1", "workspaces") is None
-    catalog = TENANT_BUILTINS.serving([("tenancy.kcp.io", "workspaces")], OWN)
-    assert catalog.find("tenancy.kcp.io", "v1alpha1", "workspaces") is not None
-    assert catalog.find("apis.kcp.io", "v1alpha1", "apiexports") is None
+def test_tenant_spaces_hold_workspaces_and_exports_of_their_own() -> None:
+    """KC13."""
+    for resource in OWN:
+        assert TENANT_BUILTINS.by_group_resource(resource.group, resource.plural) is resource
 
 
 def test_a_later_resource_takes_precedence() -> None:
@@ -200,7 +199,7 @@ def test_aggregated_discovery_says_the_same_as_the_lists(version: str) -> None:
 
 def test_short_names_are_unique_within_a_group() -> None:
     seen: set[tuple[str, str]] = set()
-    for resource in (*BUILTINS, *(own for own in OWN if not own.served)):
+    for resource in BUILTINS:
         for name in (resource.plural, resource.singular, *resource.short_names):
             if name == resource.singular == resource.plural and (resource.group, name) in seen:
                 continue

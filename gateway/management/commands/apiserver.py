@@ -44,6 +44,15 @@ class Command(BaseCommand):
         add("--service-account-key-file", type=Path, action="append", default=[], help="keys that verify them")
         add("--api-audiences", type=_names, default=(), help="audiences of this server, the issuer by default")
         add("--default-tenant", default="", help="tenant of users without one")
+        add("--external-url", default="", help="where clients reach this server; its address by default")
+        add(
+            "--workspace-depth",
+            type=int,
+            choices=range(1, 15),
+            default=settings.WORKSPACE_DEPTH,
+            metavar="LEVELS",
+            help="how many workspaces deep a tenant may nest them",
+        )
         add("--anonymous-auth", action="store_true", help="let requests without credentials in as system:anonymous")
         add("--workers", type=int, default=1, help="processes")
         authentication.add_flags(parser)
@@ -69,6 +78,8 @@ class Command(BaseCommand):
             service_account_key_files=tuple(flags["service_account_key_file"]),
             api_audiences=flags["api_audiences"],
             default_tenant=flags["default_tenant"],
+            external_url=flags["external_url"],
+            workspace_depth=flags["workspace_depth"],
             anonymous_auth=flags["anonymous_auth"],
             authentication=authentication.AuthenticationOptions.of_flags(flags),
             authorization=authorization.AuthorizationOptions.of_flags(flags),
