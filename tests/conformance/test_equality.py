@@ -63,15 +63,22 @@ def _unlisted(name: str, ours: list[Exchange], theirs: list[Exchange]) -> Iterat
     if [exchange.request for exchange in ours] != [exchange.request for exchange in theirs]:
         yield f"the recording of {name} is of another script: run python -m tests.conformance.recording {name}"
         return
+    for request, path, mine, other in unequal(name, ours, theirs):
+        if line(name, request, path) not in OPEN:
+            yield f"{request}\n    {path}: {_shown(mine)} instead of {_shown(other)}"
+
+
+def unequal(name: str, ours: list[Exchange], theirs: list[Exchange]) -> Iterator[tuple[str, str, Any, Any]]:
+    """Every difference that is not on purpose: (request, path, ours, theirs)."""
     for our, their in zip(ours, theirs, strict=True):
         for path, mine, other in _compared(our.answer, their.answer):
-            if not _listed(f"{name} {our.request}", path, mine, other) and line(name, our.request, path) not in OPEN:
-                yield f"{our.request}\n    {path}: {_shown(mine)} instead of {_shown(other)}"
+            if not _listed(f"{name} {our.request}", path, mine, other):
+                yield our.request, path, mine, other
 
 
 def line(name: str, request: str, path: str) -> str:
     """How a difference is written in ``open.txt``."""
-    return f"{name} | {request} | {path}"
+    return f"{name} | {request} | {path}".replace("\n", " ")
 
 
 def _compared(ours: dict[str, Any], theirs: dict[str, Any]) -> list[tuple[str, Any, Any]]:

@@ -96,7 +96,9 @@ def test_no_list_shows_and_no_collection_delete_reaches_what_is_foreign(
             answers.append(intruder.send("DELETE", collection))
         for answer in answers:
             assert "'uid'" not in str(answer.body) or SECRET not in str(answer.body), collection
-    everywhere = spellings(resource, "")[0].replace("/tenants/theirs", "/tenants/*").replace(f"/namespaces/{SECRET}", "")
+    everywhere = (
+        spellings(resource, "")[0].replace("/tenants/theirs", "/tenants/*").replace(f"/namespaces/{SECRET}", "")
+    )
     everywhere = everywhere.rstrip("/")
     assert intruder.send("GET", everywhere).status == 403
 
