@@ -287,6 +287,8 @@ def _checked_headers(pairs: list[tuple[bytes, bytes]]) -> Mapping[bytes, bytes]:
     """
     headers: dict[bytes, bytes] = {}
     for name, value in pairs:
+        if name == b"connection" and not _CONNECTION.issuperset(part.strip().lower() for part in value.split(b",")):
+            raise BadRequest("the Connection header names other headers")
         if name in headers:
             if name in _ONCE:
                 raise BadRequest(f"the header {name.decode()} is there more than once")

@@ -14,7 +14,7 @@ from tests.speaking import Answer, Speaker
 
 pytestmark = pytest.mark.xdist_group("apiserver")
 SECRET = "hidden-from-others"
-RESOURCES = [resource for resource in TENANT_BUILTINS if resource.persistent and resource.served]
+RESOURCES = [resource for resource in TENANT_BUILTINS if resource.persistent]
 
 
 @pytest.fixture(scope="module")

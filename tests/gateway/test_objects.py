@@ -254,7 +254,7 @@ def test_daemonsets_and_nodes_have_no_place_in_a_tenant_space(alice: Caller, ser
     assert server.admin.post("/api/v1/tenants/acme/nodes", node).status == 404
 
 
-def test_pod_uses_the_default_account_only_if_it_exists(alice: Caller, namespace: str) -> None:
+def test_pod_uses_the_default_account_if_it_exists(alice: Caller, namespace: str) -> None:
     pods = f"/api/v1/namespaces/{namespace}/pods"
     pod = {
         "apiVersion": "v1",
@@ -262,11 +262,10 @@ def test_pod_uses_the_default_account_only_if_it_exists(alice: Caller, namespace
         "metadata": {"name": "p1"},
         "spec": {"containers": [{"name": "c", "image": "i"}]},
     }
-    assert "serviceAccountName" not in alice.post(pods, pod).body["spec"]
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
-    alice.post(f"/api/v1/namespaces/{namespace}/serviceaccounts", account)
-    pod["metadata"]["name"] = "p2"
     assert alice.post(pods, pod).body["spec"]["serviceAccountName"] == "default"
+    assert alice.delete(f"/api/v1/namespaces/{namespace}/serviceaccounts/default").status == 200
+    pod["metadata"]["name"] = "p2"
+    assert "serviceAccountName" not in alice.post(pods, pod).body["spec"]
     pod["metadata"]["name"] = "p3"
     pod["spec"]["serviceAccountName"] = "nobody"
     assert alice.post(pods, pod).status == 403
