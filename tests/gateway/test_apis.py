@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.gateway.callers import Answer, Caller, eventually
+from tests.gateway.callers import Answer, Caller, config_map, eventually
 from tests.gateway.conftest import Server
 from tests.gateway.organization import RBAC, bound, made, ready, role, rule
 
@@ -235,3 +235,76 @@ def test_nobody_signs_in_with_a_prefixed_name(server: Server, people: dict[str, 
     assert server.user("supply", "apis.kcp.io:binding:alice").get("/api").status == 401
     assert server.user("supply", "x", "apis.kcp.io:binding:readers").get("/api").status == 401
     assert people["olga"].get("/api", {"Impersonate-User": "apis.kcp.io:binding:alice"}).status in (400, 403)
+
+
+VIEW = "/services/apiexport/root:supply:provider"
+
+
+def test_provider_sees_the_objects_of_all_its_consumers(people: dict[str, Caller], server: Server) -> None:
+    """KC6: the owner goes beyond the policy; nobody else gets in by this door."""
+    olga = people["olga"]
+    role(olga, PROVIDER, "viewing", rule("get list watch", "apis.kcp.io", "apiexports/content", "widgets", "gadgets"))
+    bound(olga, PROVIDER, "viewing", "User", "vivian")
+    bound(olga, PROVIDER, "system:kcp:workspace:access", "User", "vivian")
+    vivian = server.user("supply", "vivian")
+    everywhere = f"{VIEW}/widgets/clusters/*/apis/example.org/v1/widgets"
+    made(server.admin.post(f"{GLOBEX}{WIDGETS}", widget("theirs")))
+    made(people["alice"].post(f"{CONSUMER}{WIDGETS}", widget("ours")))
+    seen = vivian.get(everywhere)
+    assert seen.status == 200, seen.body
+    found = {(item["metadata"]["tenant"], item["metadata"]["name"]) for item in seen.body["items"]}
+    assert found >= {("globex", "theirs"), ("supply", "ours")}
+    with vivian.watch(everywhere, resourceVersion=seen.body["metadata"]["resourceVersion"]) as watch:
+        made(server.admin.post(f"{GLOBEX}{WIDGETS}", widget("later")))
+        assert watch.take(1)[0]["object"]["metadata"]["name"] == "later"
+        assert olga.delete(f"{PROVIDER}{RBAC}/clusterrolebindings/vivian-viewing").status == 200
+        watch.until_end()
+    bound(olga, PROVIDER, "viewing", "User", "vivian")
+    one = f"{VIEW}/widgets/clusters/root:supply:consumer/apis/example.org/v1/namespaces/default/widgets/ours"
+    assert vivian.get(one).body["metadata"]["name"] == "ours"
+    assert vivian.get(f"{VIEW}/widgets/clusters/*/apis/example.org/v1").body["resources"][0]["kind"] == "Widget"
+    for method, path, status in (
+        ("DELETE", one, 403),
+        ("GET", f"{VIEW}/widgets/clusters/*/apis/example.org/v1/gadgets", 404),
+        ("GET", f"{VIEW}/widgets/clusters/*/api/v1/secrets", 404),
+        ("GET", f"{VIEW}/widgets/clusters/root:supply:consumer/api/v1/namespaces/default/secrets", 404),
+        ("GET", f"{VIEW}/widgets/clusters/root:supply/apis/example.org/v1/widgets", 404),
+        ("GET", f"{VIEW}/closed/clusters/*/apis/example.org/v1/secretives", 403),
+        ("GET", f"{VIEW}/widgets/clusters/*/apis/example.org/v1/namespaces/default/widgets", 404),
+    ):
+        assert vivian.call(method, path).status == status, path
+    assert people["alice"].get(everywhere).status == 403
+    assert people["owner of globex"].get(everywhere).status == 403
+    assert olga.delete(one).status == 405
+
+
+def test_claimed_objects_are_seen_where_the_claim_is_accepted_and_within_their_own_policy(olga: Caller) -> None:
+    """KC6."""
+    widgets = {"group": "example.org", "resource": "widgets", "all": True, "verbs": ["list"]}
+    maps = {"group": "", "resource": "configmaps", "all": True, "verbs": ["list"]}
+    made(olga.post(f"{PROVIDER}{APIS}/apiresourceschemas", schema("Claimer", scope="Cluster")))
+    made(
+        olga.post(
+            f"{PROVIDER}{APIS}/apiexports",
+            export("claimers", "v1.claimers.example.org", permissionClaims=[widgets, maps]),
+        )
+    )
+    for name, state in (("yes", "Accepted"), ("no", "Rejected")):
+        ready(olga, ORG, name)
+        accepted = [{**claim, "state": state} for claim in (widgets, maps)]
+        binds(olga, f"{ORG}:{name}", "claimers", "root:supply:provider:claimers", permissionClaims=accepted)
+        binds(olga, f"{ORG}:{name}", "widgets", "root:supply:provider:widgets")
+        made(olga.post(f"{ORG}:{name}/api/v1/namespaces/default/configmaps", config_map("seen")))
+    view = f"{VIEW}/claimers/clusters/root:supply"
+    answer = olga.get(f"{view}:yes/api/v1/namespaces/default/configmaps")
+    assert [item["metadata"]["name"] for item in answer.body["items"]] == ["seen"]
+    assert olga.get(f"{view}:yes/api/v1/namespaces/default/configmaps/seen").status == 404
+    assert olga.get(f"{view}:yes/api/v1/secrets").status == 404
+    assert olga.get(f"{view}:no/api/v1/namespaces/default/configmaps").status == 404
+    # widgets belong to another export, whose policy names olga nowhere.
+    refused = olga.get(f"{view}:yes/apis/example.org/v1/namespaces/default/widgets")
+    assert refused.status == 403
+    assert "maximal permission policy" in refused.body["message"]
+    bound(olga, PROVIDER, "read", "User", "apis.kcp.io:binding:olga")
+    assert olga.get(f"{view}:yes/apis/example.org/v1/namespaces/default/widgets").status == 200
+    assert olga.get(f"{view}:no/apis/example.org/v1/namespaces/default/widgets").status == 404
