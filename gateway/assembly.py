@@ -108,6 +108,7 @@ async def assembled(options: Options, certificates: Certificates, *, background:
             locks=locks,
             authentication=AuthenticationChain(authentication.authenticators),
             authorization=authorization.chain,
+            maximal_permission=authorization.maximal_permission,
             admission=admission,
             audit=RequestAudit(requests),
             tenants=TenantServices(),

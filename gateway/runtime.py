@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from access.admission.chain import AdmissionChain
 from access.authentication.chain import AuthenticationChain
 from access.authorization.chain import AuthorizationChain
+from access.authorization.maximalpermission import MaximalPermissionPolicy
 from gateway.auditing import AuditSink
 from gateway.customresources import CustomResources
 from gateway.kinds import Catalogs
@@ -37,6 +38,7 @@ class Runtime:
     locks: LockTable
     authentication: AuthenticationChain
     authorization: AuthorizationChain
+    maximal_permission: MaximalPermissionPolicy
     admission: AdmissionChain
     audit: AuditSink
     tenants: TenantServices
@@ -60,12 +62,17 @@ class Runtime:
         """Look again at open streams when what their right rests on has changed."""
         if not len(self.streams):
             return
-        for cluster in {event.key.space for event in events if _concerns_access(event)}:
+        clusters = {event.key.space for event in events if _concerns_access(event)}
+        if any(event.key.group == "apis.kcp.io" for event in events) or clusters & self.maximal_permission.providers:
+            # What a provider limits or offers is used anywhere.
+            self.streams.reconsider(None)
+            return
+        for cluster in clusters:
             self.streams.reconsider(cluster)
 
 
 def _concerns_access(event: Event) -> bool:
-    if event.key.group in ("rbac.authorization.k8s.io", "abac.authorization.kubernetes.io"):
+    if event.key.group in ("rbac.authorization.k8s.io", "abac.authorization.kubernetes.io", "core.kcp.io"):
         return True
     # Service accounts' tokens end with the account, and with the Secret or Pod that they are bound to.
     bearing = event.key.group == "" and event.key.resource in ("serviceaccounts", "secrets", "pods")

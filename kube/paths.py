@@ -182,6 +182,8 @@ def parse(method: str, raw_path: bytes, query: bytes = b"") -> ParsedRequest:
     if segments[0] == "clusters":
         cluster = _cluster_prefix(segments)
         segments = segments[2:] or [""]
+    elif segments[:2] == ["services", "apiexport"]:
+        return _export_content(method, raw_path, query, segments)
     trailing = len(segments) > 1 and not segments[-1]
     parts = segments[:-1] if trailing else segments
     root = parts[0]
@@ -196,6 +198,36 @@ def parse(method: str, raw_path: bytes, query: bytes = b"") -> ParsedRequest:
     if (group and not is_dns_subdomain(group)) or not _IDENTIFIER.fullmatch(version):
         raise not_found()
     return _resource(method, cluster, group, version, parts[first + 1 :], parameters=parameters, trailing=trailing)
+
+
+def _export_content(method: str, raw_path: bytes, query: bytes, segments: list[str]) -> ParsedRequest:
+    """``/services/apiexport/<path>/<export>/clusters/<consumer or *>/api…``: the provider's view of its export (KC6).
+
+    It is a request for the export's subresource ``content`` in the provider's logical cluster, with the verb of what
+    is asked for inside; ``rest`` keeps where. Raises as ``parse``.
+    """
+    if len(segments) < 7 or b"%" in raw_path or segments[4] != "clusters" or segments[6] not in {"api", "apis"}:
+        raise not_found()
+    path, export, consumer = segments[2], segments[3], segments[5]
+    if not is_valid(path) or not is_dns_subdomain(export) or not (consumer == "*" or is_valid(consumer)):
+        raise not_found()
+    inner = parse(method, b"/" + b"/".join(raw_path.split(b"/")[7:]), query)
+    return ParsedRequest(
+        method,
+        "",
+        path,
+        None,
+        inner.verb,
+        True,
+        "apis.kcp.io",
+        "v1alpha1",
+        "apiexports",
+        "content",
+        "",
+        export,
+        "/".join(segments[4:]),
+        inner.parameters,
+    )
 
 
 def _resource(

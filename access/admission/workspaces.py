@@ -34,9 +34,12 @@ from kube.workspaces import (
     split_type,
 )
 from store.port import Store
-from store.types import Key, Operation
+from store.types import Key, Operation, Range
 
 Body = dict[str, Any]
+WORKSPACES_MAX: Final = 1000
+"""Workspaces of one logical cluster, so that no tenant fills the store for all."""
+
 _STATE: Final = (OWNER, TYPE)
 """Annotations that the server alone writes."""
 
@@ -131,6 +134,9 @@ class WorkspaceTree:
         child = f"{attributes.cluster}:{attributes.name}"
         if depth_of(child) > self._depth_max:
             raise _refused(attributes, f"workspaces nest at most {self._depth_max} deep")
+        listing = await self._store.list(Range(attributes.cluster, *WORKSPACES), cached=True)
+        if len(listing.items) >= WORKSPACES_MAX:
+            raise _refused(attributes, f"a logical cluster holds at most {WORKSPACES_MAX} workspaces")
         wanted = body["spec"]["type"]
         types = await self._usable(attributes, f"{wanted['path']}:{wanted['name']}")
         parent = await self._lineage(await self._parent_type(attributes.cluster))

@@ -45,6 +45,7 @@ class Authorization:
     chain: AuthorizationChain
     policies: PolicyCache
     workspaces: Workspaces
+    maximal_permission: MaximalPermissionPolicy
     rbac: RbacAuthorizer
     objects: TenantPolicies
     graphs: NodeGraphs
@@ -94,6 +95,7 @@ def build_authorization(
     _check_pairs(options)
     policies, objects, graphs = PolicyCache(store), TenantPolicies(store), NodeGraphs(store)
     workspaces = Workspaces(store, policies, options.required_groups_dialect)
+    maximal_permission = MaximalPermissionPolicy(store, policies)
     file = PolicyFile(options.policy_file, on_change) if options.policy_file is not None else None
     webhook = _webhook(options)
     rbac = RbacAuthorizer(policies)
@@ -113,12 +115,12 @@ def build_authorization(
             WorkspaceContent(workspaces),
             RequiredGroups(workspaces),
             InitializingWorkspaces(workspaces),
-            MaximalPermissionPolicy(store, policies),
+            maximal_permission,
             *(authorizer for name in options.mode if (authorizer := modes[name]) is not None),
             *further(policies),
         ]
     )
-    return Authorization(chain, policies, workspaces, rbac, objects, graphs, file, webhook)
+    return Authorization(chain, policies, workspaces, maximal_permission, rbac, objects, graphs, file, webhook)
 
 
 def check_files(options: AuthorizationOptions) -> None:

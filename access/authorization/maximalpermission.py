@@ -33,6 +33,8 @@ class MaximalPermissionPolicy:
     def __init__(self, store: Reader, policies: PolicyCache) -> None:
         self._store = store
         self._policies = policies
+        self.providers: set[str] = set()
+        """The logical clusters whose RBAC has limited something here: open streams elsewhere rest on it."""
         self._read: OrderedDict[Key, tuple[int, Any]] = OrderedDict()
 
     async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
@@ -54,6 +56,7 @@ class MaximalPermissionPolicy:
             return deny(self.name, "the export of the resource is gone")
         if not has_policy(body):
             return abstain(self.name, "the export has no maximal permission policy")
+        self.providers.add(path)
         user, groups = as_bound(principal)
         reach = Reach(SYSTEM_TENANT) if path == ROOT else None
         if is_local(body):

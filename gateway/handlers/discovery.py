@@ -26,9 +26,12 @@ def is_discovery(path: str) -> bool:
 
 async def discover(runtime: Runtime, request: Request) -> Response:
     """``/api``, ``/api/v1``, ``/apis``, ``/apis/<group>`` and ``/apis/<group>/<version>``."""
-    path = request.info.path.rstrip("/")
+    return answer(request, runtime.catalogs.of(request.info.cluster), request.info.path.rstrip("/"))
+
+
+def answer(request: Request, catalog: Catalog, path: str) -> Response:
+    """The document of a catalog at a path of discovery. Raises ``NotFound``."""
     accept = negotiate(request, forms=False, aggregated=path in ("/api", "/apis"))
-    catalog = runtime.catalogs.of(request.info.cluster)
     host = request.headers.get(b"host", b"").decode("latin-1")
     data = _document(catalog, path, accept, host)
     if not accept.is_aggregated:

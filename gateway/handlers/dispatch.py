@@ -15,12 +15,14 @@ from gateway.handlers import (
     subresources,
     tenants,
     tokenrequest,
+    virtualview,
     watching,
     writing,
 )
 from gateway.kinds import Kind
 from gateway.runtime import Runtime
 from gateway.streams import Recheck
+from kube.apiexports import EXPORTS
 from kube.status import BadRequest, MethodNotAllowed
 from kube.traits import DEPRECATED
 
@@ -38,6 +40,8 @@ async def serve(runtime: Runtime, request: Request, recheck: Recheck) -> Respons
     info = request.info
     if not info.is_resource:
         return await _non_resource(runtime, request)
+    if (info.group, info.resource, info.subresource) == (*EXPORTS, "content"):
+        return await virtualview.serve(runtime, request, recheck)
     kind = runtime.catalogs.require(info)
     _require_verb(request, kind)
     deprecated = DEPRECATED.get((info.group, info.version, info.resource))
