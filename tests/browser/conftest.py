@@ -28,16 +28,17 @@ _ARGUMENTS = [
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Without a browser these tests say so and are skipped."""
-    if CHROMIUM is None:
-        for item in items:
-            if "tests/browser" in str(item.path):
+    """One browser for them all; without one these tests say so and are skipped."""
+    for item in items:
+        if "tests/browser" in str(item.path):
+            item.add_marker(pytest.mark.xdist_group("browser"))
+            if CHROMIUM is None:
                 item.add_marker(pytest.mark.skip(reason="no Chromium on this machine"))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """One browser for the run."""
+    """One browser for the module; not for the run, as its event loop keeps those of other tests from running."""
     from playwright.sync_api import sync_playwright
 
     # Playwright's synchronous interface keeps an event loop in this thread; the ORM is used between its calls only.
