@@ -29,6 +29,7 @@ from access.authorization.isolation import SystemMasters, TenantIsolation
 from access.authorization.keystone import KeystoneAuthorizer
 from access.authorization.lock import LockAuthorizer
 from access.authorization.rbac import PolicyCache, RbacAuthorizer
+from access.throttling import TenantThrottle
 from audit.requests import RequestLog
 from gateway import workers
 from gateway.auditing import RequestAudit
@@ -95,6 +96,7 @@ async def assembled(options: Options, certificates: Certificates, *, background:
             locks=locks,
             rbac=rbac,
             authentication=AuthenticationChain(authentication.authenticators),
+            throttle=TenantThrottle(options.tenant_limits, streams.of),
             authorization=authorization,
             admission=admission,
             audit=RequestAudit(requests),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from access.authentication.options import AuthenticationOptions
+from access.throttling import Limits
 
 DEFAULT_ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 
@@ -43,6 +44,7 @@ class Options:
     audit_policy_file: Path | None = None
     max_token_lifetime: int = 86_400
     request_timeout: float = 60.0
+    tenant_limits: Limits = field(default_factory=Limits)
 
     @property
     def audiences(self) -> tuple[str, ...]:

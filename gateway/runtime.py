@@ -10,6 +10,7 @@ from access.admission.chain import AdmissionChain
 from access.authentication.chain import AuthenticationChain
 from access.authorization.chain import AuthorizationChain
 from access.authorization.rbac import RbacAuthorizer
+from access.throttling import TenantThrottle
 from gateway.auditing import AuditSink
 from gateway.kinds import Catalogs
 from gateway.locks import LockTable
@@ -36,6 +37,7 @@ class Runtime:
     locks: LockTable
     rbac: RbacAuthorizer
     authentication: AuthenticationChain
+    throttle: TenantThrottle
     authorization: AuthorizationChain
     admission: AdmissionChain
     audit: AuditSink
