@@ -31,6 +31,7 @@ from access.authentication.serviceaccount import ServiceAccountAuthenticator
 from access.authentication.x509 import X509Authenticator
 from access.authorization.build import build_authorization
 from access.authorization.keystone import KeystoneAuthorizer
+from access.throttling import TenantThrottle
 from audit.requests import RequestLog
 from gateway import workers
 from gateway.auditing import RequestAudit
@@ -109,6 +110,7 @@ async def assembled(options: Options, certificates: Certificates, *, background:
             authentication=AuthenticationChain(authentication.authenticators),
             authorization=authorization.chain,
             maximal_permission=authorization.maximal_permission,
+            throttle=TenantThrottle(options.tenant_limits, streams.of),
             admission=admission,
             audit=RequestAudit(requests),
             tenants=TenantServices(),

@@ -93,6 +93,7 @@ class Gateway:
         try:
             parsed = parse(method, path.encode(), query.encode())
             info = resolve(parsed, principal.tenant, runtime.options.default_tenant or None)
+            stages.throttle(runtime, principal, info)
             decision = await stages.authorize(runtime, principal, info)
             stages.require_allowed(principal, info, decision)
             request = Request(

@@ -8,6 +8,7 @@ from typing import Final
 
 from access.authentication.options import AuthenticationOptions
 from access.authorization.options import AuthorizationOptions
+from access.throttling import Limits
 
 DEFAULT_ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 
@@ -42,6 +43,7 @@ class Options:
     audit_policy_file: Path | None = None
     max_token_lifetime: int = 86_400
     request_timeout: float = 60.0
+    tenant_limits: Limits = field(default_factory=Limits)
 
     @property
     def url(self) -> str:

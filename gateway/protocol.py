@@ -21,8 +21,43 @@ GOODBYE_SECONDS: Final = 1.0
 """How long a stopping server waits for a client to answer TLS's closing alert; many do not read before they ask again."""
 
 
+_JOIN_MAX: Final = 16 * 1024
+"""Bytes of a body that fit into the first TLS record anyway; copying more would cost more than it saves."""
+
+
 class TooLarge(httptools.HttpParserError):
     """The request line and headers exceed the bounds."""
+
+
+class _Joined:
+    """A transport that holds the head of one answer back and sends it together with the beginning of the body.
+
+    Written one after the other they would cost two TLS records and two system calls.
+    """
+
+    __slots__ = ("_head", "_transport")
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._head: bytes | None = None
+
+    def write(self, data: bytes) -> None:
+        """Send what is held back and ``data``; the first piece of all is the head."""
+        if self._head is None:
+            self._head = data
+        elif not self._head:
+            self._transport.write(data)
+        elif len(data) > _JOIN_MAX:
+            self._transport.write(self._head)
+            self._transport.write(data)
+            self._head = b""
+        else:
+            self._transport.write(self._head + data)
+            self._head = b""
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._transport.close()
 
 
 class GatewayProtocol(HttpToolsProtocol):
@@ -33,6 +68,7 @@ class GatewayProtocol(HttpToolsProtocol):
     """
 
     _head_bytes = 0
+    _head_open = False
     _head_timer: asyncio.TimerHandle | None = None
     _stopping = False
 
@@ -61,12 +97,17 @@ class GatewayProtocol(HttpToolsProtocol):
         super().on_response_complete()
         self._part()
 
+    def data_received(self, data: bytes) -> None:
+        """Parse; the rest of a head that has begun must come soon."""
+        super().data_received(data)
+        if self._head_open and self._head_timer is None:
+            self._head_timer = self.loop.call_later(HEADER_SECONDS, self._give_up)
+
     def on_message_begin(self) -> None:
-        """A request begins: its head must come soon and be small."""
+        """A request begins: its head must be small."""
         super().on_message_begin()
         self._head_bytes = 0
-        if self._head_timer is None:
-            self._head_timer = self.loop.call_later(HEADER_SECONDS, self._give_up)
+        self._head_open = True
 
     def on_url(self, url: bytes) -> None:
         """Count the request line."""
@@ -82,8 +123,12 @@ class GatewayProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """The head is complete."""
+        self._head_open = False
         self._stop_clock()
         super().on_headers_complete()
+        if self.scope["method"] != "HEAD" and not self.expect_100_continue:
+            # The cycle has not begun to run yet. It writes the head in one piece, then the body.
+            self.cycle.transport = _Joined(self.transport)  # type: ignore[assignment]
 
     def _count(self, size: int) -> None:
         self._head_bytes += size

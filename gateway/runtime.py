@@ -10,6 +10,7 @@ from access.admission.chain import AdmissionChain
 from access.authentication.chain import AuthenticationChain
 from access.authorization.chain import AuthorizationChain
 from access.authorization.maximalpermission import MaximalPermissionPolicy
+from access.throttling import TenantThrottle
 from gateway.auditing import AuditSink
 from gateway.customresources import CustomResources
 from gateway.kinds import Catalogs
@@ -37,6 +38,7 @@ class Runtime:
     custom: CustomResources
     locks: LockTable
     authentication: AuthenticationChain
+    throttle: TenantThrottle
     authorization: AuthorizationChain
     maximal_permission: MaximalPermissionPolicy
     admission: AdmissionChain

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from access.authorization.chain import AuthorizationChain
 from gateway.errors import render
 from gateway.exchange import Request, Response, Stream
@@ -13,6 +15,11 @@ from kube.identity import Principal
 from kube.requestinfo import RequestInfo
 from kube.status import Forbidden, StatusError
 from kube.verdicts import Decision
+
+
+def throttle(runtime: Runtime, principal: Principal, info: RequestInfo) -> None:
+    """Count the request against what its tenant may ask. Raises ``TooManyRequests`` (AD6)."""
+    runtime.throttle.take(principal, info, time.monotonic())
 
 
 async def authorize(runtime: Runtime, principal: Principal, info: RequestInfo) -> Decision:

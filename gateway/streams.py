@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
 
 from gateway.errors import as_status_error
@@ -51,11 +52,16 @@ class Streams:
 
     def __init__(self) -> None:
         self._open: set[OpenStream] = set()
+        self._tenants: Counter[str | None] = Counter()
         self._pending: set[str | None] = set()
         self._task: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
         return len(self._open)
+
+    def of(self, tenant: str | None) -> int:
+        """How many streams a tenant's users have open."""
+        return self._tenants[tenant]
 
     def open(
         self, principal: Principal, info: RequestInfo, recheck: Recheck, *, now: float, definition: str = ""
@@ -63,11 +69,16 @@ class Streams:
         """Register a stream; ``definition`` is the uid of the CRD that its resource rests on."""
         stream = OpenStream(principal, info, recheck, now, definition)
         self._open.add(stream)
+        self._tenants[principal.tenant] += 1
         return stream
 
     def close(self, stream: OpenStream) -> None:
         """Take a stream off the list."""
-        self._open.discard(stream)
+        if stream in self._open:
+            self._open.remove(stream)
+            self._tenants[stream.principal.tenant] -= 1
+            if not self._tenants[stream.principal.tenant]:
+                del self._tenants[stream.principal.tenant]
         stream.close()
 
     def reconsider(self, cluster: str | None) -> None:

@@ -89,6 +89,10 @@ class Cache:
             self._shelves.move_to_end(selection)
         return shelf
 
+    def holds(self, selection: Range | Everywhere) -> bool:
+        """Whether a shelf is held; asking is no use of it."""
+        return selection in self._shelves
+
     def peek(self, keys: Iterable[Key]) -> dict[Key, Stored] | None:
         """What is held of ``keys``; ``None`` when the shelf of one of them is not here to tell."""
         found: dict[Key, Stored] = {}

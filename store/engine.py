@@ -44,6 +44,9 @@ logger = logging.getLogger(__name__)
 FUTURE_SECONDS = 3.0
 """How long a reader waits for a revision from the future, as in Kubernetes."""
 
+COLD_MAX = 1024
+"""Resources of spaces that are remembered to have been written to without being held."""
+
 LOAD_PAGE = 2000
 REPLAY_PAGE = 500
 
@@ -87,9 +90,10 @@ class Engine:
             on_lost=self._forget,
             poll_seconds=options.poll_seconds,
         )
-        self._committer = Committer(self._pool, self._follower, self._cache.peek, patience=options.write_seconds)
+        self._committer = Committer(self._pool, self._follower, self._peek, patience=options.write_seconds)
         self._listeners: dict[object, tuple[Callable[[Sequence[Event]], None], Callable[[], None] | None]] = {}
         self._loads: dict[Range | Everywhere, asyncio.Task[None]] = {}
+        self._cold: set[Range] = set()
         self._readers: list[asyncio.Future[None]] = []
         self._barrier_task: asyncio.Task[None] | None = None
         self._care: asyncio.Task[None] | None = None
@@ -272,15 +276,33 @@ class Engine:
 
     # Filling shelves.
 
+    def _peek(self, keys: Sequence[Key]) -> dict[Key, Stored] | None:
+        """What is held of ``keys``. A shelf that is written to again is loaded, so that the next write finds it."""
+        found = self._cache.peek(keys)
+        if found is None:
+            for selection in {Range(key.space, key.group, key.resource) for key in keys}:
+                if selection not in self._cold:
+                    if len(self._cold) >= COLD_MAX:
+                        self._cold.clear()
+                    self._cold.add(selection)
+                elif not self._cache.holds(selection):
+                    self._cold.discard(selection)
+                    self._loading(selection)
+        return found
+
+    def _loading(self, selection: Range | Everywhere) -> asyncio.Task[None]:
+        task = self._loads.get(selection)
+        if task is None:
+            task = self._loads[selection] = asyncio.create_task(self._load(selection))
+            task.add_done_callback(lambda _: self._loads.pop(selection, None))
+        return task
+
     async def _shelf(self, selection: Range | Everywhere) -> Shelf:
         while True:
             shelf = self._cache.find(selection, monotonic())
             if shelf is not None:
                 return shelf
-            task = self._loads.get(selection)
-            if task is None:
-                task = self._loads[selection] = asyncio.create_task(self._load(selection))
-                task.add_done_callback(lambda _: self._loads.pop(selection, None))
+            task = self._loading(selection)
             # A reader that goes must not take the load away from the others.
             await asyncio.shield(task)
 

@@ -129,9 +129,9 @@ def _judge_export(attributes: Attributes, body: Body) -> None:
 def _judge_definition(attributes: Attributes) -> None:
     """Bound definitions are the server's; nobody makes one that looks like it."""
     old, body = attributes.old, attributes.object
-    if old is not None and BINDING in (old["metadata"].get("annotations") or {}):
-        if attributes.operation == DELETE or (body is not None and not attributes.subresource):
-            raise _refused(attributes, "it belongs to an APIBinding")
+    touched = attributes.operation == DELETE or (body is not None and not attributes.subresource)
+    if touched and old is not None and BINDING in (old["metadata"].get("annotations") or {}):
+        raise _refused(attributes, "it belongs to an APIBinding")
     annotations = ((body or {}).get("metadata", {}).get("annotations") or {}) if old is None else {}
     for name in _ANNOTATIONS:
         if name in annotations:

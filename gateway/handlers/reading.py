@@ -85,9 +85,9 @@ async def list_(runtime: Runtime, request: Request, kind: Kind) -> Response:
     if accept.kind:
         bodies = [converted(orjson.loads(item.data), kind) for item in items]
         return respond(request, _formed(request, kind, bodies, accept, metadata), accept=Accept(accept.media))
-    data = b",".join([view(item, kind) for item in items])
+    data = [item.data for item in items] if kind.is_stored_version else [view(item, kind) for item in items]
     head = orjson.dumps({**kind.list_prefix(), "metadata": metadata})[:-1]
-    return respond(request, head + b',"items":[' + data + b"]}", accept=accept)
+    return respond(request, b"".join((head, b',"items":[', b",".join(data), b"]}")), accept=accept)
 
 
 async def read_list(

@@ -133,3 +133,21 @@ def test_stop_waits_for_no_client_that_has_its_answer(server: Server, tmp_path: 
         stop(second)
         assert time.monotonic() - began < 5
         assert watch.until_end()[-1]["object"]["code"] == 503
+
+
+def test_flooding_tenant_gets_429_and_the_others_are_served(server: Server, tmp_path: Path) -> None:
+    """AD6: ``Retry-After`` in the header and in the body."""
+    flags = ("--tenant-write-qps", "0.01", "--tenant-write-burst", "1", "--tenant-max-watches", "1")
+    path = "/api/v1/namespaces/default/configmaps"
+    with another(server, tmp_path / "data", *flags) as second:
+        flooding = second.user(tenant_named(second, "flooding"), "florian", "tenantry:owner")
+        quiet = second.user(tenant_named(second, "quiet"), "quentin", "tenantry:owner")
+        assert flooding.post(path, config_map("first")).status == 201
+        refused = flooding.post(path, config_map("second"))
+        assert (refused.status, refused.reason) == (429, "TooManyRequests")
+        assert refused.headers["retry-after"] == str(refused.body["details"]["retryAfterSeconds"])
+        assert flooding.get(f"{path}/first").status == 200
+        assert quiet.post(path, config_map("first")).status == 201
+        with flooding.watch(path):
+            assert flooding.get(f"{path}?watch=true").status == 429
+        assert all(second.admin.get("/api/v1/tenants").status == 200 for _ in range(3))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
@@ -14,12 +14,29 @@ from access.authentication.build import UnusableOptions, build_authenticators
 from access.authorization import options as authorization
 from access.authorization.build import check_files
 from access.reloading import UnusableFile
+from access.throttling import READ, WATCH, WRITE, Limits, Rate
 from gateway.options import DEFAULT_ISSUER, Options
 from gateway.server import PortTaken, run
 
 
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name for name in text.split(",") if name)
+
+
+_KINDS: Final = {READ: "reads", WRITE: "writes", WATCH: "watches opened"}
+
+
+def _count(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 9:
+        raise ArgumentTypeError("a whole number is expected")
+    return int(text)
+
+
+def _amount(text: str) -> float:
+    amount = float(text)
+    if not 0 <= amount <= 1e9:
+        raise ArgumentTypeError("a number from 0 is expected")
+    return amount
 
 
 class Command(BaseCommand):
@@ -57,6 +74,14 @@ class Command(BaseCommand):
         add("--workers", type=int, default=1, help="processes")
         authentication.add_flags(parser)
         authorization.add_flags(parser, settings.AUTHORIZATION)
+        limits = Limits()
+        for kind, meaning in _KINDS.items():
+            rate: Rate = getattr(limits, kind)
+            add(
+                f"--tenant-{kind}-qps", type=_amount, default=rate.qps, help=f"{meaning} a second of one tenant; 0: any"
+            )
+            add(f"--tenant-{kind}-burst", type=_count, default=rate.burst, help=f"{meaning} at once after a pause")
+        add("--tenant-max-watches", type=_count, default=limits.open_watches, help="open watches of one tenant; 0: any")
 
     def handle(self, *_args: Any, **flags: Any) -> None:
         """Serve."""
@@ -83,6 +108,10 @@ class Command(BaseCommand):
             anonymous_auth=flags["anonymous_auth"],
             authentication=authentication.AuthenticationOptions.of_flags(flags),
             authorization=authorization.AuthorizationOptions.of_flags(flags),
+            tenant_limits=Limits(
+                **{kind: Rate(flags[f"tenant_{kind}_qps"], flags[f"tenant_{kind}_burst"]) for kind in _KINDS},
+                open_watches=flags["tenant_max_watches"],
+            ),
         )
         try:
             # Once here, so that a wrong file ends the start with one line; the workers make their own.
