@@ -88,9 +88,13 @@ def entry_rows(chain: str, *, since: datetime | None = None) -> Iterator[dict[st
 
 
 def chain_names() -> list[str]:
-    """Every chain there is, or of which rows are left."""
-    named = set(AuditChain.objects.values_list("chain", flat=True))
-    return sorted(named | set(AuditEntry.objects.order_by().values_list("chain", flat=True).distinct()))
+    """Every chain there is, or of which rows are left: reads the whole log, for ``audit verify``."""
+    return sorted({*anchored_chain_names(), *AuditEntry.objects.order_by().values_list("chain", flat=True).distinct()})
+
+
+def anchored_chain_names() -> list[str]:
+    """Every chain that has an end on record, which is every one that was written to, in order."""
+    return list(AuditChain.objects.order_by("chain").values_list("chain", flat=True))
 
 
 def chain_flaw(chain: str) -> chains.Flaw | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-NAMES = ("store", "apiserver", "authorization", "workspaces", "portal")
+NAMES = ("store", "authentication", "authorization", "apiserver", "workspaces", "portal")
 
 
 def main() -> None:

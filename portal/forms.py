@@ -305,6 +305,10 @@ class AppearanceForm(forms.Form):
     density = forms.ChoiceField(choices=[(name, name.capitalize()) for name in DENSITIES])
 
 
+_CHOICES_MAX = 50
+"""More than this is a list that nobody reads: the name is typed."""
+
+
 class AuditForm(forms.Form):
     """Filters of the audit log."""
 
@@ -321,7 +325,11 @@ class AuditForm(forms.Form):
         super().__init__(*args, **kwargs)
         for field in self.fields.values():
             field.required = False
-        self.fields["chain"].choices = chains  # type: ignore[attr-defined]
+        if len(chains) > _CHOICES_MAX:
+            words = forms.TextInput(attrs={"placeholder": "name of a tenant", "spellcheck": "false"})
+            self.fields["chain"] = forms.CharField(required=False, max_length=63, label="Tenant", widget=words)
+        else:
+            self.fields["chain"].choices = chains  # type: ignore[attr-defined]
         self.fields["action"].choices = [("", "Any"), *((action, action) for action in actions)]  # type: ignore[attr-defined]
 
 
