@@ -171,8 +171,10 @@ def _metadata(
         "name": name,
         "uid": uid,
         "creationTimestamp": now,
-        "selfLink": full_path(path, group, version, resource, name=name),
+        "selfLink": full_path(path, group, version, resource, namespace=namespace, name=name),
     }
+    if namespace:
+        metadata["namespace"] = namespace
     tenant = tenant_of(path)
     if tenant != SYSTEM_TENANT:
         metadata["tenant"] = tenant

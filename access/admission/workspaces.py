@@ -146,8 +146,9 @@ class WorkspaceTree:
             raise _refused(attributes, f'no workspace of type "{next(iter(types))}" can be below this one')
 
     async def _usable(self, attributes: Attributes, wanted: str) -> dict[str, Body]:
-        """The type and all it extends; each must be there and be free to use (KC10). One answer for both, so that
-        nobody finds out which types others have.
+        """The type and all it extends; each must be there and be free to use (KC10).
+
+        One answer for both, so that nobody finds out which types others have.
         """
         types = await self._lineage(wanted)
         for name in types if len(types) <= BASES_MAX else (wanted,):
@@ -194,8 +195,9 @@ class WorkspaceTree:
         return state.type if state else DEFAULT_TYPE
 
     async def _judge_logical_cluster(self, attributes: Attributes) -> None:
-        """Made and ended with the workspace. Its administrators in the parent set the required groups, and take
-        initializers off its status.
+        """It is made and ended with the workspace.
+
+        The workspace's administrators in the parent set the required groups, and take initializers off its status.
         """
         old, body, principal = attributes.old, attributes.object, attributes.principal
         if attributes.operation in (CREATE, DELETE):

@@ -231,7 +231,7 @@ def test_kubectl_makes_enters_nests_and_deletes_workspaces(server: Server, olga:
 
     def kubectl(*words: str, given: Any = None) -> str:
         done = subprocess.run(
-            ["kubectl", *words],  # noqa: S607
+            ["kubectl", *words],
             input=json.dumps(given) if given else None,
             env=environment,
             capture_output=True,
