@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlencode
 
 import aiohttp
 import orjson
@@ -70,14 +71,26 @@ class Transport:
         self._session: aiohttp.ClientSession | None = None
 
     async def request(
-        self, method: str, url: str, *, json: Any = None, headers: Mapping[str, str] | None = None
+        self,
+        method: str,
+        url: str,
+        *,
+        json: Any = None,
+        form: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """One question. Raises ``Unreachable`` without an answer in time, with a redirect, or with too much of one."""
+        """One question, with a body of JSON or of a form's fields.
+
+        Raises ``Unreachable`` without an answer in time, with a redirect, or with too much of one.
+        """
         sent = {"Accept": "application/json", "Accept-Encoding": "identity", **self._headers, **(headers or {})}
         body = None
         if json is not None:
             body = orjson.dumps(json)
             sent["Content-Type"] = "application/json"
+        elif form is not None:
+            body = urlencode(form).encode()
+            sent["Content-Type"] = "application/x-www-form-urlencoded"
         try:
             async with self._open().request(
                 method,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from kube.builtins import BUILTINS, KUBERNETES_MINOR, TENANT_BUILTINS
 from kube.logicalclusters import BOOTSTRAP, ROOT
@@ -14,6 +14,7 @@ from kube.paths import not_found
 from kube.requestinfo import RequestInfo
 from kube.resources import Catalog, Resource, Subresource, Version, api_version
 from kube.schemas import MISSING, Definitions, Schema
+from kube.status import MethodNotAllowed
 from kube.structure import DEDUCED, Structure, structure_of
 from kube.tables import Layout, layout
 
@@ -100,6 +101,9 @@ def _has_defaults(schema: Schema) -> bool:
     )
 
 
+_SYSTEM_ONLY: Final = frozenset((r.group, r.plural) for r in BUILTINS) - {(r.group, r.plural) for r in TENANT_BUILTINS}
+
+
 class Catalogs:
     """The catalogs of all spaces: the built-in one, extended by what is installed in a space (TS10 to TS12)."""
 
@@ -148,14 +152,13 @@ class Catalogs:
             raise not_found()
         if info.namespace and not kind.resource.namespaced and info.resource != "namespaces":
             raise not_found()
-        across = info.verb in ("list", "watch", "deletecollection") or not kind.resource.persistent
-        if kind.resource.namespaced and not info.namespace and not across:
-            raise not_found()
+        if kind.resource.namespaced and not info.namespace and info.verb not in ("list", "watch", "deletecollection"):
+            if info.verb != "create":
+                raise not_found()
+            if kind.resource.persistent:
+                raise MethodNotAllowed("the server does not allow this method on the requested resource")
         return kind
 
     def is_system_only(self, group: str, plural: str) -> bool:
         """Whether the resource belongs to the system space alone (AD4)."""
-        return (
-            BUILTINS.by_group_resource(group, plural) is not None
-            and TENANT_BUILTINS.by_group_resource(group, plural) is None
-        )
+        return (group, plural) in _SYSTEM_ONLY

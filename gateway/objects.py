@@ -137,20 +137,19 @@ def check_body_kind(request: Request, kind: Kind, value: dict[str, Any]) -> None
     if given_version.count("/") > 1:
         raise unrecognized(kind.name, f"unexpected GroupVersion string: {given_version}", request.body)
     if (given_kind, given_version) != (kind.name, kind.api_version):
-        raise wrong_kind(kind, given_kind, given_version)
+        raise not_a(kind.name, kind.resource.group.split(".")[0] or "core", given_kind, given_version)
     value["apiVersion"], value["kind"] = kind.api_version, kind.name
     _with_metadata(kind, value)
 
 
-def wrong_kind(kind: Kind, given: str, given_version: str) -> BadRequest:
-    """The 400 for an object of another kind than the path's."""
+def not_a(expected: str, package: str, given: str, given_version: str) -> BadRequest:
+    """The 400 for an object of another kind than the path's, which is ``expected`` of the Go package ``package``."""
     group, _, version = given_version.rpartition("/")
     if BUILTINS.by_kind(group, version, given) is None and not given.endswith("List"):
         shown = f'no kind "{given}" is registered for version "{given_version}" in scheme "{_SCHEME}"'
     else:
-        internal = kind.resource.group.split(".")[0] or "core"
-        shown = f"converting ({version}.{given}) to ({internal}.{kind.name}): unknown conversion"
-    return BadRequest(f'{given} in version "{version}" cannot be handled as a {kind.name}: {shown}')
+        shown = f"converting ({version}.{given}) to ({package}.{expected}): unknown conversion"
+    return BadRequest(f'{given} in version "{version}" cannot be handled as a {expected}: {shown}')
 
 
 def check_kind(value: dict[str, Any], kind: Kind) -> None:

@@ -41,6 +41,7 @@ _STRUCTURAL_ONLY: Final = (
     "x-kubernetes-preserve-unknown-fields",
     "description",
     "additionalProperties",
+    "x-kubernetes-validations",
 )
 """What a part of ``allOf`` and its like must not say: it validates values and gives them no structure."""
 
@@ -221,12 +222,17 @@ class _Checker:
             return
         if schema.get("type", "object") != "object":
             yield invalid(f"{path}.type", schema.get("type"), "must be object")
+        if schema.get("x-kubernetes-validations"):
+            yield forbidden(f"{path}.x-kubernetes-validations", "rules about metadata stand at the root")
         properties = schema.get("properties")
         for name, child in (properties if isinstance(properties, Mapping) else {}).items():
             if name not in _ROOT_METADATA:
                 words = "must not specify anything other than name and generateName"
                 yield forbidden(path, f"{words}, but metadata is implicitly specified")
                 return
+            if isinstance(child, Mapping) and child.get("x-kubernetes-validations"):
+                words = "rules about the name stand at the root"
+                yield forbidden(f"{path}.properties[{name}].x-kubernetes-validations", words)
             yield from self.node(child, f"{path}.properties[{name}]", depth - 1)
 
     def _junctors(self, schema: Mapping[str, Any], path: str, depth: int) -> Iterator[Cause]:

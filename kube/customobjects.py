@@ -192,10 +192,20 @@ def _object(schema: Schema, value: Mapping[str, Any], path: str) -> Iterator[Cau
             yield required(_join(path, name))
     for name, member in value.items():
         if schema.embedded_resource and name in _OWN:
+            if name == "metadata" and isinstance(member, dict):
+                yield from _names(schema.properties[name], member, _join(path, name))
             continue
         child = schema.properties.get(name) or schema.additional
         if child is not None:
             yield from _value(child, member, _join(path, name))
+
+
+def _names(schema: Schema, metadata: Mapping[str, Any], path: str) -> Iterator[Cause]:
+    """What a schema asks of an object's name, besides what every name must be."""
+    for name in ("name", "generateName"):
+        child = schema.properties.get(name)
+        if child is not None and (child.rules or child.enum) and name in metadata:
+            yield from _value(child, metadata[name], f"{path}.{name}")
 
 
 def _embedded(value: Mapping[str, Any], path: str) -> Iterator[Cause]:

@@ -21,7 +21,10 @@ from tenants import ratelimit
 from tenants.models import User
 from tenants.rights import require_operator
 
-_CHANGEABLE = ("name", "status", "is_staff", "is_superuser")
+_CHANGEABLE = ("name", "status", "is_staff", "is_superuser", "issuer", "subject")
+_SUPERUSERS_ONLY = {"is_superuser", "issuer", "subject"}
+
+MAX_EMAIL = 254
 
 MAX_PASSWORD = 128
 """Longer passwords are refused unread: hashing a megabyte is a cheap way to keep a server busy."""
@@ -53,15 +56,24 @@ def sign_out(request: HttpRequest) -> None:
 
 
 @transaction.atomic
-def user_create(*, actor: Actor, email: str, name: str = "", password: str = "", is_staff: bool = False) -> User:
-    """Create an account; without a password only single sign-on opens it. Operators only.
+def user_create(
+    *,
+    actor: Actor,
+    email: str,
+    name: str = "",
+    password: str = "",
+    is_staff: bool = False,
+    issuer: str = "",
+    subject: str = "",
+) -> User:
+    """Create an account; without a password only single sign-on, as ``subject`` of ``issuer``, opens it.
 
-    Raises ``AlreadyExists``, ``Invalid``.
+    Operators only. Raises ``AlreadyExists``, ``Invalid``.
     """
     require_operator(actor)
     email = email.strip()
     try:
-        validate_email(email)
+        _check_email(email)
         if password:
             _check_password(password, None)
     except ValidationError as error:
@@ -71,7 +83,9 @@ def user_create(*, actor: Actor, email: str, name: str = "", password: str = "",
         raise Invalid(f"User is invalid: {causes[0].message}", kind="User", causes=causes) from error
     try:
         with transaction.atomic():
-            user = User.objects.create_user(email, password or None, name=name.strip()[:128], is_staff=is_staff)
+            user = User.objects.create_user(
+                email, password or None, name=name.strip()[:128], is_staff=is_staff, issuer=issuer, subject=subject
+            )
     except IntegrityError:
         raise AlreadyExists(f"There is an account for {email} already.", kind="users") from None
     actor.record(
@@ -82,9 +96,10 @@ def user_create(*, actor: Actor, email: str, name: str = "", password: str = "",
 
 @transaction.atomic
 def user_change(*, actor: Actor, user_id: UUID, **changes: Any) -> User:
-    """Change name, status, is_staff or is_superuser of an account; never one's own way in. Operators only.
+    """Change name, status, is_staff, is_superuser, issuer or subject of an account. Operators only.
 
-    Only superusers change superusers or make them (API-23).
+    Never one's own rights. Only superusers change superusers or make them (API-23), or say whose sign-in at the
+    OpenID Connect provider opens an account.
 
     Disabling ends the person's sessions with their next request. Raises ``NotFound``, ``Conflict``, ``Forbidden``.
     """
@@ -94,24 +109,47 @@ def user_change(*, actor: Actor, user_id: UUID, **changes: Any) -> User:
         raise NotFound("There is no such user.", kind="users")
     if actor.user_id == user.pk and {"status", "is_staff", "is_superuser"} & set(changes):
         raise Conflict("You cannot disable or demote yourself; ask another operator.", kind="users")
-    if (user.is_superuser or "is_superuser" in changes) and not User.objects.filter(  # type: ignore[misc]
-        pk=actor.user_id, is_superuser=True
-    ).exists():
-        raise Forbidden("Only superusers change superusers.", kind="users")
+    if (user.is_superuser or _SUPERUSERS_ONLY & set(changes)) and not _is_superuser(actor):
+        raise Forbidden("Only superusers change superusers, or link accounts to a provider.", kind="users")
     changes = {field: value for field, value in changes.items() if field in _CHANGEABLE}
     before = {field: getattr(user, field) for field in changes}
     for field in _CHANGEABLE:
         if field in changes:
             setattr(user, field, changes[field])
-    user.save(update_fields=[field for field in _CHANGEABLE if field in changes])
+    try:
+        with transaction.atomic():
+            user.save(update_fields=[field for field in _CHANGEABLE if field in changes])
+    except IntegrityError:
+        raise Conflict("Another account is linked to this subject already.", kind="users") from None
     detail = {"user": user.email, "before": before, "after": changes}
     actor.record(Action.USER_CHANGED, chain=SYSTEM_CHAIN, target=f"users/{user.id}", detail=detail)
     return user
 
 
 @transaction.atomic
+def email_follow(*, actor: Actor, user: User, email: str) -> None:
+    """Take the address that the provider has verified, unless it is malformed or another account's (OIDC-07)."""
+    before = user.email
+    try:
+        _check_email(email)
+        with transaction.atomic():
+            user.email = email
+            user.save(update_fields=["email"])
+    except (ValidationError, IntegrityError):
+        user.email = before
+        return
+    detail = {"user": email, "before": {"email": before}, "after": {"email": email}}
+    actor.record(Action.USER_CHANGED, chain=SYSTEM_CHAIN, target=f"users/{user.id}", detail=detail)
+
+
+@transaction.atomic
 def password_change(*, actor: Actor, user: User, password: str) -> None:
-    """Set a new password; all other sessions of the person end. Raises ``Invalid`` for a weak one."""
+    """Set a new password; all other sessions of the person end. Raises ``Invalid`` for a weak one.
+
+    Everybody their own, superusers anybody's; raises ``Forbidden``.
+    """
+    if actor.user_id != user.pk and not _is_superuser(actor):
+        raise Forbidden("Only superusers change other people's passwords.", kind="users")
     try:
         _check_password(password, user)
     except ValidationError as error:
@@ -121,6 +159,16 @@ def password_change(*, actor: Actor, user: User, password: str) -> None:
     user.save(update_fields=["password"])
     detail = {"user": user.email, "changed": "sign-in"}
     actor.record(Action.USER_CHANGED, chain=SYSTEM_CHAIN, target=f"users/{user.id}", detail=detail)
+
+
+def _is_superuser(actor: Actor) -> bool:
+    return actor.user_id is not None and User.objects.filter(pk=actor.user_id, is_superuser=True).exists()
+
+
+def _check_email(email: str) -> None:
+    validate_email(email)
+    if len(email) > MAX_EMAIL:
+        raise ValidationError(f"At most {MAX_EMAIL} characters.")
 
 
 def _check_password(password: str, user: User | None) -> None:

@@ -1,9 +1,24 @@
 """The portal floor as a Django application."""
 
 from django.apps import AppConfig
+from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
+
+from access.reloading import UnusableFile
 
 
 class PortalConfig(AppConfig):
     """Registers templates, commands and the admin's models."""
 
     name = "portal"
+
+    def ready(self) -> None:
+        """Refuse to start with a provider that nobody could sign in by."""
+        if not settings.OIDC_OP_ISSUER:
+            return
+        from portal.oidc import provider
+
+        try:
+            provider.configured()
+        except (ValueError, OSError, UnusableFile) as error:
+            raise ImproperlyConfigured(f"OIDC_*: {error}") from None

@@ -17,6 +17,7 @@ from access.authorization.options import (
     modes,
 )
 from kube.workspaces import Dialect
+from portal.oidc import mapping
 
 env = environ.Env()
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -117,6 +118,7 @@ AUTHORIZATION = AuthorizationOptions(
 """What ``manage.py apiserver`` decides by unless its flags say otherwise, and what the portal explains (AZ11)."""
 
 AUTH_USER_MODEL = "tenants.User"
+AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend", "portal.oidc.backend.OidcBackend"]
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.Argon2PasswordHasher"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
@@ -126,6 +128,23 @@ AUTH_PASSWORD_VALIDATORS = [
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "overview"
 LOGOUT_REDIRECT_URL = "login"
+
+# Single sign-on: docs/sign-in.md. The names are mozilla-django-oidc's where it has them.
+OIDC_OP_ISSUER = env.str("OIDC_OP_ISSUER", "")
+OIDC_OP_CA_FILE = env.str("OIDC_OP_CA_FILE", "")
+OIDC_PROVIDER_NAME = env.str("OIDC_PROVIDER_NAME", "")
+OIDC_RP_CLIENT_ID = env.str("OIDC_RP_CLIENT_ID", "")
+OIDC_RP_CLIENT_SECRET = _secret("OIDC_RP_CLIENT_SECRET", "oidc-client-secret")
+OIDC_RP_SCOPES = env.str("OIDC_RP_SCOPES", "openid email profile")
+OIDC_RP_SIGN_ALGO = env.str("OIDC_RP_SIGN_ALGO", "RS256")
+OIDC_GROUPS_CLAIM = env.str("OIDC_GROUPS_CLAIM", "groups")
+try:
+    OIDC_GROUP_MAPPING = mapping.parse(env.json("OIDC_GROUP_MAPPING", default={}))
+except ValueError as error:
+    raise ImproperlyConfigured(str(error)) from None
+if bool(OIDC_OP_ISSUER) != bool(OIDC_RP_CLIENT_ID):
+    raise ImproperlyConfigured("OIDC_OP_ISSUER and OIDC_RP_CLIENT_ID go together.")
+OIDC_USE_PKCE = True
 
 # Over plain HTTP (the quickstart on 127.0.0.1) browsers drop Secure cookies everywhere but on localhost.
 PORTAL_HTTPS = env.bool("PORTAL_HTTPS", False)
@@ -169,6 +188,7 @@ WORKSPACE_INIT_WAIT = env.float("WORKSPACE_INIT_WAIT", 10.0)
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
+        "portal.api.authentication.OidcAuthentication",
         "portal.api.authentication.AccessTokenAuthentication",
         "portal.api.authentication.SessionAuthentication",
     ],
@@ -219,7 +239,7 @@ STORAGES = {
 }
 WHITENOISE_USE_FINDERS = not _COLLECTED
 
-CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
+CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1).replace("?db=", "?virtual_host=")
 CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_connect_timeout": 1}
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True

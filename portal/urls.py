@@ -5,7 +5,19 @@ from django.urls import include, path
 from django.views.generic import RedirectView
 
 from portal.api.docs import docs, schema
-from portal.views import audit, explaining, health, overview, people, platform, policies, sessions, tenants, workspaces
+from portal.views import (
+    audit,
+    explaining,
+    health,
+    overview,
+    people,
+    platform,
+    policies,
+    sessions,
+    signon,
+    tenants,
+    workspaces,
+)
 
 handler400 = "portal.errors.bad_request"
 handler403 = "portal.errors.permission_denied"
@@ -17,6 +29,8 @@ urlpatterns = [
     path("search/", overview.search, name="search"),
     path("login/", sessions.login, name="login"),
     path("logout/", sessions.logout, name="logout"),
+    path("oidc/authenticate/", signon.Begin.as_view(), name="oidc_authentication_init"),
+    path("oidc/callback/", signon.Back.as_view(), name="oidc_authentication_callback"),
     path("workspaces/", workspaces.workspaces, name="workspaces"),
     path("workspaces/new/", workspaces.workspace_new, name="workspace-new"),
     path("workspaces/<uuid:pk>/", workspaces.workspace, name="workspace"),

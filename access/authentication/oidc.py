@@ -98,7 +98,7 @@ class OidcAuthenticator:
         said = idtokens.look(token) if token is not None else None
         if token is None or said is None or said.issuer != self.issuer:
             return None
-        claims = await self._verify(token, said, now)
+        claims = await self.verify(token, now=now)
         try:
             identity = identify(claims, self._issuer.rules)
         except ClaimError as error:
@@ -114,12 +114,14 @@ class OidcAuthenticator:
             not_after=float(claims["exp"]) + self._issuer.leeway,
         )
 
-    async def close(self) -> None:
-        """Give the connections back."""
-        await self._keys.close()
+    async def verify(self, token: str, *, now: float) -> Mapping[str, Any]:
+        """The claims of a token of this issuer, once audience, party, times and signature are right.
 
-    async def _verify(self, token: str, said: idtokens.Unverified, now: float) -> Mapping[str, Any]:
-        """The claims, once signature, times and audience are right; whatever is cheap to refuse is refused first."""
+        Raises ``Refused``; whatever is cheap to refuse is refused first.
+        """
+        said = idtokens.look(token)
+        if said is None or said.issuer != self.issuer:
+            raise Refused("the token is of another issuer")
         algorithm = said.header.get("alg")
         if not isinstance(algorithm, str) or algorithm not in self._issuer.algorithms:
             raise Refused("the token's algorithm is not accepted")
@@ -144,6 +146,10 @@ class OidcAuthenticator:
         if not signed:
             raise Refused("the token's signature is not valid")
         return said.claims
+
+    async def close(self) -> None:
+        """Give the connections back."""
+        await self._keys.close()
 
 
 def _is_signed(token: str, algorithm: str, keys: Sequence[Any]) -> bool:
@@ -212,26 +218,38 @@ class ProviderKeys:
             raise Unreachable("the provider does not answer")
 
     async def _fetch(self) -> Sequence[_Key]:
-        document = await self._json(f"{self._issuer.rstrip('/')}/.well-known/openid-configuration")
-        if document.get("issuer") != self._issuer:
-            raise Unreachable("the discovery document is of another issuer")
-        url = document.get("jwks_uri")
-        try:
-            address = checked_url(url) if isinstance(url, str) else ""
-        except WebhookFileError:
-            address = ""
-        if not address.startswith("https://"):
-            raise Unreachable("the discovery document has no https jwks_uri")
-        listed = (await self._json(address)).get("keys")
+        document = await discover(self._issuer, self._transport)
+        listed = (await _json(self._transport, endpoint(document, "jwks_uri"))).get("keys")
         if not isinstance(listed, list) or len(listed) > _KEYS_MAX:
             raise Unreachable("the key set is not a list of keys")
         return [key for entry in listed if isinstance(entry, dict) and (key := _usable_key(entry)) is not None]
 
-    async def _json(self, url: str) -> dict[str, Any]:
-        answer = await self._transport.request("GET", url)
-        if answer.status != 200:
-            raise Unreachable(f"the provider answered with {answer.status}")
-        return answer.json()
+
+async def discover(issuer: str, transport: Transport) -> Mapping[str, Any]:
+    """The provider's own description (OpenID Connect Discovery); raises ``Unreachable``, also for another issuer's."""
+    document = await _json(transport, f"{issuer.rstrip('/')}/.well-known/openid-configuration")
+    if document.get("issuer") != issuer:
+        raise Unreachable("the discovery document is of another issuer")
+    return document
+
+
+def endpoint(document: Mapping[str, Any], name: str) -> str:
+    """An address of the provider, which must be an https one; raises ``Unreachable``."""
+    url = document.get(name)
+    try:
+        address = checked_url(url) if isinstance(url, str) else ""
+    except WebhookFileError:
+        address = ""
+    if not address.startswith("https://"):
+        raise Unreachable(f"the discovery document has no https {name}")
+    return address
+
+
+async def _json(transport: Transport, url: str) -> dict[str, Any]:
+    answer = await transport.request("GET", url)
+    if answer.status != 200:
+        raise Unreachable(f"the provider answered with {answer.status}")
+    return answer.json()
 
 
 def _usable_key(entry: Mapping[str, Any]) -> _Key | None:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import Final
 
-from access.authorization.base import Authorizer, Enumerable, Holdings, Joining, deny
+from access.authorization.base import Authorizer, Enumerable, Holdings, Immediate, Joining, deny
 from kube.identity import Principal
 from kube.rbac import Rule
 from kube.requestinfo import RequestInfo
@@ -15,6 +15,7 @@ from kube.verdicts import Decision, Explanation, Verdict
 logger = logging.getLogger(__name__)
 
 BROKEN: Final = "the authorizer failed"
+_PASS: Final = Verdict.NO_OPINION
 
 
 class AuthorizationChain:
@@ -22,7 +23,14 @@ class AuthorizationChain:
 
     def __init__(self, authorizers: Sequence[Authorizer]) -> None:
         self._authorizers = tuple(authorizers)
-        self._joining = [authorizer if isinstance(authorizer, Joining) else None for authorizer in self._authorizers]
+        self._steps = tuple(
+            (
+                authorizer,
+                authorizer.decide if isinstance(authorizer, Immediate) else None,
+                authorizer if isinstance(authorizer, Joining) else None,
+            )
+            for authorizer in authorizers
+        )
 
     @property
     def steps(self) -> tuple[str, ...]:
@@ -31,33 +39,35 @@ class AuthorizationChain:
 
     async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
         """The decision. An authorizer that breaks denies."""
-        last: Decision | None = None
-        for authorizer, joining in zip(self._authorizers, self._joining, strict=True):
+        decision: Decision | None = None
+        for authorizer, decide, joining in self._steps:
             try:
-                decision = await authorizer.authorize(principal, request)
+                decision = decide(principal, request) if decide is not None else None
+                if decision is None:
+                    decision = await authorizer.authorize(principal, request)
+                if joining is not None and decision.verdict is _PASS:
+                    principal = await joining.joined(principal, request.cluster)
             except Exception:
                 logger.exception("authorizer %s failed", authorizer.name)
                 decision = deny(authorizer.name, BROKEN)
-            if decision.verdict is not Verdict.NO_OPINION:
+            if decision.verdict is not _PASS:
                 return decision
-            last = decision
-            if joining is not None:
-                principal = await joining.joined(principal, request.cluster)
-        return _nobody_allowed(last)
+        return _nobody_allowed(decision)
 
     async def explain(self, principal: Principal, request: RequestInfo) -> Explanation:
         """The decision with every step up to the one that decided, in order (AZ11)."""
         trace: list[Decision] = []
-        for authorizer, joining in zip(self._authorizers, self._joining, strict=True):
+        for authorizer, _, joining in self._steps:
             try:
-                trace.append(await authorizer.authorize(principal, request))
+                decision = await authorizer.authorize(principal, request)
+                if joining is not None and decision.verdict is _PASS:
+                    principal = await joining.joined(principal, request.cluster)
             except Exception:
                 logger.exception("authorizer %s failed", authorizer.name)
-                trace.append(deny(authorizer.name, BROKEN))
-            if trace[-1].verdict is not Verdict.NO_OPINION:
-                return Explanation(trace[-1], tuple(trace))
-            if joining is not None:
-                principal = await joining.joined(principal, request.cluster)
+                decision = deny(authorizer.name, BROKEN)
+            trace.append(decision)
+            if decision.verdict is not _PASS:
+                return Explanation(decision, tuple(trace))
         return Explanation(_nobody_allowed(trace[-1] if trace else None), tuple(trace))
 
     async def rules_for(self, principal: Principal, cluster: str, namespace: str) -> tuple[tuple[Rule, ...], bool]:
@@ -67,12 +77,14 @@ class AuthorizationChain:
         """
         rules: dict[Rule, None] = {}
         complete = True
-        for authorizer, joining in zip(self._authorizers, self._joining, strict=True):
+        for authorizer, _, joining in self._steps:
             if not isinstance(authorizer, Enumerable):
                 complete = False
                 continue
             try:
                 held = await authorizer.holdings(principal, cluster, namespace)
+                if joining is not None and not held.final:
+                    principal = await joining.joined(principal, cluster)
             except Exception:
                 logger.exception("authorizer %s failed", authorizer.name)
                 held = Holdings(complete=False, final=True)
@@ -80,8 +92,6 @@ class AuthorizationChain:
             complete = complete and held.complete
             if held.final:
                 break
-            if joining is not None:
-                principal = await joining.joined(principal, cluster)
         return tuple(rules), complete
 
 

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from access.authorization.base import CLOSED, NOTHING, Holdings, abstain, deny
 from kube.identity import SERVICE_ACCOUNT_PREFIX, Principal
-from kube.logicalclusters import space_of
+from kube.logicalclusters import space_of, tenant_of
 from kube.requestinfo import RequestInfo
 from kube.verdicts import Decision
 
@@ -53,9 +53,13 @@ class LockAuthorizer:
 
     async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
         """DENY behind a lock, otherwise no opinion."""
+        return self.decide(principal, request)
+
+    def decide(self, principal: Principal, request: RequestInfo) -> Decision:
+        """The same, without waiting."""
         if principal.is_system:
             return _NOT_BOUND
-        reason = self._reason(principal, request.cluster, request.namespace)
+        reason = self._reason(principal, request.cluster, request.namespace, request.tenant)
         if reason is None:
             return _OPEN
         if principal.tenant != request.tenant:
@@ -65,13 +69,13 @@ class LockAuthorizer:
 
     async def holdings(self, principal: Principal, cluster: str, namespace: str) -> Holdings:
         """Nothing, and behind a lock the end of it."""
-        if principal.is_system or self._reason(principal, cluster, namespace) is None:
+        if principal.is_system or self._reason(principal, cluster, namespace, tenant_of(cluster)) is None:
             return NOTHING
         return CLOSED
 
-    def _reason(self, principal: Principal, cluster: str, namespace: str) -> str | None:
+    def _reason(self, principal: Principal, cluster: str, namespace: str, owner: str) -> str | None:
         reason = self._locks.reason(cluster, namespace)
-        if reason is None and principal.tenant is not None:
+        if reason is None and principal.tenant is not None and principal.tenant != owner:
             # Whoever belongs to a locked tenant is locked in: what others opened to it counts no more (AZ-23).
             reason = self._locks.reason(space_of(principal.tenant), "")
         if reason is None and principal.cluster is not None and principal.name.startswith(SERVICE_ACCOUNT_PREFIX):

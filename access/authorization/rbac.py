@@ -164,8 +164,12 @@ class RbacAuthorizer:
 
     async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
         """ALLOW with the binding that allowed, or no opinion."""
-        policies = self._policies.at_hand(request.cluster) or await self._policies.around(request.cluster)
-        return spacepolicy.authorize(principal, Attributes.of(request), policies)
+        return spacepolicy.authorize(principal, Attributes.of(request), await self._policies.around(request.cluster))
+
+    def decide(self, principal: Principal, request: RequestInfo) -> Decision | None:
+        """The same without waiting, where the policy of the logical cluster is compiled."""
+        policies = self._policies.at_hand(request.cluster)
+        return None if policies is None else spacepolicy.authorize(principal, Attributes.of(request), policies)
 
     async def holdings(self, principal: Principal, cluster: str, namespace: str) -> Holdings:
         """What bindings give the principal in a namespace."""

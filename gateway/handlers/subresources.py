@@ -44,6 +44,12 @@ async def scale(runtime: Runtime, request: Request, kind: Kind) -> Response:
     parameters.check(request)
     if info.verb == "update":
         body = objects.decode_body(request, "Scale")
+        if (body.get("kind") or "Scale", body.get("apiVersion") or "autoscaling/v1") != ("Scale", "autoscaling/v1"):
+            given, version = str(body.get("kind") or "Scale"), str(body.get("apiVersion") or "autoscaling/v1")
+            raise objects.not_a("Scale", "autoscaling", given, version)
+        named = (body.get("metadata") or {}).get("name")
+        if named != info.name:
+            raise BadRequest(f"the name of the object ({named or ''}) does not match the name on the URL ({info.name})")
 
         async def wanted(current: Body) -> Body:  # noqa: ARG001 - one signature for both
             return body
@@ -159,7 +165,12 @@ async def evict(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """POST of an ``Eviction``: delete a pod."""
     body = objects.decode_body(request, "Eviction")
     parameters.check(request)
+    named = (body.get("metadata") or {}).get("name")
+    if named and named != request.info.name:
+        raise BadRequest("name in URL does not match name in Eviction object")
     options = body.get("deleteOptions") or {}
+    if isinstance(options, dict) and options.get("dryRun") == ["All"]:
+        request.query = {**request.query, "dryRun": "All"}
     preconditions = (options.get("preconditions") if isinstance(options, dict) else None) or {}
     wanted = DeleteOptions(str(preconditions.get("uid") or ""), str(preconditions.get("resourceVersion") or ""))
     await remove(runtime, request, kind, objects.key_of(request.info, kind.resource, request.info.name), wanted)

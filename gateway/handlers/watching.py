@@ -43,7 +43,7 @@ async def watch(runtime: Runtime, request: Request, kind: Kind, recheck: Recheck
     accept = negotiate(request)
     chosen = selection(request, kind)
     bookmarks = request.query.get("allowWatchBookmarks", "").lower() in ("true", "1")
-    initial_events = _initial_events(request, bookmarks=bookmarks)
+    initial_events = _initial_events(request)
     seconds = _timeout(request)
     start = await _start(runtime, request, chosen, initial_events=initial_events)
     encoder = _Encoder(request, kind, accept)
@@ -61,7 +61,7 @@ async def watch(runtime: Runtime, request: Request, kind: Kind, recheck: Recheck
     return Stream(chunks)
 
 
-def _initial_events(request: Request, *, bookmarks: bool) -> bool | None:
+def _initial_events(request: Request) -> bool | None:
     value = request.query.get("sendInitialEvents")
     match = request.query.get("resourceVersionMatch", "")
     if value is None:
@@ -75,10 +75,7 @@ def _initial_events(request: Request, *, bookmarks: bool) -> bool | None:
         raise _forbidden(
             "resourceVersionMatch", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
         )
-    wanted = value.lower() in ("true", "1")
-    if wanted and not bookmarks:
-        raise _forbidden("allowWatchBookmarks", "sendInitialEvents requires allowWatchBookmarks")
-    return wanted
+    return value.lower() in ("true", "1")
 
 
 def _forbidden(field: str, text: str) -> Invalid:

@@ -20,18 +20,20 @@ from gateway.negotiation import (
     MERGE_PATCH,
     PATCHES,
     STRATEGIC_PATCH,
+    content_type,
     require_content_type,
 )
 from gateway.runtime import Runtime
-from kube import managedfields
-from kube.documents import decode_json, decode_yaml
-from kube.fieldpaths import SPEC_AND_LABELS, STATUS
+from kube import fieldvalidation, managedfields
+from kube.documents import decode_json, decode_yaml, duplicate_fields
+from kube.fieldpaths import SPEC, SPEC_AND_LABELS, STATUS
 from kube.managedfields import Write
 from kube.names import path_segment
 from kube.patches import deep_copy, json_patch, merge_patch, same
-from kube.status import AlreadyExists, BadRequest, Cause, Conflict, Invalid, StatusError
+from kube.status import AlreadyExists, BadRequest, Cause, Conflict, InternalError, Invalid, StatusError
 from kube.strategicmerge import strategic_merge
 from kube.traits import LABELS_OUTSIDE_STATUS
+from kube.validation.causes import immutable, invalid_object
 from store.types import Create, Delete, Key, PreconditionFailed, Stored, Update
 
 Body = dict[str, Any]
@@ -129,6 +131,8 @@ async def patch(runtime: Runtime, request: Request, kind: Kind) -> Response:
     if media == APPLY_PATCH:
         return await apply(runtime, request, kind)
     document = decode_json(request.body)
+    if document is None:
+        document = [] if media == JSON_PATCH else {}
     if media != JSON_PATCH and not isinstance(document, dict):
         raise BadRequest("error decoding patch: the patch is not an object")
 
@@ -139,25 +143,35 @@ async def patch(runtime: Runtime, request: Request, kind: Kind) -> Response:
             result = merge_patch(current, document)
         else:
             result = strategic_merge(kind.structure, current, document)
-        return _checked(request, kind, result)
+            result["apiVersion"], result["kind"] = current["apiVersion"], current["kind"]
+        return _checked(request, kind, current, result)
 
     stored = await change(runtime, request, kind, patched)
     return show(request, kind, stored)
 
 
-def _checked(request: Request, kind: Kind, result: Body) -> Body:
-    objects.check_kind(result, kind)
-    result = objects.fit(request, kind, result)
+def _checked(request: Request, kind: Kind, current: Body, result: Body) -> Body:
+    shown = orjson.dumps(result).decode()
+    duplicates = []
+    if objects.validation_mode(request) == "Strict" and content_type(request) != JSON_PATCH:
+        duplicates = duplicate_fields(request.body)
+    try:
+        objects.check_kind(result, kind)
+        result = objects.fit(request, kind, result, duplicates)
+    except BadRequest as error:
+        message = f"Invalid value: {orjson.dumps(shown).decode()}: {error.message}"
+        cause = Cause("FieldValueInvalid", message, "patch")
+        raise Invalid(f' "" is invalid: patch: {message}', causes=[cause]) from None
     name = result["metadata"].get("name")
-    if name != request.info.name:
-        raise Invalid(
-            f'{kind.name}{_of_group(kind)} "{request.info.name}" is invalid: metadata.name: Invalid value: "{name}": '
-            "field is immutable",
-            group=kind.resource.group,
-            kind=kind.name,
-            name=request.info.name,
-            causes=[Cause("FieldValueInvalid", f'Invalid value: "{name}": field is immutable', "metadata.name")],
+    if not name:
+        raise BadRequest(
+            f"the name of the object ({request.info.name} based on URL) was undeterminable: name must be provided"
         )
+    if name != request.info.name:
+        raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({request.info.name})")
+    uid = result["metadata"].get("uid")
+    if uid and uid != current["metadata"].get("uid"):
+        raise invalid_object(kind.resource.group, kind.name, name, [immutable("metadata.uid", uid)])
     objects.check_place(request.info, kind, result)
     return result
 
@@ -169,6 +183,7 @@ async def apply(runtime: Runtime, request: Request, kind: Kind) -> Response:
     if not isinstance(applied, dict):
         raise BadRequest("error decoding YAML: the body is not an object")
     objects.check_kind(applied, kind)
+    _check_declared(kind, applied)
     applied = objects.fit(request, kind, applied)
     objects.check_place(request.info, kind, applied)
     applied["metadata"].setdefault("name", request.info.name)
@@ -194,6 +209,22 @@ async def apply(runtime: Runtime, request: Request, kind: Kind) -> Response:
                 continue
         return show(request, kind, await change(runtime, request, kind, merged, managed=True))
     raise too_busy(kind, key.name)
+
+
+def _check_declared(kind: Kind, applied: Body) -> None:
+    """An applied field must be one of the kind's, whatever ``fieldValidation`` says: nobody could own it."""
+    if kind.schema is None or kind.resource.custom:
+        return
+    unknown = fieldvalidation.decode_fields(applied, kind.schema, kind=kind.name, version=kind.version).unknown
+    if unknown:
+        metadata = applied["metadata"]
+        place = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+        typed = f"{kind.resource.group}/{kind.version}" if kind.resource.group else f"/{kind.version}"
+        raise InternalError(
+            f"failed to create typed patch object ({place}; {typed}, Kind={kind.name}): "
+            f".{unknown[0]}: field not declared in schema",
+            reason="",
+        )
 
 
 async def change(
@@ -257,6 +288,9 @@ def inherit(kind: Kind, subresource: str, old: Body, new: Body) -> None:
             new["status"] = deep_copy(old["status"])
         else:
             new.pop("status", None)
+    if kind.resource.storage_key == ("", "namespaces") and subresource != "finalize":
+        # Only its controller takes them off: else the namespace would go before what is in it.
+        new["spec"] = deep_copy(old.get("spec") or {})
     metadata, before = new["metadata"], old["metadata"]
     for field in _SERVER_OWNED:
         if field in before:
@@ -295,7 +329,10 @@ def count_generation(kind: Kind, old: Body, new: Body) -> None:
     aside = {"metadata", "status"} if kind.has_status or not kind.resource.custom else {"metadata"}
     before = {name: value for name, value in old.items() if name not in aside}
     after = {name: value for name, value in new.items() if name not in aside}
-    if not same(before, after):
+    annotated = kind.resource.storage_key == ("apps", "deployments") and not same(
+        old["metadata"].get("annotations"), new["metadata"].get("annotations")
+    )
+    if annotated or not same(before, after):
         new["metadata"]["generation"] = int(old["metadata"].get("generation") or 0) + 1
 
 
@@ -407,7 +444,9 @@ def _patches_of(kind: Kind) -> tuple[str, ...]:
 def _write(request: Request, kind: Kind) -> Write:
     manager = request.query.get("fieldManager") or managedfields.manager_from_user_agent(request.user_agent)
     subresource = request.info.subresource
-    reset = SPEC_AND_LABELS if subresource == "status" else STATUS if kind.has_status else {}
+    reset = STATUS if kind.has_status else {}
+    if subresource == "status":
+        reset = SPEC_AND_LABELS if kind.resource.storage_key in LABELS_OUTSIDE_STATUS else SPEC
     return Write(
         manager=manager,
         version=kind.api_version,

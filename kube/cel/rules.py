@@ -25,7 +25,7 @@ from kube.status import Cause
 
 VALIDATIONS: Final = "x-kubernetes-validations"
 MAX_EXPRESSION: Final = 16_384
-MAX_RULES: Final = 500
+MAX_RULES: Final = 300
 """Rules in one version of a CRD, so that compiling it takes no more than a moment."""
 MAX_MESSAGE: Final = 5_120
 BUDGET: Final = 500_000
@@ -235,8 +235,7 @@ def _expression(schema: Schema, text: str, *, optional: bool) -> Expression:
     """Compile. Raises ``InvalidExpression`` in the words of kube-apiserver's compiler."""
     if len(text) > MAX_EXPRESSION:
         raise InvalidExpression(f"compilation failed: the expression is longer than {MAX_EXPRESSION} characters")
-    environment = _environment()
-    program = _program(environment, text)
+    program = _program(text)
     tree = Tree.read(program.serialize())
     transition = tree.mentions("oldSelf")
     if tree.mentions("previous"):
@@ -261,7 +260,7 @@ def _expression(schema: Schema, text: str, *, optional: bool) -> Expression:
     if optional and transition:
         text = f"cel.bind(oldSelf, previous.?value, ({text}))"
     if edits or (optional and transition):
-        program = _program(environment, text)
+        program = _program(text)
     if found is None:
         returned = {"BOOL": "boolean", "STRING": "string", "INT": "integer", "DOUBLE": "number"}
         kind = returned.get(str(program.return_type().name()))
@@ -271,9 +270,10 @@ def _expression(schema: Schema, text: str, *, optional: bool) -> Expression:
     return Expression(program, weight, transition, found)
 
 
-def _program(environment: Any, text: str) -> Any:
+@lru_cache(maxsize=1024)
+def _program(text: str) -> Any:
     try:
-        return environment.compile(text)
+        return _environment().compile(text)
     except RuntimeError as error:
         words = str(error).removeprefix("INVALID_ARGUMENT: ").removesuffix(" [INVALID_ARGUMENT]")
         raise InvalidExpression(f"compilation failed: {words}") from None

@@ -5,10 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from django import forms
-from django.contrib import admin
+from django.contrib import admin, messages
+from django.contrib.admin.utils import unquote
+from django.contrib.auth import update_session_auth_hash
+from django.contrib.auth.forms import AdminPasswordChangeForm, SetPasswordMixin, SetUnusablePasswordMixin
+from django.core.exceptions import PermissionDenied
+from django.core.validators import MaxLengthValidator
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
+from django.urls import path, reverse
 from django.utils import timezone
+from django.utils.decorators import method_decorator
+from django.utils.html import format_html
+from django.views.decorators.debug import sensitive_post_parameters
 
 from access.credentials import credential_revoke, token_revoke
 from access.models import Credential, PersonalAccessToken
@@ -17,16 +27,47 @@ from portal.admin.translating import Translator, actor
 from tenants.models import User
 
 
-class NewUserForm(forms.ModelForm):  # type: ignore[type-arg]
-    """An account with a first password, or without one for single sign-on."""
+class NewUserForm(SetUnusablePasswordMixin, SetPasswordMixin, forms.ModelForm):  # type: ignore[misc,type-arg]
+    """An account with a first password, typed twice, or without one for single sign-on, said aloud."""
 
-    password = forms.CharField(
-        required=False, strip=False, max_length=accounts.MAX_PASSWORD, widget=forms.PasswordInput
+    usable_password = SetUnusablePasswordMixin.create_usable_password_field(
+        "Without a password the account is opened by single sign-on alone; leave both fields below empty then."
     )
+    password1, password2 = SetPasswordMixin.create_password_fields()
 
     class Meta:
         model = User
-        fields = ("email", "name", "password", "is_staff")
+        fields = ("email", "name", "is_staff")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name in ("password1", "password2"):
+            # Required unless the choice above says otherwise: the mixin sees to it.
+            self.fields[name].required = False
+            self.fields[name].validators.append(MaxLengthValidator(accounts.MAX_PASSWORD))
+
+    def clean(self) -> dict[str, Any]:
+        """Both passwords are there and alike, or neither."""
+        super().clean()
+        self.validate_passwords()
+        if not self.cleaned_data["set_usable_password"] and (self.data.get("password1") or self.data.get("password2")):
+            self.add_error("password1", "Leave the passwords empty, or let the account have one.")
+        self.validate_password_for_user(
+            User(email=self.cleaned_data.get("email", ""), name=self.cleaned_data.get("name", ""))
+        )
+        return self.cleaned_data
+
+
+class NewPasswordForm(AdminPasswordChangeForm):  # type: ignore[type-arg]
+    """A password for somebody else, typed twice."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        # Taking the password away is no part of this: a disabled account is disabled by its status.
+        self.fields.pop("usable_password", None)
+        for name in ("password1", "password2"):
+            self.fields[name].required = True
+            self.fields[name].validators.append(MaxLengthValidator(accounts.MAX_PASSWORD))
 
 
 @admin.register(User)
@@ -37,7 +78,19 @@ class UserAdmin(Translator):
     list_filter = ("status", "is_staff")
     search_fields = ("email__istartswith", "name__istartswith")
     ordering = ("-created_at", "-id")
-    fields = ("email", "name", "status", "is_staff", "is_superuser", "issuer", "subject", "last_login", "created_at")
+    fields = (
+        "email",
+        "password_link",
+        "name",
+        "status",
+        "is_staff",
+        "is_superuser",
+        "issuer",
+        "subject",
+        "last_login",
+        "created_at",
+    )
+    add_fields = ("email", "name", "usable_password", "password1", "password2", "is_staff")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """By the service."""
@@ -47,22 +100,63 @@ class UserAdmin(Translator):
         """By the service."""
         return self.has_module_permission(request)
 
+    def get_urls(self) -> list[Any]:
+        """With Django's address for another's password."""
+        view = self.admin_site.admin_view(self.user_change_password)
+        return [path("<id>/password/", view, name="auth_user_password_change"), *super().get_urls()]
+
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         """New accounts have a form of their own."""
         if obj is None:
             kwargs["form"] = NewUserForm
+            # The fields of the form that are none of the model's are the form's own.
+            kwargs["fields"] = NewUserForm.Meta.fields
         return super().get_form(request, obj, change, **kwargs)
 
     def get_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
-        """Those of the form."""
-        return self.fields if obj else ("email", "name", "password", "is_staff")
+        """Those of the form; the way to another's password is for those who may go it."""
+        if obj is None:
+            return self.add_fields
+        return tuple(name for name in self.fields if name != "password_link" or request.user.is_superuser)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
-        """Who one is comes from elsewhere; the highest right only superusers give."""
+        """The highest right, and whose sign-in at the provider opens the account, only superusers give."""
         if obj is None:
             return ()
-        fixed = ("email", "issuer", "subject", "last_login", "created_at")
-        return fixed if request.user.is_superuser else (*fixed, "is_superuser")
+        fixed = ("email", "last_login", "created_at")
+        return (*fixed, *(("password_link",) if request.user.is_superuser else ("is_superuser", "issuer", "subject")))
+
+    @admin.display(description="Password")
+    def password_link(self, user: User) -> str:
+        """Whether there is one, and the way to another."""
+        said = "Set." if user.has_usable_password() else "None: single sign-on alone opens this account."
+        word = "Change the password" if user.has_usable_password() else "Set a password"
+        return format_html(
+            '{} <a href="{}">{}</a>', said, reverse("admin:auth_user_password_change", args=[user.pk]), word
+        )
+
+    @method_decorator(sensitive_post_parameters("password1", "password2"))
+    def user_change_password(self, request: HttpRequest, id: str) -> HttpResponse:  # noqa: A002 - Django's name
+        """Another password for the account; its sessions end."""
+        if not request.user.is_superuser:
+            raise PermissionDenied("Only superusers change other people's passwords.")
+        user = self.get_object(request, unquote(id))
+        if not isinstance(user, User):
+            raise Http404
+        form = NewPasswordForm(user, request.POST or None)
+        if request.method == "POST" and form.is_valid():
+            accounts.password_change(actor=actor(request), user=user, password=form.cleaned_data["password1"])
+            update_session_auth_hash(request, user)
+            self.message_user(request, "The password is changed.", messages.SUCCESS)
+            return HttpResponseRedirect(reverse("admin:tenants_user_change", args=[user.pk]))
+        context = {
+            **self.admin_site.each_context(request),
+            "title": f"Password of {user.email}",
+            "form": form,
+            "opts": self.opts,
+            "original": user,
+        }
+        return TemplateResponse(request, "admin/auth/user/change_password.html", context)
 
     def save_model(self, request: HttpRequest, obj: User, form: Any, change: bool) -> None:
         """Create or change."""
@@ -70,7 +164,14 @@ class UserAdmin(Translator):
             changed = {name: form.cleaned_data[name] for name in form.changed_data}
             accounts.user_change(actor=actor(request), user_id=obj.pk, **changed)
         else:
-            made = accounts.user_create(actor=actor(request), **form.cleaned_data)
+            said = form.cleaned_data
+            made = accounts.user_create(
+                actor=actor(request),
+                email=said["email"],
+                name=said["name"],
+                password=said["password1"] if said["set_usable_password"] else "",
+                is_staff=said["is_staff"],
+            )
             obj.pk = made.pk
 
 

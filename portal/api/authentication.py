@@ -1,4 +1,4 @@
-"""Who calls: a session with its CSRF token, or a personal access token. An OIDC bearer joins by another class."""
+"""Who calls: a session with its CSRF token, a personal access token, or a token of the OpenID Connect provider."""
 
 from __future__ import annotations
 
@@ -9,8 +9,12 @@ from drf_spectacular.extensions import OpenApiAuthenticationExtension
 from rest_framework import authentication, exceptions
 from rest_framework.request import Request
 
+from access.authentication.base import Refused
 from access.credentials import token_authenticate
 from access.models import PersonalAccessToken
+from kube import idtokens
+from portal.oidc.people import user_of
+from portal.oidc.provider import configured
 from tenants.models import User
 
 
@@ -35,6 +39,35 @@ class AccessTokenAuthentication(authentication.BaseAuthentication):
         return 'Bearer realm="tenantry"'
 
 
+class OidcAuthentication(authentication.BaseAuthentication):
+    """``Authorization: Bearer <ID token>`` for our own client, by the verifier that sign-in has.
+
+    Opens the account that the subject has signed in to the portal with; rights follow groups at sign-in alone.
+    """
+
+    def authenticate(self, request: Request) -> tuple[User, None] | None:
+        """The token's user; ``None`` for what is no token of the provider."""
+        kind, _, text = request.META.get("HTTP_AUTHORIZATION", "").partition(" ")
+        provider = configured() if kind.lower() == "bearer" else None
+        said = idtokens.look(text.strip())
+        if provider is None or said is None or said.issuer != provider.issuer:
+            return None
+        try:
+            claims = provider.verify(text.strip())
+        except Refused as refusal:
+            raise exceptions.AuthenticationFailed(f"The token does not work: {refusal}.") from None
+        user = user_of(provider.issuer, claims.get("sub"))
+        if user is None or not user.is_active:
+            raise exceptions.AuthenticationFailed(
+                "The token opens no account: sign in to the portal once, or ask an operator."
+            )
+        return user, None
+
+    def authenticate_header(self, request: Request) -> str:
+        """What a 401 asks for."""
+        return 'Bearer realm="tenantry"'
+
+
 class SessionAuthentication(authentication.SessionAuthentication):
     """The portal's own session; unsafe methods need the CSRF token."""
 
@@ -52,6 +85,15 @@ class _AccessTokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-unt
 
     def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
         return {"type": "http", "scheme": "bearer", "description": "A personal access token (tnt_…)."}
+
+
+class _OidcScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
+    target_class = "portal.api.authentication.OidcAuthentication"
+    name = "oidc"
+
+    def get_security_definition(self, auto_schema: Any) -> dict[str, str]:
+        description = "An ID token of the OpenID Connect provider, issued to the portal's client."
+        return {"type": "http", "scheme": "bearer", "bearerFormat": "JWT", "description": description}
 
 
 class _SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]

@@ -21,6 +21,7 @@ from audit.models import Outcome
 from audit.selectors import Filters, entries_everywhere, entries_of_chain
 from kube.status import BadRequest, Forbidden, NotFound
 from portal.api import serializers as shapes
+from portal.api.authentication import SessionAuthentication
 from portal.api.endpoint import AFTER, LIMIT, Endpoint, listed, page, window
 from portal.api.permissions import api_actor, require_tenant, require_unbound, token_tenant
 from portal.views.audit import export_of, visible_chains
@@ -133,7 +134,7 @@ class Tokens(Endpoint):
     )
     def post(self, request: Request) -> Response:
         """Shown once."""
-        if request.auth is not None:
+        if not isinstance(request.successful_authenticator, SessionAuthentication):
             raise Forbidden("Tokens are made with a session, not with another token.")
         actor = api_actor(request)
         user: Any = request.user

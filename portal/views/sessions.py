@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlencode
 
-from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
-from django.urls import NoReverseMatch, reverse
+from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
@@ -16,6 +16,8 @@ from django.views.decorators.http import require_http_methods, require_POST
 from kube.status import TooManyRequests
 from portal import accounts
 from portal.forms import SignInForm, refuse
+from portal.oidc.provider import configured
+from portal.views import signon
 
 
 @sensitive_post_parameters("password")
@@ -43,7 +45,7 @@ def login(request: HttpRequest) -> HttpResponse:
                     return redirect(target)
                 form.add_error(None, "The e-mail address or the password is wrong.")
                 status = 401
-    context: dict[str, Any] = {"form": form, "next": target, "single_sign_on": _single_sign_on()}
+    context: dict[str, Any] = {"form": form, "next": target, "single_sign_on": _single_sign_on(target)}
     response = render(request, "pages/sessions/login.html", context, status=status)
     if retry_after:
         response["Retry-After"] = str(retry_after)
@@ -52,9 +54,16 @@ def login(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def logout(request: HttpRequest) -> HttpResponse:
-    """End the session."""
+    """End the session, and that at the provider for those who came from there.
+
+    A page leads there, not a redirect: our policy lets forms lead to our own pages only.
+    """
+    address = signon.end_session_url(request)
     accounts.sign_out(request)
-    return redirect("login")
+    if not address:
+        return redirect("login")
+    context = {"url": address, "provider": signon.provider_name()}
+    return render(request, "pages/sessions/leaving.html", context)
 
 
 def _safe_target(request: HttpRequest) -> str:
@@ -64,13 +73,10 @@ def _safe_target(request: HttpRequest) -> str:
     return reverse("overview")
 
 
-def _single_sign_on() -> dict[str, str] | None:
-    if not getattr(settings, "OIDC_RP_CLIENT_ID", ""):
+def _single_sign_on(target: str) -> dict[str, str] | None:
+    if configured() is None:
         return None
-    try:
-        return {
-            "name": getattr(settings, "OIDC_PROVIDER_NAME", "") or "single sign-on",
-            "url": reverse("oidc_authentication_init"),
-        }
-    except NoReverseMatch:
-        return None
+    return {
+        "name": signon.provider_name(),
+        "url": reverse("oidc_authentication_init") + "?" + urlencode({"next": target}),
+    }

@@ -16,6 +16,7 @@ VOLATILE = (
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"), "<time>"),
     (re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]+"), "<jwt>"),
     (re.compile(r"10\.0\.0\.\d+"), "<ip>"),
+    (re.compile(r"^\d+[smhd](\d+[smhd])?$"), "<age>"),
     (re.compile(r"(?<=current: )\d+"), "<revision>"),
 )
 BY_NAME = {

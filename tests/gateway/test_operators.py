@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import pytest
 
 from tests.gateway.callers import Caller, eventually
 from tests.gateway.conftest import Server
-from tests.gateway.definitions import collection, custom, definition, install, remove
+from tests.gateway.definitions import CRDS, collection, custom, definition, install, remove
 
 Kubectl = Callable[..., str]
 
@@ -170,7 +171,13 @@ def test_an_operator_runs_in_a_tenants_space_on_a_kind_of_that_tenant(gina: Call
     install(gina, GREENHOUSE)
     path, crop = f"{collection('greenhouses')}/east", "/api/v1/namespaces/default/configmaps/east"
     assert gina.post(collection("greenhouses"), custom("Greenhouse", "east", {"crop": "pea"})).status == 201
-    assert eventually(lambda: gina.get(path).body.get("status", {}).get("replicas") == 1)
+
+    def noticed() -> bool:
+        # kopf overlooks what appears between its first look and its watch, but not what changes afterwards.
+        gina.patch(f"{CRDS}/greenhouses.example.com", {"metadata": {"labels": {"seen": str(time.monotonic())}}})
+        return eventually(lambda: gina.get(path).body.get("status", {}).get("replicas") == 1, 1)
+
+    assert eventually(noticed, 10)
     assert gina.get(crop).body["data"] == {"crop": "pea"}
     assert any("kopf" in finalizer for finalizer in gina.get(path).body["metadata"]["finalizers"])
     gina.patch(path, {"spec": {"crop": "leek", "replicas": 5}})

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from kube.cel.rules import BUDGET, rule_causes, rules_of, violations
 from kube.crds import crd_causes
-from kube.customobjects import without_nulls
+from kube.customobjects import object_causes, without_nulls
 from kube.schemas import Schema
 from kube.status import Cause
 from kube.structural import structural_schema
@@ -69,6 +69,30 @@ def test_the_root_of_an_object_shows_its_name_and_nothing_else_of_its_metadata()
     assert violations(rules, {"metadata": {"name": "xyz"}}, None)
     labels = {"type": "object", "x-kubernetes-validations": [{"rule": "self.metadata.labels.size() == 0"}]}
     assert "undefined field 'labels'" in rule_causes(structural_schema(labels, definitions()), "x")[0].message
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"allOf": [{"x-kubernetes-validations": [{"rule": "false"}]}]},
+        {"anyOf": [{"properties": {"n": {"x-kubernetes-validations": [{"rule": "false"}]}}}]},
+        {"not": {"x-kubernetes-validations": [{"rule": "false"}]}},
+    ],
+)
+def test_rules_where_they_would_not_be_looked_at_are_refused(part: dict[str, Any]) -> None:
+    document = ruled({"rule": "true"})
+    document["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"] |= part
+    assert any("x-kubernetes-validations" in cause.field for cause in crd_causes(document, definitions()))
+
+
+def test_what_a_schema_asks_of_the_name_holds() -> None:
+    root = {
+        "type": "object",
+        "properties": {"metadata": {"type": "object", "properties": {"name": {"type": "string", "pattern": "^a"}}}},
+    }
+    schema = structural_schema(root, definitions())
+    assert object_causes(schema, {"metadata": {"name": "abc"}}) == []
+    assert object_causes(schema, {"metadata": {"name": "xyz"}})[0].field == "metadata.name"
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from django.contrib import admin
+from django.test import Client
 from django.urls import reverse
 
 from audit.actions import Action
@@ -161,3 +164,58 @@ def test_changed_server_wipes_the_credential(operator: User) -> None:
     signed_in(operator).post(url("tenants.cluster", "change", made.pk), data)
     made.refresh_from_db()
     assert made.sealed_credential is None
+
+
+def new_account(operator: User, **fields: str) -> Any:
+    return signed_in(operator).post(url("tenants.user", "add"), {"email": "new@acme.test", "name": "New", **fields})
+
+
+def test_account_is_made_with_a_password_typed_twice(operator: User) -> None:
+    page = signed_in(operator).get(url("tenants.user", "add")).content.decode()
+    assert all(f'name="{name}"' in page for name in ("email", "password1", "password2", "usable_password"))
+    chosen = "a quiet green lamp"
+    assert new_account(operator, password1=chosen, password2=chosen).status_code == 302
+    assert Client().post("/login/", {"username": "new@acme.test", "password": chosen}).status_code == 302
+    assert AuditEntry.objects.filter(action=Action.USER_CREATED, actor=operator.email).exists()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"password1": "a quiet green lamp"},
+        {"password2": "a quiet green lamp"},
+        {"password1": "a quiet green lamp", "password2": "a quiet red lamp"},
+        {"password1": "password1234", "password2": "password1234"},
+        {"password1": "x" * 129, "password2": "x" * 129},
+        {"usable_password": "false", "password1": "a quiet green lamp", "password2": "a quiet green lamp"},
+    ],
+)
+def test_account_with_a_doubtful_password_is_not_made(operator: User, fields: dict[str, str]) -> None:
+    response = new_account(operator, **fields)
+    assert response.status_code == 200
+    assert response.context["adminform"].form.errors
+    assert not User.objects.filter(email="new@acme.test").exists()
+
+
+def test_account_without_password_is_for_single_sign_on(operator: User) -> None:
+    assert new_account(operator, usable_password="false").status_code == 302
+    assert not User.objects.get(email="new@acme.test").has_usable_password()
+
+
+def test_superuser_sets_another_password(operator: User) -> None:
+    person, staff = factories.user(), factories.user(is_staff=True)
+    path = reverse("admin:auth_user_password_change", args=[person.pk])
+    assert path in signed_in(operator).get(url("tenants.user", "change", person.pk)).content.decode()
+    browser = signed_in(person)
+    chosen = {"password1": "a quiet green lamp", "password2": "a quiet green lamp"}
+    assert signed_in(staff).post(path, chosen).status_code == 403
+    assert signed_in(operator).get(path).status_code == 200
+    assert signed_in(operator).post(path, {**chosen, "password2": "another"}).status_code == 200
+    assert browser.get("/").status_code == 200
+    assert signed_in(operator).post(path, chosen).status_code == 302
+    assert browser.get("/").status_code == 302, "other sessions end"
+    assert Client().post("/login/", {"username": person.email, "password": chosen["password1"]}).status_code == 302
+    event = AuditEntry.objects.filter(action=Action.USER_CHANGED).latest("sequence")
+    assert (event.actor, event.target) == (operator.email, f"users/{person.pk}")
+    assert signed_in(operator).get(path.replace(str(person.pk), "nobody")).status_code == 404

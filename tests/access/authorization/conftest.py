@@ -97,11 +97,10 @@ def servers(
         f"--authorization-webhook-config-file={webhook}",
         "--authorization-webhook-cache-unauthorized-ttl=0s",
     )
-    started = [Server(authorization_database, folder, *flags)]
+    started = [Server(authorization_database, folder, *flags) for _ in range(2)]
     try:
-        started[0].wait()
-        started.append(Server(authorization_database, folder, *flags))
-        started[1].wait()
+        for server in started:
+            server.wait()
         yield started
     finally:
         for server in started:
