@@ -119,9 +119,8 @@ def _kinds() -> tuple[tuple[str, str, str, str, dict[str, Any], dict[str, Any] |
                 type=reference,
                 cluster=_text("The logical cluster of the workspace."),
                 URL=_text("The address of the workspace."),
-                location=_object("Where it may be.", selector=_ref(LABEL_SELECTOR)),
             ),
-            _status(initializers=initializers, terminators=_list(_text("Who still has to clean up."))),
+            _status(initializers=initializers),
         ),
         (
             tenancy,
@@ -131,16 +130,12 @@ def _kinds() -> tuple[tuple[str, str, str, str, dict[str, Any], dict[str, Any] |
             _object(
                 "What workspaces of the type are.",
                 initializer=_flag("Whether they wait for an initializer."),
-                terminator=_flag("Whether they wait for a terminator."),
                 extend=_object("Types whose properties it has as well.", **{"with": _list(reference)}),
-                additionalWorkspaceLabels={"type": "object", "additionalProperties": {"type": "string"}},
                 defaultChildWorkspaceType=reference,
                 limitAllowedChildren=_object("Types below.", none=_flag("None."), types=_list(reference)),
                 limitAllowedParents=_object("Types above.", none=_flag("None."), types=_list(reference)),
-                defaultAPIBindings=_list(_object("An export.", path=_text("Path."), export=_text("Name."))),
-                defaultAPIBindingLifecycle=_text("InitializeOnly or Maintain."),
             ),
-            _status(virtualWorkspaces=_list(_object("An address.", url=_text("URL.")))),
+            _status(),
         ),
         (
             "core.kcp.io",
@@ -149,7 +144,6 @@ def _kinds() -> tuple[tuple[str, str, str, str, dict[str, Any], dict[str, Any] |
             "The workspace seen from within; its name is cluster.",
             _object(
                 "What the logical cluster is to be.",
-                directlyDeletable=_flag("Whether it may be deleted from within."),
                 owner=_object(
                     "The workspace object that it belongs to.",
                     apiVersion=_text("apiVersion."),
@@ -160,7 +154,6 @@ def _kinds() -> tuple[tuple[str, str, str, str, dict[str, Any], dict[str, Any] |
                     uid=_text("UID."),
                 ),
                 initializers=initializers,
-                terminators=_list(_text("Who has to clean up.")),
             ),
             _status(URL=_text("The address of the logical cluster."), initializers=initializers),
         ),
@@ -172,9 +165,6 @@ def _kinds() -> tuple[tuple[str, str, str, str, dict[str, Any], dict[str, Any] |
             _object(
                 "What is exported.",
                 latestResourceSchemas=_list(_text("Names of APIResourceSchemas.")),
-                identity=_object(
-                    "The identity.", secretRef=_object("", name=_text("Name."), namespace=_text("Namespace."))
-                ),
                 maximalPermissionPolicy=_object("The provider's limit.", local=_object("By its own RBAC.")),
                 permissionClaims=_list(_permission_claim()),
             ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from access.admission.base import CREATE, DELETE, UPDATE, Attributes
+from access.admission.base import CREATE, UPDATE, Attributes
 from access.workspaces import Workspaces
 from kube.apiexports import (
     BINDING,
@@ -129,15 +129,14 @@ def _judge_export(attributes: Attributes, body: Body) -> None:
 def _judge_definition(attributes: Attributes) -> None:
     """Bound definitions are the server's; nobody makes one that looks like it."""
     old, body = attributes.old, attributes.object
-    touched = attributes.operation == DELETE or (body is not None and not attributes.subresource)
-    if touched and old is not None and BINDING in (old["metadata"].get("annotations") or {}):
+    if old is not None and BINDING in (old["metadata"].get("annotations") or {}):
         raise _refused(attributes, "it belongs to an APIBinding")
     annotations = ((body or {}).get("metadata", {}).get("annotations") or {}) if old is None else {}
     for name in _ANNOTATIONS:
         if name in annotations:
             raise _invalid(attributes, forbidden(f"metadata.annotations[{name}]", "is set by the server"))
     if old is not None and body is not None:
-        was, now = (x["metadata"].get("annotations") or {} for x in (old, body))
+        was, now = (state["metadata"].get("annotations") or {} for state in (old, body))
         if any(was.get(name) != now.get(name) for name in _ANNOTATIONS):
             raise _invalid(attributes, forbidden("metadata.annotations", "bindings are the server's"))
 

@@ -195,9 +195,9 @@ class WorkspaceTree:
         return state.type if state else DEFAULT_TYPE
 
     async def _judge_logical_cluster(self, attributes: Attributes) -> None:
-        """Made and ended with the workspace.
+        """It is made and ended with the workspace.
 
-        Its administrators in the parent set the required groups, and take initializers off its status.
+        The workspace's administrators in the parent set the required groups, and take initializers off its status.
         """
         old, body, principal = attributes.old, attributes.object, attributes.principal
         if attributes.operation in (CREATE, DELETE):

@@ -19,7 +19,7 @@ from gateway.handlers import discovery, reading, watching
 from gateway.kinds import Kind, definitions
 from gateway.runtime import Runtime
 from gateway.streams import Recheck
-from kube.apiexports import BINDINGS, EXPORT, EXPORTS, SCHEMAS, bound_definition
+from kube.apiexports import BINDINGS, EXPORT, EXPORTS, SCHEMAS, bound_definition, split_export
 from kube.crds import CRDS, resource_of
 from kube.logicalclusters import full_path, is_valid, tenant_of
 from kube.paths import ALL_TENANTS, ParsedRequest, not_found, parse
@@ -142,7 +142,8 @@ async def _is_bound(runtime: Runtime, content: RequestInfo, wanted: RequestInfo)
 
 async def _is_accepted(runtime: Runtime, content: RequestInfo, wanted: RequestInfo, export: Body) -> bool:
     """Whether the export claims all objects of the resource, and a binding of the consumer accepts that."""
-    if not any(_claims(claim, wanted) for claim in (export.get("spec") or {}).get("permissionClaims") or ()):
+    identity = await _identity(runtime, wanted)
+    if not any(_claims(claim, wanted, identity) for claim in (export.get("spec") or {}).get("permissionClaims") or ()):
         return False
     for item in (await runtime.store.list(Range(wanted.cluster, *BINDINGS), cached=True)).items:
         body = orjson.loads(item.data)
@@ -151,13 +152,26 @@ async def _is_accepted(runtime: Runtime, content: RequestInfo, wanted: RequestIn
         if reference(body["spec"]["reference"]["export"]) != (content.cluster, content.name):
             continue
         for claim in body["spec"].get("permissionClaims") or ():
-            if claim.get("state") == "Accepted" and _claims(claim, wanted):
+            if claim.get("state") == "Accepted" and _claims(claim, wanted, identity):
                 return True
     return False
 
 
-def _claims(claim: Mapping[str, Any], wanted: RequestInfo) -> bool:
+async def _identity(runtime: Runtime, wanted: RequestInfo) -> str:
+    """The identity of the export that the consumer has the resource from; empty for its own resources."""
+    crd = await _read(runtime, Key(wanted.cluster, *CRDS, "", f"{wanted.resource}.{wanted.group}"))
+    export = (((crd or {}).get("metadata") or {}).get("annotations") or {}).get(EXPORT)
+    if export is None:
+        return ""
+    path, name = split_export(export)
+    found = await _read(runtime, Key(path, *EXPORTS, "", name))
+    return str(((found or {}).get("status") or {}).get("identityHash") or "")
+
+
+def _claims(claim: Mapping[str, Any], wanted: RequestInfo, identity: str) -> bool:
     """Whether a claim covers the verb on all objects of the resource; one that selects some covers none here."""
+    if (claim.get("identityHash") or identity) != identity:
+        return False
     selector = claim.get("selector") or {}
     everything = claim.get("all") is True or selector.get("matchAll") is True
     verbs = claim.get("verbs") or ("*",)

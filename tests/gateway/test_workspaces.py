@@ -6,14 +6,17 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
+import psycopg
 import pytest
 import yaml
 
 from tests.gateway.callers import Caller, config_map, eventually
-from tests.gateway.conftest import Server, another
+from tests.gateway.conftest import ROOT, Server, another, database_url, start, stop, tenant_named
 from tests.gateway.organization import (
     ORG,
     TENANCY,
@@ -255,3 +258,40 @@ def test_kubectl_makes_enters_nests_and_deletes_workspaces(server: Server, olga:
     assert kubectl(*nested, "auth", "can-i", "create", "namespaces") == "yes\n"
     kubectl("delete", "workspace", "cli", "--timeout=20s")
     assert "cli" not in kubectl("get", "ws", "-o", "name")
+
+
+def test_deletion_goes_on_where_a_killed_server_stopped(tmp_path: Path) -> None:
+    """KC13: the workspace is closed, half empty and without its logical cluster when the next one takes over."""
+    name = f"gateway_{uuid4().hex[:8]}"
+    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    database = database_url(name)
+    subprocess.run(
+        [sys.executable, "manage.py", "migrate", "-v0"],
+        cwd=ROOT,
+        env={**os.environ, "DATABASE_URL": database},
+        check=True,
+    )
+    try:
+        first = start(tmp_path / "data", database)
+        tenant_named(first, "umbrella")
+        boss = first.user("umbrella", "olga", "tenantry:owner")
+        ready(boss, ORG, "half")
+        ready(boss, inside("half"), "below")
+        made(boss.post(f"{inside('half:below')}/api/v1/namespaces/default/configmaps", config_map("left")))
+        first.process.kill()
+        first.process.wait()
+        marked = """UPDATE store_object SET data = convert_to(jsonb_set(convert_from(data, 'UTF8')::jsonb,
+            '{metadata,deletionTimestamp}', '"2026-01-01T00:00:00Z"')::text, 'UTF8')
+            WHERE space = 'root:umbrella' AND resource = 'workspaces'"""
+        first.sql(marked)
+        first.sql("DELETE FROM store_object WHERE space = 'root:umbrella:half' AND resource = 'logicalclusters'")
+        second = start(tmp_path / "data", database)
+        boss = second.user("umbrella", "olga", "tenantry:owner")
+        assert eventually(lambda: boss.get(f"{WORKSPACES}/half").status == 404)
+        for path in ("half", "half:below"):
+            assert second.admin.get(f"{inside(path)}/api/v1/configmaps").body["items"] == []
+        stop(second)
+    finally:
+        with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
