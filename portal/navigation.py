@@ -44,7 +44,12 @@ _SECTIONS: Final = (
     (
         "Access",
         False,
-        (("Access tokens", "tokens", "key"), ("Explain", "explain", "route"), ("Audit log", "audit", "scroll-text")),
+        (
+            ("Access tokens", "tokens", "key"),
+            ("Explain", "explain", "route"),
+            ("Identity", "identity", "key-round"),
+            ("Audit log", "audit", "scroll-text"),
+        ),
     ),
     (
         "Operations",

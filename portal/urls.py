@@ -49,6 +49,7 @@ urlpatterns = [
     path("audit/export/", audit.audit_export, name="audit-export"),
     path("audit/<uuid:pk>/", audit.audit_entry, name="audit-entry"),
     path("explain/", explaining.explain, name="explain"),
+    path("identity/", explaining.identity, name="identity"),
     path("tiers/", platform.tiers, name="tiers"),
     path("tiers/new/", platform.tier_new, name="tier-new"),
     path("tiers/<slug:name>/", platform.tier, name="tier"),

@@ -8,6 +8,8 @@ from uuid import UUID
 from django.http import StreamingHttpResponse
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
+from django.utils.decorators import method_decorator
+from django.views.decorators.debug import sensitive_variables
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework.request import Request
@@ -25,6 +27,7 @@ from portal.api.authentication import SessionAuthentication
 from portal.api.endpoint import AFTER, LIMIT, Endpoint, listed, page, window
 from portal.api.permissions import api_actor, require_tenant, require_unbound, token_tenant
 from portal.explain import explain_request
+from portal.inspecting import inspect_identity
 from portal.views.audit import export_of, visible_chains
 from tenants import selectors
 
@@ -217,6 +220,26 @@ class Explain(Endpoint):
             ],
         }
         return Response(body)
+
+
+class Inspect(Endpoint):
+    """Who somebody would be."""
+
+    @extend_schema(
+        operation_id="inspectIdentity",
+        summary="Inspect a certificate, subject, token-file line or token",
+        description="Who it would be at the API server, by which rule, and why not by the others. Nothing is verified, "
+        "stored or logged.",
+        request=shapes.InspectBody,
+        responses={200: shapes.InspectAnswer},
+    )
+    @method_decorator(sensitive_variables())
+    def post(self, request: Request) -> Response:
+        """The identity and the rules."""
+        data = self.body(request, shapes.InspectBody)
+        response = Response(shapes.InspectAnswer(inspect_identity(data["text"])).data)
+        response["Cache-Control"] = "no-store"
+        return response
 
 
 def _moment(text: str) -> Any:

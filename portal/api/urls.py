@@ -31,4 +31,5 @@ urlpatterns = [
     path("tokens/", records.Tokens.as_view()),
     path("tokens/<uuid:pk>/", records.OneToken.as_view()),
     path("access/explain", records.Explain.as_view()),
+    path("access/inspect", records.Inspect.as_view()),
 ]

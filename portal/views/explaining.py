@@ -1,4 +1,4 @@
-"""The policy playground: a request goes in, its way through the house comes out (AZ11)."""
+"""The policy playground (AZ11) and the identity inspector: something goes in, what the rules make of it comes out."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from typing import Any
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.views.decorators.http import require_safe
+from django.views.decorators.cache import never_cache
+from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
+from django.views.decorators.http import require_http_methods, require_safe
 
 from kube.status import StatusError
 from portal.explain import explain_request, own_facts
-from portal.forms import ExplainForm, refuse
+from portal.forms import ExplainForm, IdentityForm, refuse
+from portal.inspecting import inspect_identity
 from portal.requests import actor_of
 
 
@@ -39,3 +42,17 @@ def explain(request: HttpRequest) -> HttpResponse:
         except StatusError as error:
             refuse(form, error)
     return render(request, "pages/explain.html", context, status=422 if asked and form.errors else 200)
+
+
+@sensitive_post_parameters("text")
+@sensitive_variables("form", "inspection")
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def identity(request: HttpRequest) -> HttpResponse:
+    """A POST, so that what is pasted is in no address; it is not repeated on the page either."""
+    form = IdentityForm(request.POST or None)
+    context: dict[str, Any] = {"form": form}
+    if request.method == "POST" and form.is_valid():
+        context["inspection"] = inspect_identity(form.cleaned_data["text"])
+    return render(request, "pages/identity.html", context, status=422 if form.errors else 200)

@@ -22,6 +22,7 @@ MEMBER = [
     "/tokens/new/",
     "/audit/",
     "/explain/",
+    "/identity/",
     "/profile/",
     "/search/?q=a",
 ]
