@@ -14,18 +14,26 @@ CAPACITY: Final = 10_000
 
 
 class Answers(Generic[V]):
-    """Remembers answers for ``success`` seconds and noes (``None``) for ``failure`` seconds, in rooms of their own.
+    """Remembers answers for ``success`` seconds and noes for ``failure`` seconds, in rooms of their own.
 
-    A flood of wrong questions therefore drives out no right answer. Keys are digests (``Digests``), never what was
-    asked. A failure to get an answer is not remembered.
+    A no is ``None``, or whatever ``is_yes`` says is none. A flood of wrong questions drives out no right answer. Keys
+    are digests (``Digests``), never what was asked. A failure to get an answer is not remembered.
     """
 
-    def __init__(self, *, success: float, failure: float, capacity: int = CAPACITY) -> None:
+    def __init__(
+        self,
+        *,
+        success: float,
+        failure: float,
+        capacity: int = CAPACITY,
+        is_yes: Callable[[V | None], bool] = lambda answer: answer is not None,
+    ) -> None:
         self._rooms: tuple[tuple[OrderedDict[bytes, tuple[float, V | None]], float], ...] = (
             (OrderedDict(), success),
             (OrderedDict(), failure),
         )
         self._capacity = capacity
+        self._is_yes = is_yes
         self._asking: dict[bytes, asyncio.Task[V | None]] = {}
 
     def __len__(self) -> int:
@@ -59,7 +67,7 @@ class Answers(Generic[V]):
             del self._asking[key]
         for room, _ in self._rooms:
             room.pop(key, None)
-        room, seconds = self._rooms[0 if answer is not None else 1]
+        room, seconds = self._rooms[0 if self._is_yes(answer) else 1]
         if seconds > 0:
             room[key] = (now, answer)
             if len(room) > self._capacity:

@@ -41,6 +41,11 @@ class ReloadedFile(Generic[T]):
         except (OSError, ValueError) as error:
             raise UnusableFile(self._words(error)) from None
 
+    @property
+    def value(self) -> T:
+        """What the file said when it was read last."""
+        return self._value
+
     async def current(self, now: float) -> T:
         """What the file says, looked at again at most once a second; ``now`` in seconds."""
         if not self._reading and abs(now - self._checked) >= CHECK_SECONDS:

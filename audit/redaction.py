@@ -38,8 +38,10 @@ MAX_ITEMS: Final = 64
 def clean_text(text: str, limit: int = MAX_TEXT) -> str:
     """``text`` with token-shaped parts replaced, unprintable characters dropped, ``limit`` characters at most."""
     # Cut first, generously: what follows is linear, but the input need not be small.
-    text = text[: limit + 8192].encode("utf-8", "replace").decode("utf-8")
-    text = "".join(character for character in text if character >= " " or character in "\n\t")
+    text = text[: limit + 8192]
+    if not (text.isascii() and text.isprintable()):
+        text = text.encode("utf-8", "replace").decode("utf-8")
+        text = "".join(character for character in text if character >= " " or character in "\n\t")
     return _SECRET_TEXT.sub(REDACTED, text)[:limit]
 
 

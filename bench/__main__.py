@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-NAMES = ("store", "apiserver", "workspaces", "portal")
+NAMES = ("store", "apiserver", "authorization", "workspaces", "portal")
 
 
 def main() -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import ssl
 import statistics
 import tempfile
@@ -22,8 +21,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from bench.load import Figures, drive
-from tests.conformance.apiserver import TOKEN
-from tests.conformance.apiserver import running as kube_apiserver
+from tests import kubeapiserver
 from tests.story.product import Product, eventually
 
 BASE = "/api/v1/namespaces/default/configmaps"
@@ -94,12 +92,11 @@ def tenantry() -> Iterator[Target]:
 @contextlib.contextmanager
 def peer() -> Iterator[Target | None]:
     """A kube-apiserver with etcd, or nothing."""
-    assets = os.environ.get("KUBEBUILDER_ASSETS")
-    if not assets:
+    if not kubeapiserver.PRESENT:
         yield None
         return
-    with kube_apiserver(assets) as server:
-        yield Target("kube-apiserver", f"https://127.0.0.1:{server._port}", TOKEN)
+    with kubeapiserver.running() as server:
+        yield Target("kube-apiserver", server.url, kubeapiserver.TOKEN)
 
 
 def measure(target: Target) -> dict[str, Figures]:

@@ -57,7 +57,7 @@ def drive(
     if shutil.which("wrk") is None:
         raise RuntimeError("wrk is not installed (Debian: apt-get install wrk)")
     lines = [f"wrk.method = {_quoted(method)}"]
-    lines += [f"wrk.headers[{_quoted(key)}] = {_quoted(value)}" for key, value in headers.items()]
+    lines += [f"wrk.headers[ {_quoted(key)} ] = {_quoted(value)}" for key, value in headers.items()]
     if body is not None:
         lines.append(f"wrk.body = {_quoted(body)}")
     with tempfile.NamedTemporaryFile("w", suffix=".lua") as file:

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Final
-
-import django
-from django.apps import apps
 
 from access.authentication.anonymous import NOBODY
 from access.authentication.base import Credentials
@@ -29,10 +27,11 @@ from gateway.errors import as_status_error, render
 from gateway.exchange import Request, Response, Stream
 from gateway.options import Options
 from gateway.protocol import peer_certificate
+from gateway.resolution import parse, resolve
 from gateway.runtime import Runtime
 from gateway.streams import Recheck
 from kube.identity import Principal
-from kube.paths import ParsedRequest, parse, resolve
+from kube.paths import ParsedRequest
 from kube.requestinfo import RequestInfo
 from kube.status import BadRequest, MethodNotAllowed, ServiceUnavailable
 from kube.verdicts import Decision
@@ -73,12 +72,12 @@ class Application:
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         await receive()
-        if not apps.ready:
-            # A worker process is spawned: it begins without Django, whose services make and end tenants.
-            django.setup()
         try:
             async with assembly.assembled(self._options, self._certificates) as runtime:
                 self._runtime = runtime
+                # What has been loaded stays: looking through it for garbage would stop the server for 100 ms a time.
+                gc.collect()
+                gc.freeze()
                 await send({"type": "lifespan.startup.complete"})
                 await receive()
         except Exception as error:
@@ -156,7 +155,8 @@ class _Exchange:
         self._headers = _checked_headers(scope["headers"])
         if method not in _METHODS and not (method == "HEAD" and scope["path"] in ALWAYS_ALLOWED):
             raise MethodNotAllowed("the server does not allow this method on the requested resource")
-        parsed = parse(method, scope["raw_path"], scope["query_string"])
+        line = (method, scope["raw_path"], scope["query_string"])
+        parsed = parse(*line)
         self._query = {name: values[0] for name, values in parsed.parameters.items()}
 
         authorization = self._headers.get(b"authorization")
@@ -164,7 +164,7 @@ class _Exchange:
             peer_certificate(scope), authorization.decode("latin-1") if authorization is not None else None
         )
         principal = self.principal = await self._authenticate(credentials, parsed)
-        info = self.info = resolve(parsed, principal.tenant, self._runtime.options.default_tenant or None)
+        info = self.info = resolve(*line, principal.tenant, runtime.options.default_tenant or None)
         decision = self.decision = await stages.authorize(runtime, principal, info)
         stages.require_allowed(principal, info, decision)
 
@@ -287,8 +287,6 @@ def _checked_headers(pairs: list[tuple[bytes, bytes]]) -> Mapping[bytes, bytes]:
     """
     headers: dict[bytes, bytes] = {}
     for name, value in pairs:
-        if name == b"connection" and not _CONNECTION.issuperset(part.strip().lower() for part in value.split(b",")):
-            raise BadRequest("the Connection header names other headers")
         if name in headers:
             if name in _ONCE:
                 raise BadRequest(f"the header {name.decode()} is there more than once")

@@ -6,29 +6,31 @@ import asyncio
 import time
 import uuid
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext, suppress
 
+import django
 from cryptography import x509
 
+from access.admission.apibindings import ApiBindings
 from access.admission.chain import AdmissionChain
 from access.admission.customresourcedefinitions import CustomResourceDefinitions
 from access.admission.defaults import Defaults
 from access.admission.escalation import EscalationPrevention
 from access.admission.limitranger import LimitRanger
 from access.admission.namespacelifecycle import IMMORTAL, NamespaceLifecycle
+from access.admission.noderestriction import NodeRestriction
 from access.admission.resourcequota import ResourceQuota
 from access.admission.serviceaccount import ServiceAccount
 from access.admission.tenantscope import TenantScope
 from access.admission.validation import ObjectValidation
+from access.admission.workspacelifecycle import WorkspaceLifecycle
+from access.admission.workspaces import WorkspaceTree
 from access.authentication.build import Authentication, build_authenticators
 from access.authentication.chain import AuthenticationChain
 from access.authentication.serviceaccount import ServiceAccountAuthenticator
 from access.authentication.x509 import X509Authenticator
-from access.authorization.chain import AuthorizationChain
-from access.authorization.isolation import SystemMasters, TenantIsolation
+from access.authorization.build import build_authorization
 from access.authorization.keystone import KeystoneAuthorizer
-from access.authorization.lock import LockAuthorizer
-from access.authorization.rbac import PolicyCache, RbacAuthorizer
 from audit.requests import RequestLog
 from gateway import workers
 from gateway.auditing import RequestAudit
@@ -45,6 +47,7 @@ from gateway.turns import Turns
 from kube.jwt import load_signing_key, load_verifying_keys
 from kube.logicalclusters import ROOT
 from kube.status import AlreadyExists
+from kube.workspaceobjects import root_objects
 from store.engine import Engine
 from store.types import Create, Key, PreconditionFailed
 
@@ -52,22 +55,27 @@ from store.types import Create, Key, PreconditionFailed
 @asynccontextmanager
 async def assembled(options: Options, certificates: Certificates, *, background: bool = True) -> AsyncIterator[Runtime]:
     """A running API server's parts; everything is stopped on leaving. ``background``: take part in the workers."""
+    # Worker processes are spawned: none of the command's own preparations have happened there.
+    django.setup()
     definitions()
     async with Engine(options.database_url) as store:
         streams, turns, catalogs = Streams(), Turns(), Catalogs()
         locks = LockTable(options.database_url, streams.reconsider)
-        policies = PolicyCache(store)
-        rbac = RbacAuthorizer(policies)
-        custom = CustomResources(catalogs)
+        custom = CustomResources(store, catalogs, lambda changed: streams.redefine(changed, custom.definition))
         authentication = _authentication(options, certificates, store)
-        keystone = [KeystoneAuthorizer(*authentication.keystone, policies.of)] if authentication.keystone else []
-        # Locks bind tenants' users, then the wall between tenants stands before every rule.
-        authorization = AuthorizationChain(
-            [LockAuthorizer(locks), TenantIsolation(catalogs.is_system_only), SystemMasters(), rbac, *keystone]
+        authorization = build_authorization(
+            options.authorization,
+            store,
+            locks=locks,
+            system_only=catalogs.is_system_only,
+            on_change=lambda: streams.reconsider(None),
+            further=lambda policies: (
+                [KeystoneAuthorizer(*authentication.keystone, policies.of)] if authentication.keystone else []
+            ),
         )
 
-        def namespaced(cluster: str) -> Sequence[tuple[str, str]]:
-            found = {r.storage_key for r in catalogs.of(cluster) if r.namespaced and r.persistent}
+        def namespaced(cluster: str) -> Sequence[tuple[str, str, str]]:
+            found = {(*r.storage_key, r.place[1]) for r in catalogs.of(cluster) if r.namespaced and r.persistent}
             return sorted(found)
 
         quotas = ResourceQuota(
@@ -78,12 +86,16 @@ async def assembled(options: Options, certificates: Certificates, *, background:
             [
                 TenantScope(),
                 Defaults(),
+                WorkspaceTree(store, authorization.workspaces, options.workspace_depth),
+                ApiBindings(store, authorization.workspaces, definitions),
                 ServiceAccount(store),
                 LimitRanger(store),
                 CustomResourceDefinitions(store, definitions),
                 ObjectValidation(definitions),
-                EscalationPrevention(policies, authorization),
+                EscalationPrevention(authorization.policies, authorization.chain),
+                NodeRestriction(),
                 NamespaceLifecycle(store),
+                WorkspaceLifecycle(store),
                 quotas,
             ]
         )
@@ -92,10 +104,10 @@ async def assembled(options: Options, certificates: Certificates, *, background:
             options=options,
             store=store,
             catalogs=catalogs,
+            custom=custom,
             locks=locks,
-            rbac=rbac,
             authentication=AuthenticationChain(authentication.authenticators),
-            authorization=authorization,
+            authorization=authorization.chain,
             admission=admission,
             audit=RequestAudit(requests),
             tenants=TenantServices(),
@@ -103,14 +115,18 @@ async def assembled(options: Options, certificates: Certificates, *, background:
             streams=streams,
             turns=turns,
         )
-        for listener in (custom.on_events, policies.on_events, runtime.on_events):
-            store.subscribe(listener)
-        await custom.load(store)
+        store.subscribe(custom.on_events, lost=custom.on_lost)
+        # What decides is kept right before open streams are looked at again.
+        store.subscribe(authorization.on_events, lost=authorization.forget)
+        store.subscribe(runtime.on_events, lost=lambda: streams.reconsider(None))
+        await custom.load()
         await _first_objects(runtime)
         await locks.start()
         requests.start()
         try:
-            async with workers.running(store, options.database_url, catalogs, quotas) if background else nullcontext():
+            url = options.url
+            work = workers.running(store, options.database_url, url, custom, quotas) if background else nullcontext()
+            async with authorization.running(), work:
                 yield runtime
         finally:
             await requests.stop()
@@ -140,7 +156,12 @@ def _authentication(options: Options, certificates: Certificates, store: Engine)
 
 
 async def _first_objects(runtime: Runtime) -> None:
-    """The first namespaces of the system space, and the default tenant (TS8), where they are missing."""
+    """The first objects of the system space, and the default tenant (TS8), where they are missing."""
+    for place, made in root_objects(now=timestamp(time.time()), uids=[str(uuid.uuid4()) for _ in range(4)]):
+        key = Key(ROOT, *place)
+        if await runtime.store.get(key) is None:
+            with suppress(PreconditionFailed):
+                await runtime.store.commit(Create(key, made))
     for name in sorted(IMMORTAL):
         key = Key(ROOT, "", "namespaces", "", name)
         if await runtime.store.get(key) is not None:

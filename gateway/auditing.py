@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from audit import requests
 from audit.requests import RequestLog
@@ -13,8 +12,7 @@ from kube.requestinfo import RequestInfo
 from kube.verdicts import Decision
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RequestRecord:
+class RequestRecord(NamedTuple):
     """What is known of one finished request: never its body, never a token (GW9, GW13).
 
     ``time`` is Unix seconds at arrival, ``latency`` seconds; ``principal`` and ``info`` are ``None`` for requests

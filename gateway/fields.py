@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from gateway.kinds import Kind
 from kube.fieldselectors import FieldSelector
-from kube.resources import Resource
 
 _ALL: Final = frozenset({"metadata.name", "metadata.namespace"})
 
@@ -19,6 +19,7 @@ _MORE: Final[dict[tuple[str, str], tuple[str, ...]]] = {
         "spec.hostNetwork",
         "status.phase",
         "status.podIP",
+        "status.podIPs",
         "status.nominatedNodeName",
     ),
     ("", "events"): (
@@ -39,15 +40,33 @@ _MORE: Final[dict[tuple[str, str], tuple[str, ...]]] = {
     ("", "nodes"): ("spec.unschedulable",),
     ("", "services"): ("spec.clusterIP", "spec.type"),
     ("", "replicationcontrollers"): ("status.replicas",),
-    ("apps", "replicasets"): ("status.replicas",),
     ("batch", "jobs"): ("status.successful",),
     ("certificates.k8s.io", "certificatesigningrequests"): ("spec.signerName",),
 }
 
 
-def supported(resource: Resource) -> frozenset[str]:
-    """The fields that objects of ``resource`` can be selected by."""
-    return _ALL.union(_MORE.get(resource.storage_key, ()))
+_EVENTS: Final = {
+    "regarding.kind": "involvedObject.kind",
+    "regarding.namespace": "involvedObject.namespace",
+    "regarding.name": "involvedObject.name",
+    "regarding.uid": "involvedObject.uid",
+    "regarding.apiVersion": "involvedObject.apiVersion",
+    "regarding.resourceVersion": "involvedObject.resourceVersion",
+    "regarding.fieldPath": "involvedObject.fieldPath",
+    "reportingController": "source",
+    "reason": "reason",
+    "type": "type",
+}
+"""How events.k8s.io names the fields of events, which are kept as core ones."""
+
+
+def supported(kind: Kind) -> frozenset[str]:
+    """The fields that objects of ``kind`` can be selected by."""
+    if kind.resource.custom:
+        return _ALL.union(kind.served.selectable)
+    if kind.resource.group == "events.k8s.io":
+        return _ALL.union(_EVENTS)
+    return _ALL.union(_MORE.get(kind.resource.storage_key, ()))
 
 
 def values(selector: FieldSelector, body: Mapping[str, Any]) -> dict[str, str]:
@@ -56,8 +75,11 @@ def values(selector: FieldSelector, body: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _value(body: Mapping[str, Any], path: str) -> str:
+    path = _EVENTS.get(path, path)
     if path == "source":
         return str((body.get("source") or {}).get("component") or body.get("reportingComponent") or "")
+    if path == "status.podIPs":
+        return ",".join(str(each.get("ip", "")) for each in (body.get("status") or {}).get("podIPs") or ())
     node: Any = body
     for part in path.split("."):
         node = node.get(part) if isinstance(node, dict) else None

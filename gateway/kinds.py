@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from kube.builtins import BUILTINS, KUBERNETES_MINOR, TENANT_BUILTINS
 from kube.logicalclusters import BOOTSTRAP, ROOT
@@ -13,7 +13,8 @@ from kube.owndefinitions import with_own_kinds
 from kube.paths import not_found
 from kube.requestinfo import RequestInfo
 from kube.resources import Catalog, Resource, Subresource, Version, api_version
-from kube.schemas import Definitions, Schema
+from kube.schemas import MISSING, Definitions, Schema
+from kube.status import MethodNotAllowed
 from kube.structure import DEDUCED, Structure, structure_of
 from kube.tables import Layout, layout
 
@@ -76,7 +77,12 @@ class Kind:
     def is_stored_version(self) -> bool:
         """Whether objects are kept in this version, so that their bytes can be served as they are."""
         stored = self.resource.storage_group in (None, self.resource.group)
-        return stored and self.resource.storage_version.name == self.served.name
+        return stored and self.resource.storage_version.name == self.served.name and not self.has_defaults
+
+    @cached_property
+    def has_defaults(self) -> bool:
+        """Whether the kind is custom and its schema has defaults, which objects written before them get when read."""
+        return self.resource.custom and self.schema is not None and _has_defaults(self.schema)
 
     def subresource(self, name: str) -> Subresource | None:
         """The subresource of that name, or ``None``."""
@@ -85,6 +91,17 @@ class Kind:
     def list_prefix(self) -> dict[str, Any]:
         """The ``kind`` and ``apiVersion`` of a list."""
         return {"kind": self.resource.list_kind, "apiVersion": self.api_version}
+
+
+def _has_defaults(schema: Schema) -> bool:
+    below = (*schema.properties.values(), schema.items, schema.additional)
+    return any(
+        part is not None and not part.definition and (part.default is not MISSING or _has_defaults(part))
+        for part in below
+    )
+
+
+_SYSTEM_ONLY: Final = frozenset((r.group, r.plural) for r in BUILTINS) - {(r.group, r.plural) for r in TENANT_BUILTINS}
 
 
 class Catalogs:
@@ -135,14 +152,13 @@ class Catalogs:
             raise not_found()
         if info.namespace and not kind.resource.namespaced and info.resource != "namespaces":
             raise not_found()
-        across = info.verb in ("list", "watch", "deletecollection") or not kind.resource.persistent
-        if kind.resource.namespaced and not info.namespace and not across:
-            raise not_found()
+        if kind.resource.namespaced and not info.namespace and info.verb not in ("list", "watch", "deletecollection"):
+            if info.verb != "create":
+                raise not_found()
+            if kind.resource.persistent:
+                raise MethodNotAllowed("the server does not allow this method on the requested resource")
         return kind
 
     def is_system_only(self, group: str, plural: str) -> bool:
         """Whether the resource belongs to the system space alone (AD4)."""
-        return (
-            BUILTINS.by_group_resource(group, plural) is not None
-            and TENANT_BUILTINS.by_group_resource(group, plural) is None
-        )
+        return (group, plural) in _SYSTEM_ONLY

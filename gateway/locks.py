@@ -11,6 +11,8 @@ from typing import Final
 
 import psycopg
 
+from access.authorization.lock import closed_by
+
 logger = logging.getLogger(__name__)
 
 CHANNEL: Final = "tenantry_locks"
@@ -38,20 +40,8 @@ class LockTable:
         return time.monotonic() - self._read_at < STALE_SECONDS
 
     def reason(self, cluster: str, namespace: str) -> str | None:
-        """Why this namespace of this logical cluster is closed, or ``None``.
-
-        A lock of a logical cluster closes everything below it as well.
-        """
-        if not self._locks:
-            return None
-        if namespace and (reason := self._locks.get((cluster, namespace))) is not None:
-            return reason
-        path = cluster
-        while path:
-            if (reason := self._locks.get((path, ""))) is not None:
-                return reason
-            path = path.rpartition(":")[0]
-        return None
+        """Why this namespace of this logical cluster is closed, or ``None``."""
+        return closed_by(self._locks, cluster, namespace)
 
     async def start(self) -> None:
         """Load the locks once, then follow them. Raises ``psycopg.Error`` when the first load fails."""

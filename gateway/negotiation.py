@@ -98,7 +98,7 @@ def negotiate(request: Request, *, forms: bool = True, aggregated: bool = False)
         if aggregated and accept.is_aggregated:
             return accept
     raise NotAcceptable(
-        "only the following media types are accepted: application/json, application/yaml, application/json;stream=watch"
+        "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf"
     )
 
 

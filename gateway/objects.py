@@ -12,7 +12,8 @@ import orjson
 from gateway.exchange import Request
 from gateway.kinds import Kind
 from gateway.negotiation import content_type, require_content_type
-from kube import fieldvalidation, protobuf
+from kube import fieldvalidation, protobuf, traits
+from kube.builtins import BUILTINS
 from kube.documents import decode_json, decode_yaml, duplicate_fields
 from kube.identity import SYSTEM_TENANT
 from kube.logicalclusters import full_path, tenant_of
@@ -20,39 +21,62 @@ from kube.names import SUFFIX_ALPHABET, generated_name
 from kube.requestinfo import RequestInfo
 from kube.resources import Resource
 from kube.status import BadRequest
+from kube.structural import with_defaults
 from store.types import Key, Stored
 
 MEDIA_TYPES: Final = ("application/json", "application/yaml", protobuf.MEDIA_TYPE)
 
-_GENERATIONS: Final = frozenset(
-    {
-        "apps",
-        "policy",
-        "networking.k8s.io",
-        "apiextensions.k8s.io",
-        "admissionregistration.k8s.io",
-        "discovery.k8s.io",
-        "batch",
-    }
-)
-"""Groups whose objects count changes of their spec in ``metadata.generation``."""
+_SHOWN: Final = 30
+"""How many bytes of a body that cannot be read are shown."""
+
+_SCHEME: Final = "pkg/runtime/scheme.go:111"
 
 
 def key_of(info: RequestInfo, resource: Resource, name: str) -> Key:
     """Where the store keeps the object of this name."""
-    group, plural = resource.storage_key
-    return Key(info.cluster, group, plural, info.namespace if resource.namespaced else "", name)
+    group, kept = resource.place
+    return Key(info.cluster, group, kept, info.namespace if resource.namespaced else "", name)
 
 
-def decode_body(request: Request) -> dict[str, Any]:
-    """The body as a JSON object. Raises ``BadRequest`` and ``UnsupportedMediaType``."""
+def decode_body(request: Request, expected: str) -> dict[str, Any]:
+    """The body as a JSON object. Raises ``BadRequest`` and ``UnsupportedMediaType`` in kube-apiserver's words."""
     media = require_content_type(request, *MEDIA_TYPES)
-    if not request.body:
-        raise BadRequest("unexpected empty body")
-    value = decode(media, request.body)
+    try:
+        if not request.body:
+            raise BadRequest("couldn't get version/kind; json parse error: unexpected end of JSON input")
+        value = decode(media, request.body)
+    except BadRequest as error:
+        raise unrecognized(expected, error.message, request.body) from None
+    if value is None:
+        return {}
     if not isinstance(value, dict):
-        raise BadRequest("couldn't get version/kind; json parse error: the body is not an object")
+        into = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
+        problem = f"json: cannot unmarshal {json_type(value)} into Go value of type {into}"
+        raise unrecognized(expected, f"couldn't get version/kind; json parse error: {problem}", request.body)
     return value
+
+
+def json_type(value: Any) -> str:
+    """What a JSON value is called in messages."""
+    if isinstance(value, bool):
+        return "bool"
+    if isinstance(value, int | float):
+        return "number"
+    if isinstance(value, str):
+        return "string"
+    if isinstance(value, list):
+        return "array"
+    return "object" if isinstance(value, dict) else "null"
+
+
+def unrecognized(expected: str, problem: str, body: bytes) -> BadRequest:
+    """The 400 for a body that says not even what it is."""
+    shown = "<empty>"
+    if body:
+        part = body[:_SHOWN]
+        shown = part.decode(errors="replace") if body.startswith(b"{") else part.hex()
+        shown += " ..." if len(body) > _SHOWN else ""
+    return BadRequest(f"the object provided is unrecognized (must be of type {expected}): {problem} ({shown})")
 
 
 def decode(media: str, body: bytes) -> Any:
@@ -67,8 +91,8 @@ def decode_object(request: Request, kind: Kind) -> dict[str, Any]:
 
     Raises ``BadRequest`` in kube-apiserver's words.
     """
-    value = decode_body(request)
-    check_kind(value, kind)
+    value = decode_body(request, kind.name)
+    check_body_kind(request, kind, value)
     duplicates: list[str] = []
     if validation_mode(request) != "Ignore" and content_type(request) == "application/json":
         duplicates = duplicate_fields(request.body)
@@ -76,11 +100,8 @@ def decode_object(request: Request, kind: Kind) -> dict[str, Any]:
 
 
 def validation_mode(request: Request) -> str:
-    """``fieldValidation``: Strict, Warn (the default) or Ignore. Raises ``BadRequest`` for anything else."""
-    mode = request.query.get("fieldValidation") or "Warn"
-    if mode not in ("Strict", "Warn", "Ignore"):
-        raise BadRequest(f'invalid fieldValidation: "{mode}": supported values: "Ignore", "Strict", "Warn"')
-    return mode
+    """``fieldValidation``: Strict, Warn (the default) or Ignore; ``gateway.parameters`` has refused anything else."""
+    return request.query.get("fieldValidation") or "Warn"
 
 
 def fit(request: Request, kind: Kind, value: dict[str, Any], duplicates: list[str] | None = None) -> dict[str, Any]:
@@ -105,8 +126,34 @@ def fit(request: Request, kind: Kind, value: dict[str, Any], duplicates: list[st
     return result
 
 
+def check_body_kind(request: Request, kind: Kind, value: dict[str, Any]) -> None:
+    """Make sure that a whole object is of ``kind``; what it does not say is taken from the path."""
+    for field in ("apiVersion", "kind"):
+        given = value.get(field)
+        if given is not None and not isinstance(given, str):
+            problem = f"json: cannot unmarshal {json_type(given)} into Go struct field .{field} of type string"
+            raise unrecognized(kind.name, f"couldn't get version/kind; json parse error: {problem}", request.body)
+    given_kind, given_version = value.get("kind") or kind.name, value.get("apiVersion") or kind.api_version
+    if given_version.count("/") > 1:
+        raise unrecognized(kind.name, f"unexpected GroupVersion string: {given_version}", request.body)
+    if (given_kind, given_version) != (kind.name, kind.api_version):
+        raise not_a(kind.name, kind.resource.group.split(".")[0] or "core", given_kind, given_version)
+    value["apiVersion"], value["kind"] = kind.api_version, kind.name
+    _with_metadata(kind, value)
+
+
+def not_a(expected: str, package: str, given: str, given_version: str) -> BadRequest:
+    """The 400 for an object of another kind than the path's, which is ``expected`` of the Go package ``package``."""
+    group, _, version = given_version.rpartition("/")
+    if BUILTINS.by_kind(group, version, given) is None and not given.endswith("List"):
+        shown = f'no kind "{given}" is registered for version "{given_version}" in scheme "{_SCHEME}"'
+    else:
+        shown = f"converting ({version}.{given}) to ({package}.{expected}): unknown conversion"
+    return BadRequest(f'{given} in version "{version}" cannot be handled as a {expected}: {shown}')
+
+
 def check_kind(value: dict[str, Any], kind: Kind) -> None:
-    """Make sure that a body is a ``kind``; one that does not say what it is gets what the endpoint means."""
+    """Make sure that a body is a ``kind``; what a patch or an apply leaves out is filled in."""
     for field, expected in (("apiVersion", kind.api_version), ("kind", kind.name)):
         given = value.get(field)
         if given is None or given == "":
@@ -123,11 +170,16 @@ def check_kind(value: dict[str, Any], kind: Kind) -> None:
             f'{value["kind"]} in version "{kind.version}" cannot be handled as a {kind.name}: '
             "the kind does not match the endpoint"
         )
+    _with_metadata(kind, value)
+
+
+def _with_metadata(kind: Kind, value: dict[str, Any]) -> None:
     metadata = value.get("metadata")
     if metadata is None:
         value["metadata"] = {}
     elif not isinstance(metadata, dict):
-        raise fieldvalidation.cannot_be_handled(kind.name, kind.version, "metadata is not an object")
+        problem = f"json: cannot unmarshal {json_type(metadata)} into Go struct field {kind.name}.metadata of type v1.ObjectMeta"
+        raise fieldvalidation.cannot_be_handled(kind.name, kind.version, problem)
 
 
 def check_place(info: RequestInfo, kind: Kind, body: dict[str, Any]) -> None:
@@ -181,12 +233,7 @@ def new_metadata(request: Request, kind: Kind, body: dict[str, Any]) -> str:
 
 def counts_generations(kind: Kind) -> bool:
     """Whether objects of the kind carry ``metadata.generation``."""
-    resource = kind.resource
-    return (
-        resource.custom
-        or resource.group in _GENERATIONS
-        or (not resource.group and resource.plural in ("pods", "replicationcontrollers"))
-    )
+    return kind.resource.custom or traits.counts_generations(kind.resource.storage_key)
 
 
 def timestamp(now: float) -> str:
@@ -205,4 +252,6 @@ def converted(body: dict[str, Any], kind: Kind) -> dict[str, Any]:
     """An object in the version of ``kind``, from whichever version it is in."""
     if kind.is_stored_version and body.get("apiVersion") == kind.api_version:
         return body
+    if kind.has_defaults and kind.schema is not None:
+        body = with_defaults(body, kind.schema)
     return {**body, "apiVersion": kind.api_version, "kind": kind.name}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from access.authentication.options import AuthenticationOptions
+from access.authorization.options import AuthorizationOptions
 
 DEFAULT_ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 
@@ -31,18 +32,21 @@ class Options:
     service_account_key_files: tuple[Path, ...] = ()
     api_audiences: tuple[str, ...] = ()
     authentication: AuthenticationOptions = field(default_factory=AuthenticationOptions)
-    authorization_mode: tuple[str, ...] = ("Node", "RBAC")
-    authorization_policy_file: Path | None = None
-    authorization_webhook_config_file: Path | None = None
-    authorization_webhook_cache_authorized_ttl: float = 300.0
-    authorization_webhook_cache_unauthorized_ttl: float = 30.0
+    authorization: AuthorizationOptions = field(default_factory=AuthorizationOptions)
     default_tenant: str = ""
+    external_url: str = ""
+    workspace_depth: int = 5
     anonymous_auth: bool = False
     enable_admission_plugins: tuple[str, ...] = ()
     disable_admission_plugins: tuple[str, ...] = ()
     audit_policy_file: Path | None = None
     max_token_lifetime: int = 86_400
     request_timeout: float = 60.0
+
+    @property
+    def url(self) -> str:
+        """Where clients reach this server, without a slash at the end."""
+        return self.external_url.rstrip("/") or f"https://{self.bind_address}:{self.secure_port}"
 
     @property
     def audiences(self) -> tuple[str, ...]:

@@ -17,6 +17,9 @@ MAX_HEADERS: Final = 128
 HEADER_SECONDS: Final = 15.0
 """How long a client may take from its first byte (or from connecting) to the end of the headers."""
 
+GOODBYE_SECONDS: Final = 1.0
+"""How long a stopping server waits for a client to answer TLS's closing alert; many do not read before they ask again."""
+
 
 class TooLarge(httptools.HttpParserError):
     """The request line and headers exceed the bounds."""
@@ -31,6 +34,7 @@ class GatewayProtocol(HttpToolsProtocol):
 
     _head_bytes = 0
     _head_timer: asyncio.TimerHandle | None = None
+    _stopping = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Remember who is at the other end."""
@@ -45,6 +49,17 @@ class GatewayProtocol(HttpToolsProtocol):
         """Stop the clock."""
         self._stop_clock()
         super().connection_lost(exc)
+
+    def shutdown(self) -> None:
+        """The server stops: what runs is finished, and a client that has its answer is not waited for."""
+        super().shutdown()
+        self._stopping = True
+        self._part()
+
+    def on_response_complete(self) -> None:
+        """The answer is complete; a stopping server has closed the connection with it."""
+        super().on_response_complete()
+        self._part()
 
     def on_message_begin(self) -> None:
         """A request begins: its head must come soon and be small."""
@@ -79,6 +94,10 @@ class GatewayProtocol(HttpToolsProtocol):
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
+
+    def _part(self) -> None:
+        if self._stopping and self.transport.is_closing():
+            self.loop.call_later(GOODBYE_SECONDS, self.transport.abort)
 
     def _give_up(self) -> None:
         self._head_timer = None

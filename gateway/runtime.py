@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from access.admission.chain import AdmissionChain
 from access.authentication.chain import AuthenticationChain
 from access.authorization.chain import AuthorizationChain
-from access.authorization.rbac import RbacAuthorizer
 from gateway.auditing import AuditSink
+from gateway.customresources import CustomResources
 from gateway.kinds import Catalogs
 from gateway.locks import LockTable
 from gateway.metrics import Metrics
@@ -33,8 +33,8 @@ class Runtime:
     options: Options
     store: Engine
     catalogs: Catalogs
+    custom: CustomResources
     locks: LockTable
-    rbac: RbacAuthorizer
     authentication: AuthenticationChain
     authorization: AuthorizationChain
     admission: AdmissionChain
@@ -65,7 +65,7 @@ class Runtime:
 
 
 def _concerns_access(event: Event) -> bool:
-    if event.key.group == "rbac.authorization.k8s.io":
+    if event.key.group in ("rbac.authorization.k8s.io", "abac.authorization.kubernetes.io"):
         return True
     # Service accounts' tokens end with the account, and with the Secret or Pod that they are bound to.
     bearing = event.key.group == "" and event.key.resource in ("serviceaccounts", "secrets", "pods")

@@ -61,9 +61,9 @@ def selection(request: Request, kind: Kind) -> Selection:
     info = request.info
     labels = parse_labels(request.query.get("labelSelector", ""))
     selector = parse_fields(request.query.get("fieldSelector", ""))
-    selector.check(fields.supported(kind.resource))
-    group, plural = kind.resource.storage_key
+    selector.check(fields.supported(kind))
+    group, kept = kind.resource.place
     if info.all_tenants:
-        return Selection(Everywhere(group, plural), labels, selector)
+        return Selection(Everywhere(group, kept), labels, selector)
     namespace = (info.namespace or None) if kind.resource.namespaced else None
-    return Selection(Range(info.cluster, group, plural, namespace), labels, selector)
+    return Selection(Range(info.cluster, group, kept, namespace), labels, selector)

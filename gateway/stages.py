@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from access.authorization.chain import AuthorizationChain
+from gateway.errors import render
 from gateway.exchange import Request, Response, Stream
 from gateway.handlers import dispatch
 from gateway.negotiation import warning_headers
@@ -10,7 +11,7 @@ from gateway.runtime import Runtime
 from gateway.streams import Recheck
 from kube.identity import Principal
 from kube.requestinfo import RequestInfo
-from kube.status import Forbidden
+from kube.status import Forbidden, StatusError
 from kube.verdicts import Decision
 
 
@@ -34,7 +35,14 @@ def require_allowed(principal: Principal, info: RequestInfo, decision: Decision)
 
 async def serve(runtime: Runtime, request: Request, again: Recheck) -> Response | Stream:
     """Admission, store and the rest, for a request that is authorised."""
-    answer = await dispatch.serve(runtime, request, again)
+    await runtime.custom.ensure(request.info.cluster)
+    answer: Response | Stream
+    try:
+        answer = await dispatch.serve(runtime, request, again)
+    except StatusError as error:
+        if not request.warnings:
+            raise
+        answer = render(error)
     if request.warnings:
         answer.headers = (*answer.headers, *warning_headers(request.warnings))
     return answer

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 from gateway.errors import as_status_error
 from kube.identity import Principal
+from kube.logicalclusters import space_of
 from kube.requestinfo import RequestInfo
-from kube.status import StatusError, Unauthorized
+from kube.status import Expired, StatusError, Unauthorized
 
 logger = logging.getLogger(__name__)
 
@@ -20,13 +21,14 @@ Recheck = Callable[[], Awaitable[None]]
 class OpenStream:
     """One open watch; ``ended`` resolves to the error that ends it."""
 
-    __slots__ = ("_timer", "ended", "info", "principal", "recheck")
+    __slots__ = ("_timer", "definition", "ended", "info", "principal", "recheck")
 
-    def __init__(self, principal: Principal, info: RequestInfo, recheck: Recheck, now: float) -> None:
+    def __init__(self, principal: Principal, info: RequestInfo, recheck: Recheck, now: float, definition: str) -> None:
         loop = asyncio.get_running_loop()
         self.principal = principal
         self.info = info
         self.recheck = recheck
+        self.definition = definition
         self.ended: asyncio.Future[StatusError] = loop.create_future()
         self._timer: asyncio.TimerHandle | None = None
         if principal.not_after is not None:
@@ -55,9 +57,11 @@ class Streams:
     def __len__(self) -> int:
         return len(self._open)
 
-    def open(self, principal: Principal, info: RequestInfo, recheck: Recheck, *, now: float) -> OpenStream:
-        """Register a stream."""
-        stream = OpenStream(principal, info, recheck, now)
+    def open(
+        self, principal: Principal, info: RequestInfo, recheck: Recheck, *, now: float, definition: str = ""
+    ) -> OpenStream:
+        """Register a stream; ``definition`` is the uid of the CRD that its resource rests on."""
+        stream = OpenStream(principal, info, recheck, now, definition)
         self._open.add(stream)
         return stream
 
@@ -77,6 +81,16 @@ class Streams:
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._reconsider())
 
+    def redefine(self, changed: Collection[tuple[str, str]], definition: Callable[[str, str, str], str]) -> None:
+        """End the streams of (group, resource) whose definition is no longer the one that they began with (TS12)."""
+        for stream in list(self._open):
+            info = stream.info
+            if (info.group, info.resource) not in changed:
+                continue
+            now = definition(info.cluster, info.group, info.resource)
+            if now != stream.definition:
+                stream.end(Expired("The definition of the resource has changed, please list again."))
+
     def end_all(self, error: StatusError) -> None:
         """End every stream: the server stops."""
         for stream in list(self._open):
@@ -95,7 +109,11 @@ class Streams:
 
 
 def _concerned(stream: OpenStream, clusters: set[str | None]) -> bool:
-    if None in clusters or stream.info.cluster in clusters or stream.principal.cluster in clusters:
+    principal = stream.principal
+    if None in clusters or stream.info.cluster in clusters or principal.cluster in clusters:
+        return True
+    # Locks of a tenant bind its users wherever they have been let in.
+    if principal.tenant is not None and space_of(principal.tenant) in clusters:
         return True
     # The rules of the system space and of the bootstrap policy reach into every space.
     return "root" in clusters or "system:admin" in clusters

@@ -28,12 +28,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kube.identity import AUTHENTICATED, SYSTEM_TENANT, Principal
-from kube.logicalclusters import ROOT, is_tenant_space, tenant_of
+from kube.logicalclusters import ROOT, is_tenant_space, space_of, tenant_of
 from kube.names import is_tenant_name
-from kube.rbac import Attributes
+from kube.rbac import Attributes, Rule
 from kube.verdicts import Decision, Verdict
 
-API_VERSION: Final = "abac.authorization.kubernetes.io/v1beta1"
+GROUP: Final = "abac.authorization.kubernetes.io"
+API_VERSION: Final = f"{GROUP}/v1beta1"
 STEP: Final = "ABAC"
 FILE_MAX: Final = 8 * 1024 * 1024
 LINES_MAX: Final = 50_000
@@ -42,7 +43,7 @@ VALUE_MAX: Final = 1024
 _ANY: Final = "*"
 _NO_OPINION: Final = Decision(Verdict.NO_OPINION, STEP)
 _READ: Final = frozenset({"get", "list", "watch", "head"})
-_STREAMS: Final = frozenset({"exec", "attach", "portforward", "proxy"})
+STREAMS: Final = frozenset({"exec", "attach", "portforward", "proxy"})
 _TEXTS: Final = frozenset({"tenant", "space", "user", "group", "namespace", "resource", "apiGroup", "nonResourcePath"})
 
 
@@ -66,8 +67,13 @@ class Policy:
     readonly: bool = False
 
     def means(self, principal: Principal) -> bool:
-        """Whether this is about the user: tenant first, then name and group. Whoever has no tenant is never meant."""
+        """Whether this is about the user: tenant first, then name and group. Whoever has no tenant is never meant.
+
+        Nor is a service account of a workspace, whose name another of the tenant's space could have (KC9, AZ-05).
+        """
         if principal.tenant is None or self.tenant not in {_ANY, principal.tenant}:
+            return False
+        if principal.cluster is not None and principal.cluster != space_of(principal.tenant):
             return False
         wanted = {AUTHENTICATED} if _ANY in {self.user, self.group} else set()
         if self.group not in {"", _ANY}:
@@ -78,7 +84,7 @@ class Policy:
 
     def allows(self, attributes: Attributes) -> bool:
         """Whether this is about the request, its space aside."""
-        if self.readonly and (attributes.verb not in _READ or attributes.subresource in _STREAMS):
+        if self.readonly and (attributes.verb not in _READ or attributes.subresource in STREAMS):
             return False
         if not attributes.is_resource:
             return self.path in {_ANY, attributes.path} or (
@@ -89,6 +95,24 @@ class Policy:
             and self.resource in {_ANY, attributes.resource.partition("/")[0]}
             and self.group_of_resource in {_ANY, attributes.group}
         )
+
+    def opens(self, cluster: str) -> bool:
+        """Whether this reaches the logical cluster: a system or tenant space; workspaces know RBAC alone."""
+        return (cluster == ROOT or is_tenant_space(cluster)) and self.space in {_ANY, tenant_of(cluster)}
+
+    def rules(self, namespace: str | None = None) -> tuple[Rule, ...]:
+        """The same as RBAC rules of the space: all of them, or those that count in a namespace.
+
+        ``pods/*`` stands for the subresources of pods, which RBAC has no word for.
+        """
+        found = []
+        verbs = ("get", "list", "watch") if self.readonly else (_ANY,)
+        if self.resource and (namespace is None or self.namespace in {_ANY, "", namespace}):
+            resources = (_ANY,) if self.resource == _ANY else (self.resource, f"{self.resource}/*")
+            found.append(Rule(verbs, (self.group_of_resource,), resources))
+        if self.path:
+            found.append(Rule(verbs, urls=(self.path,)))
+        return tuple(found)
 
 
 def _tenant(value: str) -> str:
@@ -129,6 +153,18 @@ def policy_from(spec: object, source: str, *, space: str | None = None) -> Polic
         path=spec.get("nonResourcePath", ""),
         readonly=readonly,
     )
+
+
+def policy_of(manifest: Mapping[str, Any], *, space: str) -> Policy:
+    """Read a ``Policy`` object in the space of the tenant ``space`` (AZ7). Raises ``InvalidPolicy``.
+
+    An object names the tenant that it lets in: what is missing in an object is a slip, not the operators.
+    """
+    spec = manifest.get("spec")
+    if isinstance(spec, Mapping) and not spec.get("tenant"):
+        raise InvalidPolicy("tenant is missing")
+    name = (manifest.get("metadata") or {}).get("name") or ""
+    return policy_from(spec, f'Policy "{name}"', space=space)
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -188,10 +224,7 @@ def authorize(
 
     Policies reach the system space and tenants' spaces; workspaces and the bootstrap cluster know RBAC alone.
     """
-    if cluster != ROOT and not is_tenant_space(cluster):
-        return _NO_OPINION
-    space = tenant_of(cluster)
     for policy in policies:
-        if policy.space in {_ANY, space} and policy.means(principal) and policy.allows(attributes):
+        if policy.opens(cluster) and policy.means(principal) and policy.allows(attributes):
             return Decision(Verdict.ALLOW, STEP, reason=f"ABAC: allowed by {policy.source}", rule=policy.source)
     return _NO_OPINION

@@ -1,8 +1,8 @@
 """The bootstrap policy: what every Kubernetes cluster is born with, and the roles that Tenantry adds (KC7).
 
 It is the RBAC of the logical cluster ``system:admin``, the fallback for every space, and its roles can be bound in any.
-The rules of ``admin``, ``edit`` and ``view`` are those of Kubernetes, aggregation done; own ClusterRoles of a space
-with the usual labels still add to them there.
+The rules of ``admin``, ``edit`` and ``view`` are those of Kubernetes and those of the workspace tree, aggregation done;
+own ClusterRoles of a space with the usual labels still add to them there.
 """
 
 from __future__ import annotations
@@ -168,6 +168,20 @@ _ADMIN: Final = [
     _rule(ALL, GROUP, "rolebindings", "roles"),
 ]
 
+# What members of an organisation do in its space (KC1): all see its workspaces, editors make some.
+_TREE_VIEW: Final = [
+    _rule(READ, "tenancy.kcp.io", "workspaces", "workspacetypes"),
+    _rule(READ, "core.kcp.io", "logicalclusters"),
+    _rule(READ, "apis.kcp.io", "apibindings", "apiexports", "apiresourceschemas"),
+]
+_TREE_EDIT: Final = [_rule(("create",), "tenancy.kcp.io", "workspaces")]
+_TREE_ADMIN: Final = [
+    _rule(WRITE, "tenancy.kcp.io", "workspaces", "workspacetypes"),
+    _rule(("use",), "tenancy.kcp.io", "workspacetypes"),
+    _rule(WRITE, "apis.kcp.io", "apibindings", "apiexports", "apiresourceschemas"),
+    _rule(("bind",), "apis.kcp.io", "apiexports"),
+]
+
 _PUBLIC_URLS: Final = ("/healthz", "/livez", "/readyz", "/version", "/version/")
 _DISCOVERY_URLS: Final = ("/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*", *_PUBLIC_URLS)
 
@@ -275,9 +289,9 @@ def _binding(name: str, role: str, *groups: str) -> dict[str, Any]:
 
 CLUSTER_ROLES: Final[tuple[dict[str, Any], ...]] = (
     _role("cluster-admin", _everywhere(_rule("*", "*", "*"), _urls("*", "*"))),
-    _role("admin", _ADMIN + _EDIT + _VIEW, aggregates="admin"),
-    _role("edit", _EDIT + _VIEW, joins="admin", aggregates="edit"),
-    _role("view", _VIEW, joins="edit", aggregates="view"),
+    _role("admin", _ADMIN + _EDIT + _VIEW + _TREE_ADMIN + _TREE_EDIT + _TREE_VIEW, aggregates="admin"),
+    _role("edit", _EDIT + _VIEW + _TREE_EDIT + _TREE_VIEW, joins="admin", aggregates="edit"),
+    _role("view", _VIEW + _TREE_VIEW, joins="edit", aggregates="view"),
     _role("system:aggregate-to-admin", _ADMIN, joins="admin"),
     _role("system:aggregate-to-edit", _EDIT, joins="edit"),
     _role("system:aggregate-to-view", _VIEW, joins="view"),
@@ -326,6 +340,9 @@ CLUSTER_ROLES: Final[tuple[dict[str, Any], ...]] = (
         ],
     ),
     _role(WORKSPACE_ACCESS, [_urls(("access",), "/")]),
+    _role("system:kcp:aggregate-to-admin", _TREE_ADMIN, joins="admin"),
+    _role("system:kcp:aggregate-to-edit", _TREE_EDIT, joins="edit"),
+    _role("system:kcp:aggregate-to-view", _TREE_VIEW, joins="view"),
     _role(TENANT_ADMIN, _TENANT_CARE + _TENANT_WRITE + _TENANT_READ),
     _role(TENANT_EDIT, _TENANT_WRITE + _TENANT_READ),
     _role(TENANT_VIEW, _TENANT_READ),

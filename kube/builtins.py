@@ -63,7 +63,6 @@ def _resource(
     verbs: Iterable[str] = ALL_VERBS,
     system: bool = False,
     storage_group: str | None = None,
-    served: bool = True,
 ) -> Resource:
     names = versions.split()
     return Resource(
@@ -86,7 +85,6 @@ def _resource(
         categories=tuple(categories.split()),
         tenant_scope=TenantScope.SYSTEM if system else TenantScope.TENANT,
         storage_group=storage_group,
-        served=served,
     )
 
 
@@ -263,7 +261,6 @@ def _own() -> Iterable[Resource]:
         namespaced=False,
         versions=alpha,
         parts="status",
-        served=False,
     )
     yield _resource(
         tenancy,
@@ -273,7 +270,6 @@ def _own() -> Iterable[Resource]:
         namespaced=False,
         versions=alpha,
         parts="status",
-        served=False,
     )
     yield _resource(
         "core.kcp.io",
@@ -283,28 +279,24 @@ def _own() -> Iterable[Resource]:
         namespaced=False,
         versions=alpha,
         parts="status",
-        served=False,
     )
     for kind, plural, parts in (
         ("APIBinding", "apibindings", "status"),
         ("APIExport", "apiexports", "status"),
         ("APIResourceSchema", "apiresourceschemas", ""),
     ):
-        yield _resource(
-            apis, kind, plural, categories="kcp", namespaced=False, versions=alpha, parts=parts, served=False
-        )
+        yield _resource(apis, kind, plural, categories="kcp", namespaced=False, versions=alpha, parts=parts)
     yield _resource(
         "abac.authorization.kubernetes.io",
         "Policy",
         "policies",
         namespaced=False,
         versions="v1beta1",
-        served=False,
     )
 
 
 OWN: Final = tuple(_own())
-"""Own kinds that a deployment switches on with ``Catalog.serving`` once their handlers are there."""
+"""Tenantry's own kinds."""
 
 BUILTINS: Final = Catalog((*_core(), *_workloads(), *_infrastructure(), *_access(), *OWN))
 """The system space's resources: every built-in kind and ``Tenant``."""

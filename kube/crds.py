@@ -4,33 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+from kube.cel.rules import rule_causes
 from kube.crdschemas import schema_causes
 from kube.customobjects import default_causes
 from kube.fielderrors import duplicate, forbidden, invalid, not_supported, required, too_many
 from kube.names import dns1035_label, dns_subdomain
-from kube.resources import PrinterColumn, Resource, Subresource, Version, version_order
+from kube.resources import PrinterColumn, Resource, Scale, Subresource, Version, version_order
 from kube.schemas import Definitions
 from kube.status import Cause
 from kube.structural import structural_schema
 
 MAX_SELECTABLE_FIELDS: Final = 8
+CRDS: Final = ("apiextensions.k8s.io", "customresourcedefinitions")
 APPROVED: Final = "api-approved.kubernetes.io"
+CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"
+"""The finalizer that holds a deleted CRD until its objects are gone."""
 
 _COLUMN_TYPES: Final = ("boolean", "date", "integer", "number", "string")
 _COLUMN_FORMATS: Final = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
 _FIELD_PATH: Final = re.compile(r"(\.[A-Za-z0-9_$-]+)+", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """Where a custom resource keeps what ``/scale`` shows, as paths of field names."""
-
-    replicas: tuple[str, ...]
-    status_replicas: tuple[str, ...]
-    selector: tuple[str, ...] = ()
 
 
 def crd_causes(crd: Mapping[str, Any], definitions: Definitions) -> list[Cause]:
@@ -160,14 +154,19 @@ def _version_list_causes(versions: Any, definitions: Definitions) -> Iterator[Ca
             seen.add(name)
         # With a single version kube-apiserver names fields as they were in v1beta1, outside of the list.
         single = len(versions) == 1
-        schema = version.get("schema")
-        openapi = schema.get("openAPIV3Schema") if isinstance(schema, Mapping) else None
+        validation = version.get("schema")
+        openapi = validation.get("openAPIV3Schema") if isinstance(validation, Mapping) else None
         if openapi is None:
             yield required(f"{path}.schema.openAPIV3Schema", "schemas are required")
         else:
             at = ("spec.validation" if single else f"{path}.schema") + ".openAPIV3Schema"
             structural = schema_causes(openapi, at)
-            yield from structural or default_causes(structural_schema(openapi, definitions), at)
+            if structural:
+                yield from structural
+            else:
+                schema = structural_schema(openapi, definitions)
+                yield from default_causes(schema, at)
+                yield from rule_causes(schema, at)
         yield from _version_causes(version, openapi or {}, "spec" if single else path)
     storage = sum(isinstance(version, Mapping) and version.get("storage") is True for version in versions)
     if storage != 1:
@@ -352,14 +351,38 @@ def _with_condition(
     return result if found else [*result, condition]
 
 
+def terminating(crd: Mapping[str, Any], *, now: str, begun: bool = False) -> dict[str, Any]:
+    """A CRD that is being deleted: held until its objects are gone. ``begun``: they are being removed already."""
+    metadata, status = crd["metadata"], crd.get("status") or {}
+    finalizers = list(metadata.get("finalizers") or ())
+    if CLEANUP not in finalizers and not begun:
+        finalizers.append(CLEANUP)
+    if begun:
+        reason, words = "InstanceDeletionInProgress", "CustomResource deletion is in progress"
+    else:
+        reason = "InstanceDeletionPending"
+        words = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
+    conditions = _with_condition(
+        list(status.get("conditions") or ()), "Terminating", "True", reason=reason, message=words, now=now
+    )
+    return {
+        **crd,
+        "metadata": {**metadata, "finalizers": finalizers},
+        "status": {**status, "conditions": conditions},
+    }
+
+
 def is_established(crd: Mapping[str, Any]) -> bool:
     """Whether a CRD's resources are served."""
     conditions = (crd.get("status") or {}).get("conditions") or ()
     return any(c.get("type") == "Established" and c.get("status") == "True" for c in conditions)
 
 
-def resource_of(crd: Mapping[str, Any], definitions: Definitions) -> Resource:
-    """The resource that a valid, defaulted CRD makes. Its preferred version comes first (Kubernetes' version order)."""
+def resource_of(crd: Mapping[str, Any], definitions: Definitions, *, space: str = "") -> Resource:
+    """The resource that a valid, defaulted CRD of a space makes.
+
+    Its preferred version comes first (Kubernetes' version order).
+    """
     spec = crd["spec"]
     group = spec["group"]
     names: Mapping[str, Any] = {**spec["names"], **((crd.get("status") or {}).get("acceptedNames") or {})}
@@ -376,6 +399,8 @@ def resource_of(crd: Mapping[str, Any], definitions: Definitions) -> Resource:
         short_names=tuple(names.get("shortNames") or ()),
         categories=tuple(names.get("categories") or ()),
         custom=True,
+        defined_in=space,
+        definition=(crd.get("metadata") or {}).get("uid", ""),
     )
 
 
@@ -409,12 +434,13 @@ def _version(version: Mapping[str, Any], group: str, kind: str, definitions: Def
         subresources=tuple(subresources),
         columns=columns,
         schema=structural_schema(version["schema"]["openAPIV3Schema"], definitions),
+        openapi=version["schema"]["openAPIV3Schema"],
+        scale=_scale(parts.get("scale")),
+        selectable=tuple(field["jsonPath"].lstrip(".") for field in version.get("selectableFields") or ()),
     )
 
 
-def scale_of(crd: Mapping[str, Any], version: str) -> Scale | None:
-    """The paths of a version's scale subresource, or ``None`` when it has none."""
-    scale = (_version_named(crd, version).get("subresources") or {}).get("scale")
+def _scale(scale: Mapping[str, Any] | None) -> Scale | None:
     if not scale:
         return None
 
@@ -423,12 +449,3 @@ def scale_of(crd: Mapping[str, Any], version: str) -> Scale | None:
         return tuple(text.strip(".").split(".")) if text else ()
 
     return Scale(path("specReplicasPath"), path("statusReplicasPath"), path("labelSelectorPath"))
-
-
-def selectable_fields(crd: Mapping[str, Any], version: str) -> tuple[str, ...]:
-    """The field paths besides metadata's that field selectors may name (``spec.color``)."""
-    return tuple(field["jsonPath"].lstrip(".") for field in _version_named(crd, version).get("selectableFields") or ())
-
-
-def _version_named(crd: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    return next((version for version in crd["spec"]["versions"] if version["name"] == name), {})

@@ -41,6 +41,7 @@ _STRUCTURAL_ONLY: Final = (
     "x-kubernetes-preserve-unknown-fields",
     "description",
     "additionalProperties",
+    "x-kubernetes-validations",
 )
 """What a part of ``allOf`` and its like must not say: it validates values and gives them no structure."""
 
@@ -221,12 +222,17 @@ class _Checker:
             return
         if schema.get("type", "object") != "object":
             yield invalid(f"{path}.type", schema.get("type"), "must be object")
+        if schema.get("x-kubernetes-validations"):
+            yield forbidden(f"{path}.x-kubernetes-validations", "rules about metadata stand at the root")
         properties = schema.get("properties")
         for name, child in (properties if isinstance(properties, Mapping) else {}).items():
             if name not in _ROOT_METADATA:
                 words = "must not specify anything other than name and generateName"
                 yield forbidden(path, f"{words}, but metadata is implicitly specified")
                 return
+            if isinstance(child, Mapping) and child.get("x-kubernetes-validations"):
+                words = "rules about the name stand at the root"
+                yield forbidden(f"{path}.properties[{name}].x-kubernetes-validations", words)
             yield from self.node(child, f"{path}.properties[{name}]", depth - 1)
 
     def _junctors(self, schema: Mapping[str, Any], path: str, depth: int) -> Iterator[Cause]:
@@ -236,12 +242,12 @@ class _Checker:
         if schema.get("not") is not None:
             yield from self._part(schema, schema["not"], f"{path}.not", depth - 1)
 
-    def _part(self, whole: Any, part: Any, path: str, depth: int) -> Iterator[Cause]:
+    def _part(self, whole: Mapping[str, Any], part: Any, path: str, depth: int) -> Iterator[Cause]:
         malformed = self._malformed(part, path, depth)
         if malformed is not None:
             yield malformed
             return
-        either = isinstance(whole, Mapping) and whole.get("x-kubernetes-int-or-string") is True
+        either = whole.get("x-kubernetes-int-or-string") is True
         if part.get("type") and not either:
             yield forbidden(f"{path}.type", "must be empty to be structural")
         for name in _STRUCTURAL_ONLY:
@@ -249,37 +255,15 @@ class _Checker:
                 words = {"default": "undefined", "nullable": "false"}.get(name, "empty")
                 yield forbidden(f"{path}.{name}", f"must be {words} to be structural")
         yield from self._values(part, path)
-        properties = whole.get("properties") if isinstance(whole, Mapping) else None
         for name, child in (part.get("properties") or {}).items():
-            known = properties.get(name) if isinstance(properties, Mapping) else None
-            if known is None and isinstance(whole, Mapping):
-                known = whole.get("additionalProperties")
-            if not isinstance(known, Mapping):
-                words = f"because it is defined in {path}.properties[{name}]"
-                yield required(f"{_structure_path(path)}.properties[{name}]", words)
-                known = {}
-            yield from self._part(known, child, f"{path}.properties[{name}]", depth - 1)
-        items = part.get("items")
-        if items is not None:
-            known = whole.get("items") if isinstance(whole, Mapping) else None
-            if not isinstance(known, Mapping):
-                yield required(f"{_structure_path(path)}.items", f"because it is defined in {path}.items")
-            yield from self._part(known or {}, items, f"{path}.items", depth - 1)
+            yield from self._part({}, child, f"{path}.properties[{name}]", depth - 1)
+        if part.get("items") is not None:
+            yield from self._part({}, part["items"], f"{path}.items", depth - 1)
         for name in _JUNCTORS:
             for index, inner in enumerate(part.get(name) or ()):
                 yield from self._part(whole, inner, f"{path}.{name}[{index}]", depth - 1)
         if part.get("not") is not None:
             yield from self._part(whole, part["not"], f"{path}.not", depth - 1)
-
-
-def _structure_path(path: str) -> str:
-    """The path of the structure that a path within ``allOf`` and its like talks about."""
-    for name in (*(f".{junctor}[" for junctor in _JUNCTORS), ".not"):
-        before, found, after = path.partition(name)
-        if found:
-            _, _, rest = after.partition("]") if name.endswith("[") else ("", "", after)
-            return _structure_path(before + rest)
-    return path
 
 
 def _uncomparable(items: Any) -> str:

@@ -46,7 +46,7 @@ def default_causes(schema: Schema, path: str) -> list[Cause]:
             causes.append(invalid(at, schema.default, "must not have unknown fields"))
         # The real server, too, leaves repeated items of a default to the objects that it ends up in.
         found = [cause for cause in _value(schema, schema.default, "") if cause.reason != "FieldValueDuplicate"]
-        causes.extend(Cause(cause.reason, cause.message, _join(at, cause.field)) for cause in found)
+        causes.extend(Cause(cause.reason, cause.message, f"{at}.{cause.field}".rstrip(".")) for cause in found)
     for name, child in schema.properties.items():
         if not (schema.embedded_resource and name in _OWN):
             causes.extend(default_causes(child, f"{path}.properties[{name}]"))
@@ -65,7 +65,7 @@ def without_nulls(schema: Schema, value: Any) -> Any:
             child = schema.properties.get(name) or schema.additional
             if child is None:
                 kept[name] = member
-            elif member is not None or child.nullable or not child.type:
+            elif member is not None or child.nullable:
                 kept[name] = without_nulls(child, member)
         return kept
     if isinstance(value, list) and schema.items is not None:
@@ -192,10 +192,20 @@ def _object(schema: Schema, value: Mapping[str, Any], path: str) -> Iterator[Cau
             yield required(_join(path, name))
     for name, member in value.items():
         if schema.embedded_resource and name in _OWN:
+            if name == "metadata" and isinstance(member, dict):
+                yield from _names(schema.properties[name], member, _join(path, name))
             continue
         child = schema.properties.get(name) or schema.additional
         if child is not None:
             yield from _value(child, member, _join(path, name))
+
+
+def _names(schema: Schema, metadata: Mapping[str, Any], path: str) -> Iterator[Cause]:
+    """What a schema asks of an object's name, besides what every name must be."""
+    for name in ("name", "generateName"):
+        child = schema.properties.get(name)
+        if child is not None and (child.rules or child.enum) and name in metadata:
+            yield from _value(child, metadata[name], f"{path}.{name}")
 
 
 def _embedded(value: Mapping[str, Any], path: str) -> Iterator[Cause]:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from kube.poddefaults import fill_pod, fill_pod_template
 from kube.resources import parse_api_version
+from kube.traits import empty_status
 
 RBAC_GROUP: Final = "rbac.authorization.k8s.io"
 NAME_LABEL: Final = "kubernetes.io/metadata.name"
@@ -30,7 +31,11 @@ def fill_defaults(body: Body) -> None:
 
 def fill_on_create(body: Body) -> None:
     """Fill what a new object of a built-in kind gets besides its defaults, ``metadata.uid`` being set."""
-    fill = _ON_CREATE.get(_key(body))
+    key = _key(body)
+    status = empty_status(*key)
+    if status is not None:
+        body.setdefault("status", status)
+    fill = _ON_CREATE.get(key)
     if fill is not None:
         fill(body)
 
@@ -297,7 +302,21 @@ def _claim(body: Body) -> None:
 
 
 def _pod_created(body: Body) -> None:
-    body["status"] = {"phase": "Pending", "qosClass": _quality(body["spec"])}
+    spec = body["spec"]
+    body["status"] = {"phase": "Pending", "qosClass": _quality(spec)}
+    if not spec.get("priorityClassName"):
+        spec.setdefault("priority", 0)
+        spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
+    tolerations = spec.get("tolerations") or []
+    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
+        if not any(_tolerates(toleration, key) for toleration in tolerations):
+            missing = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+            tolerations = [*tolerations, missing]
+    spec["tolerations"] = tolerations
+
+
+def _tolerates(toleration: Body, key: str) -> bool:
+    return toleration.get("key") in (None, "", key) and toleration.get("effect") in (None, "", "NoExecute")
 
 
 def _quality(spec: Body) -> str:

@@ -1,7 +1,8 @@
-"""Spans of time in kubectl's words: ``45s``, ``3m20s``, ``2d4h``, ``5y12d``."""
+"""Spans of time, in kubectl's words (``45s``, ``3m20s``, ``2d4h``, ``5y12d``) and as flags take them (``1m30s``)."""
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Final
 
@@ -21,6 +22,19 @@ _STEPS: Final = (
     (2 * _YEAR, (_DAY, "d"), None),
     (8 * _YEAR, (_YEAR, "y"), (_DAY, "d")),
 )
+
+_UNITS: Final = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
+_PART: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(h|ms|m|s)", re.ASCII)
+_SPAN: Final = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
+
+
+def parse_seconds(text: str) -> float:
+    """A span as Go writes it, or a number of seconds, in seconds; raises ``ValueError`` for anything else."""
+    if text.isascii() and text.isdigit() and len(text) < 10:
+        return float(text)
+    if not _SPAN.fullmatch(text):
+        raise ValueError("must be a duration such as 30s or 1m30s, or a number of seconds")
+    return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
 
 
 def human_duration(seconds: float) -> str:

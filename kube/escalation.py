@@ -57,7 +57,8 @@ def _taken_apart(rule: Rule) -> Iterator[Rule]:
             yield Rule((verb,), urls=(url,), scope=rule.scope)
 
 
-def _size(rule: Rule) -> int:
+def size(rule: Rule) -> int:
+    """How many single permissions a rule spells out."""
     per_verb = len(rule.groups) * len(rule.resources) * max(1, len(rule.names)) + len(rule.urls)
     return len(rule.verbs) * per_verb
 
@@ -73,7 +74,7 @@ def covers(held: Sequence[Rule], wanted: Iterable[Rule]) -> list[Rule]:
     for rule in wanted:
         if any(_covers(own, rule) for own in held):
             continue
-        budget -= _size(rule)
+        budget -= size(rule)
         if budget < 0:
             raise BadRequest("the rules are too many to be checked")
         for single in _taken_apart(rule):

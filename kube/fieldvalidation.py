@@ -144,9 +144,9 @@ def _decode_object(
             kept = dict(value) if kept is None else kept
             kept[name] = below
             continue
-        elif additional is not None and additional.type == "string":
+        elif additional is not None:
             kept = dict(value) if kept is None else kept
-            kept[name] = ""
+            kept[name] = _zero(additional)
             continue
         kept = dict(value) if kept is None else kept
         del kept[name]
@@ -160,21 +160,20 @@ def _decode_list(value: list[Any], schema: Schema, path: _Path, owner: Schema, u
     kept: list[Any] | None = None
     for index, child in enumerate(value):
         here: _Path = (path, f"[{index}]") if items.type != "string" else path
-        below = _ZERO.get(items.type) if child is None else _decode(child, items, here, owner, unknown)
+        below = _zero(items) if child is None else _decode(child, items, here, owner, unknown)
         if below is not child:
             kept = list(value) if kept is None else kept
             kept[index] = below
     return value if kept is None else kept
 
 
-_ZERO: Final[dict[str, Any]] = {
-    "string": "",
-    "integer": 0,
-    "number": 0,
-    "boolean": False,
-    "object": {},
-    "array": [],
-}
+def _zero(schema: Schema) -> Any:
+    """What ``null`` means in a list or a map: the type's zero value."""
+    if schema.format == "quantity":
+        return "0"
+    if schema.format == "int-or-string":
+        return 0
+    return {"string": "", "integer": 0, "number": 0, "boolean": False, "object": {}, "array": []}.get(schema.type)
 
 
 def _formatted(value: str, schema: Schema) -> str:

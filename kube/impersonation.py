@@ -88,7 +88,7 @@ def wish_of(headers: Iterable[tuple[bytes, bytes]]) -> Wish | None:
     Any header with the prefix counts, so that a misspelt one is never taken for none; and an empty user is an error,
     where kube-apiserver lets the request run as the caller (HDR-01, HDR-04, HDR-07).
     """
-    asked = [(name.lower(), value) for name, value in headers if name.lower().startswith(_PREFIX)]
+    asked = [(name.lower(), value) for name, value in headers if name[:12].lower() == _PREFIX]
     if not asked:
         return None
     users: list[str] = []

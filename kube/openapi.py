@@ -57,11 +57,15 @@ def group_path(group: str, version: str) -> str:
     return f"apis/{group}/{version}" if group else f"api/{version}"
 
 
-def v3_index(catalog: Catalog) -> dict[str, Any]:
-    """``/openapi/v3``: every group-version with the URL of its document."""
+def v3_index(catalog: Catalog, prefix: str = "") -> dict[str, Any]:
+    """``/openapi/v3``: every group-version with the URL of its document.
+
+    Clients take the URL as absolute on the host, so what stood before ``/openapi`` in the request
+    (``/clusters/root:acme``) is the ``prefix``.
+    """
     return {
         "paths": {
-            path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={v3_hash(catalog, group, version)}"}
+            path: {"serverRelativeURL": f"{prefix}/openapi/v3/{path}?hash={v3_hash(catalog, group, version)}"}
             for group, versions in catalog.groups().items()
             for version in versions
             for path in (group_path(group, version),)

@@ -79,7 +79,9 @@ class ParsedRequest(NamedTuple):
 
 def not_found() -> NotFound:
     """The 404 of a path that nothing serves, in Kubernetes' words."""
-    return NotFound("the server could not find the requested resource")
+    error = NotFound("the server could not find the requested resource")
+    error.always_detailed = True
+    return error
 
 
 def _malformed(why: str) -> BadRequest:
@@ -147,6 +149,14 @@ def _selected_name(parameters: Mapping[str, tuple[str, ...]]) -> str:
     selectors = parameters.get("fieldSelector")
     name = exact_match(selectors[0], "metadata.name") if selectors else None
     return name if name and not path_segment(name) and not _CONTROL.search(name) else ""
+
+
+def _selected_node(parsed: ParsedRequest) -> str:
+    """The node whose pods are asked for (AZ4)."""
+    if (parsed.group, parsed.resource) != ("", "pods") or parsed.verb not in {"list", "watch"}:
+        return ""
+    selectors = parsed.parameters.get("fieldSelector")
+    return (exact_match(selectors[0], "spec.nodeName") if selectors else None) or ""
 
 
 def _cluster_prefix(segments: list[str]) -> str:
@@ -345,5 +355,6 @@ def resolve(parsed: ParsedRequest, principal_tenant: str | None, default_tenant:
         namespace=parsed.namespace,
         name=parsed.name,
         rest=parsed.rest,
+        node=_selected_node(parsed),
         all_tenants=tenant == ALL_TENANTS,
     )

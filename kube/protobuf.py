@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from kube.documents import decode_json
 from kube.status import BadRequest, UnsupportedMediaType
 
 MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
@@ -21,14 +22,16 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 # One entry a field: number, name, type. ``*`` repeats; ``?`` marks an optional value, which counts even when it is
 # zero; ``&`` is merged into its parent; ``{…}`` maps text to the type. Types: - what the server does not take from
-# clients (a status), s text, i integer, b boolean, y bytes, q quantity, t time, x integer or text, else a message.
+# clients (a status), s text, i integer, b boolean, y bytes, q quantity, t time, x integer or text, f raw JSON,
+# else a message.
 _MESSAGES: Final[Mapping[str, str]] = {
     "TypeMeta": "1 apiVersion s,2 kind s",
     "Meta": (
         "1 name s,2 generateName s,3 namespace s,4 selfLink s,5 uid s,6 resourceVersion s,7 generation i,"
         "8 creationTimestamp t,9 deletionTimestamp t,10 deletionGracePeriodSeconds ?i,11 labels {s},12 annotations {s},"
-        "13 ownerReferences *Owner,14 finalizers *s"
+        "13 ownerReferences *Owner,14 finalizers *s,17 managedFields *ManagedFields"
     ),
+    "ManagedFields": "1 manager s,2 operation s,3 apiVersion s,4 time ?t,6 fieldsType s,7 fieldsV1 ?f,8 subresource s",
     "Owner": "1 kind s,3 name s,4 uid s,5 apiVersion s,6 controller ?b,7 blockOwnerDeletion ?b",
     "Selector": "1 matchLabels {s},2 matchExpressions *Requirement",
     "Requirement": "1 key s,2 operator s,3 values *s",
@@ -286,6 +289,8 @@ def _value(type_: str, raw: int | memoryview, depth: int) -> Any:
             return _time(raw)
         case "x":
             return _int_or_text(raw)
+        case "f":
+            return decode_json(next((_text(part).encode() for number, _, part in _fields(raw) if number == 1), b"{}"))
     return _message(type_, raw, depth + 1)
 
 

@@ -18,6 +18,7 @@ class RequestInfo:
     ``name`` may come from a field selector ``metadata.name=…`` when the verb is list or watch, as in Kubernetes.
     ``namespace`` of a Namespace object is its own name, as in Kubernetes.
     ``rest`` is what follows ``…/proxy/``, percent-encoded as it goes upstream, without the leading slash.
+    ``node`` is the node of a field selector ``spec.nodeName=…`` when pods are listed or watched (AZ4).
     ``all_tenants`` is set for the system tenant's reading across tenants (TS14).
     """
 
@@ -34,4 +35,5 @@ class RequestInfo:
     namespace: str = ""
     name: str = ""
     rest: str = ""
+    node: str = ""
     all_tenants: bool = False

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -42,6 +42,15 @@ class PrinterColumn:
     priority: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Where a custom resource keeps what ``/scale`` shows, as paths of field names."""
+
+    replicas: tuple[str, ...]
+    status_replicas: tuple[str, ...]
+    selector: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subresource:
     """A part of a resource with an endpoint of its own; its body is ``group/version kind``."""
@@ -57,7 +66,8 @@ class Subresource:
 class Version:
     """One version of a resource.
 
-    ``columns``, ``schema`` and ``openapi`` (the schema as its author wrote it) are set for custom resources alone.
+    ``columns``, ``schema``, ``openapi`` (the schema as its author wrote it), ``scale`` and ``selectable`` (the fields
+    that selectors may name besides metadata's) are set for custom resources alone.
     """
 
     name: str
@@ -68,6 +78,8 @@ class Version:
     columns: tuple[PrinterColumn, ...] = ()
     schema: Schema | None = None
     openapi: Mapping[str, Any] | None = None
+    scale: Scale | None = None
+    selectable: tuple[str, ...] = ()
 
     def subresource(self, name: str) -> Subresource | None:
         """The subresource of that name, or ``None``."""
@@ -83,7 +95,7 @@ class Resource:
 
     ``storage_group`` names the group under which objects are kept when it is not the resource's own: events
     of ``events.k8s.io`` are the core events. ``served`` is ``False`` for own kinds that a deployment has not
-    switched on. ``custom`` is set for resources of CRDs.
+    switched on. ``custom`` is set for resources of CRDs, with the space and the uid of their definition.
     """
 
     group: str
@@ -98,8 +110,9 @@ class Resource:
     categories: tuple[str, ...] = ()
     tenant_scope: TenantScope = TenantScope.TENANT
     storage_group: str | None = None
-    served: bool = True
     custom: bool = False
+    defined_in: str = ""
+    definition: str = ""
 
     @property
     def persistent(self) -> bool:
@@ -118,8 +131,18 @@ class Resource:
 
     @property
     def storage_key(self) -> tuple[str, str]:
-        """(group, plural) under which the store keeps the objects: one key for all views of one storage."""
+        """(group, plural) of what is stored: one for all views of one storage."""
         return (self.group if self.storage_group is None else self.storage_group, self.plural)
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """(group, resource) in the store's keys.
+
+        Custom objects are kept under the identity of their definition, so that another definition of the same name
+        (a tenant's own beside a published one, a later one) never shows them (TS10 to TS12).
+        """
+        group, plural = self.storage_key
+        return (group, f"{plural}:{self.definition}" if self.definition else plural)
 
     @property
     def qualified_name(self) -> str:
@@ -151,11 +174,11 @@ class Catalog:
     """An immutable collection of resources: those of one space.
 
     Later resources with the same group and plural take the place of earlier ones (a tenant's own CRD wins
-    over a published one, TS12). Resources that are not ``served`` are left out.
+    over a published one, TS12).
     """
 
     def __init__(self, resources: Iterable[Resource]) -> None:
-        unique = {(resource.group, resource.plural): resource for resource in resources if resource.served}
+        unique = {(resource.group, resource.plural): resource for resource in resources}
         self._resources = tuple(unique.values())
         self._by_plural: dict[tuple[str, str, str], Resource] = {}
         self._by_kind: dict[tuple[str, str, str], Resource] = {}
@@ -213,11 +236,6 @@ class Catalog:
     def for_tenants(self) -> Catalog:
         """What a tenant space holds: the rest does not exist there, in discovery or otherwise (TS13, AD4)."""
         return Catalog(r for r in self._resources if r.tenant_scope is TenantScope.TENANT)
-
-    def serving(self, names: Iterable[tuple[str, str]], among: Iterable[Resource]) -> Catalog:
-        """A catalog in which the resources of ``among`` named by (group, plural) are switched on."""
-        wanted = set(names)
-        return self.extended(replace(r, served=True) for r in among if (r.group, r.plural) in wanted)
 
 
 _GROUP_PRIORITY: Final = {

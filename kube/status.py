@@ -31,6 +31,8 @@ class StatusError(Exception):
 
     code = 500
     reason = "InternalError"
+    always_detailed = False
+    """Whether the body has ``details`` even when they are empty."""
 
     def __init__(
         self,
@@ -87,7 +89,7 @@ class StatusError(Exception):
         if self.reason:
             body["reason"] = self.reason
         details = self.details()
-        if details:
+        if details or self.always_detailed:
             body["details"] = details
         body["code"] = self.code
         return body
@@ -129,6 +131,7 @@ class MethodNotAllowed(StatusError):
 
     code = 405
     reason = "MethodNotAllowed"
+    always_detailed = True
 
 
 class NotAcceptable(StatusError):

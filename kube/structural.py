@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -44,7 +45,7 @@ def _node(source: Mapping[str, Any], definitions: Definitions, *, embedded: bool
     embedded = embedded or bool(source.get("x-kubernetes-embedded-resource"))
     properties = {name: _node(child, definitions) for name, child in source.get("properties", {}).items()}
     if embedded:
-        properties |= {"apiVersion": _TEXT, "kind": _TEXT, "metadata": definitions.definition(OBJECT_META)}
+        properties |= {"apiVersion": _TEXT, "kind": _TEXT, "metadata": _metadata(source, definitions)}
     items, values = source.get("items"), source.get("additionalProperties")
     additional = _node(values, definitions) if isinstance(values, Mapping) else Schema() if values else None
     type_ = source.get("type", "")
@@ -65,6 +66,14 @@ def _node(source: Mapping[str, Any], definitions: Definitions, *, embedded: bool
         map_type=source.get("x-kubernetes-map-type", ""),
         rules=MappingProxyType({key: value for key, value in source.items() if key not in _READ}),
     )
+
+
+def _metadata(source: Mapping[str, Any], definitions: Definitions) -> Schema:
+    """What an object's metadata is, with what the schema asks of its name."""
+    metadata = definitions.definition(OBJECT_META)
+    asked = source.get("properties", {}).get("metadata", {}).get("properties") or {}
+    names = {name: _node(asked[name], definitions) for name in ("name", "generateName") if name in asked}
+    return replace(metadata, properties={**metadata.properties, **names}) if names else metadata
 
 
 def with_defaults(value: Any, schema: Schema) -> Any:

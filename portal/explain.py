@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import yaml
+
 from audit.recorder import Actor
+from gateway import explaining
+from kube import remedies
 from kube.identity import AUTHENTICATED, SYSTEM_TENANT, Principal
+from kube.logicalclusters import space_of, tenant_of
+from kube.rbac import Attributes
+from kube.remedies import Remedy
 from kube.requestinfo import RequestInfo
-from kube.status import BadRequest, Forbidden, ServiceUnavailable
+from kube.status import BadRequest, Forbidden
 from kube.verdicts import Decision, Explanation, Verdict
 from portal import wording
 from tenants.models import Membership, Role
-from tenants.rights import GROUP_PREFIX, role_at_least
-
-Explainer = Callable[[Principal, str, str, str], tuple[RequestInfo, Explanation]]
-"""(who, method, path with its query, logical cluster) → what was resolved, and the decision with its trace."""
+from tenants.rights import GROUP_PREFIX, role_at_least, role_of
 
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})
 _WORDS: Final = {
@@ -38,15 +42,33 @@ class Step:
     milliseconds: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A grant that would allow a refused request."""
+
+    remedy: Remedy
+
+    @property
+    def text(self) -> str:
+        """In a sentence."""
+        return self.remedy.text
+
+    @property
+    def manifest(self) -> str:
+        """The objects as YAML, for ``kubectl create -f -``."""
+        return yaml.safe_dump_all(map(dict, self.remedy.objects), sort_keys=False)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explained:
-    """A decision as pages and the REST API show it."""
+    """A decision as pages and the REST API show it; ``allowing`` is what would allow it, for who may grant that."""
 
     resolved: RequestInfo
     allowed: bool
     decided_by: str
     reason: str
     steps: tuple[Step, ...]
+    allowing: tuple[Way, ...] = ()
 
     @property
     def verdict(self) -> str:
@@ -95,7 +117,7 @@ def explain_request(
     """The decision about a request of ``name``, who need not exist.
 
     Operators ask about anybody, admins of a tenant about its users in its space, everybody about themselves.
-    Raises ``Forbidden``, ``BadRequest`` for what is no request, ``ServiceUnavailable`` without the API server's rules.
+    Raises ``Forbidden``, ``BadRequest`` for what is no request.
     """
     if method not in _METHODS:
         raise BadRequest("The method is one of GET, HEAD, POST, PUT, PATCH, DELETE.")
@@ -109,12 +131,26 @@ def explain_request(
         tenant=tenant,
         authenticator="explain",
     )
-    space = cluster or ("root" if tenant == SYSTEM_TENANT else f"root:{tenant}")
-    resolved, explanation = _explainer()(principal, method, path, space)
-    return explained(resolved, explanation)
+    resolved, explanation = explaining.explain(principal, method, path, cluster)
+    if not actor.operator and resolved.tenant not in {tenant, SYSTEM_TENANT}:
+        raise Forbidden(f"You may ask about {space_of(tenant)} and what is in it only.")
+    allowing: tuple[Remedy, ...] = ()
+    if not explanation.decision.allowed and may_grant(actor, resolved.cluster):
+        policies = explaining.state_of(resolved.cluster).policies
+        allowing = remedies.remedies(principal, Attributes.of(resolved), policies)
+    return explained(resolved, explanation, allowing)
 
 
-def explained(resolved: RequestInfo, explanation: Explanation) -> Explained:
+def may_grant(actor: Actor, cluster: str) -> bool:
+    """Whether the person hands out rights in a logical cluster: its tenant's admins and operators."""
+    tenant = tenant_of(cluster)
+    if actor.operator or tenant == SYSTEM_TENANT:
+        return actor.operator
+    role = role_of(actor, tenant)
+    return role is not None and role_at_least(role, Role.ADMIN)
+
+
+def explained(resolved: RequestInfo, explanation: Explanation, allowing: tuple[Remedy, ...] = ()) -> Explained:
     """An explanation in words."""
     decision = explanation.decision
     return Explained(
@@ -123,6 +159,7 @@ def explained(resolved: RequestInfo, explanation: Explanation) -> Explained:
         decided_by=decision.step if decision.verdict is not Verdict.NO_OPINION else "default",
         reason=decision.reason or ("" if decision.allowed else "no rule allows it"),
         steps=tuple(_step(step) for step in explanation.trace),
+        allowing=tuple(map(Way, allowing)),
     )
 
 
@@ -158,12 +195,3 @@ def _permitted(actor: Actor, name: str, tenant: str, groups: Sequence[str], clus
 def _step(decision: Decision) -> Step:
     verdict, word = _WORDS[decision.verdict]
     return Step(decision.step, verdict, word, decision.reason, decision.rule)
-
-
-def _explainer() -> Explainer:
-    """The API server's own rules, in this process."""
-    try:
-        from gateway.explaining import explain  # type: ignore[import-not-found]
-    except ImportError:
-        raise ServiceUnavailable("The API server's rules are not available in this process.") from None
-    return explain  # type: ignore[no-any-return]

@@ -368,6 +368,29 @@ class IdentityForm(forms.Form):
     )
 
 
+class WhoCanForm(forms.Form):
+    """A thing that somebody might do."""
+
+    cluster = forms.CharField(max_length=512, label="Logical cluster", help_text="<code>root:acme</code>")
+    verb = forms.CharField(max_length=63, initial="get")
+    resource = forms.CharField(
+        max_length=506, help_text="<code>pods</code>, <code>deployments.apps</code>, <code>pods/exec</code>, or a path"
+    )
+    namespace = forms.CharField(required=False, max_length=63)
+    name = forms.CharField(required=False, max_length=253, label="Name of the object")
+
+
+class WhatIfForm(forms.Form):
+    """A role, a binding or a policy as it would be written."""
+
+    cluster = forms.CharField(max_length=512, label="Logical cluster", help_text="<code>root:acme</code>")
+    manifest = forms.CharField(
+        max_length=262_144, widget=forms.Textarea(attrs={"class": "mono", "rows": 14, "spellcheck": "false"}),
+        help_text="A Role, ClusterRole, RoleBinding, ClusterRoleBinding or Policy, in YAML or JSON. Nothing is saved.",
+    )  # fmt: skip
+    delete = forms.BooleanField(required=False, label="It would be deleted")
+
+
 def tenant_choice(tenant: Tenant) -> tuple[str, str]:
     """How a tenant reads in a list of choices."""
     return tenant.name, tenant.display_name or tenant.name

@@ -10,6 +10,14 @@ import environ
 from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 
+from access.authorization.options import (
+    AUTHORIZED_SECONDS,
+    DEFAULT,
+    UNAUTHORIZED_SECONDS,
+    AuthorizationOptions,
+    modes,
+)
+from kube.workspaces import Dialect
 from portal.oidc import mapping
 
 env = environ.Env()
@@ -26,6 +34,11 @@ def _secret(variable: str, file: str) -> str:
     if not value and path.is_file():
         value = path.read_text().strip()
     return value
+
+
+def _path(variable: str) -> Path | None:
+    text: str = env.str(variable, "")
+    return Path(text) if text else None
 
 
 DEBUG = False
@@ -94,6 +107,16 @@ DATABASE_URL = env.str("DATABASE_URL", "postgresql:///tenantry")
 DATABASES = {"default": {**env.db_url_config(DATABASE_URL), "ATOMIC_REQUESTS": False, "CONN_MAX_AGE": 60}}
 REDIS_URL = env.str("REDIS_URL", "redis://127.0.0.1:6379/0")
 CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
+
+AUTHORIZATION = AuthorizationOptions(
+    mode=modes(env.str("AUTHORIZATION_MODE", ",".join(DEFAULT))),
+    policy_file=_path("AUTHORIZATION_POLICY_FILE"),
+    webhook_config_file=_path("AUTHORIZATION_WEBHOOK_CONFIG_FILE"),
+    webhook_cache_authorized_ttl=env.float("AUTHORIZATION_WEBHOOK_CACHE_AUTHORIZED_TTL", AUTHORIZED_SECONDS),
+    webhook_cache_unauthorized_ttl=env.float("AUTHORIZATION_WEBHOOK_CACHE_UNAUTHORIZED_TTL", UNAUTHORIZED_SECONDS),
+    required_groups_dialect=Dialect(env.str("REQUIRED_GROUPS_DIALECT", Dialect.DOCUMENT)),
+)
+"""What ``manage.py apiserver`` decides by unless its flags say otherwise, and what the portal explains (AZ11)."""
 
 AUTH_USER_MODEL = "tenants.User"
 AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend", "portal.oidc.backend.OidcBackend"]
@@ -217,7 +240,7 @@ STORAGES = {
 }
 WHITENOISE_USE_FINDERS = not _COLLECTED
 
-CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
+CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1).replace("?db=", "?virtual_host=")
 CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_connect_timeout": 1}
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True
@@ -238,6 +261,8 @@ API_REQUESTS_KEEP_DAYS = env.int("API_REQUESTS_KEEP_DAYS", 90)
 
 PORTAL_PORT = env.int("PORTAL_PORT", 8000)
 APISERVER_PORT = env.int("APISERVER_PORT", 6443)
+WORKSPACE_DEPTH = env.int("WORKSPACE_DEPTH", 5)
+"""How many workspaces deep a tenant may nest them (KC13)."""
 APISERVER_URL = env.str("APISERVER_URL", f"https://127.0.0.1:{APISERVER_PORT}")
 APISERVER_FLAGS: list[str] = shlex.split(env.str("APISERVER_FLAGS", ""))
 """Flags of ``manage.py apiserver``: the quickstart starts it with them, and the identity inspector goes by them."""

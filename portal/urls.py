@@ -5,7 +5,20 @@ from django.urls import include, path
 from django.views.generic import RedirectView
 
 from portal.api.docs import docs, schema
-from portal.views import audit, explaining, health, overview, people, platform, sessions, signon, tenants, workspaces
+from portal.views import (
+    audit,
+    explaining,
+    health,
+    identity,
+    overview,
+    people,
+    platform,
+    policies,
+    sessions,
+    signon,
+    tenants,
+    workspaces,
+)
 
 handler400 = "portal.errors.bad_request"
 handler403 = "portal.errors.permission_denied"
@@ -42,6 +55,8 @@ urlpatterns = [
     path("tenants/<str:name>/members/add/", tenants.member_add, name="member-add"),
     path("tenants/<str:name>/members/<uuid:user_id>/role/", tenants.member_role, name="member-role"),
     path("tenants/<str:name>/members/<uuid:user_id>/remove/", tenants.member_remove, name="member-remove"),
+    path("tenants/<str:name>/policies/", policies.policies, name="policies"),
+    path("tenants/<str:name>/policies/<str:policy>/end/", policies.policy_end, name="policy-end"),
     path("tokens/", people.tokens, name="tokens"),
     path("tokens/new/", people.token_new, name="token-new"),
     path("tokens/<uuid:pk>/revoke/", people.token_end, name="token-revoke"),
@@ -49,7 +64,9 @@ urlpatterns = [
     path("audit/export/", audit.audit_export, name="audit-export"),
     path("audit/<uuid:pk>/", audit.audit_entry, name="audit-entry"),
     path("explain/", explaining.explain, name="explain"),
-    path("identity/", explaining.identity, name="identity"),
+    path("identity/", identity.identity, name="identity"),
+    path("who-can/", explaining.whocan, name="who-can"),
+    path("what-if/", explaining.whatif, name="what-if"),
     path("tiers/", platform.tiers, name="tiers"),
     path("tiers/new/", platform.tier_new, name="tier-new"),
     path("tiers/<slug:name>/", platform.tier, name="tier"),

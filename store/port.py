@@ -23,8 +23,8 @@ class Watch(Protocol):
         ...
 
 
-class Store(Protocol):
-    """Objects, revisions, watches. Every method raises ``Unavailable`` when the database is away."""
+class Reader(Protocol):
+    """What decisions need of the store: objects as they are."""
 
     async def get(self, key: Key, *, cached: bool = False) -> Stored | None:
         """The newest state (linearizable), or, with ``cached``, whatever this process has seen."""
@@ -47,6 +47,10 @@ class Store(Protocol):
         ``after`` is the last (space, namespace, name) of the previous chunk.
         """
         ...
+
+
+class Store(Reader, Protocol):
+    """Objects, revisions, watches. Every method raises ``Unavailable`` when the database is away."""
 
     async def commit(self, *operations: Operation) -> Sequence[Stored]:
         """Write all operations or none, durably; results in the order of the operations (``Check`` omitted).

@@ -2,9 +2,7 @@
 
 Members act in their tenant's space as the groups ``tenantry:<role>``; four ClusterRoleBindings, written with the
 space, give these groups the bootstrap roles (KC7): owners ``cluster-admin``, admins ``admin``, editors ``edit``,
-viewers ``view``. They are the space's own objects: its owners may change them, and see in them why they may. The three
-roles of workspaces (``tenantry-tenant-admin``, ``-edit``, ``-view``) are written beside them, because role references
-resolve in the binding's own space.
+viewers ``view``. They are the space's own objects: its owners may change them, and see in them why they may.
 """
 
 from __future__ import annotations
@@ -65,6 +63,7 @@ def space_create(tenant: Tenant, *, labels: Mapping[str, str], annotations: Mapp
 def system_space_create() -> None:
     """Write what the system space begins with: its namespaces and the gateway's role; what is there stays."""
     wanted = [(_namespace_key(ROOT, name), _namespace(name)) for name in SYSTEM_NAMESPACES]
+    wanted += [_first_account(ROOT, name) for name in SYSTEM_NAMESPACES]
     for manifest in manifests.load("embedded-gateway-role.yaml"):
         resource, name = f"{manifest['kind'].lower()}s", manifest["metadata"]["name"]
         link = f"/apis/{_RBAC}/v1/{resource}/{name}"
@@ -134,16 +133,9 @@ def _first_objects(
     yield tenant_key(name), body
 
     yield _namespace_key(space, "default"), _namespace("default", tenant=name)
+    yield _first_account(space, "default", tenant=name)
 
     prefix = f"/apis/{_RBAC}/v1/tenants/{name}"
-    for role in manifests.load("tenant-roles.yaml"):
-        role_name = role["metadata"]["name"]
-        link = f"{prefix}/clusterroles/{role_name}"
-        cluster_role = _body(
-            f"{_RBAC}/v1", "ClusterRole", role_name, link, tenant=name, labels=role["metadata"]["labels"]
-        )
-        cluster_role["rules"] = role["rules"]
-        yield Key(space, _RBAC, "clusterroles", "", role_name), cluster_role
     for member, target in MEMBER_ROLES.items():
         group = f"{GROUP_PREFIX}{member.value}"
         link = f"{prefix}/clusterrolebindings/{group}"
@@ -155,6 +147,14 @@ def _first_objects(
 
 def _namespace_key(space: str, name: str) -> Key:
     return Key(space, "", "namespaces", "", name)
+
+
+def _first_account(space: str, namespace: str, *, tenant: str = "") -> tuple[Key, dict[str, Any]]:
+    prefix = f"/api/v1/tenants/{tenant}" if tenant else "/api/v1"
+    link = f"{prefix}/namespaces/{namespace}/serviceaccounts/default"
+    account = _body("v1", "ServiceAccount", "default", link, tenant=tenant)
+    account["metadata"]["namespace"] = namespace
+    return Key(space, "", "serviceaccounts", namespace, "default"), account
 
 
 def _namespace(name: str, *, tenant: str = "") -> dict[str, Any]:

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
+
 import pytest
+from hypothesis import settings
 from pytest_django import DjangoDbBlocker
 
-pytest_plugins = ["tests.kubeapiserver", "tests.clusters"]
+pytest_plugins = ["tests.apiserver", "tests.kubeapiserver", "tests.clusters"]
+
+settings.register_profile("quick", max_examples=40, deadline=None)
+settings.register_profile("thorough", max_examples=1000, deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _quick_passwords() -> Iterator[None]:
+    """Argon2 is slow on purpose; in this process it need not be."""
+    from django.test import override_settings
+
+    with override_settings(PASSWORD_HASHERS=["tests.passwords.QuickArgon2"]):
+        yield
 
 
 # In the transaction of the clean-up itself, so that no API server ever meets a store without its counter row.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from datetime import datetime, timedelta
+from functools import cache
 from itertools import count
 from typing import Any
 
@@ -166,7 +167,8 @@ def event(chain: str, action: Action, actor: User, *, of: Workspace | None = Non
     )
 
 
-def _hash(cache: dict[str, str] = {}) -> str:  # noqa: B006 (the point: one hash for the whole run)
+@cache
+def _hash() -> str:
     from django.contrib.auth.hashers import make_password
 
-    return cache.setdefault("hash", make_password(PASSWORD))
+    return make_password(PASSWORD)

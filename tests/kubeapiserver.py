@@ -1,4 +1,4 @@
-"""A real kube-apiserver with etcd and controller-manager from ``KUBEBUILDER_ASSETS``, for the tests that need one."""
+"""A real kube-apiserver with etcd, and controller-manager where wanted, from ``KUBEBUILDER_ASSETS``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ import subprocess
 import tempfile
 import time
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +24,17 @@ import yaml
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from tests.speaking import Speaker, speaker_of
+
 ASSETS = Path(os.environ.get("KUBEBUILDER_ASSETS", ""))
 REASON = "KUBEBUILDER_ASSETS names no folder with kube-apiserver and etcd"
+TOKEN = "conformance"
+"""The administrator's bearer token, for clients without certificates."""
+
 PRESENT = bool(os.environ.get("KUBEBUILDER_ASSETS")) and (ASSETS / "kube-apiserver").is_file()
 
 
-@dataclass(frozen=True)
+@dataclass
 class KubeApiserver:
     """A running one: where it is, and kubeconfigs for it by user."""
 
@@ -47,6 +55,11 @@ class KubeApiserver:
                 "client-key-data": _b64(certificate.private_key_pem.bytes()),
             },
         )
+
+    @cached_property
+    def admin(self) -> Speaker:
+        """The administrator, speaking plain HTTP."""
+        return speaker_of((self.folder / "admin.kubeconfig").read_text())
 
     def kubectl(self, *arguments: str, config: str = "admin", stdin: str = "") -> subprocess.CompletedProcess[str]:
         """Run the real kubectl."""
@@ -74,8 +87,12 @@ def make_kubeconfig(server: str, ca: str, user: dict[str, Any]) -> str:
     )
 
 
-def start(folder: Path, processes: list[subprocess.Popen[bytes]]) -> KubeApiserver:
-    """Start all three, into ``processes``, and wait until the server is ready and the bootstrap roles are filled."""
+def start(folder: Path, processes: list[subprocess.Popen[bytes]], *, controllers: bool = True) -> KubeApiserver:
+    """Start etcd and kube-apiserver, into ``processes``, and wait until the server is ready.
+
+    With ``controllers`` also the controller-manager, until the bootstrap roles are filled; without them nothing makes
+    the service account that pods need, so its admission is off.
+    """
     ca = trustme.CA()
     (folder / "ca.pem").write_bytes(ca.cert_pem.bytes())
     serving = ca.issue_cert("127.0.0.1", "localhost")
@@ -85,6 +102,7 @@ def start(folder: Path, processes: list[subprocess.Popen[bytes]]) -> KubeApiserv
     (folder / "sa.key").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()))
     etcd_port, peer_port, port = free_port(), free_port(), free_port()
     server = KubeApiserver(f"https://127.0.0.1:{port}", ca, folder)
+    (folder / "tokens.csv").write_text(f'{TOKEN},admin,admin,"system:masters"\n')
     (folder / "admin.kubeconfig").write_text(server.kubeconfig("admin", "system:masters"))
     etcd = f"http://127.0.0.1:{etcd_port}"
     processes += [
@@ -112,10 +130,15 @@ def start(folder: Path, processes: list[subprocess.Popen[bytes]]) -> KubeApiserv
             f"--service-account-signing-key-file={folder / 'sa.key'}",
             "--service-cluster-ip-range=10.0.0.0/24",
             "--authorization-mode=RBAC",
+            f"--token-auth-file={folder / 'tokens.csv'}",
+            *(() if controllers else ("--disable-admission-plugins=ServiceAccount",)),
         ),
     ]
     context = ssl.create_default_context(cadata=ca.cert_pem.bytes().decode())
     _wait(lambda: b"ok" in urllib.request.urlopen(f"{server.url}/readyz", context=context, timeout=2).read())
+    if not controllers:
+        _wait(lambda: server.admin.send("GET", "/api/v1/namespaces/default").status == 200)
+        return server
     processes.append(
         _spawn(
             folder,
@@ -144,18 +167,34 @@ def stop(processes: list[subprocess.Popen[bytes]]) -> None:
         process.wait()
 
 
-@pytest.fixture(scope="session")
-def kube_apiserver():
-    """The real thing, once for the whole run; skipped with the reason where there is none."""
-    if not PRESENT:
-        pytest.skip(REASON)
+@contextmanager
+def running(*, controllers: bool = False) -> Iterator[KubeApiserver]:
+    """The real thing, stopped and cleared away afterwards."""
     processes: list[subprocess.Popen[bytes]] = []
     folder = Path(tempfile.mkdtemp(prefix="kube-"))
     try:
-        yield start(folder, processes)
+        yield start(folder, processes, controllers=controllers)
     finally:
         stop(processes)
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def kube_apiserver() -> Iterator[KubeApiserver]:
+    """The real thing with its controllers, once for the whole run; skipped with the reason where there is none."""
+    if not PRESENT:
+        pytest.skip(REASON)
+    with running(controllers=True) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def bare_kube_apiserver() -> Iterator[Speaker]:
+    """The real thing without controllers, as its administrator; skipped with the reason where there is none."""
+    if not PRESENT:
+        pytest.skip(REASON)
+    with running() as server:
+        yield server.admin
 
 
 def _spawn(folder: Path, name: str, *arguments: str) -> subprocess.Popen[bytes]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from portal.embedded.postgresql import PostgreSQL
@@ -20,6 +22,9 @@ _servers: list[PostgreSQL | Redis] = []
 @pytest.hookimpl(wrapper=True)
 def pytest_load_initial_conftests() -> Generator[None]:
     """Start what no URL names before anybody reads Django's settings; workers of xdist inherit the URLs.
+
+    Each worker has a Redis database of its own, as pytest-django gives it a PostgreSQL database of its own: clearing
+    the cache in one must not refill the rate limits of another.
 
     Every conftest is too late: pytest-django reads the settings before it loads them.
     """
@@ -37,7 +42,35 @@ def pytest_load_initial_conftests() -> Generator[None]:
             server.start()
             _servers.append(server)
             os.environ[variable] = server.url
+            if isinstance(server, PostgreSQL):
+                _hurry(server.url)
+    if _folder is not None:
+        _compile_once(_folder / "bytecode")
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
+    if worker:
+        os.environ["REDIS_URL"] = _redis_url(os.environ["REDIS_URL"], int(worker) + 1)
     return (yield)
+
+
+def _compile_once(folder: Path) -> None:
+    """Where Python may leave no bytecode beside the sources, dozens of processes would compile Django dozens of times."""
+    if sys.dont_write_bytecode:
+        sys.dont_write_bytecode = False
+        sys.pycache_prefix = os.environ["PYTHONPYCACHEPREFIX"] = str(folder)
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+
+def _hurry(url: str) -> None:
+    """Nothing of this server outlives the run: it need not wait for the disk."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        for name in ("fsync", "synchronous_commit", "full_page_writes"):
+            connection.execute(f"ALTER SYSTEM SET {name} = off")
+        connection.execute("SELECT pg_reload_conf()")
+
+
+def _redis_url(url: str, number: int) -> str:
+    base = url.partition("?")[0]
+    return f"{base}?db={number}"
 
 
 def pytest_unconfigure() -> None:

@@ -9,14 +9,16 @@ from typing import Final
 import orjson
 
 from access.admission.base import CREATE, UPDATE, Attributes
-from kube.crds import crd_causes, crd_status, crd_update_causes
+from kube.crds import CRDS, crd_causes, crd_status, crd_update_causes
+from kube.paths import not_found
 from kube.schemas import Definitions
+from kube.status import Forbidden
 from kube.validation.causes import invalid_object
 from store.port import Store
-from store.types import Operation, Range
+from store.types import Check, Key, Operation, Range
 
-CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"
-"""Holds a deleted CRD until its objects are gone."""
+MAX_DEFINITIONS: Final = 1000
+"""CRDs of one space, so that no tenant fills the memory of all."""
 
 
 class CustomResourceDefinitions:
@@ -41,14 +43,12 @@ class CustomResourceDefinitions:
         if isinstance(names.get("kind"), str):
             names.setdefault("singular", names["kind"].lower())
             names.setdefault("listKind", names["kind"] + "List")
-        if attributes.operation == CREATE:
-            finalizers = body["metadata"].setdefault("finalizers", [])
-            if isinstance(finalizers, list) and CLEANUP not in finalizers:
-                finalizers.append(CLEANUP)
 
     async def validate(self, attributes: Attributes) -> Sequence[Operation]:
-        """Raises ``Invalid``; otherwise gives the CRD its status."""
+        """Gives a CRD its status, and holds the CRD that a new custom object rests on. Raises ``Invalid``."""
         body, old = attributes.object, attributes.old
+        if attributes.operation == CREATE and attributes.resource.definition:
+            return (await self._standing(attributes),)
         if not _concerns(attributes) or body is None or attributes.subresource:
             return ()
         causes = (
@@ -61,17 +61,39 @@ class CustomResourceDefinitions:
         listing = await self._store.list(
             Range(attributes.cluster, attributes.resource.group, attributes.resource.plural)
         )
+        if old is None and len(listing.items) >= MAX_DEFINITIONS:
+            raise Forbidden(
+                f'{attributes.resource.qualified_name} "{attributes.name}" is forbidden: '
+                f"a space holds at most {MAX_DEFINITIONS} definitions",
+                group=attributes.resource.group,
+                kind=attributes.resource.plural,
+                name=attributes.name,
+            )
         others = [orjson.loads(item.data) for item in listing.items if item.key.name != attributes.name]
         taken = [other for other in others if other["spec"]["group"] == body["spec"]["group"]]
         now = datetime.fromtimestamp(attributes.now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         body["status"] = crd_status(body, taken, now=now)
         return ()
 
+    async def _standing(self, attributes: Attributes) -> Check:
+        """The definition as it is; raises when it is gone or going, so that nothing new escapes its cleaning up."""
+        resource = attributes.resource
+        key = Key(resource.defined_in, *CRDS, "", resource.qualified_name)
+        stored = await self._store.get(key, cached=True) or await self._store.get(key)
+        metadata = orjson.loads(stored.data)["metadata"] if stored is not None else {}
+        if stored is None or metadata["uid"] != resource.definition:
+            raise not_found()
+        if "deletionTimestamp" in metadata:
+            raise Forbidden(
+                f'{resource.qualified_name} "{attributes.name}" is forbidden: '
+                "create not allowed while custom resource definition is terminating",
+                group=resource.group,
+                kind=resource.plural,
+                name=attributes.name,
+            )
+        return Check(key, stored.revision)
+
 
 def _concerns(attributes: Attributes) -> bool:
     resource = attributes.resource
-    return (
-        resource.group == "apiextensions.k8s.io"
-        and resource.plural == "customresourcedefinitions"
-        and attributes.operation in (CREATE, UPDATE)
-    )
+    return (resource.group, resource.plural) == CRDS and attributes.operation in (CREATE, UPDATE)

@@ -20,7 +20,7 @@ class Defaults(Quiet):
             return
         if attributes.resource.custom:
             if attributes.schema is not None:
-                filled = with_defaults(without_nulls(attributes.schema, body), attributes.schema)
+                filled = without_nulls(attributes.schema, with_defaults(body, attributes.schema))
                 body.clear()
                 body.update(filled)
             return

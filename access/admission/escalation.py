@@ -1,16 +1,17 @@
-"""Nobody gives away what they do not hold: writes of roles and bindings (AZ2)."""
+"""Nobody gives away what they do not hold: writes of roles and bindings (AZ2), and of policies (AZ7)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from access.admission.base import CREATE, UPDATE, Attributes, Quiet
 from access.authorization.chain import AuthorizationChain
 from access.authorization.rbac import PolicyCache
-from kube import escalation, spacepolicy
+from kube import abac, escalation, spacepolicy
 from kube.identity import MASTERS
-from kube.logicalclusters import ROOT
+from kube.logicalclusters import ROOT, tenant_of
 from kube.rbac import GROUP, binding_from, role_from
 from kube.status import Forbidden
 from store.types import Operation
@@ -31,7 +32,12 @@ class EscalationPrevention(Quiet):
     async def validate(self, attributes: Attributes) -> Sequence[Operation]:
         """Raises ``Forbidden`` in kube-apiserver's words."""
         resource, body = attributes.resource, attributes.object
-        if resource.group != GROUP or body is None or attributes.operation not in (CREATE, UPDATE):
+        if body is None or attributes.operation not in (CREATE, UPDATE):
+            return ()
+        if (resource.group, resource.plural) == (abac.GROUP, "policies"):
+            await self._check_policy(attributes, body)
+            return ()
+        if resource.group != GROUP:
             return ()
         principal = attributes.principal
         if principal.is_system and MASTERS in principal.groups:
@@ -63,6 +69,17 @@ class EscalationPrevention(Quiet):
         if missing and not await self._may(attributes, verb, kind, name):
             raise self._refused(attributes, escalation.refusal(principal.name, principal.groups, missing))
         return ()
+
+    async def _check_policy(self, attributes: Attributes, body: dict[str, Any]) -> None:
+        principal, old = attributes.principal, attributes.old
+        if (principal.is_system and MASTERS in principal.groups) or (old is not None and old["spec"] == body["spec"]):
+            return
+        policy = abac.policy_of(body, space=tenant_of(attributes.cluster))
+        namespace = "" if policy.namespace == "*" else policy.namespace
+        held = spacepolicy.held_rules(principal, namespace, await self._policies.around(attributes.cluster))
+        missing = escalation.covers(held, policy.rules())
+        if missing and not await self._may(attributes, "escalate", attributes.resource.plural, attributes.name):
+            raise self._refused(attributes, escalation.refusal(principal.name, principal.groups, missing))
 
     async def _may(self, attributes: Attributes, verb: str, resource: str, name: str) -> bool:
         info = replace(attributes.info, verb=verb, resource=resource, name=name, subresource="")

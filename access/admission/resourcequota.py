@@ -20,7 +20,7 @@ from store.types import Operation, Range, Stored, Update
 
 _NONE: Final = Quantity()
 
-Resources = Callable[[str], Sequence[tuple[str, str]]]
+Resources = Callable[[str], Sequence[tuple[str, str, str]]]
 """The namespaced (group, plural) pairs that a logical cluster serves."""
 
 
@@ -115,10 +115,10 @@ class ResourceQuota(Quiet):
 
     async def _used(self, cluster: str, namespace: str, quota: Quota, now: datetime) -> list[dict[str, Quantity]]:
         counted: list[dict[str, Quantity]] = []
-        for group, plural in self._resources(cluster):
+        for group, plural, kept in self._resources(cluster):
             if not _concerns(quota, group, plural):
                 continue
-            listing = await self._store.list(Range(cluster, group, plural, namespace))
+            listing = await self._store.list(Range(cluster, group, kept, namespace))
             counted.extend(_counted(quota, group, plural, orjson.loads(item.data), now) for item in listing.items)
         return counted
 

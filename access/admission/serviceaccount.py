@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
 
 from access.admission.base import CREATE, Attributes
+from kube.identity import SYSTEM_TENANT
+from kube.logicalclusters import full_path, tenant_of
 from kube.status import Forbidden
 from store.port import Store
-from store.types import Key, Operation
+from store.types import Create, Key, Operation
 
 
 class ServiceAccount:
-    """A new pod runs as ``default`` when that account exists and nothing else is asked; a named one must exist."""
+    """A new pod runs as ``default`` when that account exists and nothing else is asked; a named one must exist.
+
+    ``default`` is made together with its namespace, as a cluster's controllers would.
+    """
 
     name = "ServiceAccount"
 
@@ -31,8 +39,10 @@ class ServiceAccount:
             spec["serviceAccountName"] = spec["serviceAccount"] = name
 
     async def validate(self, attributes: Attributes) -> Sequence[Operation]:
-        """Raises ``Forbidden`` when the account is not there."""
+        """Raises ``Forbidden`` when the account is not there. A new namespace gets its first account."""
         body = attributes.object
+        if _is_new_namespace(attributes):
+            return (_first_account(attributes),)
         if body is None or not _concerns(attributes):
             return ()
         name = (body.get("spec") or {}).get("serviceAccountName")
@@ -58,3 +68,28 @@ def _concerns(attributes: Attributes) -> bool:
         and attributes.operation == CREATE
         and not attributes.subresource
     )
+
+
+def _is_new_namespace(attributes: Attributes) -> bool:
+    resource = attributes.resource
+    return not resource.group and resource.plural == "namespaces" and attributes.operation == CREATE
+
+
+def _first_account(attributes: Attributes) -> Create:
+    key = Key(attributes.cluster, "", "serviceaccounts", attributes.name, "default")
+    return Create(key, first_account(key, uid=str(uuid.uuid4()), now=attributes.now))
+
+
+def first_account(key: Key, *, uid: str, now: float) -> dict[str, Any]:
+    """The ``default`` service account of a namespace. ``now`` in Unix seconds."""
+    metadata = {
+        "name": key.name,
+        "namespace": key.namespace,
+        "uid": uid,
+        "creationTimestamp": datetime.fromtimestamp(int(now), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "selfLink": full_path(key.space, "", "v1", key.resource, namespace=key.namespace, name=key.name),
+    }
+    tenant = tenant_of(key.space)
+    if tenant != SYSTEM_TENANT:
+        metadata["tenant"] = tenant
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}

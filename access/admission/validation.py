@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from access.admission.base import CREATE, UPDATE, Attributes, Quiet
-from kube.customobjects import object_causes
 from kube.schemas import Definitions
 from kube.validation.causes import invalid_object
 from kube.validation.objects import create_causes, update_causes
 from store.types import Operation
+
+_PARTS_OF_PODS: Final = frozenset({"binding", "ephemeralcontainers", "resize"})
+"""Subresources that change what a plain update of a pod may not."""
 
 
 class ObjectValidation(Quiet):
@@ -26,15 +29,12 @@ class ObjectValidation(Quiet):
         if body is None:
             return ()
         version = attributes.info.version
-        if attributes.operation == CREATE:
+        if attributes.operation == CREATE or attributes.subresource in _PARTS_OF_PODS:
             causes = create_causes(resource, version, body, self._definitions())
         elif attributes.operation == UPDATE and old is not None:
             causes = update_causes(resource, version, body, old, self._definitions())
         else:
             return ()
-        if resource.custom and attributes.schema is not None:
-            named = {cause.field for cause in causes}
-            causes += [cause for cause in object_causes(attributes.schema, body) if cause.field not in named]
         if causes:
             raise invalid_object(resource.group, resource.kind, attributes.name, causes)
         return ()

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from access.keystone import TTL_SECONDS
-
-_UNITS: Final = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
-_PART: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,9})?)(h|ms|m|s)", re.ASCII)
-_DURATION: Final = re.compile(rf"(?:{_PART.pattern})+", re.ASCII)
+from kube.durations import parse_seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +92,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _seconds(text: str) -> float:
-    if text.isascii() and text.isdigit() and len(text) < 10:
-        return float(text)
-    if not _DURATION.fullmatch(text):
-        raise ArgumentTypeError("must be a duration such as 30s or 1m30s, or a number of seconds")
-    return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
+    try:
+        return parse_seconds(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from None

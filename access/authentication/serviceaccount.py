@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import orjson
@@ -12,13 +13,22 @@ from access.authentication.base import Credentials, Refused
 from kube.identity import AUTHENTICATED, Principal
 from kube.jwt import InvalidToken, Reference, ServiceAccountClaims, VerifyingKey, unverified_issuer, verify
 from store.port import Store
-from store.types import Key
+from store.types import Key, Stored
 
 _REMEMBERED: Final = 8192
 """Verified signatures in memory. What a token names is looked up every time, so that deletion revokes at once."""
 
 POD_NAME: Final = "authentication.kubernetes.io/pod-name"
 POD_UID: Final = "authentication.kubernetes.io/pod-uid"
+
+
+@dataclass(slots=True)
+class _Verified:
+    """A token whose signature has been verified, and the objects that it names as they were last found good."""
+
+    claims: ServiceAccountClaims
+    principal: Principal
+    good: dict[Key, Stored] = field(default_factory=dict)
 
 
 class ServiceAccountAuthenticator:
@@ -31,19 +41,43 @@ class ServiceAccountAuthenticator:
         self._keys = tuple(keys)
         self._issuer = issuer
         self._audiences = tuple(audiences)
-        self._verified: dict[bytes, ServiceAccountClaims] = {}
+        self._verified: dict[bytes, _Verified] = {}
 
     async def authenticate(self, credentials: Credentials, *, now: float) -> Principal | None:
         """The account that the token was made for; ``None`` for other tokens; raises ``Refused``."""
         token = credentials.bearer
-        if token is None or unverified_issuer(token) != self._issuer:
+        if token is None:
+            return None
+        if _digest(token, self._audiences) not in self._verified and unverified_issuer(token) != self._issuer:
             return None
         return await self.principal(token, audiences=self._audiences, now=now)
 
     async def principal(self, token: str, *, audiences: Sequence[str], now: float) -> Principal:
         """The account behind a token that is good for one of ``audiences``. Raises ``Refused``."""
-        claims = self._claims(token, tuple(audiences), now)
-        await self._check(claims)
+        verified = self._verify(token, tuple(audiences), now)
+        claims = verified.claims
+        await self._require(verified, "serviceaccounts", claims.account)
+        if claims.secret is not None:
+            await self._require(verified, "secrets", claims.secret)
+        if claims.pod is not None:
+            await self._require(verified, "pods", claims.pod)
+        return verified.principal
+
+    def _verify(self, token: str, audiences: tuple[str, ...], now: float) -> _Verified:
+        digest = _digest(token, audiences)
+        verified = self._verified.get(digest)
+        if verified is not None and verified.claims.not_before <= now < verified.claims.expires_at:
+            return verified
+        try:
+            claims = verify(token, keys=self._keys, issuers=(self._issuer,), audiences=audiences, now=now)
+        except InvalidToken as error:
+            raise Refused(str(error)) from None
+        if len(self._verified) >= _REMEMBERED:
+            self._verified.clear()
+        verified = self._verified[digest] = _Verified(claims, self._principal(claims))
+        return verified
+
+    def _principal(self, claims: ServiceAccountClaims) -> Principal:
         extra = {}
         if claims.pod is not None:
             extra = {POD_NAME: (claims.pod.name,), POD_UID: (claims.pod.uid,)}
@@ -59,35 +93,22 @@ class ServiceAccountAuthenticator:
             not_after=float(claims.expires_at),
         )
 
-    def _claims(self, token: str, audiences: tuple[str, ...], now: float) -> ServiceAccountClaims:
-        digest = hashlib.sha256("\n".join((token, *audiences)).encode()).digest()
-        claims = self._verified.get(digest)
-        if claims is not None and claims.not_before <= now < claims.expires_at:
-            return claims
-        try:
-            claims = verify(token, keys=self._keys, issuers=(self._issuer,), audiences=audiences, now=now)
-        except InvalidToken as error:
-            raise Refused(str(error)) from None
-        if len(self._verified) >= _REMEMBERED:
-            self._verified.clear()
-        self._verified[digest] = claims
-        return claims
-
-    async def _check(self, claims: ServiceAccountClaims) -> None:
-        """The account, and what the token is bound to, still are what they were."""
-        await self._require(claims, "serviceaccounts", claims.account)
-        if claims.secret is not None:
-            await self._require(claims, "secrets", claims.secret)
-        if claims.pod is not None:
-            await self._require(claims, "pods", claims.pod)
-
-    async def _require(self, claims: ServiceAccountClaims, resource: str, reference: Reference) -> None:
+    async def _require(self, verified: _Verified, resource: str, reference: Reference) -> None:
+        """What the token names still is what it was; looked up on every use, read again only when it has changed."""
+        claims = verified.claims
         key = Key(claims.cluster, "", resource, claims.namespace, reference.name)
         stored = await self._store.get(key, cached=True)
         if stored is None:
             raise Refused(f"what the token is bound to ({resource}) is gone")
+        if verified.good.get(key) is stored:
+            return
         metadata = orjson.loads(stored.data)["metadata"]
         if metadata.get("uid") != reference.uid:
             raise Refused(f"what the token is bound to ({resource}) has been made anew")
         if "deletionTimestamp" in metadata:
             raise Refused(f"what the token is bound to ({resource}) is being deleted")
+        verified.good[key] = stored
+
+
+def _digest(token: str, audiences: tuple[str, ...]) -> bytes:
+    return hashlib.sha256("\n".join((token, *audiences)).encode()).digest()

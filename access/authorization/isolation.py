@@ -1,58 +1,112 @@
-"""The wall between tenants (AZ1, TS13): before every rule, and no rule opens it."""
+"""The wall between tenants (AZ1, TS13): before every rule, and opened by cross-tenant grants alone (AZ6, AZ7)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
-from access.authorization.base import abstain, allow, deny
+from access.authorization.base import CLOSED, NOTHING, Holdings, abstain, allow, deny
 from kube.identity import MASTERS, Principal
+from kube.logicalclusters import tenant_of
+from kube.rbac import CLUSTER, Rule
 from kube.requestinfo import RequestInfo
 from kube.verdicts import Decision
 
 ALWAYS_ALLOWED: Final = frozenset({"/healthz", "/livez", "/readyz"})
 """Probes must work for whoever cannot sign in."""
 
-BOOTSTRAP_CLUSTER: Final = "system:admin"
+EVERYTHING: Final = (
+    Rule(("*",), ("*",), ("*",), scope=CLUSTER),
+    Rule(("*",), urls=("*",), scope=CLUSTER),
+)
+
+STEP: Final = "tenant-isolation"
+MASTERS_STEP: Final = "system-masters"
+# Made once: these are on the way of every request.
+_OPERATOR: Final = abstain(STEP, "users of the system tenant may reach any space")
+_AT_HOME: Final = abstain(STEP, "the user is in its own tenant's space")
+_NO_MASTER: Final = abstain(MASTERS_STEP, "not of the group system:masters of the system tenant")
+
+
+class Grants(Protocol):
+    """What cluster admins and tenants' admins have opened to users of other tenants."""
+
+    async def opening(self, principal: Principal, request: RequestInfo) -> Decision | None:
+        """The ALLOW of a grant that says exactly this, or ``None``."""
+        ...
+
+    async def rules(self, principal: Principal, cluster: str, namespace: str) -> tuple[Rule, ...]:
+        """What grants give this principal of another tenant in a namespace."""
+        ...
 
 
 class TenantIsolation:
-    """A user of the system tenant may come anywhere, any other only into its own space.
+    """A user of the system tenant may come anywhere, any other only into its own space, or where a grant lets it in.
 
     ``system_only`` says of (group, resource) whether it belongs to the operators alone, such as nodes and tenants:
     then no tenant's user sees it, not even in its own space.
     """
 
-    name = "tenant-isolation"
+    name = STEP
 
-    def __init__(self, system_only: Callable[[str, str], bool]) -> None:
+    def __init__(self, system_only: Callable[[str, str], bool], grants: Grants) -> None:
         self._system_only = system_only
+        self._grants = grants
 
     async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
-        """DENY at the wall, otherwise no opinion; probes are allowed to all."""
+        """DENY at the wall, otherwise no opinion; probes are allowed to all, and grants for exactly what they say."""
+        decision = self.decide(principal, request)
+        if decision is not None:
+            return decision
+        granted = await self._grants.opening(principal, request)
+        if granted is not None:
+            return granted
+        if principal.is_system:
+            return _OPERATOR
+        return deny(self.name, "the request is for another tenant's space")
+
+    def decide(self, principal: Principal, request: RequestInfo) -> Decision | None:
+        """The same without waiting, as far as no grant has to be looked for."""
         if not request.is_resource and request.path in ALWAYS_ALLOWED:
             return allow(self.name, "probes are open to all")
-        if principal.is_system:
-            return abstain(self.name, "users of the system tenant may reach any space")
         # A missing tenant equals nothing, not even another missing tenant.
-        if principal.tenant is None or principal.tenant != request.tenant:
-            return deny(self.name, "the request is for another tenant's space")
+        if principal.tenant is None:
+            return deny(self.name, "the user belongs to no tenant")
         if request.all_tenants:
+            if principal.is_system:
+                return _OPERATOR
             return deny(self.name, "reading across tenants is for the system tenant")
-        if request.cluster == BOOTSTRAP_CLUSTER:
-            return deny(self.name, "the bootstrap policy is closed to tenants")
-        if request.is_resource and self._system_only(request.group, request.resource):
+        if principal.tenant != request.tenant:
+            return None
+        if not principal.is_system and request.is_resource and self._system_only(request.group, request.resource):
             return deny(self.name, f'"{request.resource}" belongs to the system tenant')
-        return abstain(self.name, "the user is in its own tenant's space")
+        return _AT_HOME
+
+    async def holdings(self, principal: Principal, cluster: str, namespace: str) -> Holdings:
+        """What grants give in other tenants' spaces, and for tenants' users nothing after that."""
+        if principal.tenant is None:
+            return CLOSED
+        if principal.tenant == tenant_of(cluster):
+            return NOTHING
+        rules = await self._grants.rules(principal, cluster, namespace)
+        return Holdings(rules, final=not principal.is_system)
 
 
 class SystemMasters:
-    """Group ``system:masters`` of the system tenant: everything, everywhere. In a tenant the group is just a name."""
+    """Group ``system:masters`` of the system tenant: everything, everywhere. A tenant's ends at its space."""
 
-    name = "system-masters"
+    name = MASTERS_STEP
 
-    async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:  # noqa: ARG002
+    async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
         """ALLOW for the operators' own masters."""
+        return self.decide(principal, request)
+
+    def decide(self, principal: Principal, request: RequestInfo) -> Decision:  # noqa: ARG002
+        """The same, without waiting."""
         if principal.is_system and MASTERS in principal.groups:
             return allow(self.name, "group system:masters of the system tenant")
-        return abstain(self.name)
+        return _NO_MASTER
+
+    async def holdings(self, principal: Principal, cluster: str, namespace: str) -> Holdings:  # noqa: ARG002
+        """Everything, for the operators' own masters."""
+        return Holdings(EVERYTHING) if principal.is_system and MASTERS in principal.groups else NOTHING

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Mapping
+from typing import Final, Protocol
 
-from access.authorization.base import abstain, deny
+from access.authorization.base import CLOSED, NOTHING, Holdings, abstain, deny
 from kube.identity import SERVICE_ACCOUNT_PREFIX, Principal
+from kube.logicalclusters import space_of, tenant_of
 from kube.requestinfo import RequestInfo
 from kube.verdicts import Decision
 
@@ -18,23 +20,66 @@ class Locks(Protocol):
         ...
 
 
+def closed_by(locks: Mapping[tuple[str, str], str], cluster: str, namespace: str) -> str | None:
+    """The reason of the lock that closes a namespace of a logical cluster, or ``None``.
+
+    ``locks`` are reasons by (cluster, namespace). A lock of a logical cluster closes everything below it as well.
+    """
+    if not locks:
+        return None
+    if namespace and (reason := locks.get((cluster, namespace))) is not None:
+        return reason
+    path = cluster
+    while path:
+        if (reason := locks.get((path, ""))) is not None:
+            return reason
+        path = path.rpartition(":")[0]
+    return None
+
+
+STEP: Final = "lock"
+# Made once: these are on the way of every request.
+_NOT_BOUND: Final = abstain(STEP, "locks do not bind the system tenant")
+_OPEN: Final = abstain(STEP, "nothing is locked here")
+
+
 class LockAuthorizer:
     """Denies what is behind a lock. Locks bind tenants' users, never the system tenant, who must be able to open."""
 
-    name = "lock"
+    name = STEP
 
     def __init__(self, locks: Locks) -> None:
         self._locks = locks
 
     async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
         """DENY behind a lock, otherwise no opinion."""
+        return self.decide(principal, request)
+
+    def decide(self, principal: Principal, request: RequestInfo) -> Decision:
+        """The same, without waiting."""
         if principal.is_system:
-            return abstain(self.name, "locks do not bind the system tenant")
-        reason = self._locks.reason(request.cluster, request.namespace)
+            return _NOT_BOUND
+        reason = self._reason(principal, request.cluster, request.namespace, request.tenant)
+        if reason is None:
+            return _OPEN
+        if principal.tenant != request.tenant:
+            # Why another tenant is closed is not for its neighbours to read.
+            return deny(self.name, "the request is for another tenant's space")
+        return deny(self.name, f"locked: {reason}" if reason else "locked")
+
+    async def holdings(self, principal: Principal, cluster: str, namespace: str) -> Holdings:
+        """Nothing, and behind a lock the end of it."""
+        if principal.is_system or self._reason(principal, cluster, namespace, tenant_of(cluster)) is None:
+            return NOTHING
+        return CLOSED
+
+    def _reason(self, principal: Principal, cluster: str, namespace: str, owner: str) -> str | None:
+        reason = self._locks.reason(cluster, namespace)
+        if reason is None and principal.tenant is not None and principal.tenant != owner:
+            # Whoever belongs to a locked tenant is locked in: what others opened to it counts no more (AZ-23).
+            reason = self._locks.reason(space_of(principal.tenant), "")
         if reason is None and principal.cluster is not None and principal.name.startswith(SERVICE_ACCOUNT_PREFIX):
-            # An account of a locked namespace is locked in: its bindings elsewhere do not help it out.
+            # An account of a locked namespace likewise: its bindings elsewhere do not help it out.
             home = principal.name[len(SERVICE_ACCOUNT_PREFIX) :].partition(":")[0]
             reason = self._locks.reason(principal.cluster, home)
-        if reason is None:
-            return abstain(self.name)
-        return deny(self.name, f"locked: {reason}" if reason else "locked")
+        return reason

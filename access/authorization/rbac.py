@@ -9,32 +9,36 @@ from typing import Any, Final
 
 import orjson
 
+from access.authorization.base import Holdings
 from kube import bootstrap, spacepolicy
 from kube.identity import SYSTEM_TENANT, Principal
 from kube.logicalclusters import ROOT, tenant_of
-from kube.rbac import GROUP, Attributes, Rule, binding_from, role_from
+from kube.rbac import GROUP, Attributes, binding_from, role_from
 from kube.rbacindex import PolicyIndex
 from kube.requestinfo import RequestInfo
 from kube.spacepolicy import Policies
 from kube.verdicts import Decision
-from store.port import Store
+from store.port import Reader
 from store.types import Event, EventType, Key, Range
 
 _ROLES: Final = ("roles", "clusterroles")
 _BINDINGS: Final = ("rolebindings", "clusterrolebindings")
-_SPACES_MAX: Final = 4096
+SPACES_MAX: Final = 4096
 """Compiled policies in memory: those of the spaces in use. A space that comes back is compiled again."""
 
 
 class PolicyCache:
     """The compiled policy of every logical cluster in use."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Reader, spaces_max: int = SPACES_MAX) -> None:
         self._store = store
+        self.spaces_max = spaces_max
         self._indexes: OrderedDict[str, PolicyIndex] = OrderedDict()
         self._loads: dict[str, asyncio.Task[PolicyIndex]] = {}
         self._touched: set[str] = set()
         self._tenant_labels: dict[str, tuple[tuple[str, str], ...]] = {}
+        self._around: dict[str, Policies] = {}
+        self._changes = 0
 
     async def of(self, cluster: str) -> PolicyIndex:
         """The policy of a logical cluster. Concurrent first callers share one load."""
@@ -47,11 +51,27 @@ class PolicyCache:
             load.add_done_callback(lambda _: self._loads.pop(cluster, None))
         return await asyncio.shield(load)
 
+    def at_hand(self, cluster: str) -> Policies | None:
+        """``around`` for a logical cluster in use, without waiting; ``None`` for one that is not compiled."""
+        return self._around.get(cluster)
+
     async def around(self, cluster: str) -> Policies:
         """The policies that a decision in one logical cluster looks at."""
-        local = await self.of(cluster)
-        system = local if cluster == ROOT else await self.of(ROOT)
-        return Policies(cluster, local, system, bootstrap.INDEX, await self._labels_of(tenant_of(cluster)))
+        known = self._around.get(cluster)
+        if known is not None:
+            return known
+        while True:
+            changes = self._changes
+            local = await self.of(cluster)
+            system = local if cluster == ROOT else await self.of(ROOT)
+            labels = await self._labels_of(tenant_of(cluster))
+            if changes == self._changes:
+                break
+        found = Policies(cluster, local, system, bootstrap.INDEX, labels)
+        if len(self._around) >= self.spaces_max:
+            self._around.clear()
+        self._around[cluster] = found
+        return found
 
     async def _labels_of(self, tenant: str) -> tuple[tuple[str, str], ...]:
         if tenant == SYSTEM_TENANT:
@@ -60,7 +80,7 @@ class PolicyCache:
         if labels is None:
             stored = await self._store.get(Key(ROOT, "", "tenants", "", tenant), cached=True)
             labels = _labels(stored.data) if stored else ()
-            if len(self._tenant_labels) >= _SPACES_MAX:
+            if len(self._tenant_labels) >= self.spaces_max:
                 self._tenant_labels.clear()
             self._tenant_labels[tenant] = labels
         return labels
@@ -71,8 +91,25 @@ class PolicyCache:
             key = event.key
             if key.group == GROUP:
                 self._apply(event)
+                self._forget_around(key.space)
             elif key.resource == "tenants" and key.space == ROOT and not key.group:
                 self._tenant_labels.pop(key.name, None)
+                self._forget_around(ROOT)
+
+    def forget(self) -> None:
+        """Compile everything anew: the log does not continue where this process stopped."""
+        self._touched.update(self._loads)
+        self._indexes.clear()
+        self._tenant_labels.clear()
+        self._forget_around(ROOT)
+
+    def _forget_around(self, cluster: str) -> None:
+        """What is compiled around a cluster is void; the system space is part of what is around every other."""
+        self._changes += 1
+        if cluster == ROOT:
+            self._around.clear()
+        else:
+            self._around.pop(cluster, None)
 
     def _apply(self, event: Event) -> None:
         key = event.key
@@ -105,7 +142,7 @@ class PolicyCache:
                 break
         index = PolicyIndex.build(roles=roles, bindings=bindings, bootstrap=bootstrap.ROLES)
         self._indexes[cluster] = index
-        while len(self._indexes) > _SPACES_MAX:
+        while len(self._indexes) > self.spaces_max:
             self._indexes.popitem(last=False)
         return index
 
@@ -127,12 +164,16 @@ class RbacAuthorizer:
 
     async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
         """ALLOW with the binding that allowed, or no opinion."""
-        policies = await self._policies.around(request.cluster)
-        return spacepolicy.authorize(principal, Attributes.of(request), policies)
+        return spacepolicy.authorize(principal, Attributes.of(request), await self._policies.around(request.cluster))
 
-    async def rules_for(self, principal: Principal, cluster: str, namespace: str) -> tuple[Rule, ...]:
-        """What the principal may do in a namespace (SelfSubjectRulesReview, AZ10)."""
-        return spacepolicy.rules_for(principal, namespace, await self._policies.around(cluster))
+    def decide(self, principal: Principal, request: RequestInfo) -> Decision | None:
+        """The same without waiting, where the policy of the logical cluster is compiled."""
+        policies = self._policies.at_hand(request.cluster)
+        return None if policies is None else spacepolicy.authorize(principal, Attributes.of(request), policies)
+
+    async def holdings(self, principal: Principal, cluster: str, namespace: str) -> Holdings:
+        """What bindings give the principal in a namespace."""
+        return Holdings(spacepolicy.rules_for(principal, namespace, await self._policies.around(cluster)))
 
 
 def _labels(data: bytes) -> tuple[tuple[str, str], ...]:

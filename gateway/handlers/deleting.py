@@ -11,18 +11,25 @@ from access.admission.base import DELETE
 from gateway import objects
 from gateway.exchange import Request, Response
 from gateway.handlers.reading import find, read_list, show
-from gateway.handlers.writing import attributes_of, check_dry_run, finished, modified, stored_form, too_busy, yield_to
+from gateway.handlers.writing import attributes_of, finished, modified, stored_form, too_busy, yield_to
 from gateway.kinds import Kind
 from gateway.negotiation import require_content_type
+from gateway.parameters import invalid_options, unsupported
 from gateway.runtime import Runtime
 from gateway.selection import selection
+from kube.crds import CRDS, terminating
 from kube.patches import deep_copy
-from kube.status import BadRequest, Cause, Conflict, Invalid, NotFound, StatusError
+from kube.status import BadRequest, Conflict, Invalid, NotFound, StatusError
+from kube.traits import SHOWN_WHEN_DELETED
+from kube.validation.causes import invalid
 from store.types import Delete, Key, PreconditionFailed, Stored, Update
 
 _ATTEMPTS: Final = 64
 ORPHAN: Final = "orphan"
 FOREGROUND: Final = "foregroundDeletion"
+_ORPHANING: Final = frozenset({("v1", "ReplicationController"), ("batch/v1", "Job")})
+"""Kinds whose dependents stay unless something else is asked: from before there was a choice."""
+
 _POLICIES: Final = ("Orphan", "Background", "Foreground")
 
 
@@ -52,38 +59,53 @@ def read_options(request: Request) -> DeleteOptions:
     if grace is not None and not (isinstance(grace, int) or (isinstance(grace, str) and grace.lstrip("-").isdigit())):
         raise BadRequest("gracePeriodSeconds is not a number")
     dry_run = body.get("dryRun")
+    if dry_run is not None and not isinstance(dry_run, list):
+        given = objects.json_type(dry_run)
+        text = f"json: cannot unmarshal {given} into Go struct field DeleteOptions.dryRun of type []string"
+        raise BadRequest(text, reason="")
     if dry_run and not request.dry_run:
         if dry_run != ["All"]:
-            raise _unsupported("dryRun", dry_run, '"All"')
+            raise _unsupported("dryRun", dry_run, "All")
         request.query = {**request.query, "dryRun": "All"}
-    check_dry_run(request)
+    if request.query.get("dryRun", "All") != "All":
+        raise _unsupported("dryRun", [request.query["dryRun"]], "All")
+    if "orphanDependents" in body and not isinstance(body["orphanDependents"], bool | None):
+        given = objects.json_type(body["orphanDependents"])
+        text = f"json: cannot unmarshal {given} into Go struct field DeleteOptions.orphanDependents of type bool"
+        raise BadRequest(text, reason="")
     propagation = body.get("propagationPolicy") or request.query.get("propagationPolicy") or ""
     orphan = body.get("orphanDependents", {"true": True, "false": False}.get(request.query.get("orphanDependents", "")))
-    if orphan is not None and not propagation:
+    if orphan is not None and propagation:
+        text = "orphanDependents and deletionPropagation cannot be both set"
+        raise invalid_options("DeleteOptions", [invalid("propagationPolicy", propagation, text)])
+    if orphan is not None:
         propagation = "Orphan" if orphan else "Background"
     if propagation and propagation not in _POLICIES:
-        raise _unsupported("propagationPolicy", propagation, '"Foreground", "Background", "Orphan"')
+        raise _unsupported("propagationPolicy", propagation, "Background", "Foreground", "Orphan")
     return DeleteOptions(
         str(preconditions.get("uid") or ""), str(preconditions.get("resourceVersion") or ""), propagation
     )
 
 
-def _unsupported(field: str, value: Any, supported: str) -> Invalid:
-    text = f'Unsupported value: "{str(value)[:64]}": supported values: {supported}'
-    return Invalid(
-        f'DeleteOptions.meta.k8s.io "" is invalid: {field}: {text}',
-        group="meta.k8s.io",
-        kind="DeleteOptions",
-        causes=[Cause("FieldValueNotSupported", text, field)],
-    )
+def _unsupported(field: str, value: Any, *supported: str) -> Invalid:
+    return invalid_options("DeleteOptions", [unsupported(field, value, supported)])
 
 
 async def delete(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """DELETE of one object: a ``Status`` when it is gone, the object when something still holds it."""
     options = read_options(request)
+    if kind.name == "Job" and not options.propagation:
+        request.warnings.append(
+            "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove "
+            "them or set propagationPolicy=Orphan to suppress this warning"
+        )
     key = objects.key_of(request.info, kind.resource, request.info.name)
     gone, body = await remove(runtime, request, kind, key, options)
-    if not gone:
+    if gone and kind.resource.storage_key in SHOWN_WHEN_DELETED and kind.name != "Pod":
+        # What never waited was never marked.
+        metadata = {name: value for name, value in body["metadata"].items() if not name.startswith("deletion")}
+        return show(request, kind, Stored(key, 0, orjson.dumps({**body, "metadata": metadata})))
+    if not gone or kind.name == "Pod":
         return show(request, kind, Stored(key, int(body["metadata"]["resourceVersion"]), orjson.dumps(body)))
     resource = kind.resource
     details = {"name": key.name, "kind": resource.plural, "uid": body["metadata"].get("uid", "")}
@@ -125,8 +147,12 @@ async def remove(
             if "deletionTimestamp" not in metadata:
                 metadata["deletionTimestamp"] = objects.timestamp(request.now)
                 metadata["deletionGracePeriodSeconds"] = 0
+                if kind.name == "Pod":
+                    metadata["generation"] = int(metadata.get("generation") or 0) + 1
                 if key.resource == "namespaces" and not key.group:
                     new.setdefault("status", {})["phase"] = "Terminating"
+                elif (key.group, key.resource) == CRDS:
+                    new = terminating(new, now=metadata["deletionTimestamp"])
             gone = finished(new)
             if request.dry_run or (not gone and new == old):
                 return gone, new
@@ -154,6 +180,9 @@ def _propagate(body: dict[str, Any], options: DeleteOptions) -> None:
         finalizers.append(FOREGROUND)
     elif not options.propagation:
         finalizers = list(metadata.get("finalizers") or ())
+        waits = {ORPHAN, FOREGROUND}.intersection(finalizers)
+        if (body["apiVersion"], body["kind"]) in _ORPHANING and not waits:
+            finalizers.append(ORPHAN)
     if finalizers:
         metadata["finalizers"] = finalizers
     else:

@@ -22,6 +22,7 @@ from gateway.kinds import Kind
 from gateway.runtime import Runtime
 from gateway.streams import Recheck
 from kube.status import BadRequest, MethodNotAllowed
+from kube.traits import DEPRECATED
 
 _PARTS: Final = {
     "scale": subresources.scale,
@@ -39,6 +40,9 @@ async def serve(runtime: Runtime, request: Request, recheck: Recheck) -> Respons
         return await _non_resource(runtime, request)
     kind = runtime.catalogs.require(info)
     _require_verb(request, kind)
+    deprecated = DEPRECATED.get((info.group, info.version, info.resource))
+    if deprecated is not None:
+        request.warnings.append(deprecated)
     if info.subresource in _STREAMS:
         raise BadRequest("this server runs no containers: there is nothing to connect to")
     if info.subresource in _PARTS:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import orjson
 
+from gateway import parameters
 from gateway.exchange import JSON, Request, Response
 from gateway.kinds import Kind
 from gateway.negotiation import Accept, negotiate, respond
@@ -18,6 +19,7 @@ from gateway.runtime import Runtime
 from gateway.selection import Selection, selection
 from kube import tables
 from kube.status import BadRequest, Expired, NotFound
+from kube.validation.causes import forbidden
 from store.types import Key, Listing, RevisionTooOld, Stored
 
 _LIMIT_MAX: Final = 1 << 31
@@ -52,8 +54,10 @@ def revision_of(text: str) -> int:
 async def get(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """One object. ``resourceVersion=0`` may be answered from what this process has seen."""
     info = request.info
-    cached = request.query.get("resourceVersion") == "0"
-    stored = await find(runtime, key_of(info, kind.resource, info.name), kind, cached=cached)
+    version = request.query.get("resourceVersion", "")
+    if version not in ("", "0"):
+        await runtime.store.list(selection(request, kind).range, limit=1, at_least=revision_of(version))
+    stored = await find(runtime, key_of(info, kind.resource, info.name), kind, cached=version == "0")
     return show(request, kind, stored)
 
 
@@ -95,7 +99,7 @@ async def read_list(
     token = query.get("continue", "")
     version = query.get("resourceVersion", "")
     match = query.get("resourceVersionMatch", "")
-    _check_match(version, match, token)
+    _check_options(query)
     binding = _binding(request, kind)
     at_least: int | None = None
     exact: int | None = None
@@ -160,26 +164,31 @@ async def _pages(
 def _limit(text: str) -> int:
     if not text:
         return 0
-    if not text.isascii() or not text.isdigit() or len(text) > 10:
-        raise BadRequest(f"invalid limit: {text[:32]!r}")
-    return min(int(text), _LIMIT_MAX)
+    if not text.isascii() or not text.lstrip("-").isdigit() or len(text) > 10:
+        raise BadRequest(f'strconv.ParseInt: parsing "{text[:32]}": invalid syntax')
+    return min(max(int(text), 0), _LIMIT_MAX)
 
 
-def _check_match(version: str, match: str, token: str) -> None:
-    if not match:
-        return
-    if match not in ("Exact", "NotOlderThan"):
-        raise BadRequest(f'resourceVersionMatch: Unsupported value: "{match[:32]}"')
-    if not version:
-        raise BadRequest(
-            "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
-        )
-    if token:
-        raise BadRequest("resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided")
+def _check_options(query: Mapping[str, str]) -> None:
+    """Raises ``Invalid`` for revisions that cannot be asked for together, ``BadRequest`` for what is no number."""
+    version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
+    seconds = query.get("timeoutSeconds", "")
+    if seconds and not (seconds.isascii() and seconds.lstrip("-").isdigit()):
+        raise BadRequest(f'strconv.ParseInt: parsing "{seconds[:32]}": invalid syntax')
+    causes = []
+    field = "resourceVersionMatch"
+    if match and not version:
+        causes.append(forbidden(field, f"{field} is forbidden unless resourceVersion is provided"))
+    if match and query.get("continue"):
+        causes.append(forbidden(field, f"{field} is forbidden when continue is provided"))
+    if match and match not in ("Exact", "NotOlderThan"):
+        causes.append(parameters.unsupported(field, match, ("Exact", "NotOlderThan", "")))
     if match == "Exact" and version == "0":
-        raise BadRequest(
-            'resourceVersionMatch: Forbidden: resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-        )
+        causes.append(forbidden(field, f'{field} "exact" is forbidden for resourceVersion "0"'))
+    if "sendInitialEvents" in query:
+        causes.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
+    if causes:
+        raise parameters.invalid_options("ListOptions", causes)
 
 
 def _binding(request: Request, kind: Kind) -> str:
@@ -188,7 +197,7 @@ def _binding(request: Request, kind: Kind) -> str:
     parts = (
         info.cluster,
         str(info.all_tenants),
-        *kind.resource.storage_key,
+        *kind.resource.place,
         info.namespace,
         query.get("labelSelector", ""),
         query.get("fieldSelector", ""),

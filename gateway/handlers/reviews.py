@@ -157,19 +157,13 @@ async def _rules(runtime: Runtime, request: Request, body: dict[str, Any]) -> di
     principal, cluster = request.principal, request.info.cluster
     resource_rules: list[dict[str, Any]] = []
     other_rules: list[dict[str, Any]] = []
-    probe = attributes_of(cluster, {"resourceAttributes": {"verb": "get", "resource": "x"}}, "")
-    explanation = await runtime.authorization.explain(principal, probe)
-    if explanation.decision.verdict is Verdict.DENY:
-        return {"resourceRules": [], "nonResourceRules": [], "incomplete": False}
-    if explanation.decision.step == "system-masters":
-        resource_rules.append({"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]})
-        other_rules.append({"verbs": ["*"], "nonResourceURLs": ["*"]})
-    for rule in await runtime.rbac.rules_for(principal, cluster, namespace):
+    rules, complete = await runtime.authorization.rules_for(principal, cluster, namespace)
+    for rule in rules:
         if rule.resources:
             resource_rules.append(replace(rule, urls=()).as_dict())
         if rule.urls:
             other_rules.append(replace(rule, groups=(), resources=(), names=()).as_dict())
-    return {"resourceRules": resource_rules, "nonResourceRules": other_rules, "incomplete": False}
+    return {"resourceRules": resource_rules, "nonResourceRules": other_rules, "incomplete": not complete}
 
 
 async def _self(_runtime: Runtime, request: Request, _body: dict[str, Any]) -> dict[str, Any]:

@@ -7,12 +7,11 @@ from typing import Any, Final
 
 import orjson
 
-from gateway import objects
-from gateway.customresources import CRDS
+from gateway import objects, parameters
 from gateway.exchange import Request, Response
 from gateway.handlers.deleting import DeleteOptions, remove
 from gateway.handlers.reading import find
-from gateway.handlers.writing import Body, change, check_dry_run, modified
+from gateway.handlers.writing import Body, change, modified
 from gateway.kinds import Kind
 from gateway.negotiation import (
     APPLY_PATCH,
@@ -25,14 +24,12 @@ from gateway.negotiation import (
 )
 from gateway.runtime import Runtime
 from kube import tables
-from kube.crds import Scale, scale_of
-from kube.logicalclusters import ROOT
 from kube.patches import deep_copy, json_patch, merge_patch
-from kube.paths import not_found
+from kube.resources import Scale
 from kube.selectors import from_object
 from kube.status import BadRequest, Cause, Conflict
 from kube.validation.causes import invalid_object
-from store.types import Key, Stored
+from store.types import Stored
 
 _BUILT_IN: Final = Scale(("spec", "replicas"), ("status", "replicas"))
 
@@ -40,13 +37,19 @@ _BUILT_IN: Final = Scale(("spec", "replicas"), ("status", "replicas"))
 async def scale(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """GET, PUT and PATCH of ``/scale``: an ``autoscaling/v1 Scale`` over the object's replicas."""
     info = request.info
-    where = await _where(runtime, request, kind) if kind.resource.custom else _BUILT_IN
+    where = kind.served.scale or _BUILT_IN
     if info.verb == "get":
         stored = await find(runtime, objects.key_of(info, kind.resource, info.name), kind)
         return _show(request, stored, where)
-    check_dry_run(request)
+    parameters.check(request)
     if info.verb == "update":
-        body = objects.decode_body(request)
+        body = objects.decode_body(request, "Scale")
+        if (body.get("kind") or "Scale", body.get("apiVersion") or "autoscaling/v1") != ("Scale", "autoscaling/v1"):
+            given, version = str(body.get("kind") or "Scale"), str(body.get("apiVersion") or "autoscaling/v1")
+            raise objects.not_a("Scale", "autoscaling", given, version)
+        named = (body.get("metadata") or {}).get("name")
+        if named != info.name:
+            raise BadRequest(f"the name of the object ({named or ''}) does not match the name on the URL ({info.name})")
 
         async def wanted(current: Body) -> Body:  # noqa: ARG001 - one signature for both
             return body
@@ -72,16 +75,6 @@ async def scale(runtime: Runtime, request: Request, kind: Kind) -> Response:
         return new
 
     return _show(request, await change(runtime, request, kind, scaled), where)
-
-
-async def _where(runtime: Runtime, request: Request, kind: Kind) -> Scale:
-    resource = kind.resource
-    for cluster in (request.info.cluster, ROOT):
-        stored = await runtime.store.get(Key(cluster, CRDS[0], CRDS[1], "", f"{resource.plural}.{resource.group}"))
-        found = scale_of(orjson.loads(stored.data), kind.version) if stored else None
-        if found is not None:
-            return found
-    raise not_found()
 
 
 def _replicas(body: Body, name: str) -> int:
@@ -134,8 +127,8 @@ def _show(request: Request, stored: Stored, where: Scale) -> Response:
 
 async def bind(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """POST of a ``Binding``: put a pod on a node, once."""
-    body = objects.decode_body(request)
-    check_dry_run(request)
+    body = objects.decode_body(request, "Binding")
+    parameters.check(request)
     node = (body.get("target") or {}).get("name")
     if not isinstance(node, str) or not node:
         message = "Required value"
@@ -160,7 +153,7 @@ async def bind(runtime: Runtime, request: Request, kind: Kind) -> Response:
 
 async def bind_new(runtime: Runtime, request: Request) -> Response:
     """POST to ``bindings``: the pod is named in the body."""
-    body = objects.decode_body(request)
+    body = objects.decode_body(request, "Binding")
     name = (body.get("metadata") or {}).get("name")
     if not isinstance(name, str) or not name:
         raise BadRequest("metadata.name of the binding names the pod")
@@ -170,9 +163,14 @@ async def bind_new(runtime: Runtime, request: Request) -> Response:
 
 async def evict(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """POST of an ``Eviction``: delete a pod."""
-    body = objects.decode_body(request)
-    check_dry_run(request)
+    body = objects.decode_body(request, "Eviction")
+    parameters.check(request)
+    named = (body.get("metadata") or {}).get("name")
+    if named and named != request.info.name:
+        raise BadRequest("name in URL does not match name in Eviction object")
     options = body.get("deleteOptions") or {}
+    if isinstance(options, dict) and options.get("dryRun") == ["All"]:
+        request.query = {**request.query, "dryRun": "All"}
     preconditions = (options.get("preconditions") if isinstance(options, dict) else None) or {}
     wanted = DeleteOptions(str(preconditions.get("uid") or ""), str(preconditions.get("resourceVersion") or ""))
     await remove(runtime, request, kind, objects.key_of(request.info, kind.resource, request.info.name), wanted)

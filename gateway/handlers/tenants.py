@@ -6,11 +6,10 @@ import asyncio
 
 import orjson
 
-from gateway import objects
+from gateway import objects, parameters
 from gateway.exchange import Request, Response
 from gateway.handlers.deleting import read_options
 from gateway.handlers.reading import find, show
-from gateway.handlers.writing import check_dry_run
 from gateway.kinds import Kind
 from gateway.runtime import Runtime
 from kube.names import tenant_name
@@ -28,7 +27,7 @@ async def serve(runtime: Runtime, request: Request, kind: Kind) -> Response:
 
 async def _create(runtime: Runtime, request: Request, kind: Kind) -> Response:
     body = objects.decode_object(request, kind)
-    check_dry_run(request)
+    parameters.check(request)
     objects.check_place(request.info, kind, body)
     metadata = body["metadata"]
     name = metadata.get("name") or ""

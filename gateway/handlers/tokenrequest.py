@@ -16,7 +16,7 @@ from kube.identity import SYSTEM_TENANT
 from kube.jwt import Reference, ServiceAccountClaims, sign
 from kube.logicalclusters import tenant_of
 from kube.status import BadRequest, Cause, Conflict, Invalid, NotFound
-from kube.validation.causes import invalid_object
+from kube.validation.causes import invalid, invalid_object
 from store.types import Key
 
 _SHORTEST: Final = 600
@@ -28,9 +28,17 @@ _BINDABLE: Final = {"Pod": "pods", "Secret": "secrets"}
 async def create_token(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """Answer a TokenRequest. Raises ``Invalid``, ``NotFound``, ``Conflict`` in kube-apiserver's words."""
     info = request.info
-    body = decode_body(request)
+    body = decode_body(request, "TokenRequest")
     if body.get("kind") not in (None, "", "TokenRequest"):
         raise BadRequest("the body is not a TokenRequest")
+    metadata = body.get("metadata") or {}
+    if not isinstance(metadata, dict):
+        raise BadRequest("metadata is not an object")
+    if metadata.get("namespace") not in (None, "", info.namespace):
+        raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
+    if metadata.get("name") not in (None, "", info.name):
+        cause = invalid("metadata.name", metadata["name"], "must match the service account name if specified")
+        raise invalid_object("authentication.k8s.io", "TokenRequest", info.name, [cause])
     spec = body.get("spec") or {}
     if not isinstance(spec, dict):
         raise BadRequest("spec is not an object")

@@ -43,7 +43,7 @@ async def watch(runtime: Runtime, request: Request, kind: Kind, recheck: Recheck
     accept = negotiate(request)
     chosen = selection(request, kind)
     bookmarks = request.query.get("allowWatchBookmarks", "").lower() in ("true", "1")
-    initial_events = _initial_events(request, bookmarks=bookmarks)
+    initial_events = _initial_events(request)
     seconds = _timeout(request)
     start = await _start(runtime, request, chosen, initial_events=initial_events)
     encoder = _Encoder(request, kind, accept)
@@ -61,7 +61,7 @@ async def watch(runtime: Runtime, request: Request, kind: Kind, recheck: Recheck
     return Stream(chunks)
 
 
-def _initial_events(request: Request, *, bookmarks: bool) -> bool | None:
+def _initial_events(request: Request) -> bool | None:
     value = request.query.get("sendInitialEvents")
     match = request.query.get("resourceVersionMatch", "")
     if value is None:
@@ -75,10 +75,7 @@ def _initial_events(request: Request, *, bookmarks: bool) -> bool | None:
         raise _forbidden(
             "resourceVersionMatch", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
         )
-    wanted = value.lower() in ("true", "1")
-    if wanted and not bookmarks:
-        raise _forbidden("allowWatchBookmarks", "sendInitialEvents requires allowWatchBookmarks")
-    return wanted
+    return value.lower() in ("true", "1")
 
 
 def _forbidden(field: str, text: str) -> Invalid:
@@ -124,6 +121,11 @@ class _Encoder:
         self._include = request.query.get("includeObject") or "Metadata"
         if accept.is_table and self._include not in tables.INCLUDE_OBJECT:
             raise BadRequest(f'unrecognized includeObject value: "{self._include[:64]}"')
+
+    @property
+    def definition(self) -> str:
+        """The uid of the CRD that the kind rests on."""
+        return self._kind.resource.definition
 
     def line(self, type_: str, data: bytes) -> bytes:
         """One event."""
@@ -182,7 +184,9 @@ async def _chunks(
 ) -> AsyncIterator[bytes]:
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
-    stream = runtime.streams.open(request.principal, request.info, recheck, now=request.now)
+    stream = runtime.streams.open(
+        request.principal, request.info, recheck, now=request.now, definition=encoder.definition
+    )
     source = runtime.store.watch(chosen.range, since=start.since)
     batches = aiter(source)
     pending: asyncio.Task[tuple[Sequence[Event], int]] | None = None

@@ -10,7 +10,7 @@ from typing import Any, Final
 import orjson
 
 from access.admission.base import CREATE, UPDATE, Attributes
-from gateway import objects
+from gateway import objects, parameters
 from gateway.exchange import Request, Response
 from gateway.handlers.reading import find, not_found, revision_of, show
 from gateway.kinds import Kind
@@ -20,17 +20,20 @@ from gateway.negotiation import (
     MERGE_PATCH,
     PATCHES,
     STRATEGIC_PATCH,
+    content_type,
     require_content_type,
 )
 from gateway.runtime import Runtime
-from kube import managedfields
-from kube.documents import decode_json, decode_yaml
-from kube.fieldpaths import SPEC_AND_LABELS, STATUS
+from kube import fieldvalidation, managedfields
+from kube.documents import decode_json, decode_yaml, duplicate_fields
+from kube.fieldpaths import SPEC, SPEC_AND_LABELS, STATUS
 from kube.managedfields import Write
 from kube.names import path_segment
 from kube.patches import deep_copy, json_patch, merge_patch, same
-from kube.status import AlreadyExists, BadRequest, Cause, Conflict, Invalid, StatusError
+from kube.status import AlreadyExists, BadRequest, Cause, Conflict, InternalError, Invalid, StatusError
 from kube.strategicmerge import strategic_merge
+from kube.traits import LABELS_OUTSIDE_STATUS
+from kube.validation.causes import immutable, invalid_object
 from store.types import Create, Delete, Key, PreconditionFailed, Stored, Update
 
 Body = dict[str, Any]
@@ -54,8 +57,8 @@ _SERVER_OWNED: Final = (
 
 async def create(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """POST to a collection."""
+    parameters.check(request)
     body = objects.decode_object(request, kind)
-    check_dry_run(request)
     if body["metadata"].get("resourceVersion"):
         raise BadRequest("resourceVersion should not be set on objects to be created")
     stored = await keep_new(runtime, request, kind, body)
@@ -100,10 +103,14 @@ async def keep_new(runtime: Runtime, request: Request, kind: Kind, body: Body, *
 
 async def update(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """PUT of an object or its status."""
+    parameters.check(request)
     body = objects.decode_object(request, kind)
-    check_dry_run(request)
     objects.check_place(request.info, kind, body)
     name = body["metadata"].get("name")
+    if not name:
+        raise BadRequest(
+            f"the name of the object ({request.info.name} based on URL) was undeterminable: name must be provided"
+        )
     if name != request.info.name:
         raise BadRequest(
             f"the name of the object ({name or ''}) does not match the name on the URL ({request.info.name})"
@@ -119,11 +126,13 @@ async def update(runtime: Runtime, request: Request, kind: Kind) -> Response:
 
 async def patch(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """PATCH in one of its four kinds."""
-    check_dry_run(request)
     media = require_content_type(request, *_patches_of(kind))
+    parameters.check(request, applies=media == APPLY_PATCH)
     if media == APPLY_PATCH:
         return await apply(runtime, request, kind)
     document = decode_json(request.body)
+    if document is None:
+        document = [] if media == JSON_PATCH else {}
     if media != JSON_PATCH and not isinstance(document, dict):
         raise BadRequest("error decoding patch: the patch is not an object")
 
@@ -134,44 +143,47 @@ async def patch(runtime: Runtime, request: Request, kind: Kind) -> Response:
             result = merge_patch(current, document)
         else:
             result = strategic_merge(kind.structure, current, document)
-        return _checked(request, kind, result)
+            result["apiVersion"], result["kind"] = current["apiVersion"], current["kind"]
+        return _checked(request, kind, current, result)
 
     stored = await change(runtime, request, kind, patched)
     return show(request, kind, stored)
 
 
-def _checked(request: Request, kind: Kind, result: Body) -> Body:
-    objects.check_kind(result, kind)
-    result = objects.fit(request, kind, result)
+def _checked(request: Request, kind: Kind, current: Body, result: Body) -> Body:
+    shown = orjson.dumps(result).decode()
+    duplicates = []
+    if objects.validation_mode(request) == "Strict" and content_type(request) != JSON_PATCH:
+        duplicates = duplicate_fields(request.body)
+    try:
+        objects.check_kind(result, kind)
+        result = objects.fit(request, kind, result, duplicates)
+    except BadRequest as error:
+        message = f"Invalid value: {orjson.dumps(shown).decode()}: {error.message}"
+        cause = Cause("FieldValueInvalid", message, "patch")
+        raise Invalid(f' "" is invalid: patch: {message}', causes=[cause]) from None
     name = result["metadata"].get("name")
-    if name != request.info.name:
-        raise Invalid(
-            f'{kind.name}{_of_group(kind)} "{request.info.name}" is invalid: metadata.name: Invalid value: "{name}": '
-            "field is immutable",
-            group=kind.resource.group,
-            kind=kind.name,
-            name=request.info.name,
-            causes=[Cause("FieldValueInvalid", f'Invalid value: "{name}": field is immutable', "metadata.name")],
+    if not name:
+        raise BadRequest(
+            f"the name of the object ({request.info.name} based on URL) was undeterminable: name must be provided"
         )
+    if name != request.info.name:
+        raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({request.info.name})")
+    uid = result["metadata"].get("uid")
+    if uid and uid != current["metadata"].get("uid"):
+        raise invalid_object(kind.resource.group, kind.name, name, [immutable("metadata.uid", uid)])
     objects.check_place(request.info, kind, result)
     return result
 
 
 async def apply(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """Server-side apply: PATCH that creates what is missing (KEP-555)."""
-    manager = request.query.get("fieldManager", "")
-    if not manager:
-        raise Invalid(
-            'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch',
-            group="meta.k8s.io",
-            kind="PatchOptions",
-            causes=[Cause("FieldValueRequired", "Required value: is required for apply patch", "fieldManager")],
-        )
     force = request.query.get("force", "").lower() in ("true", "1")
     applied = decode_yaml(request.body)
     if not isinstance(applied, dict):
         raise BadRequest("error decoding YAML: the body is not an object")
     objects.check_kind(applied, kind)
+    _check_declared(kind, applied)
     applied = objects.fit(request, kind, applied)
     objects.check_place(request.info, kind, applied)
     applied["metadata"].setdefault("name", request.info.name)
@@ -197,6 +209,22 @@ async def apply(runtime: Runtime, request: Request, kind: Kind) -> Response:
                 continue
         return show(request, kind, await change(runtime, request, kind, merged, managed=True))
     raise too_busy(kind, key.name)
+
+
+def _check_declared(kind: Kind, applied: Body) -> None:
+    """An applied field must be one of the kind's, whatever ``fieldValidation`` says: nobody could own it."""
+    if kind.schema is None or kind.resource.custom:
+        return
+    unknown = fieldvalidation.decode_fields(applied, kind.schema, kind=kind.name, version=kind.version).unknown
+    if unknown:
+        metadata = applied["metadata"]
+        place = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
+        typed = f"{kind.resource.group}/{kind.version}" if kind.resource.group else f"/{kind.version}"
+        raise InternalError(
+            f"failed to create typed patch object ({place}; {typed}, Kind={kind.name}): "
+            f".{unknown[0]}: field not declared in schema",
+            reason="",
+        )
 
 
 async def change(
@@ -240,7 +268,7 @@ def inherit(kind: Kind, subresource: str, old: Body, new: Body) -> None:
     """Take over from the current object what this endpoint does not write."""
     if subresource and subresource != "finalize":
         field = "status" if subresource in ("status", "approval") else "spec"
-        wanted = new.get(field)
+        wanted, metadata_wanted = new.get(field), new["metadata"]
         managed = new["metadata"].get("managedFields")
         version = new["metadata"].get("resourceVersion")
         new.clear()
@@ -249,6 +277,8 @@ def inherit(kind: Kind, subresource: str, old: Body, new: Body) -> None:
             new.pop(field, None)
         else:
             new[field] = wanted
+        if subresource == "status" and not kind.resource.custom:
+            new["metadata"] = _beside_status(kind, old["metadata"], metadata_wanted)
         if managed is not None:
             new["metadata"]["managedFields"] = managed
         if version:
@@ -258,6 +288,9 @@ def inherit(kind: Kind, subresource: str, old: Body, new: Body) -> None:
             new["status"] = deep_copy(old["status"])
         else:
             new.pop("status", None)
+    if kind.resource.storage_key == ("", "namespaces") and subresource != "finalize":
+        # Only its controller takes them off: else the namespace would go before what is in it.
+        new["spec"] = deep_copy(old.get("spec") or {})
     metadata, before = new["metadata"], old["metadata"]
     for field in _SERVER_OWNED:
         if field in before:
@@ -280,6 +313,15 @@ def inherit(kind: Kind, subresource: str, old: Body, new: Body) -> None:
             )
 
 
+def _beside_status(kind: Kind, before: Body, wanted: Body) -> Body:
+    """Metadata after a write to ``/status``: as asked, but for what only the object's own endpoint changes."""
+    if kind.resource.storage_key in LABELS_OUTSIDE_STATUS:
+        kept = {"labels": before["labels"]} if "labels" in before else {}
+        wanted = {name: value for name, value in wanted.items() if name != "labels"} | kept
+    copied: Body = deep_copy(wanted)
+    return copied
+
+
 def count_generation(kind: Kind, old: Body, new: Body) -> None:
     """Bump ``metadata.generation`` when something other than metadata and status changed."""
     if not objects.counts_generations(kind):
@@ -287,7 +329,10 @@ def count_generation(kind: Kind, old: Body, new: Body) -> None:
     aside = {"metadata", "status"} if kind.has_status or not kind.resource.custom else {"metadata"}
     before = {name: value for name, value in old.items() if name not in aside}
     after = {name: value for name, value in new.items() if name not in aside}
-    if not same(before, after):
+    annotated = kind.resource.storage_key == ("apps", "deployments") and not same(
+        old["metadata"].get("annotations"), new["metadata"].get("annotations")
+    )
+    if annotated or not same(before, after):
         new["metadata"]["generation"] = int(old["metadata"].get("generation") or 0) + 1
 
 
@@ -357,16 +402,6 @@ def too_busy(kind: Kind, name: str) -> StatusError:
     )
 
 
-def check_dry_run(request: Request) -> None:
-    """``dryRun`` is ``All`` or absent. Raises ``Invalid``."""
-    value = request.query.get("dryRun")
-    if value and value != "All":
-        raise Invalid(
-            f'dryRun: Unsupported value: "{value[:32]}": supported values: "All"',
-            causes=[Cause("FieldValueNotSupported", 'Unsupported value: supported values: "All"', "dryRun")],
-        )
-
-
 def check_name(kind: Kind, name: str, body: Body) -> None:
     """A new object has a name that can stand in a path. Raises ``Invalid``."""
     if not name:
@@ -408,15 +443,10 @@ def _patches_of(kind: Kind) -> tuple[str, ...]:
 
 def _write(request: Request, kind: Kind) -> Write:
     manager = request.query.get("fieldManager") or managedfields.manager_from_user_agent(request.user_agent)
-    if len(manager) > managedfields.MAX_MANAGER_LENGTH or not manager.isprintable():
-        raise Invalid(
-            "fieldManager: Invalid value: must be at most 128 printable characters",
-            causes=[
-                Cause("FieldValueInvalid", "Invalid value: must be at most 128 printable characters", "fieldManager")
-            ],
-        )
     subresource = request.info.subresource
-    reset = SPEC_AND_LABELS if subresource == "status" else STATUS if kind.has_status else {}
+    reset = STATUS if kind.has_status else {}
+    if subresource == "status":
+        reset = SPEC_AND_LABELS if kind.resource.storage_key in LABELS_OUTSIDE_STATUS else SPEC
     return Write(
         manager=manager,
         version=kind.api_version,

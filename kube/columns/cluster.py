@@ -186,6 +186,12 @@ SHAPES: Final[dict[tuple[str, str], Shape]] = {
     ("", "ServiceAccount"): shape("Name|Age", simple()),
     ("", "Namespace"): shape("Name|Status|Age", simple("status.phase")),
     ("", "Tenant"): shape("Name|Status|Age", simple("status.phase")),
+    ("tenancy.kcp.io", "Workspace"): shape(
+        "Name|Type|Phase|URL|Age", simple("spec.type.name", "status.phase", "spec.URL")
+    ),
+    ("tenancy.kcp.io", "WorkspaceType"): shape("Name|Age", simple()),
+    ("core.kcp.io", "LogicalCluster"): shape("Name|Phase|URL|Age", simple("status.phase", "status.URL")),
+    ("apis.kcp.io", "APIBinding"): shape("Name|Phase|Age", simple("status.phase")),
     ("", "Node"): shape(
         "Name|Status|Roles|Age|Version|+Internal-IP|+External-IP|+OS-Image|+Kernel-Version|+Container-Runtime",
         _node,

@@ -9,10 +9,9 @@ from typing import Any, Final
 import orjson
 
 from kube import names
-from kube.quantities import parse_quantity
 from kube.status import Cause
+from kube.validation.amounts import amount_causes, exceeds, integer_causes, quantity_causes
 from kube.validation.causes import duplicate, forbidden, invalid, key_path, not_supported, required, too_long
-from kube.validation.pods import amount_causes
 
 MAX_DATA: Final = 1024 * 1024
 """Bytes that the data of a ConfigMap or Secret may take."""
@@ -104,8 +103,8 @@ def resource_quota_causes(body: dict[str, Any]) -> list[Cause]:
         here = key_path("spec.hard", name)
         causes += [invalid(here, name, reason) for reason in names.qualified_name(name)]
         causes += amount_causes(quantity, here)
-        if _is_counted(name) and parse_quantity(quantity).milli() % 1000:
-            causes.append(invalid(here, quantity, "must be an integer"))
+        if _is_counted(name):
+            causes += integer_causes(quantity, here)
     for scope in spec.get("scopes", ()):
         if scope not in _SCOPES:
             causes.append(invalid("spec.scopes", list(spec["scopes"]), "unsupported scope"))
@@ -133,9 +132,10 @@ def limit_range_causes(body: dict[str, Any]) -> list[Cause]:
             detail = "either minimum or maximum storage value is required, but neither was provided"
             causes.append(required(f"{here}.limits", detail))
         for field in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"):
-            for name in limit.get(field, {}):
+            for name, quantity in limit.get(field, {}).items():
                 path = key_path(f"{here}.{field}", name)
                 causes += [invalid(path, name, reason) for reason in names.qualified_name(name)]
+                causes += quantity_causes(quantity, path)
         causes += _order_causes(limit, here)
     return causes
 
@@ -157,7 +157,7 @@ def _order_causes(limit: dict[str, Any], path: str) -> list[Cause]:
     for low, high, field, shown, low_words, high_words in _ORDER:
         for name in sorted(limit.get(low, {}).keys() & limit.get(high, {}).keys()):
             least, most = limit[low][name], limit[high][name]
-            if parse_quantity(least) > parse_quantity(most):
+            if exceeds(least, most):
                 detail = f"{low_words} value {least} is greater than {high_words} value {most}"
                 causes.append(invalid(key_path(f"{path}.{field}", name), limit[shown][name], detail))
     return causes

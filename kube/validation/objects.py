@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from kube import abac
+from kube.cel.rules import rules_of, violations
+from kube.customobjects import object_causes
 from kube.resources import Resource
 from kube.schemas import Definitions, Schema
 from kube.status import Cause
-from kube.validation import configuration, networking, rbac, storage, updates, workloads
+from kube.validation import configuration, networking, policies, rbac, storage, updates, workloads
 from kube.validation.metadata import metadata_causes, metadata_update_causes, name_rule
 from kube.validation.pods import pod_spec_causes, pod_update_causes
-from kube.validation.schema import required_causes, structural_causes
+from kube.validation.schema import required_causes
 
 Judge = Callable[[dict[str, Any]], list[Cause]]
 Comparison = Callable[[dict[str, Any], dict[str, Any]], list[Cause]]
@@ -29,7 +32,7 @@ def create_causes(resource: Resource, version: str, body: dict[str, Any], defini
     causes = metadata_causes(body.get("metadata", {}), namespaced=resource.namespaced, rule=rule)
     schema = _schema(resource, version, definitions)
     if schema is not None:
-        causes += structural_causes(body, schema) if resource.custom else required_causes(body, schema)
+        causes += custom_causes(schema, body, None) if resource.custom else required_causes(body, schema)
     judge = None if resource.custom else _JUDGES.get((resource.group, resource.kind))
     if judge is not None:
         causes += judge(body)
@@ -41,13 +44,33 @@ def update_causes(
 ) -> list[Cause]:
     """What is wrong with an update: with the new state itself, and with what it changes."""
     causes = metadata_update_causes(new.get("metadata", {}), old.get("metadata", {}))
-    causes += create_causes(resource, version, new, definitions)
-    if not resource.custom:
+    if resource.custom:
+        rule = name_rule(resource.group, resource.kind)
+        causes += metadata_causes(new.get("metadata", {}), namespaced=resource.namespaced, rule=rule)
+        schema = _schema(resource, version, definitions)
+        causes += custom_causes(schema, new, old) if schema is not None else []
+    else:
+        causes += create_causes(resource, version, new, definitions)
         key = (resource.group, resource.kind)
         compare = _COMPARISONS.get(key)
         causes += updates.immutable_causes(key, new, old)
         causes += [] if compare is None else compare(new, old)
     return _unique(causes)
+
+
+def custom_causes(schema: Schema, new: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
+    """What is wrong with a custom object by its schema and its rules, or with a change of one.
+
+    What was wrong before and was left as it was is not held against a change (Kubernetes' ratcheting).
+    """
+    causes = object_causes(schema, new)
+    if causes and old is not None:
+        known = set(object_causes(schema, old))
+        causes = [cause for cause in causes if cause not in known]
+    if causes:
+        return causes
+    rules = rules_of(schema)
+    return [] if rules is None else violations(rules, new, old)
 
 
 def _schema(resource: Resource, version: str, definitions: Definitions) -> Schema | None:
@@ -67,6 +90,7 @@ def _pod(body: dict[str, Any]) -> list[Cause]:
 
 
 _JUDGES: Final[dict[tuple[str, str], Judge]] = {
+    (abac.GROUP, "Policy"): policies.policy_causes,
     ("", "ConfigMap"): configuration.config_map_causes,
     ("", "LimitRange"): configuration.limit_range_causes,
     ("", "PersistentVolume"): storage.volume_causes,

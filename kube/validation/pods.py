@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from kube import names
-from kube.quantities import ZERO, parse_quantity
 from kube.status import Cause
+from kube.validation.amounts import amount_causes, exceeds
 from kube.validation.causes import duplicate, forbidden, invalid, key_path, not_found, not_supported, required
 from kube.validation.metadata import annotation_causes, label_causes
 
@@ -103,17 +103,10 @@ def resource_causes(resources: dict[str, Any], path: str) -> list[Cause]:
                 causes.append(invalid(here, name, "must be a standard resource for containers"))
             causes += amount_causes(quantity, here)
     for name, quantity in resources.get("requests", {}).items():
-        if name in limits and parse_quantity(quantity) > parse_quantity(limits[name]):
+        if name in limits and exceeds(quantity, limits[name]):
             detail = f"must be less than or equal to {name} limit of {limits[name]}"
             causes.append(invalid(f"{path}.requests", quantity, detail))
     return causes
-
-
-def amount_causes(quantity: str, path: str) -> list[Cause]:
-    """What is wrong with an amount that may not be negative."""
-    if parse_quantity(quantity) < ZERO:
-        return [invalid(path, quantity, "must be greater than or equal to 0")]
-    return []
 
 
 _STANDARD: Final = frozenset(("cpu", "memory", "ephemeral-storage"))

@@ -34,6 +34,14 @@ def rule_causes(rule: dict[str, Any], path: str, *, namespaced: bool) -> list[Ca
     causes: list[Cause] = []
     if not rule.get("verbs"):
         causes.append(required(f"{path}.verbs", "verbs must contain at least one value"))
+    scope = rule.get("scopeType")
+    if scope not in (None, "", "Cluster", "Tenanted"):
+        causes.append(not_supported(f"{path}.scopeType", scope, ["Cluster", "Tenanted"]))
+    if scope == "Cluster" and (rule.get("tenants") is not None or rule.get("tenantSelector") is not None):
+        # Which of the two counts must not be a guess.
+        causes.append(forbidden(f"{path}.scopeType", "reaches every tenant, and tenants or tenantSelector only some"))
+    if rule.get("tenantSelector") is not None:
+        causes += selector_causes(rule["tenantSelector"], f"{path}.tenantSelector")
     urls = rule.get("nonResourceURLs")
     if urls:
         if namespaced:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kube import names
-from kube.quantities import ZERO, parse_quantity
 from kube.status import Cause
+from kube.validation.amounts import size_causes
 from kube.validation.causes import forbidden, immutable, invalid, key_path, not_supported, required
 from kube.validation.metadata import selector_causes
 
@@ -38,8 +38,8 @@ def claim_causes(body: dict[str, Any]) -> list[Cause]:
     size = spec.get("resources", {}).get("requests", {}).get("storage")
     if size is None:
         causes.append(required(here))
-    elif parse_quantity(size) <= ZERO:
-        causes.append(invalid(here, size, "must be greater than zero"))
+    else:
+        causes += size_causes(size, here)
     if spec.get("storageClassName"):
         name = spec["storageClassName"]
         causes += [invalid("spec.storageClassName", name, reason) for reason in names.dns_subdomain(name)]

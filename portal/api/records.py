@@ -1,4 +1,4 @@
-"""Audit logs, access tokens, and explained decisions."""
+"""Audit logs and access tokens."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from uuid import UUID
 from django.http import StreamingHttpResponse
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
-from django.utils.decorators import method_decorator
-from django.views.decorators.debug import sensitive_variables
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework.request import Request
@@ -26,8 +24,6 @@ from portal.api import serializers as shapes
 from portal.api.authentication import SessionAuthentication
 from portal.api.endpoint import AFTER, LIMIT, Endpoint, listed, page, window
 from portal.api.permissions import api_actor, require_tenant, require_unbound, token_tenant
-from portal.explain import explain_request
-from portal.inspecting import inspect_identity
 from portal.views.audit import export_of, visible_chains
 from tenants import selectors
 
@@ -169,77 +165,6 @@ class OneToken(Endpoint):
             raise NotFound("There is no such token.", kind="tokens")
         token_revoke(actor=api_actor(request), token_id=pk, now=timezone.now())
         return Response(status=204)
-
-
-class Explain(Endpoint):
-    """AZ11."""
-
-    @extend_schema(
-        operation_id="explainAccess",
-        summary="Explain a decision without sending the request",
-        description="Operators about anybody, admins of a tenant about its users, everybody about themselves.",
-        request=shapes.ExplainBody,
-        responses={200: shapes.ExplainAnswer},
-    )
-    def post(self, request: Request) -> Response:
-        """What was resolved, what was decided, by which step and rule."""
-        data = self.body(request, shapes.ExplainBody)
-        user = data["user"]
-        require_tenant(request, user["tenant"] or token_tenant(request))
-        found = explain_request(
-            actor=api_actor(request),
-            name=user["name"],
-            groups=user["groups"],
-            tenant=user["tenant"] or token_tenant(request),
-            extra=user["extra"],
-            method=data["method"].upper(),
-            path=data["path"],
-            cluster=data["cluster"],
-        )
-        info = found.resolved
-        words = {"allow": "allow", "deny": "deny", "pass": "no opinion"}
-        body = {
-            "resolved": {
-                "tenant": info.tenant,
-                "cluster": info.cluster,
-                "verb": info.verb,
-                "apiGroup": info.group,
-                "apiVersion": info.version,
-                "namespace": info.namespace,
-                "resource": info.resource,
-                "subresource": info.subresource,
-                "name": info.name,
-                "path": info.path,
-            },
-            "decision": "allow" if found.allowed else "deny",
-            "decidedBy": found.decided_by,
-            "reason": found.reason,
-            "trace": [
-                {"step": step.name, "decision": words[step.verdict], "reason": step.reason, "rule": step.rule}
-                for step in found.steps
-            ],
-        }
-        return Response(body)
-
-
-class Inspect(Endpoint):
-    """Who somebody would be."""
-
-    @extend_schema(
-        operation_id="inspectIdentity",
-        summary="Inspect a certificate, subject, token-file line or token",
-        description="Who it would be at the API server, by which rule, and why not by the others. Nothing is verified, "
-        "stored or logged.",
-        request=shapes.InspectBody,
-        responses={200: shapes.InspectAnswer},
-    )
-    @method_decorator(sensitive_variables())
-    def post(self, request: Request) -> Response:
-        """The identity and the rules."""
-        data = self.body(request, shapes.InspectBody)
-        response = Response(shapes.InspectAnswer(inspect_identity(data["text"])).data)
-        response["Cache-Control"] = "no-store"
-        return response
 
 
 def _moment(text: str) -> Any:

@@ -10,6 +10,7 @@ from rest_framework import serializers
 from access.models import Credential, PersonalAccessToken
 from audit.models import AuditEntry
 from kube.inspection import TEXT_MAX
+from kube.whatif import Effect
 from portal import wording
 from tenants.models import Cluster, Membership, Role, Status, Tenant, Tier, Workspace
 
@@ -158,6 +159,27 @@ class InspectBody(Body):
     """What somebody might show to the API server."""
 
     text = serializers.CharField(max_length=TEXT_MAX, trim_whitespace=False)
+
+
+class WhoCanBody(Body):
+    """A thing that somebody might do: on a resource, or on a path that is none."""
+
+    cluster = serializers.CharField(max_length=512)
+    verb = serializers.CharField(max_length=63)
+    group = serializers.CharField(max_length=253, required=False, default="", allow_blank=True)
+    resource = serializers.CharField(max_length=253, required=False, default="", allow_blank=True)
+    subresource = serializers.CharField(max_length=253, required=False, default="", allow_blank=True)
+    namespace = serializers.CharField(max_length=63, required=False, default="", allow_blank=True)
+    name = serializers.CharField(max_length=253, required=False, default="", allow_blank=True)
+    path = serializers.CharField(max_length=2048, required=False, default="", allow_blank=True)
+
+
+class WhatIfBody(Body):
+    """A role, a binding or a policy as it would be written, or deleted."""
+
+    cluster = serializers.CharField(max_length=512)
+    manifest = serializers.DictField()
+    delete = serializers.BooleanField(required=False, default=False)
 
 
 class WorkspaceAnswer(serializers.Serializer[Workspace]):
@@ -383,6 +405,53 @@ class InspectAnswer(serializers.Serializer[Any]):
     identity = IdentityAnswer(allow_null=True)
     rule = serializers.CharField()
     steps = InspectStep(many=True)
+
+
+class RemedyAnswer(serializers.Serializer[Any]):
+    """Objects that would allow a request."""
+
+    text = serializers.CharField()
+    cluster = serializers.CharField()
+    objects = serializers.ListField(child=serializers.DictField())
+    permissions = serializers.IntegerField(help_text="how many single permissions that hands out")
+
+
+class HolderAnswer(serializers.Serializer[Any]):
+    """Somebody who may."""
+
+    kind = serializers.CharField()
+    name = serializers.CharField()
+    namespace = serializers.CharField()
+    tenant = serializers.CharField()
+    path = serializers.ListField(child=serializers.CharField())
+
+
+class EffectAnswer(serializers.Serializer[Any]):
+    """What somebody gains and loses."""
+
+    kind = serializers.CharField()
+    name = serializers.CharField()
+    tenant = serializers.CharField()
+    namespace = serializers.CharField()
+    gains = serializers.SerializerMethodField()
+    losses = serializers.SerializerMethodField()
+
+    def get_gains(self, effect: Effect) -> list[dict[str, Any]]:
+        """As PolicyRules."""
+        return [rule.as_dict() for rule in effect.gains]
+
+    def get_losses(self, effect: Effect) -> list[dict[str, Any]]:
+        """As PolicyRules."""
+        return [rule.as_dict() for rule in effect.losses]
+
+
+class PolicyAnswer(serializers.Serializer[Any]):
+    """Somebody whom a tenant has let in."""
+
+    name = serializers.CharField()
+    spec = serializers.DictField()
+    since = serializers.CharField()
+    opens = serializers.BooleanField(help_text="false for a policy that is not understood")
 
 
 class UsageAnswer(serializers.Serializer[Any]):

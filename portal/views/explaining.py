@@ -1,4 +1,4 @@
-"""The policy playground (AZ11) and the identity inspector: something goes in, what the rules make of it comes out."""
+"""The policy playground: why a request is decided so, who can do a thing, what a change would change (AZ11)."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.views.decorators.cache import never_cache
-from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
 from django.views.decorators.http import require_http_methods, require_safe
 
+from kube.logicalclusters import space_of
+from kube.rbac import Attributes
 from kube.status import StatusError
 from portal.explain import explain_request, own_facts
-from portal.forms import ExplainForm, IdentityForm, refuse
-from portal.inspecting import inspect_identity
+from portal.forms import ExplainForm, WhatIfForm, WhoCanForm, refuse
+from portal.inquiries import manifest_of, what_if, who_can
 from portal.requests import actor_of
 
 
@@ -44,15 +44,51 @@ def explain(request: HttpRequest) -> HttpResponse:
     return render(request, "pages/explain.html", context, status=422 if asked and form.errors else 200)
 
 
-@sensitive_post_parameters("text")
-@sensitive_variables("form", "inspection")
-@never_cache
+@require_safe
+@login_required
+def whocan(request: HttpRequest) -> HttpResponse:
+    """Every subject that may do a thing, with the path by which."""
+    actor = actor_of(request)
+    asked = "verb" in request.GET
+    form = WhoCanForm(request.GET if asked else None, initial={"cluster": _own_cluster(own_facts(actor))})
+    context: dict[str, Any] = {"form": form, "holders": None}
+    if asked and form.is_valid():
+        data = form.cleaned_data
+        try:
+            context["holders"] = who_can(actor=actor, cluster=data["cluster"], attributes=_attributes(data))
+        except StatusError as error:
+            refuse(form, error)
+    return render(request, "pages/whocan.html", context, status=422 if asked and form.errors else 200)
+
+
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
-def identity(request: HttpRequest) -> HttpResponse:
-    """A POST, so that what is pasted is in no address; it is not repeated on the page either."""
-    form = IdentityForm(request.POST or None)
-    context: dict[str, Any] = {"form": form}
+def whatif(request: HttpRequest) -> HttpResponse:
+    """Who would gain and lose what; a POST only because manifests are long: nothing is saved."""
+    actor = actor_of(request)
+    form = WhatIfForm(request.POST or None, initial={"cluster": _own_cluster(own_facts(actor))})
+    context: dict[str, Any] = {"form": form, "effects": None}
     if request.method == "POST" and form.is_valid():
-        context["inspection"] = inspect_identity(form.cleaned_data["text"])
-    return render(request, "pages/identity.html", context, status=422 if form.errors else 200)
+        data = form.cleaned_data
+        try:
+            context["effects"] = what_if(
+                actor=actor, cluster=data["cluster"], manifest=manifest_of(data["manifest"]), delete=data["delete"]
+            )
+        except StatusError as error:
+            refuse(form, error)
+    return render(request, "pages/whatif.html", context, status=422 if form.errors else 200)
+
+
+def _own_cluster(facts: dict[str, Any]) -> str:
+    tenant = facts.get("tenant", "")
+    return space_of(tenant) if tenant else ""
+
+
+def _attributes(data: dict[str, Any]) -> Attributes:
+    """``deployments.apps/scale`` taken apart as kubectl does; a path is no resource."""
+    resource = data["resource"]
+    if resource.startswith("/"):
+        return Attributes(data["verb"], path=resource, is_resource=False)
+    what, slash, part = resource.partition("/")
+    plural, _, group = what.partition(".")
+    return Attributes(data["verb"], group, f"{plural}{slash}{part}", part, data["namespace"], data["name"])

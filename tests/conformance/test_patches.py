@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -13,22 +11,11 @@ from kube.managedfields import Write, apply, update
 from kube.patches import json_patch, merge_patch
 from kube.status import StatusError
 from kube.strategicmerge import strategic_merge
-from tests.conformance.apiserver import APIServer, running, without_server_fields
 from tests.kube.kinds import structure
-
-ASSETS = os.environ.get("KUBEBUILDER_ASSETS", "")
-pytestmark = pytest.mark.skipif(
-    not ASSETS, reason="KUBEBUILDER_ASSETS is unset: no real kube-apiserver to compare with"
-)
+from tests.speaking import Speaker, without_server_fields
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 NOW = "2026-01-01T00:00:00Z"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[APIServer]:
-    with running(ASSETS) as server:
-        yield server
 
 
 def _subset(random: Random, names: str) -> list[str]:
@@ -168,7 +155,7 @@ def _clean(value: Any) -> Any:
     return [_clean(item) for item in value] if isinstance(value, list) else value
 
 
-def _created(server: APIServer, path: str, body: dict[str, Any]) -> dict[str, Any]:
+def _created(server: Speaker, path: str, body: dict[str, Any]) -> dict[str, Any]:
     status, live = server.request("POST", path, body)
     assert status == 201, live
     return live
@@ -182,7 +169,7 @@ def _owners(document: dict[str, Any]) -> list[dict[str, Any]]:
     )
 
 
-def test_generated_strategic_merge_patches_give_what_the_real_server_gives(server: APIServer) -> None:
+def test_generated_strategic_merge_patches_give_what_the_real_server_gives(server: Speaker) -> None:
     kind = structure("apps", "v1", "Deployment")
     compared = refused = 0
     for seed in range(300):
@@ -211,7 +198,7 @@ def test_generated_strategic_merge_patches_give_what_the_real_server_gives(serve
     assert refused > 0
 
 
-def test_generated_json_and_merge_patches_give_what_the_real_server_gives(server: APIServer) -> None:
+def test_generated_json_and_merge_patches_give_what_the_real_server_gives(server: Speaker) -> None:
     path = "/api/v1/namespaces/default/configmaps"
     live = _created(
         server, path, {"metadata": {"name": "patched", "annotations": {"c/d": "3"}}, "data": {"a": "1", "b": "2"}}
@@ -289,7 +276,7 @@ def _applied(random: Random, name: str) -> dict[str, Any]:
 
 
 def test_generated_applies_and_updates_give_the_fields_and_the_owners_that_the_real_server_gives(
-    server: APIServer,
+    server: Speaker,
 ) -> None:
     kind = structure("apps", "v1", "Deployment")
     compared = conflicts = 0
@@ -380,7 +367,7 @@ CREATED: list[tuple[str, str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("group", "plural", "body"), CREATED, ids=[plural for _, plural, _ in CREATED])
 def test_a_created_object_has_the_owners_that_the_real_server_gives(
-    server: APIServer, group: str, plural: str, body: dict[str, Any]
+    server: Speaker, group: str, plural: str, body: dict[str, Any]
 ) -> None:
     version = f"{group}/v1" if group else "v1"
     root = f"/apis/{version}" if group else "/api/v1"

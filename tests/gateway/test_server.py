@@ -6,6 +6,7 @@ import os
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -120,3 +121,15 @@ def test_anonymous_users_exist_only_where_configured(server: Server, tmp_path: P
         assert second.nobody.get("/version").status in (200, 403)
         assert second.nobody.get("/api/v1/namespaces").status == 403
         assert second.bearer("wrong").get("/version").status == 401
+
+
+def test_stop_waits_for_no_client_that_has_its_answer(server: Server, tmp_path: Path) -> None:
+    """A pooled connection reads TLS's goodbye only when it asks again."""
+    with another(server, tmp_path / "data") as second:
+        idle = [second.admin.open("GET", "/readyz") for _ in range(3)]
+        assert [answer.read() for answer in idle] == [b"ok"] * 3
+        watch = second.admin.watch("/api/v1/tenants")
+        began = time.monotonic()
+        stop(second)
+        assert time.monotonic() - began < 5
+        assert watch.until_end()[-1]["object"]["code"] == 503

@@ -193,6 +193,11 @@ def test_null_fields_are_as_if_absent(definitions: Definitions) -> None:
     }
 
 
+def test_a_null_quantity_in_a_map_is_zero(definitions: Definitions) -> None:
+    body = {"apiVersion": "v1", "kind": "ResourceQuota", "spec": {"hard": {"pods": None, "cpu": 0.5}}}
+    assert decode(definitions, body).value["spec"]["hard"] == {"pods": "0", "cpu": "500m"}
+
+
 def test_free_form_parts_are_kept_as_they_are(definitions: Definitions) -> None:
     body = {
         "apiVersion": "apps/v1",

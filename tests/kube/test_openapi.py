@@ -14,7 +14,7 @@ import orjson
 import pytest
 
 from kube import discovery, openapi, tables
-from kube.builtins import BUILTINS, OWN, TENANT_BUILTINS
+from kube.builtins import BUILTINS, TENANT_BUILTINS
 from kube.resources import Catalog, Resource, Version
 from kube.schemas import Definitions
 
@@ -49,7 +49,7 @@ def custom(schema: dict[str, Any] = CRONTAB) -> Resource:
 
 @pytest.fixture(scope="module")
 def catalog() -> Catalog:
-    return BUILTINS.serving([(r.group, r.plural) for r in OWN], OWN).extended([custom()])
+    return BUILTINS.extended([custom()])
 
 
 def references(value: Any) -> Iterator[str]:
@@ -134,6 +134,9 @@ def test_the_hash_changes_with_the_schema_alone(definitions: Definitions) -> Non
     assert document.etag == f'"{hashes[0]}"'
 
 
+PREFIX = "/clusters/root:acme"
+
+
 class _Server(http.server.BaseHTTPRequestHandler):
     """The documents over HTTP, as the API server serves them."""
 
@@ -142,6 +145,10 @@ class _Server(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         path = urlsplit(self.path).path
+        if not path.startswith(PREFIX):
+            self.send_error(404)
+            return
+        path = path.removeprefix(PREFIX)
         body, media = self._answer(path, self.headers.get("Accept", ""))
         self.send_response(200 if body is not None else 404)
         self.send_header("Content-Type", media)
@@ -156,7 +163,7 @@ class _Server(http.server.BaseHTTPRequestHandler):
             return discovery.aggregated(catalog, core=path == "/api"), discovery.aggregated_media_type("v2")
         parts = path.strip("/").split("/")
         if path == "/openapi/v3":
-            return openapi.v3_index(catalog), "application/json"
+            return openapi.v3_index(catalog, PREFIX), "application/json"
         if path.startswith("/openapi/v3/"):
             group, version = ("", parts[3]) if parts[2] == "api" else (parts[3], parts[4])
             document = openapi.v3_document(catalog, self.definitions, group, version)
@@ -182,7 +189,7 @@ def server(catalog: Catalog, definitions: Definitions) -> Iterator[str]:
     listener = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=listener.serve_forever, daemon=True)
     thread.start()
-    yield f"http://127.0.0.1:{listener.server_port}"
+    yield f"http://127.0.0.1:{listener.server_port}{PREFIX}"
     listener.shutdown()
     listener.server_close()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,9 @@ def values_of(schema: Any, depth: int) -> st.SearchStrategy[Any]:
 KINDS = [
     ("", "v1", "Service"),
     ("", "v1", "LimitRange"),
+    ("", "v1", "ResourceQuota"),
+    ("", "v1", "PersistentVolumeClaim"),
+    ("", "v1", "Pod"),
     ("networking.k8s.io", "v1", "Ingress"),
     ("networking.k8s.io", "v1", "NetworkPolicy"),
     ("rbac.authorization.k8s.io", "v1", "RoleBinding"),
@@ -157,6 +161,34 @@ def test_any_decoded_object_is_judged_without_a_crash(definitions: Definitions, 
     causes = create_causes(resource, version, body, definitions)
     update_causes(resource, version, body, {"metadata": {}}, definitions)
     assert all(cause.reason.startswith("FieldValue") for cause in causes)
+
+
+@pytest.mark.parametrize("word", ["", "one", "1e999"])
+@pytest.mark.parametrize(
+    ("kind", "spec", "field"),
+    [
+        ("LimitRange", {"limits": [{"type": "Container", "min": {"cpu": "{}"}, "max": {"cpu": "1"}}]}, "min"),
+        ("ResourceQuota", {"hard": {"pods": "{}"}}, "spec.hard[pods]"),
+        ("PersistentVolumeClaim", {"resources": {"requests": {"storage": "{}"}}}, "spec.resources[storage]"),
+        ("Pod", {"containers": [{"name": "c", "image": "i", "resources": {"limits": {"cpu": "{}"}}}]}, "limits[cpu]"),
+    ],
+)
+def test_an_amount_that_is_no_quantity_is_a_cause(
+    kind: str, spec: dict[str, Any], field: str, word: str, definitions: Definitions
+) -> None:
+    """P9: even where decoding did not see it."""
+    body = json.loads(json.dumps({"apiVersion": "v1", "kind": kind, "spec": spec}).replace("{}", word))
+    found = [cause for cause in create_causes(*resource_of(body), body, definitions) if field in cause.field]
+    assert [cause.reason for cause in found] == ["FieldValueInvalid"]
+    assert "quantit" in found[0].message
+
+
+def test_a_null_amount_is_zero(definitions: Definitions) -> None:
+    """As Kubernetes decodes it."""
+    schema = definitions.schema("", "v1", "ResourceQuota")
+    assert schema is not None
+    body = {"apiVersion": "v1", "kind": "ResourceQuota", "spec": {"hard": {"pods": None}}}
+    assert decode_fields(body, schema, kind="ResourceQuota", version="v1").value["spec"] == {"hard": {"pods": "0"}}
 
 
 OBJECTS = [case["object"] for case in CREATES] + [
@@ -260,7 +292,7 @@ def test_a_custom_object_is_judged_by_its_structural_schema(definitions: Definit
     assert lines(create_causes(custom, "v1", {"metadata": metadata, "spec": bad}, definitions)) == [
         'spec.mode: Unsupported value: "c": supported values: "a", "b"',
         'spec.port: Invalid value: "number": spec.port in body must be of type integer,string: "number"',
-        'spec.map[k]: Invalid value: "string": spec.map[k] in body must be of type boolean: "string"',
+        'spec.map.k: Invalid value: "string": spec.map.k in body must be of type boolean: "string"',
         'spec.size: Invalid value: "null": spec.size in body must be of type integer: "null"',
     ]
 

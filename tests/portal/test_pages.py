@@ -23,6 +23,8 @@ MEMBER = [
     "/audit/",
     "/explain/",
     "/identity/",
+    "/who-can/",
+    "/what-if/",
     "/profile/",
     "/search/?q=a",
 ]

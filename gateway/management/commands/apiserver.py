@@ -9,8 +9,11 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from access.authentication import options as authentication
 from access.authentication.build import UnusableOptions, build_authenticators
-from access.authentication.options import AuthenticationOptions, add_flags
+from access.authorization import options as authorization
+from access.authorization.build import check_files
+from access.reloading import UnusableFile
 from gateway.options import DEFAULT_ISSUER, Options
 from gateway.server import PortTaken, run
 
@@ -41,9 +44,19 @@ class Command(BaseCommand):
         add("--service-account-key-file", type=Path, action="append", default=[], help="keys that verify them")
         add("--api-audiences", type=_names, default=(), help="audiences of this server, the issuer by default")
         add("--default-tenant", default="", help="tenant of users without one")
+        add("--external-url", default="", help="where clients reach this server; its address by default")
+        add(
+            "--workspace-depth",
+            type=int,
+            choices=range(1, 15),
+            default=settings.WORKSPACE_DEPTH,
+            metavar="LEVELS",
+            help="how many workspaces deep a tenant may nest them",
+        )
         add("--anonymous-auth", action="store_true", help="let requests without credentials in as system:anonymous")
         add("--workers", type=int, default=1, help="processes")
-        add_flags(parser)
+        authentication.add_flags(parser)
+        authorization.add_flags(parser, settings.AUTHORIZATION)
 
     def handle(self, *_args: Any, **flags: Any) -> None:
         """Serve."""
@@ -65,13 +78,17 @@ class Command(BaseCommand):
             service_account_key_files=tuple(flags["service_account_key_file"]),
             api_audiences=flags["api_audiences"],
             default_tenant=flags["default_tenant"],
+            external_url=flags["external_url"],
+            workspace_depth=flags["workspace_depth"],
             anonymous_auth=flags["anonymous_auth"],
-            authentication=AuthenticationOptions.of_flags(flags),
+            authentication=authentication.AuthenticationOptions.of_flags(flags),
+            authorization=authorization.AuthorizationOptions.of_flags(flags),
         )
         try:
             # Once here, so that a wrong file ends the start with one line; the workers make their own.
             build_authenticators(options.authentication, service_account_issuer=options.service_account_issuer)
-        except UnusableOptions as error:
+            check_files(options.authorization)
+        except (UnusableOptions, UnusableFile) as error:
             raise CommandError(str(error)) from None
         try:
             run(options, announce=lambda url: self.stdout.write(f"API server at {url}"))

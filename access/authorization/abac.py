@@ -1,0 +1,97 @@
+"""The attribute-based policy file of the cluster's admins, with tenants (AZ3, AZ6)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from access.authorization.base import Holdings, abstain
+from access.reloading import CHECK_SECONDS, ReloadedFile
+from kube import abac
+from kube.abac import InvalidPolicy, Policy
+from kube.identity import Principal
+from kube.logicalclusters import tenant_of
+from kube.rbac import Attributes, Rule
+from kube.requestinfo import RequestInfo
+from kube.verdicts import Decision
+
+
+class PolicyFile:
+    """``--authorization-policy-file``, read again within a second of a change.
+
+    Made, it reads the file or raises ``UnusableFile`` naming the line. A change that is not understood is logged, and
+    what was read last stays in force. ``on_change`` is called after each change, so that open streams are looked at.
+    """
+
+    def __init__(self, path: Path, on_change: Callable[[], None] = lambda: None) -> None:
+        self._file = ReloadedFile(path, _parse)
+        self._on_change = on_change
+        self._task: asyncio.Task[None] | None = None
+        self.policies: tuple[Policy, ...] = self._file.value
+
+    async def start(self) -> None:
+        """Follow the file from now on."""
+        self._task = asyncio.create_task(self._follow())
+
+    async def stop(self) -> None:
+        """Stop following."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _follow(self) -> None:
+        while True:
+            await asyncio.sleep(CHECK_SECONDS)
+            policies = await self._file.current(time.monotonic())
+            if policies is not self.policies:
+                self.policies = policies
+                self._on_change()
+
+
+_NO_LINE: Final = abstain(abac.STEP, "no line of the policy file allows this")
+
+
+class AbacAuthorizer:
+    """ALLOW by a line of the policy file for a user in its own tenant's space, and for operators in any."""
+
+    name = abac.STEP
+
+    def __init__(self, file: PolicyFile) -> None:
+        self._file = file
+
+    async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
+        """ALLOW with the line that allowed, or no opinion."""
+        return self.decide(principal, request)
+
+    def decide(self, principal: Principal, request: RequestInfo) -> Decision:
+        """The same, without waiting."""
+        decision = abac.authorize(principal, Attributes.of(request), request.cluster, self._file.policies)
+        return decision if decision.allowed else _NO_LINE
+
+    async def holdings(self, principal: Principal, cluster: str, namespace: str) -> Holdings:
+        """What the lines about this user in its own space allow; the gate names those across tenants."""
+        if principal.tenant != tenant_of(cluster):
+            return Holdings()
+        return Holdings(rules_of(self._file.policies, principal, cluster, namespace))
+
+
+def rules_of(policies: tuple[Policy, ...], principal: Principal, cluster: str, namespace: str) -> tuple[Rule, ...]:
+    """The rules of the policies that mean this principal in a namespace of a logical cluster."""
+    return tuple(
+        rule
+        for policy in policies
+        if policy.opens(cluster) and policy.means(principal)
+        for rule in policy.rules(namespace)
+    )
+
+
+def _parse(data: bytes) -> tuple[Policy, ...]:
+    try:
+        return abac.parse_policy_file(data.decode("utf-8"))
+    except UnicodeDecodeError:
+        raise InvalidPolicy("it is not UTF-8") from None

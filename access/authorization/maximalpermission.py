@@ -1,0 +1,87 @@
+"""What a provider lets be done with the APIs that others have bound (KC5, KC6)."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any, Final
+
+import orjson
+
+from access.authorization.base import NOTHING, Holdings, abstain, deny
+from access.authorization.rbac import PolicyCache
+from kube.apiexports import EXPORT, EXPORTS, as_bound, has_policy, is_local, split_export
+from kube.builtins import BUILTINS
+from kube.crds import CRDS
+from kube.identity import SYSTEM_TENANT, Principal
+from kube.logicalclusters import ROOT
+from kube.rbac import Attributes
+from kube.rbacindex import Reach
+from kube.requestinfo import RequestInfo
+from kube.verdicts import Decision
+from store.port import Reader
+from store.types import Key
+
+_BUILTIN: Final = frozenset((resource.group, resource.plural) for resource in BUILTINS)
+_KNOWN_MAX: Final = 4096
+
+
+class MaximalPermissionPolicy:
+    """Asks the provider's RBAC about the prefixed user and groups; it only limits, and it fails closed."""
+
+    name = "maximal-permission-policy"
+
+    def __init__(self, store: Reader, policies: PolicyCache) -> None:
+        self._store = store
+        self._policies = policies
+        self._read: OrderedDict[Key, tuple[int, Any]] = OrderedDict()
+
+    async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
+        """DENY beyond the policy of a bound resource, otherwise no opinion."""
+        if not request.is_resource or (request.group, request.resource) in _BUILTIN:
+            return abstain(self.name, "not a bound resource")
+        name = f"{request.resource}.{request.group}"
+        definition = await self._body(Key(request.cluster, *CRDS, "", name))
+        export = ((definition or {}).get("metadata", {}).get("annotations") or {}).get(EXPORT)
+        if not isinstance(export, str):
+            return abstain(self.name, "not a bound resource")
+        return await self.within(principal, Attributes.of(request), export)
+
+    async def within(self, principal: Principal, attributes: Attributes, export: str) -> Decision:
+        """DENY beyond the policy of the export ``<path>:<name>``, otherwise no opinion."""
+        path, name = split_export(export)
+        body = await self._body(Key(path, *EXPORTS, "", name))
+        if body is None:
+            return deny(self.name, "the export of the resource is gone")
+        if not has_policy(body):
+            return abstain(self.name, "the export has no maximal permission policy")
+        user, groups = as_bound(principal)
+        reach = Reach(SYSTEM_TENANT) if path == ROOT else None
+        if is_local(body):
+            policy = await self._policies.of(path)
+            if policy.authorize(user, groups, attributes, reach).allowed:
+                return abstain(self.name, "within the maximal permission policy")
+        return deny(self.name, "beyond the maximal permission policy of the export")
+
+    async def holdings(self, principal: Principal, cluster: str, namespace: str) -> Holdings:  # noqa: ARG002
+        """Nothing; what others give may be more than is left, where something is bound."""
+        return NOTHING
+
+    async def _body(self, key: Key) -> Any:
+        stored = await self._store.get(key, cached=True)
+        if stored is None:
+            self._read.pop(key, None)
+            return None
+        known = self._read.get(key)
+        if known is not None and known[0] == stored.revision:
+            return known[1]
+        body = orjson.loads(stored.data)
+        kept = {"metadata": {"annotations": body["metadata"].get("annotations")}, "spec": _policy(body)}
+        self._read[key] = (stored.revision, kept)
+        if len(self._read) > _KNOWN_MAX:
+            self._read.popitem(last=False)
+        return kept
+
+
+def _policy(body: dict[str, Any]) -> dict[str, Any]:
+    spec = body.get("spec") or {}
+    return {"maximalPermissionPolicy": spec.get("maximalPermissionPolicy")}

@@ -1,0 +1,90 @@
+"""How rights are decided: the flags of ``manage.py apiserver`` about authorization, and what they mean."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser, ArgumentTypeError
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from kube.durations import parse_seconds
+from kube.workspaces import Dialect
+
+MODES: Final = ("RBAC", "ABAC", "Node", "Webhook")
+DEFAULT: Final = ("Node", "RBAC")
+AUTHORIZED_SECONDS: Final = 300.0
+UNAUTHORIZED_SECONDS: Final = 30.0
+"""How long a webhook's answers count; kube-apiserver's defaults."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuthorizationOptions:
+    """kube-apiserver's names and meanings; durations are seconds. ``mode`` is the order in which they are asked."""
+
+    mode: tuple[str, ...] = DEFAULT
+    policy_file: Path | None = None
+    webhook_config_file: Path | None = None
+    webhook_cache_authorized_ttl: float = AUTHORIZED_SECONDS
+    webhook_cache_unauthorized_ttl: float = UNAUTHORIZED_SECONDS
+    required_groups_dialect: Dialect = Dialect.DOCUMENT
+
+    @classmethod
+    def of_flags(cls, flags: Mapping[str, Any]) -> AuthorizationOptions:
+        """From what the command line gave."""
+        return cls(
+            mode=flags["authorization_mode"],
+            policy_file=flags["authorization_policy_file"],
+            webhook_config_file=flags["authorization_webhook_config_file"],
+            webhook_cache_authorized_ttl=flags["authorization_webhook_cache_authorized_ttl"],
+            webhook_cache_unauthorized_ttl=flags["authorization_webhook_cache_unauthorized_ttl"],
+            required_groups_dialect=Dialect(flags["required_groups_dialect"]),
+        )
+
+
+def add_flags(parser: ArgumentParser, defaults: AuthorizationOptions) -> None:
+    """The flags of contract.md."""
+    add = parser.add_argument
+    add("--authorization-mode", type=modes, default=defaults.mode, help=f"in order, of {','.join(MODES)}")
+    add("--authorization-policy-file", type=Path, default=defaults.policy_file, help="policies of the mode ABAC")
+    add(
+        "--authorization-webhook-config-file",
+        type=Path,
+        default=defaults.webhook_config_file,
+        help="kubeconfig-format file of the SubjectAccessReview webhook of the mode Webhook",
+    )
+    add(
+        "--authorization-webhook-cache-authorized-ttl",
+        type=_seconds,
+        default=defaults.webhook_cache_authorized_ttl,
+        help="how long its ALLOW counts",
+    )
+    add(
+        "--authorization-webhook-cache-unauthorized-ttl",
+        type=_seconds,
+        default=defaults.webhook_cache_unauthorized_ttl,
+        help="how long its other answers count",
+    )
+    add(
+        "--required-groups-dialect",
+        choices=[dialect.value for dialect in Dialect],
+        default=defaults.required_groups_dialect.value,
+        help="document: ; is and, comma is or; kcp: the other way round",
+    )
+
+
+def modes(text: str) -> tuple[str, ...]:
+    """The modes in a list with commas; raises ``ArgumentTypeError`` for one that is unknown or named twice."""
+    names = tuple(text.split(","))
+    if unknown := [name for name in names if name not in MODES]:
+        raise ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(MODES)}")
+    if len(set(names)) != len(names):
+        raise ArgumentTypeError("a mode is named twice")
+    return names
+
+
+def _seconds(text: str) -> float:
+    try:
+        return parse_seconds(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from None

@@ -1,0 +1,128 @@
+"""An outside service that is asked by SubjectAccessReview (AZ5; authorization.k8s.io/v1)."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+import orjson
+
+from access.answers import CAPACITY, Answers
+from access.authentication.digests import Digests
+from access.authorization.base import abstain, allow, deny
+from access.authorization.options import AUTHORIZED_SECONDS, UNAUTHORIZED_SECONDS
+from access.transport import Unreachable, Webhook, request_again
+from kube.identity import TENANT_EXTRA, Principal
+from kube.requestinfo import RequestInfo
+from kube.verdicts import Decision, Verdict
+
+PATIENCE_SECONDS: Final = 3.0
+"""How long a request may wait for the webhook, attempts included (AZ-20)."""
+
+CLUSTER_EXTRA: Final = "multi-tenancy.k8s.io/cluster"
+"""The key of ``extra`` that names the logical cluster that the request is about."""
+
+REASON_MAX: Final = 1024
+_PAUSES: Final = (0.2, 0.4)
+
+
+class WebhookAuthorizer:
+    """Asks once per question and remembers: an ALLOW for ``authorized_ttl`` seconds, all else ``unauthorized_ttl``.
+
+    The user's tenant goes along in ``spec.extra`` and is part of what is remembered: two tenants' users of one name
+    are two users. Without a usable answer in time the request is denied.
+    """
+
+    name = "Webhook"
+
+    def __init__(
+        self,
+        webhook: Webhook,
+        *,
+        authorized_ttl: float = AUTHORIZED_SECONDS,
+        unauthorized_ttl: float = UNAUTHORIZED_SECONDS,
+        capacity: int = CAPACITY,
+        patience: float = PATIENCE_SECONDS,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._webhook = webhook
+        self._patience = patience
+        self._clock = clock
+        self._digests = Digests()
+        self._answers: Answers[Decision] = Answers(
+            success=authorized_ttl,
+            failure=unauthorized_ttl,
+            capacity=capacity,
+            is_yes=lambda decision: decision is not None and decision.allowed,
+        )
+
+    async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
+        """The webhook's verdict; DENY when it gives none."""
+        spec = spec_of(principal, request)
+        key = self._digests.of(orjson.dumps(spec, option=orjson.OPT_SORT_KEYS))
+        try:
+            decision = await self._answers.ask(key, self._clock(), lambda: self._ask(spec))
+        except (Unreachable, TimeoutError):
+            return deny(self.name, "the webhook gives no answer")
+        return decision or abstain(self.name)
+
+    async def close(self) -> None:
+        """Give the connections back."""
+        await self._webhook.transport.close()
+
+    async def _ask(self, spec: dict[str, Any]) -> Decision:
+        review = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SubjectAccessReview",
+            "metadata": {"creationTimestamp": None},
+            "spec": spec,
+        }
+        async with asyncio.timeout(self._patience):
+            answer = await request_again(
+                self._webhook.transport, "POST", self._webhook.url, json=review, pauses=_PAUSES
+            )
+        if answer.status not in (200, 201):
+            raise Unreachable(f"the webhook answered with {answer.status}")
+        return self._verdict(answer.json().get("status"))
+
+    def _verdict(self, status: object) -> Decision:
+        if not isinstance(status, dict) or not isinstance(status.get("allowed"), bool):
+            raise Unreachable("the answer is not a SubjectAccessReview")
+        said = status.get("reason")
+        reason = said[:REASON_MAX] if isinstance(said, str) else ""
+        # Who says both yes and no says no; and what is neither true nor false is no answer.
+        if status.get("denied", False) not in (True, False):
+            raise Unreachable("the answer is not a SubjectAccessReview")
+        if status.get("denied"):
+            return deny(self.name, reason or "denied by the webhook")
+        if status["allowed"]:
+            return allow(self.name, reason or "allowed by the webhook")
+        return Decision(Verdict.NO_OPINION, self.name, reason or "the webhook has no opinion")
+
+
+def spec_of(principal: Principal, request: RequestInfo) -> dict[str, Any]:
+    """The ``spec`` that asks about this request, with the tenant of the user in ``extra``."""
+    extra = {key: list(values) for key, values in principal.extra.items()}
+    extra.pop(TENANT_EXTRA, None)
+    if principal.tenant is not None:
+        extra[TENANT_EXTRA] = [principal.tenant]
+    extra[CLUSTER_EXTRA] = [request.cluster]
+    spec: dict[str, Any] = {"user": principal.name, "groups": list(principal.groups), "extra": extra}
+    if principal.uid:
+        spec["uid"] = principal.uid
+    if not request.is_resource:
+        spec["nonResourceAttributes"] = {"path": request.path, "verb": request.verb}
+        return spec
+    fields = {
+        "verb": request.verb,
+        "group": request.group,
+        "version": request.version,
+        "resource": request.resource,
+        "subresource": request.subresource,
+        "namespace": request.namespace,
+        "name": request.name,
+    }
+    spec["resourceAttributes"] = {field: value for field, value in fields.items() if value}
+    return spec

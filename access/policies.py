@@ -1,0 +1,68 @@
+"""Whom a tenant has let in: its ``Policy`` objects, as the portal shows and ends them (AZ7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+from django.db import transaction
+
+from access.authorization.grants import RESOURCE
+from audit.actions import Action
+from audit.recorder import Actor
+from kube.abac import GROUP, InvalidPolicy, policy_of
+from kube.logicalclusters import space_of
+from kube.status import Conflict, NotFound
+from store import synchronous
+from store.types import Delete, Key, PreconditionFailed, Range
+from tenants.models import Role
+from tenants.rights import require_role
+
+
+@dataclass(frozen=True, slots=True)
+class LetIn:
+    """One policy. ``opens`` is whether it is understood, and so opens anything; ``since`` is RFC 3339."""
+
+    name: str
+    spec: Mapping[str, Any]
+    since: str
+    opens: bool
+
+
+def policies_of(actor: Actor, tenant: str) -> Sequence[LetIn]:
+    """Whom the tenant has let in, for its members. Raises ``NotFound`` for everybody else."""
+    require_role(actor, tenant, Role.VIEWER)
+    found = []
+    for stored in synchronous.listing(Range(space_of(tenant), GROUP, RESOURCE)).items:
+        body = orjson.loads(stored.data)
+        try:
+            policy_of(body, space=tenant)
+            opens = True
+        except InvalidPolicy:
+            opens = False
+        metadata, spec = body["metadata"], body.get("spec")
+        found.append(
+            LetIn(stored.key.name, spec if isinstance(spec, dict) else {}, metadata.get("creationTimestamp", ""), opens)
+        )
+    return found
+
+
+@transaction.atomic
+def policy_end(*, actor: Actor, tenant: str, name: str) -> None:
+    """Delete a policy: those whom it let in are out with their next request, and their watches end.
+
+    Finalizers do not keep it. Raises ``Forbidden`` for members who are no admins, ``NotFound``, ``Conflict``.
+    """
+    require_role(actor, tenant, Role.ADMIN)
+    key = Key(space_of(tenant), GROUP, RESOURCE, "", name)
+    stored = synchronous.get(key)
+    if stored is None:
+        raise NotFound("There is no such policy.", kind=RESOURCE, name=name[:253])
+    body = orjson.loads(stored.data)
+    actor.record(Action.POLICY_CHANGED, chain=tenant, target=name, detail={"ended": True, "spec": body.get("spec")})
+    try:
+        synchronous.commit([Delete(key, stored.revision, body)])
+    except PreconditionFailed:
+        raise Conflict("The policy has just been changed: look at it again.", kind=RESOURCE, name=name) from None

@@ -1,0 +1,305 @@
+"""Decisions: in process from 10 to 10,000 tenants, beside pycasbin and cedarpy; by SubjectAccessReview over HTTPS.
+
+One policy set a size, the same for everybody: ``tenants`` tenants with 20 bindings each and 1,000 cluster-wide bindings
+of the system space. Requests come from random users of random tenants, one in ten for another tenant's space.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from access.authorization.build import build_authorization
+from access.authorization.options import AuthorizationOptions
+from bench.apiserver import REVIEW, Target, peer, tenantry
+from bench.load import Figures, drive
+from gateway.kinds import Catalogs
+from kube.identity import AUTHENTICATED, Principal
+from kube.requestinfo import RequestInfo
+from store.types import Key, Listing, Range, Stored
+
+SIZES = (10, 100, 1_000, 10_000)
+BINDINGS = 20
+CLUSTER_WIDE = 1_000
+QUESTIONS = 20_000
+GROUP = "rbac.authorization.k8s.io"
+ROLES = ("view", "edit", "admin")
+ASKED = (("get", "", "pods"), ("list", "", "configmaps"), ("create", "apps", "deployments"), ("delete", "", "secrets"))
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One request to decide about."""
+
+    principal: Principal
+    request: RequestInfo
+
+
+class Memory:
+    """A store that makes the objects of a space when it is asked for them."""
+
+    def __init__(self, tenants: int) -> None:
+        self._tenants = tenants
+
+    async def get(self, key: Key, **_: Any) -> Stored | None:
+        """Every tenant exists, without labels."""
+        return Stored(key, 1, b'{"metadata": {}}')
+
+    async def list(self, selection: Any, **_: Any) -> Listing:
+        """The bindings of a space."""
+        if not isinstance(selection, Range):
+            return Listing((), 1)
+        found: list[dict[str, Any]] = []
+        if selection.resource == "rolebindings" and selection.space != "root":
+            found = list(bindings_of())
+        if selection.resource == "clusterrolebindings" and selection.space == "root":
+            found = [binding(f"operator-{number}", "view", f"operator-{number}") for number in range(CLUSTER_WIDE)]
+        key = Key(selection.space, GROUP, selection.resource, "", "x")
+        return Listing([Stored(key, 1, orjson.dumps(body)) for body in found], 1)
+
+
+def binding(name: str, role: str, user: str, namespace: str = "") -> dict[str, Any]:
+    """A RoleBinding or ClusterRoleBinding."""
+    return {
+        "metadata": {"name": name} | ({"namespace": namespace} if namespace else {}),
+        "roleRef": {"kind": "ClusterRole", "name": role},
+        "subjects": [{"kind": "User", "name": user}, {"kind": "Group", "name": f"group-of-{user}"}],
+    }
+
+
+def bindings_of() -> Iterator[dict[str, Any]]:
+    """Twenty users in five namespaces."""
+    for number in range(BINDINGS):
+        yield binding(f"b{number}", ROLES[number % 3], f"user-{number}", f"ns-{number % 5}")
+
+
+def questions(tenants: int, count: int = QUESTIONS) -> list[Question]:
+    """Random ones, the same for each size."""
+    chance = random.Random(7)
+    found = []
+    for _ in range(count):
+        tenant, number = chance.randrange(tenants), chance.randrange(BINDINGS)
+        target = tenant if chance.random() < 0.9 else chance.randrange(tenants)
+        verb, group, resource = chance.choice(ASKED)
+        principal = Principal(
+            name=f"user-{number}",
+            groups=("developers", f"team-{number % 4}", AUTHENTICATED),
+            tenant=f"t{tenant}",
+            authenticator="bench",
+        )
+        request = RequestInfo(
+            method="GET",
+            path="",
+            cluster=f"root:t{target}",
+            tenant=f"t{target}",
+            verb=verb,
+            is_resource=True,
+            group=group,
+            version="v1",
+            resource=resource,
+            namespace=f"ns-{number % 5}",
+            name="x" if verb in ("get", "delete") else "",
+        )
+        found.append(Question(principal, request))
+    return found
+
+
+class Open:
+    """No locks."""
+
+    def reason(self, _cluster: str, _namespace: str) -> str | None:
+        """Nothing is closed."""
+        return None
+
+
+async def ours(tenants: int) -> list[bool]:
+    """The whole chain of authorizers, from a compiled index a space."""
+    options = AuthorizationOptions()
+    authorization = build_authorization(options, Memory(tenants), locks=Open(), system_only=Catalogs().is_system_only)
+    begun = time.perf_counter()
+    # As many spaces in memory as there are tenants: the cache of a server would drop those out of use.
+    authorization.policies.spaces_max = tenants + 1
+    for number in range(tenants):
+        await authorization.policies.around(f"root:t{number}")
+    built = time.perf_counter() - begun
+    asked = questions(tenants)
+    gc.collect()
+    gc.freeze()
+    chain, rbac = authorization.chain, authorization.rbac
+    for label, decide in (("the whole chain", chain.authorize), ("RBAC alone", rbac.authorize)):
+        for question in asked:  # what is asked for the first time is compiled then
+            await decide(question.principal, question.request)
+        times = []
+        # The processor's time, for a decision waits for nothing: what else runs on the machine must not count.
+        begun = time.thread_time()
+        answers = [(await decide(question.principal, question.request)).allowed for question in asked]
+        total = time.thread_time() - begun
+        for question in asked:
+            begun = time.perf_counter_ns()
+            await decide(question.principal, question.request)
+            times.append(time.perf_counter_ns() - begun)
+        report(f"{label}, {tenants:,} tenants", len(asked) / total, times)
+        if label == "the whole chain":
+            allowed = answers
+    print(f"    compiled in {built:.2f} s")
+    gc.unfreeze()
+    return allowed
+
+
+def report(label: str, rate: float, nanoseconds: list[int]) -> None:
+    """Decisions a second, and how long they take."""
+    cuts = statistics.quantiles(nanoseconds, n=100)
+    print(
+        f"  {label:<36} {rate:>11,.0f}/s   mean {1e6 / rate:8.2f} us   p50 {cuts[49] / 1000:8.2f} us   "
+        f"p99 {cuts[98] / 1000:8.2f} us",
+        flush=True,
+    )
+
+
+def timed(label: str, asked: list[Question], decide: Callable[[Question], bool], expected: list[bool]) -> None:
+    """A peer, on as many questions as fit into three seconds; its answers must be the same."""
+    times = []
+    end = time.perf_counter() + 3
+    for question, answer in zip(asked, expected, strict=True):
+        begun = time.perf_counter_ns()
+        found = decide(question)
+        times.append(time.perf_counter_ns() - begun)
+        if found != answer:
+            raise RuntimeError(f"{label} decides otherwise about {question}")
+        if time.perf_counter() > end:
+            break
+    if len(times) > 1:
+        report(label, len(times) * 1e9 / sum(times), times)
+
+
+def permissions(role: str) -> Iterator[tuple[str, str, str]]:
+    """What of the asked things a role allows."""
+    from kube import bootstrap
+    from kube.rbac import Attributes
+
+    rules = bootstrap.INDEX.rules_of("ClusterRole", "", role) or ()
+    for verb, group, resource in ASKED:
+        if any(rule.allows(Attributes(verb, group, resource)) for rule in rules):
+            yield verb, group, resource
+
+
+def casbin(tenants: int, expected: list[bool]) -> None:
+    """pycasbin, RBAC with domains: a domain is a tenant's namespace."""
+    import logging
+
+    import casbin as library
+
+    logging.getLogger("casbin").setLevel(logging.ERROR)
+    model = library.Model()
+    model.load_model_from_text(
+        "[request_definition]\nr = sub, dom, obj, act\n[policy_definition]\np = sub, obj, act\n"
+        "[role_definition]\ng = _, _, _\n[policy_effect]\ne = some(where (p.eft == allow))\n"
+        "[matchers]\nm = g(r.sub, p.sub, r.dom) && r.obj == p.obj && r.act == p.act\n"
+    )
+    enforcer = library.Enforcer(model)
+    for role in ROLES:
+        for verb, group, resource in permissions(role):
+            enforcer.add_policy(role, f"{group}/{resource}", verb)
+    for tenant in range(tenants):
+        for number in range(BINDINGS):
+            user, domain = f"t{tenant}/user-{number}", f"t{tenant}/ns-{number % 5}"
+            enforcer.add_role_for_user_in_domain(user, ROLES[number % 3], domain)
+
+    def decide(question: Question) -> bool:
+        who, what = question.principal, question.request
+        domain = f"{what.tenant}/{what.namespace}"
+        return bool(enforcer.enforce(f"{who.tenant}/{who.name}", domain, f"{what.group}/{what.resource}", what.verb))
+
+    timed(f"pycasbin, {tenants:,} tenants", questions(tenants), decide, expected)
+
+
+def cedar(tenants: int, expected: list[bool]) -> None:
+    """cedarpy, with the policies of the one tenant that is asked about and no others."""
+    import cedarpy
+
+    def policies(tenant: str) -> str:
+        return "\n".join(
+            f'permit(principal == User::"{tenant}/user-{number}", action in ['
+            + ",".join(
+                f'Action::"{verb} {group}/{resource}"' for verb, group, resource in permissions(ROLES[number % 3])
+            )
+            + f'], resource == Namespace::"{tenant}/ns-{number % 5}");'
+            for number in range(BINDINGS)
+        )
+
+    texts = {f"t{number}": policies(f"t{number}") for number in range(tenants)}
+
+    def decide(question: Question) -> bool:
+        who, what = question.principal, question.request
+        asked = {
+            "principal": f'User::"{who.tenant}/{who.name}"',
+            "action": f'Action::"{what.verb} {what.group}/{what.resource}"',
+            "resource": f'Namespace::"{what.tenant}/{what.namespace}"',
+            "context": {},
+        }
+        return bool(cedarpy.is_authorized(asked, texts[what.tenant], []).allowed)
+
+    timed(f"cedarpy (one tenant's), {tenants:,} tenants", questions(tenants), decide, expected)
+
+
+def over_https(target: Target, label: str) -> Figures:
+    """SubjectAccessReviews, authenticated and audited."""
+    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    figures = None
+    for connections in (1, 32):
+        figures = drive(
+            target.url + path, connections=connections, headers=target.headers, method="POST", body=json.dumps(REVIEW)
+        )
+        print(f"  {label:<36} c={connections:<3} {figures}", flush=True)
+    if figures is None:
+        raise RuntimeError("nothing was measured")
+    return figures
+
+
+def fill(target: Target, count: int) -> None:
+    """Cluster-wide bindings at the server itself, which answers for one space."""
+    connection = target.connect()
+    path = f"/apis/{GROUP}/v1/clusterrolebindings"
+    for number in range(count):
+        body = {
+            "apiVersion": f"{GROUP}/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": f"operator-{number}"},
+            "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": "view"},
+            "subjects": [{"apiGroup": GROUP, "kind": "User", "name": f"operator-{number}"}],
+        }
+        target.call(connection, "POST", path, body)
+
+
+def main() -> None:
+    """In process, peers, then over HTTPS."""
+    for tenants in SIZES:
+        allowed = asyncio.run(ours(tenants))
+        if tenants <= 1_000:
+            casbin(tenants, allowed)
+            cedar(tenants, allowed)
+    with tenantry() as target:
+        fill(target, CLUSTER_WIDE)
+        mine = over_https(target, f"Tenantry, {CLUSTER_WIDE:,} bindings")
+    with peer() as other:
+        if other is None:
+            print("  No kube-apiserver: set KUBEBUILDER_ASSETS to a folder with kube-apiserver and etcd.")
+            return
+        fresh = over_https(other, "kube-apiserver, its own bindings")
+        fill(other, CLUSTER_WIDE)
+        theirs = over_https(other, f"kube-apiserver, {CLUSTER_WIDE:,} bindings")
+    print(f"  Tenantry answers {mine.rate / fresh.rate:.1f} times as many reviews as it with its own bindings,")
+    print(f"  and {mine.rate / theirs.rate:.1f} times as many with {CLUSTER_WIDE:,} cluster-wide ones.")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,239 @@
+"""Brings workspaces to life and to their end: one worker of a database, from the objects alone (KC3, KC4, KC13).
+
+Scheduling writes the logical cluster's first objects in one transaction; initializing ends when nobody is left to
+initialize; a deleted workspace is emptied from its deepest workspaces upward, and goes last. Every step is a write
+with preconditions, so that whoever takes over goes on where the other stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Sequence
+from typing import Any, Final
+
+import orjson
+
+from access.workspaces import logical_cluster_key
+from gateway.objects import timestamp
+from kube.logicalclusters import is_valid, is_workspace
+from kube.workspaceobjects import logical_cluster_objects
+from kube.workspaces import (
+    BASES_MAX,
+    FINALIZER,
+    LOGICAL_CLUSTERS,
+    REQUIRED_GROUPS,
+    TYPES,
+    WORKSPACES,
+    Phase,
+    home_of,
+    reference,
+    split_type,
+)
+from store.connections import AWAY
+from store.engine import Engine
+from store.leadership import RETRY_SECONDS, leading
+from store.types import (
+    Create,
+    Delete,
+    Event,
+    EventType,
+    Everywhere,
+    Key,
+    PreconditionFailed,
+    Range,
+    Stored,
+    StoreError,
+    Update,
+)
+
+logger = logging.getLogger(__name__)
+
+LEADER_LOCK: Final = 7_236_018_502
+_CHUNK: Final = 200
+_IDLE_SECONDS: Final = 5.0
+
+Body = dict[str, Any]
+
+
+class WorkspaceWorker:
+    """The worker; ``run`` works until it is cancelled. ``url`` is where clients reach the server."""
+
+    def __init__(self, store: Engine, conninfo: str, url: str) -> None:
+        self._store = store
+        self._conninfo = conninfo
+        self._url = url
+        self._due: dict[Key, None] = {}
+        self._wake = asyncio.Event()
+
+    def on_events(self, events: Sequence[Event]) -> None:
+        """Note what has changed; called by the store with every batch of its log."""
+        for event in events:
+            key = event.key
+            if key[1:3] == WORKSPACES and event.type is not EventType.DELETED:
+                self._note(key)
+            elif key[1:3] == LOGICAL_CLUSTERS and is_workspace(key.space):
+                self._note(_workspace_key(key.space))
+
+    def _note(self, key: Key) -> None:
+        self._due[key] = None
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Lead, or wait to, and start over whenever the database went away."""
+        while True:
+            try:
+                async with leading(self._conninfo, LEADER_LOCK, "tenantry-workspaces") as still:
+                    for item in (await self._store.list(Everywhere(*WORKSPACES), cached=True)).items:
+                        self._note(item.key)
+                    while True:
+                        await self._work()
+                        await still()
+            except (*AWAY, StoreError) as error:
+                logger.warning("the worker of workspaces starts over: %s", type(error).__name__)
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _work(self) -> None:
+        while self._due:
+            key = next(iter(self._due))
+            del self._due[key]
+            try:
+                await self._settle(key)
+            except PreconditionFailed:
+                self._note(key)
+                await asyncio.sleep(0.01)
+            except (KeyError, TypeError, ValueError, AttributeError):
+                # An object that is not shaped as it should be must not stop the work for all others.
+                logger.exception("the workspace %s of %s cannot go on", key.name, key.space)
+        self._wake.clear()
+        try:
+            async with asyncio.timeout(_IDLE_SECONDS):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    async def _settle(self, key: Key) -> None:
+        """Do whatever one workspace is due for now; what it writes brings it back here."""
+        stored = await self._store.get(key)
+        if stored is None:
+            return
+        body = orjson.loads(stored.data)
+        path = f"{key.space}:{key.name}"
+        if "deletionTimestamp" in body["metadata"]:
+            await self._remove(stored, body, path)
+            return
+        phase = (body.get("status") or {}).get("phase")
+        if phase == Phase.READY:
+            return
+        cluster = await self._store.get(logical_cluster_key(path))
+        if cluster is None:
+            await self._schedule(stored, body, path)
+        else:
+            await self._initialize(stored, body, cluster)
+
+    async def _schedule(self, stored: Stored, body: Body, path: str) -> None:
+        kind = body["spec"]["type"]
+        initializers = await self._initializers(f"{kind['path']}:{kind['name']}")
+        url = f"{self._url}/clusters/{path}"
+        made = logical_cluster_objects(
+            path,
+            body,
+            initializers=initializers,
+            required=await self._required(stored.key.space),
+            url=url,
+            now=timestamp(time.time()),
+            uids=[str(uuid.uuid4()) for _ in range(5)],
+        )
+        body["spec"] |= {"cluster": path, "URL": url}
+        body["status"] = {**(body.get("status") or {}), "phase": Phase.INITIALIZING, "initializers": initializers}
+        await self._store.commit(
+            Update(stored.key, stored.revision, body), *(Create(Key(path, *place), made_) for place, made_ in made)
+        )
+
+    async def _initialize(self, stored: Stored, body: Body, cluster: Stored) -> None:
+        inside = orjson.loads(cluster.data)
+        status = inside.setdefault("status", {})
+        waiting = status.get("initializers") or []
+        seen = body.setdefault("status", {})
+        if waiting:
+            if seen.get("initializers") != waiting:
+                seen["initializers"] = waiting
+                await self._store.commit(Update(stored.key, stored.revision, body))
+            return
+        for shown in (status, seen):
+            shown.pop("initializers", None)
+            shown["phase"] = Phase.READY
+        await self._store.commit(
+            Update(cluster.key, cluster.revision, inside), Update(stored.key, stored.revision, body)
+        )
+
+    async def _initializers(self, kind: str) -> list[str]:
+        """Who has to initialize workspaces of a type: the type and those it extends, as far as they say so."""
+        found: list[str] = []
+        seen: set[str] = set()
+        queue = [kind]
+        while queue and len(seen) < BASES_MAX:
+            name = queue.pop(0)
+            path, short = split_type(name)
+            if name in seen or not is_valid(path):
+                continue
+            seen.add(name)
+            stored = await self._store.get(Key(path, *TYPES, "", short))
+            spec = (orjson.loads(stored.data).get("spec") if stored else None) or {}
+            if spec.get("initializer"):
+                found.append(name)
+            for value in (spec.get("extend") or {}).get("with") or ():
+                base, base_name = reference(value)
+                queue.append(f"{base or path}:{base_name}")
+        return found
+
+    async def _required(self, parent: str) -> str | None:
+        """The parent's required groups, which its workspaces inherit when they are scheduled."""
+        stored = await self._store.get(logical_cluster_key(parent))
+        if stored is None:
+            return None
+        annotation = (orjson.loads(stored.data)["metadata"].get("annotations") or {}).get(REQUIRED_GROUPS)
+        return annotation if isinstance(annotation, str) else None
+
+    # The end.
+
+    async def _remove(self, stored: Stored, body: Body, path: str) -> None:
+        if (body.get("status") or {}).get("phase") != Phase.DELETING:
+            body["status"] = {**(body.get("status") or {}), "phase": Phase.DELETING}
+            await self._store.commit(Update(stored.key, stored.revision, body))
+            return
+        await self._empty(path)
+        kept = [name for name in body["metadata"].get("finalizers") or () if name != FINALIZER]
+        body["metadata"] = {**body["metadata"], "finalizers": kept}
+        if kept:
+            if FINALIZER in (orjson.loads(stored.data)["metadata"].get("finalizers") or ()):
+                await self._store.commit(Update(stored.key, stored.revision, body))
+        else:
+            await self._store.commit(Delete(stored.key, stored.revision, body))
+
+    async def _empty(self, path: str) -> None:
+        """Close a workspace, empty the workspaces below it, then itself; the logical cluster goes last."""
+        key = logical_cluster_key(path)
+        cluster = await self._store.get(key)
+        if cluster is not None:
+            inside = orjson.loads(cluster.data)
+            if (inside.get("status") or {}).get("phase") != Phase.DELETING:
+                inside["status"] = {**(inside.get("status") or {}), "phase": Phase.DELETING}
+                await self._store.commit(Update(key, cluster.revision, inside))
+        for child in (await self._store.list(Range(path, *WORKSPACES))).items:
+            await self._empty(f"{path}:{child.key.name}")
+        for group, resource in await self._store.resources(path):
+            if (group, resource) != LOGICAL_CLUSTERS:
+                await self._delete_all(Range(path, group, resource))
+        await self._delete_all(Range(path, *LOGICAL_CLUSTERS))
+
+    async def _delete_all(self, selection: Range) -> None:
+        while items := (await self._store.list(selection, limit=_CHUNK)).items:
+            await self._store.commit(*(Delete(item.key, item.revision, orjson.loads(item.data)) for item in items))
+
+
+def _workspace_key(path: str) -> Key:
+    parent, name = home_of(path)
+    return Key(parent, *WORKSPACES, "", name)

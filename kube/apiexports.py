@@ -1,0 +1,137 @@
+"""Exports and bindings of APIs: from the schemas of a provider to the definitions in a consumer (KC5, KC6, KC11).
+
+What an ``APIBinding`` makes served is kept as a CustomResourceDefinition of the consumer's logical cluster that nobody
+but the server writes. All definitions of one export's resource carry one uid, so that the provider finds all objects.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from kube.crds import CLEANUP, CRDS, crd_causes, crd_status
+from kube.fielderrors import invalid
+from kube.identity import Principal
+from kube.logicalclusters import full_path, tenant_of
+from kube.rbac import Attributes
+from kube.schemas import Definitions
+from kube.status import Cause
+from kube.subjects import BINDING_PREFIX
+from kube.workspaces import tenant_group
+
+GROUP: Final = "apis.kcp.io"
+VERSION: Final = "v1alpha1"
+EXPORTS: Final = (GROUP, "apiexports")
+BINDINGS: Final = (GROUP, "apibindings")
+SCHEMAS: Final = (GROUP, "apiresourceschemas")
+
+BINDING: Final = "apis.kcp.io/binding"
+EXPORT: Final = "apis.kcp.io/export"
+SCHEMA: Final = "apis.kcp.io/schema"
+"""Annotations of a bound definition: its binding, ``<path>:<export>``, and the name of the schema it was made of."""
+
+FINALIZER: Final = "apis.kcp.io/apibinding-finalizer"
+"""Holds a deleted ``APIBinding`` until the objects of what it bound are gone."""
+
+SCHEMAS_MAX: Final = 100
+_NAMESPACE: Final = uuid.UUID("6f0d2f0e-5f0b-4c7e-9d51-0c3f0f6d6c11")
+
+Body = dict[str, Any]
+
+
+def identity_hash(path: str, uid: str) -> str:
+    """What tells an export from any other, one of the same name that comes after it included."""
+    return hashlib.sha256(f"{path}/{uid}".encode()).hexdigest()
+
+
+def may_bind(name: str) -> Attributes:
+    """The question whether an export may be bound (KC11)."""
+    return Attributes("bind", *EXPORTS, name=name)
+
+
+def split_export(name: str) -> tuple[str, str]:
+    """The logical cluster and the name of an export written ``<path>:<name>``."""
+    path, _, short = name.rpartition(":")
+    return path, short
+
+
+def definition_of(schema: Mapping[str, Any]) -> Body:
+    """The CustomResourceDefinition that a schema describes, without metadata but its name, and without status."""
+    spec = schema.get("spec")
+    spec = spec if isinstance(spec, Mapping) else {}
+    names = dict(spec["names"]) if isinstance(spec.get("names"), Mapping) else {}
+    if isinstance(names.get("kind"), str):
+        names.setdefault("singular", names["kind"].lower())
+        names.setdefault("listKind", names["kind"] + "List")
+    versions = [
+        {**version, "schema": {"openAPIV3Schema": version["schema"]}}
+        if isinstance(version, Mapping) and isinstance(version.get("schema"), Mapping)
+        else version
+        for version in spec.get("versions") or ()
+    ]
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{names.get('plural')}.{spec.get('group')}"},
+        "spec": {
+            "group": spec.get("group", ""),
+            "names": names,
+            "scope": spec.get("scope", ""),
+            "versions": versions,
+            "conversion": {"strategy": "None"},
+        },
+    }
+
+
+def schema_causes(schema: Mapping[str, Any], definitions: Definitions) -> list[Cause]:
+    """What is wrong with an ``APIResourceSchema``: what would be wrong with its definition, and with its name."""
+    crd = definition_of(schema)
+    causes = crd_causes(crd, definitions)
+    name = schema["metadata"].get("name", "")
+    if not name.endswith(f".{crd['metadata']['name']}"):
+        detail = f"must be a prefix of your choice and .{crd['metadata']['name']}"
+        causes.append(invalid("metadata.name", name, detail))
+    return causes
+
+
+def bound_definition(
+    schema: Mapping[str, Any], *, path: str, binding: str, export: str, identity: str, others: Sequence[Body], now: str
+) -> Body:
+    """The definition of a bound resource in the consumer ``path``, with its status among the ``others`` there."""
+    crd = definition_of(schema)
+    name = crd["metadata"]["name"]
+    crd["metadata"] = {
+        "name": name,
+        "uid": str(uuid.uuid5(_NAMESPACE, f"{identity}/{name}")),
+        "creationTimestamp": now,
+        "generation": 1,
+        "tenant": tenant_of(path),
+        "selfLink": full_path(path, CRDS[0], "v1", CRDS[1], name=name),
+        "annotations": {BINDING: binding, EXPORT: export, SCHEMA: schema["metadata"]["name"]},
+        "finalizers": [CLEANUP],
+    }
+    taken = [other for other in others if other["spec"]["group"] == crd["spec"]["group"]]
+    crd["status"] = crd_status(crd, taken, now=now)
+    return crd
+
+
+def as_bound(principal: Principal) -> tuple[str, tuple[str, ...]]:
+    """The user and groups that a maximal permission policy is asked about (KC5).
+
+    Names of two tenants may be equal; the group of the consumer's tenant lets a provider tell them apart.
+    """
+    groups = principal.groups if principal.tenant is None else (*principal.groups, tenant_group(principal.tenant))
+    return BINDING_PREFIX + principal.name, tuple(BINDING_PREFIX + group for group in groups)
+
+
+def has_policy(export: Mapping[str, Any]) -> bool:
+    """Whether an export limits what is done with its resources; any policy that is not known limits to nothing."""
+    return (export.get("spec") or {}).get("maximalPermissionPolicy") is not None
+
+
+def is_local(export: Mapping[str, Any]) -> bool:
+    """Whether the limit is the provider's own RBAC."""
+    policy = (export.get("spec") or {}).get("maximalPermissionPolicy") or {}
+    return isinstance(policy, Mapping) and policy.get("local") is not None

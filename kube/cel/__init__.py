@@ -1,0 +1,1 @@
+"""Validation rules of CRDs in the Common Expression Language (``x-kubernetes-validations``)."""

@@ -1,0 +1,312 @@
+"""Kubernetes' own CEL functions: lists, sets, quantities, addresses, networks, URLs and semantic versions.
+
+See https://kubernetes.io/docs/reference/using-api/cel/#cel-options-language-features-and-libraries. Values of own
+types are maps of one key (``{"quantity": "1500000000"}``, in billionths): equal values are equal maps.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
+
+from cel_expr_python import cel
+
+from kube.quantities import InvalidQuantity, Quantity, parse_quantity
+
+_T: Final = cel.Type
+_LIST: Final = _T.List(_T.DYN)
+_OWN: Final = _T.Map(_T.STRING, _T.STRING)
+_SEMVER: Final = re.compile(
+    r"(0|[1-9][0-9]{0,18})\.(0|[1-9][0-9]{0,18})\.(0|[1-9][0-9]{0,18})(?:-([0-9A-Za-z.-]{1,256}))?(?:\+([0-9A-Za-z.-]{1,256}))?",
+    re.ASCII,
+)
+_SCALARS: Final = (bool, int, float, str, bytes)
+
+Own = dict[str, str]
+
+
+def functions() -> Any:
+    """The extension that holds them all, for one environment."""
+    return cel.CelExtension("kubernetes", [_declared(name, overloads) for name, overloads in _FUNCTIONS.items()])
+
+
+def _declared(name: str, overloads: list[tuple[bool, list[Any], Any, Callable[..., Any]]]) -> Any:
+    made = []
+    for index, (member, parameters, result, call) in enumerate(overloads):
+        made.append(
+            cel.Overload(
+                f"kubernetes_{name}_{index}", return_type=result, parameters=parameters, is_member=member, impl=call
+            )
+        )
+    return cel.FunctionDecl(name, made)
+
+
+# Lists and sets.
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, bool) or isinstance(b, bool):
+        return a is b
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(_same(x, y) for x, y in zip(a, b, strict=True))
+    if isinstance(a, dict) and isinstance(b, dict):
+        return a.keys() == b.keys() and all(_same(value, b[key]) for key, value in a.items())
+    return bool(a == b)
+
+
+def _ordered(items: list[Any]) -> list[Any]:
+    if items and not (all(type(item) is type(items[0]) for item in items) and isinstance(items[0], _SCALARS)):
+        raise ValueError("the items of the list cannot be compared")
+    return items
+
+
+def _is_sorted(items: list[Any]) -> bool:
+    return all(a <= b for a, b in pairwise(_ordered(items)))
+
+
+def _sum(items: list[Any]) -> Any:
+    if any(isinstance(item, bool) or not isinstance(item, int | float) for item in items):
+        raise ValueError("the items of the list cannot be added")
+    return sum(items)
+
+
+def _extreme(choose: Callable[[list[Any]], Any], name: str) -> Callable[[list[Any]], Any]:
+    def chosen(items: list[Any]) -> Any:
+        if not items:
+            raise ValueError(f"{name} called on empty list")
+        return choose(_ordered(items))
+
+    return chosen
+
+
+def _index(items: list[Any], item: Any) -> int:
+    return next((index for index, other in enumerate(items) if _same(other, item)), -1)
+
+
+def _last_index(items: list[Any], item: Any) -> int:
+    return next((index for index in range(len(items) - 1, -1, -1) if _same(items[index], item)), -1)
+
+
+def _contains(items: list[Any], wanted: list[Any]) -> bool:
+    _bounded(items, wanted)
+    return all(_index(items, item) >= 0 for item in wanted)
+
+
+def _equivalent(a: list[Any], b: list[Any]) -> bool:
+    return _contains(a, b) and _contains(b, a)
+
+
+def _intersects(a: list[Any], b: list[Any]) -> bool:
+    _bounded(a, b)
+    return any(_index(a, item) >= 0 for item in b)
+
+
+def _bounded(a: list[Any], b: list[Any]) -> None:
+    if len(a) * len(b) > 100_000:
+        raise ValueError("the sets are too large to be compared")
+
+
+# Quantities.
+
+
+def _quantity(text: str) -> Own:
+    return _exact(parse_quantity(text))
+
+
+def _exact(quantity: Quantity) -> Own:
+    return {"quantity": str(quantity.nanos)}
+
+
+def _amount(value: Own) -> Quantity:
+    return Quantity(int(value["quantity"]))
+
+
+def _is_quantity(text: str) -> bool:
+    try:
+        parse_quantity(text)
+    except InvalidQuantity:
+        return False
+    return True
+
+
+def _operand(value: Any) -> Quantity:
+    return parse_quantity(str(value)) if isinstance(value, int) else _amount(value)
+
+
+# Addresses, networks, URLs.
+
+
+def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address:
+    address = ipaddress.ip_address(text)
+    if isinstance(address, ipaddress.IPv6Address) and (address.ipv4_mapped or address.scope_id):
+        raise ValueError("IPv4-mapped IPv6 addresses and zones are not allowed")
+    return address
+
+
+def _network(text: str) -> ipaddress.IPv4Interface | ipaddress.IPv6Interface:
+    address, slash, bits = text.partition("/")
+    if not slash or not bits.isascii() or not bits.isdigit():
+        raise ValueError("network must be <address>/<prefix>")
+    _address(address)
+    return ipaddress.ip_interface(text)
+
+
+def _is(parse: Callable[[str], Any]) -> Callable[[str], bool]:
+    def judged(text: str) -> bool:
+        try:
+            parse(text)
+        except ValueError:
+            return False
+        return True
+
+    return judged
+
+
+def _url(text: str) -> Own:
+    parts = urlsplit(text)
+    if not (parts.scheme and text[len(parts.scheme)] == ":") and not text.startswith("/"):
+        raise ValueError("URL is not absolute")
+    _ = parts.port
+    return {"url": text}
+
+
+def _contains_ip(network: Own, address: Any) -> bool:
+    found = _address(address if isinstance(address, str) else address["ip"])
+    return found in _network(network["cidr"]).network
+
+
+def _contains_cidr(network: Own, other: Any) -> bool:
+    outer, inner = _network(network["cidr"]), _network(other if isinstance(other, str) else other["cidr"])
+    if outer.version != inner.version:
+        return False
+    return inner.ip in outer.network and inner.network.prefixlen >= outer.network.prefixlen
+
+
+def _host(value: Own) -> str:
+    return urlsplit(value["url"]).netloc.rpartition("@")[2]
+
+
+def _hostname(value: Own) -> str:
+    host = _host(value)
+    return host[1 : host.index("]")] if host.startswith("[") else host.partition(":")[0]
+
+
+# Versions, and what several types have in common.
+
+
+def _semver(text: str) -> Own:
+    found = _SEMVER.fullmatch(text)
+    if found is None or (found[4] is not None and not all(found[4].split("."))):
+        raise ValueError("no semantic version")
+    return {"semver": text}
+
+
+def _version_key(text: str) -> tuple[Any, ...]:
+    found = _SEMVER.fullmatch(text)
+    if found is None:
+        raise ValueError("no semantic version")
+    before = tuple((0, int(p), "") if p.isdigit() else (1, 0, p) for p in found[4].split(".")) if found[4] else ()
+    return (int(found[1]), int(found[2]), int(found[3]), not before, before)
+
+
+def _compare(a: Own, b: Own) -> int:
+    if "quantity" in a and "quantity" in b:
+        left, right = _amount(a), _amount(b)
+        return (left > right) - (left < right)
+    if "semver" in a and "semver" in b:
+        older, newer = _version_key(a["semver"]), _version_key(b["semver"])
+        return (older > newer) - (older < newer)
+    raise ValueError("no such overload")
+
+
+def _part(value: Own, name: str, index: int) -> int:
+    if name not in value:
+        raise ValueError("no such overload")
+    return int(_version_key(value[name])[index])
+
+
+def _text(value: Own) -> str:
+    return str(_amount(value)) if "quantity" in value else next(iter(value.values()))
+
+
+def _m(parameters: list[Any], result: Any, call: Callable[..., Any]) -> tuple[bool, list[Any], Any, Callable[..., Any]]:
+    return (True, parameters, result, call)
+
+
+def _f(parameters: list[Any], result: Any, call: Callable[..., Any]) -> tuple[bool, list[Any], Any, Callable[..., Any]]:
+    return (False, parameters, result, call)
+
+
+_S: Final = _T.STRING
+_FUNCTIONS: Final[dict[str, list[tuple[bool, list[Any], Any, Callable[..., Any]]]]] = {
+    "isSorted": [_m([_LIST], _T.BOOL, _is_sorted)],
+    "sum": [_m([_LIST], _T.DYN, _sum)],
+    "min": [_m([_LIST], _T.DYN, _extreme(min, "min"))],
+    "max": [_m([_LIST], _T.DYN, _extreme(max, "max"))],
+    "indexOf": [_m([_LIST, _T.DYN], _T.INT, _index)],
+    "lastIndexOf": [_m([_LIST, _T.DYN], _T.INT, _last_index)],
+    "sets.contains": [_f([_LIST, _LIST], _T.BOOL, _contains)],
+    "sets.equivalent": [_f([_LIST, _LIST], _T.BOOL, _equivalent)],
+    "sets.intersects": [_f([_LIST, _LIST], _T.BOOL, _intersects)],
+    "quantity": [_f([_S], _OWN, _quantity)],
+    "isQuantity": [_f([_S], _T.BOOL, _is_quantity)],
+    "sign": [_m([_OWN], _T.INT, lambda a: (_amount(a) > Quantity(0)) - (_amount(a) < Quantity(0)))],
+    "isInteger": [_m([_OWN], _T.BOOL, lambda a: _amount(a).nanos % 10**9 == 0)],
+    "asInteger": [_m([_OWN], _T.INT, lambda a: _amount(a).value())],
+    "asApproximateFloat": [_m([_OWN], _T.DOUBLE, lambda a: _amount(a).nanos / 1e9)],
+    "add": [_m([_OWN, _T.DYN], _OWN, lambda a, b: _exact(_amount(a) + _operand(b)))],
+    "sub": [_m([_OWN, _T.DYN], _OWN, lambda a, b: _exact(_amount(a) - _operand(b)))],
+    "compareTo": [_m([_OWN, _OWN], _T.INT, _compare)],
+    "isLessThan": [_m([_OWN, _OWN], _T.BOOL, lambda a, b: _compare(a, b) < 0)],
+    "isGreaterThan": [_m([_OWN, _OWN], _T.BOOL, lambda a, b: _compare(a, b) > 0)],
+    "ip": [
+        _f([_S], _OWN, lambda text: {"ip": str(_address(text))}),
+        _m([_OWN], _OWN, lambda a: {"ip": str(_network(a["cidr"]).ip)}),
+    ],
+    "isIP": [_f([_S], _T.BOOL, _is(_address))],
+    "ip.isCanonical": [_f([_S], _T.BOOL, lambda text: str(_address(text)) == text)],
+    "family": [_m([_OWN], _T.INT, lambda a: _address(a["ip"]).version)],
+    "isUnspecified": [_m([_OWN], _T.BOOL, lambda a: _address(a["ip"]).is_unspecified)],
+    "isLoopback": [_m([_OWN], _T.BOOL, lambda a: _address(a["ip"]).is_loopback)],
+    "isLinkLocalUnicast": [_m([_OWN], _T.BOOL, lambda a: _address(a["ip"]).is_link_local)],
+    "isLinkLocalMulticast": [
+        _m(
+            [_OWN],
+            _T.BOOL,
+            lambda a: _address(a["ip"]) in ipaddress.ip_network("224.0.0.0/24" if "." in a["ip"] else "ff02::/16"),
+        )
+    ],
+    "isGlobalUnicast": [_m([_OWN], _T.BOOL, lambda a: _is_global_unicast(_address(a["ip"])))],
+    "cidr": [_f([_S], _OWN, lambda text: {"cidr": str(_network(text))})],
+    "isCIDR": [_f([_S], _T.BOOL, _is(_network))],
+    "containsIP": [_m([_OWN, _T.DYN], _T.BOOL, _contains_ip)],
+    "containsCIDR": [_m([_OWN, _T.DYN], _T.BOOL, _contains_cidr)],
+    "masked": [_m([_OWN], _OWN, lambda a: {"cidr": str(_network(a["cidr"]).network)})],
+    "prefixLength": [_m([_OWN], _T.INT, lambda a: _network(a["cidr"]).network.prefixlen)],
+    "url": [_f([_S], _OWN, _url)],
+    "isURL": [_f([_S], _T.BOOL, _is(_url))],
+    "getScheme": [_m([_OWN], _S, lambda a: urlsplit(a["url"]).scheme)],
+    "getHost": [_m([_OWN], _S, _host)],
+    "getHostname": [_m([_OWN], _S, _hostname)],
+    "getPort": [_m([_OWN], _S, lambda a: str(urlsplit(a["url"]).port or ""))],
+    "getEscapedPath": [_m([_OWN], _S, lambda a: urlsplit(a["url"]).path)],
+    "getQuery": [
+        _m([_OWN], _T.Map(_S, _T.List(_S)), lambda a: parse_qs(urlsplit(a["url"]).query, keep_blank_values=True))
+    ],
+    "semver": [_f([_S], _OWN, _semver)],
+    "isSemver": [_f([_S], _T.BOOL, _is(_semver))],
+    "major": [_m([_OWN], _T.INT, lambda a: _part(a, "semver", 0))],
+    "minor": [_m([_OWN], _T.INT, lambda a: _part(a, "semver", 1))],
+    "patch": [_m([_OWN], _T.INT, lambda a: _part(a, "semver", 2))],
+    "string": [_f([_OWN], _S, _text)],
+}
+"""Name → overloads: whether it is a member, its parameters, its result and what it does."""
+
+
+def _is_global_unicast(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    special = address.is_unspecified or address.is_loopback or address.is_multicast or address.is_link_local
+    return not special and str(address) != "255.255.255.255"

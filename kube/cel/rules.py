@@ -1,0 +1,538 @@
+"""The rules of a structural schema: compiled once, judged at creation of the CRD, evaluated on every write (TS10).
+
+Nothing here waits or looks at a clock; what evaluating may cost is counted. A rule that cannot be evaluated within its
+bounds fails, as in Kubernetes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any, Final
+
+from cel_expr_python import cel
+from cel_expr_python.ext import ext_bindings, ext_encoders, ext_math, ext_optional, ext_strings
+
+from kube.cel.library import functions
+from kube.cel.syntax import Problem, Shape, Tree, Weight, check, escaped, located, weigh
+from kube.fielderrors import forbidden, invalid, not_supported, required
+from kube.patches import same
+from kube.schemas import Schema
+from kube.status import Cause
+
+VALIDATIONS: Final = "x-kubernetes-validations"
+MAX_EXPRESSION: Final = 16_384
+MAX_RULES: Final = 300
+"""Rules in one version of a CRD, so that compiling it takes no more than a moment."""
+MAX_MESSAGE: Final = 5_120
+BUDGET: Final = 500_000
+"""Steps that the rules of one request may take together; a step is one node of an expression, or 64 bytes of text."""
+CALL_STEPS: Final = 50
+"""What it takes to evaluate anything at all."""
+LOOP_STEPS: Final = 10_000
+"""Rounds that all loops of one evaluation may make together; the evaluator stops there."""
+
+_REASONS: Final = ("FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired", "FieldValueDuplicate")
+_HIDDEN: Final = frozenset({"name", "generateName"})
+
+
+class InvalidExpression(ValueError):
+    """The expression cannot be compiled; the text says where and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A compiled expression."""
+
+    program: Any
+    weight: Weight
+    transition: bool
+    shape: Shape
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One compiled rule of a schema node."""
+
+    text: str
+    expression: Expression
+    message: str
+    message_expression: Expression | None
+    reason: str
+    field_path: str
+    optional_old: bool
+
+
+@dataclass(slots=True, eq=False)
+class Rules:
+    """The rules of a schema node and of those below it; ``None`` stands where there are none."""
+
+    schema: Schema
+    own: tuple[Rule, ...] = ()
+    properties: Mapping[str, Rules] = field(default_factory=dict)
+    additional: Rules | None = None
+    items: Rules | None = None
+
+    @property
+    def transition(self) -> bool:
+        """Whether any of them looks at the old object."""
+        below = (*self.properties.values(), *(part for part in (self.additional, self.items) if part is not None))
+        return any(rule.expression.transition for rule in self.own) or any(part.transition for part in below)
+
+
+class _OutOfBudget(Exception):
+    pass
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Any:
+    return cel.NewEnv(
+        variables={"self": cel.Type.DYN, "oldSelf": cel.Type.DYN, "previous": cel.Type.DYN},
+        extensions=[
+            ext_strings.ExtStrings(),
+            ext_math.ExtMath(),
+            ext_optional.ExtOptional(),
+            ext_bindings.ExtBindings(),
+            ext_encoders.ExtEncoders(),
+            functions(),
+        ],
+    )
+
+
+@lru_cache(maxsize=512)
+def rules_of(schema: Schema) -> Rules | None:
+    """The compiled rules of a schema that ``rule_causes`` has accepted, or ``None`` when it has none."""
+    own = tuple(_compiled(schema, source) for source in schema.rules.get(VALIDATIONS) or ())
+    below = {name: rules_of(child) for name, child in schema.properties.items() if name not in _metadata(schema)}
+    properties = {name: rules for name, rules in below.items() if rules is not None}
+    additional = rules_of(schema.additional) if schema.additional is not None else None
+    items = rules_of(schema.items) if schema.items is not None else None
+    if not (own or properties or additional or items):
+        return None
+    return Rules(schema, own, properties, additional, items)
+
+
+def rule_causes(schema: Schema, path: str) -> list[Cause]:
+    """What is wrong with the rules of a structural schema; ``path`` is the field of its ``openAPIV3Schema``."""
+    count = [0]
+    causes = list(_judged(schema, path, None, count))
+    if count[0] > MAX_RULES:
+        causes.append(forbidden(path, f"must have at most {MAX_RULES} validation rules"))
+    return causes[:100]
+
+
+def _judged(schema: Schema, path: str, lost: str | None, count: list[int]) -> Iterator[Cause]:
+    """``lost`` is the path of the part of the schema below which old and new values cannot be told to be the same."""
+    for index, source in enumerate(schema.rules.get(VALIDATIONS) or ()):
+        count[0] += 1
+        if count[0] <= MAX_RULES:
+            yield from _rule_causes(schema, source, f"{path}.{VALIDATIONS}[{index}]", lost)
+    for name, child in schema.properties.items():
+        if name not in _metadata(schema):
+            yield from _judged(child, f"{path}.properties[{name}]", lost, count)
+    if schema.additional is not None:
+        yield from _judged(schema.additional, f"{path}.additionalProperties", lost, count)
+    if schema.items is not None:
+        below = path if schema.list_type != "map" and lost is None else lost
+        yield from _judged(schema.items, f"{path}.items", below, count)
+
+
+def _rule_causes(schema: Schema, source: Any, path: str, lost: str | None) -> Iterator[Cause]:
+    if not isinstance(source, Mapping):
+        yield invalid(path, source, "must be an object")
+        return
+    wrong = [
+        name
+        for name in ("rule", "message", "messageExpression", "reason", "fieldPath")
+        if not isinstance(source.get(name, ""), str)
+    ]
+    if wrong:
+        yield from (invalid(f"{path}.{name}", source[name], "must be a string") for name in wrong)
+        return
+    text = source.get("rule", "").strip()
+    message = source.get("message", "")
+    if not text:
+        yield required(f"{path}.rule", "rule is not specified")
+    if message and not message.strip():
+        yield invalid(f"{path}.message", message, "message must be non-empty if specified")
+    elif "\n" in message.strip():
+        yield invalid(f"{path}.message", message, "must not contain line breaks")
+    elif not message and "\n" in text:
+        yield required(f"{path}.message", "message must be specified if rule contains line breaks")
+    if source.get("messageExpression") and not source["messageExpression"].strip():
+        yield required(f"{path}.messageExpression", "messageExpression must be non-empty if specified")
+    reason = source.get("reason")
+    if reason is not None and reason not in _REASONS:
+        yield not_supported(f"{path}.reason", reason, sorted(_REASONS))
+    where = source.get("fieldPath")
+    if where and _target(schema, where) is None:
+        yield invalid(f"{path}.fieldPath", where, "must be a valid path")
+    if not text:
+        return
+    optional = source.get("optionalOldSelf") is True
+    try:
+        expression = _expression(schema, text, optional=optional)
+    except InvalidExpression as error:
+        yield _refused(f"{path}.rule", source, str(error))
+        return
+    if expression.shape is not None and expression.shape.type != "boolean":
+        yield _refused(f"{path}.rule", source, "cel expression must evaluate to a bool")
+    if expression.transition and lost is not None:
+        words = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {lost}"
+        yield invalid(f"{path}.rule", source["rule"], words)
+    if source.get("optionalOldSelf") is not None and not expression.transition:
+        yield invalid(
+            f"{path}.optionalOldSelf", source["optionalOldSelf"], "may not be set if oldSelf is not used in rule"
+        )
+    if source.get("messageExpression", "").strip():
+        yield from _message_causes(schema, source, f"{path}.messageExpression", optional=optional)
+
+
+def _message_causes(schema: Schema, source: Mapping[str, Any], path: str, *, optional: bool) -> Iterator[Cause]:
+    try:
+        expression = _expression(schema, source["messageExpression"].strip(), optional=optional)
+    except InvalidExpression as error:
+        yield _refused(path, source, str(error).replace("compilation", "messageExpression compilation", 1))
+        return
+    if expression.shape is not None and expression.shape.type != "string":
+        yield _refused(path, source, "messageExpression must evaluate to a string")
+
+
+def _refused(path: str, source: Mapping[str, Any], words: str) -> Cause:
+    """A cause that shows the whole rule, as Go prints it."""
+    shown = {
+        "Rule": source.get("rule", ""),
+        "Message": source.get("message", ""),
+        "MessageExpression": source.get("messageExpression", ""),
+        "Reason": source.get("reason"),
+        "FieldPath": source.get("fieldPath", ""),
+        "OptionalOldSelf": source.get("optionalOldSelf"),
+    }
+    text = json.dumps(shown, separators=(",", ":"), ensure_ascii=False)
+    for letter in "<>&":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return Cause("FieldValueInvalid", f"Invalid value: {text}: {words}", path)
+
+
+def _compiled(schema: Schema, source: Mapping[str, Any]) -> Rule:
+    optional = source.get("optionalOldSelf") is True
+    words = source.get("messageExpression", "").strip()
+    return Rule(
+        text=source["rule"].strip(),
+        expression=_expression(schema, source["rule"].strip(), optional=optional),
+        message=source.get("message", "").strip(),
+        message_expression=_expression(schema, words, optional=optional) if words else None,
+        reason=source.get("reason") or "FieldValueInvalid",
+        field_path=source.get("fieldPath", ""),
+        optional_old=optional,
+    )
+
+
+def _expression(schema: Schema, text: str, *, optional: bool) -> Expression:
+    """Compile. Raises ``InvalidExpression`` in the words of kube-apiserver's compiler."""
+    if len(text) > MAX_EXPRESSION:
+        raise InvalidExpression(f"compilation failed: the expression is longer than {MAX_EXPRESSION} characters")
+    program = _program(text)
+    tree = Tree.read(program.serialize())
+    transition = tree.mentions("oldSelf")
+    if tree.mentions("previous"):
+        words = located("undeclared reference to 'previous' (in container '')", text, 0)
+        raise InvalidExpression(f"compilation failed: {words}")
+    shape = _of_self(schema)
+    edits: list[tuple[int, int, str]] = []
+    try:
+        found = check(
+            tree,
+            {"self": shape, "oldSelf": None if optional else shape},
+            lambda start, end, function: edits.append((start, end, function)),
+            _is_pattern,
+        )
+    except Problem as problem:
+        raise InvalidExpression(f"compilation failed: {located(problem.words, text, problem.offset)}") from None
+    weight = weigh(tree)
+    if weight.growth > 1 << 12 or weight.steps > 2_000 or weight.depth > 4:
+        raise InvalidExpression("estimated rule cost exceeds budget: the rule is too complex")
+    for start, end, function in sorted(set(edits), reverse=True):
+        text = f"{text[:start]}{function}({text[start:end]}){text[end:]}"
+    if optional and transition:
+        text = f"cel.bind(oldSelf, previous.?value, ({text}))"
+    if edits or (optional and transition):
+        program = _program(text)
+    if found is None:
+        returned = {"BOOL": "boolean", "STRING": "string", "INT": "integer", "DOUBLE": "number"}
+        kind = returned.get(str(program.return_type().name()))
+        found = Schema(type=kind) if kind else None
+        if kind is None and program.return_type().name() not in ("DYN", "dyn"):
+            found = Schema(type="object")
+    return Expression(program, weight, transition, found)
+
+
+@lru_cache(maxsize=1024)
+def _program(text: str) -> Any:
+    try:
+        return _environment().compile(text)
+    except RuntimeError as error:
+        words = str(error).removeprefix("INVALID_ARGUMENT: ").removesuffix(" [INVALID_ARGUMENT]")
+        raise InvalidExpression(f"compilation failed: {words}") from None
+
+
+@lru_cache(maxsize=256)
+def _is_pattern(pattern: str) -> bool:
+    program = _environment().compile("''.matches(self)")
+    return bool(program.eval(data={"self": pattern}).type() != cel.Type.ERROR)
+
+
+def _metadata(schema: Schema) -> frozenset[str]:
+    return frozenset({"metadata", "apiVersion", "kind"}) if schema.embedded_resource else frozenset()
+
+
+def _of_self(schema: Schema) -> Schema:
+    """A node's schema as expressions see it: of an object's metadata they see the names."""
+    if not schema.embedded_resource:
+        return schema
+    names = Schema(type="object", closed=True, properties={name: Schema(type="string") for name in sorted(_HIDDEN)})
+    return Schema(type="object", closed=schema.closed, properties={**schema.properties, "metadata": names})
+
+
+def _target(schema: Schema, path: str) -> Schema | None:
+    """The schema at a rule's ``fieldPath`` (``.spec.replicas``, ``.map['key']``), or ``None``."""
+    node: Schema | None = schema
+    rest = path
+    while rest and node is not None:
+        if rest.startswith("['"):
+            name, end, rest = rest[2:].partition("']")
+            if not end:
+                return None
+        elif rest.startswith("."):
+            stop = min((at for at in (rest.find(".", 1), rest.find("[", 1)) if at > 0), default=len(rest))
+            name, rest = rest[1:stop], rest[stop:]
+        else:
+            return None
+        node = node.properties.get(name, node.additional)
+    return node if path else None
+
+
+# Evaluation.
+
+
+def violations(rules: Rules, new: Mapping[str, Any], old: Mapping[str, Any] | None) -> list[Cause]:
+    """What the rules have against an object, or against a change of it when ``old`` is given.
+
+    Both are complete: pruned, with defaults, valid by their schema. What a change leaves as it was is not held
+    against it, unless a rule compares (Kubernetes' ratcheting).
+    """
+    shape = rules.schema
+    pair = _Pair(new, _value(shape, new), old, _value(shape, old) if old is not None and rules.transition else None)
+    evaluation = _Evaluation()
+    try:
+        evaluation.node(rules, pair, "")
+    except _OutOfBudget:
+        words = "validation failed due to running out of cost budget, no further validation rules will be run"
+        evaluation.causes.append(invalid("", "object", words))
+    return evaluation.causes
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """A value as JSON and as expressions see it, and the value that was in its place (``None``: there was none)."""
+
+    raw: Any
+    value: Any
+    old_raw: Any
+    old_value: Any
+
+
+class _Evaluation:
+    def __init__(self) -> None:
+        self.causes: list[Cause] = []
+        self._left = BUDGET
+
+    def node(self, rules: Rules, pair: _Pair, path: str) -> None:
+        unchanged = pair.old_raw is not None and same(pair.raw, pair.old_raw)
+        size = _Size()
+        if rules.own:
+            size.add(pair.value)
+        for rule in rules.own:
+            if pair.value is not None and len(self.causes) < 100:
+                self._rule(rules.schema, rule, pair, path, size, unchanged=unchanged)
+        if isinstance(pair.raw, dict):
+            for name, child in rules.properties.items():
+                if name in pair.raw:
+                    self.node(child, _below(pair, name, escaped(name)), f"{path}.{name}" if path else name)
+            if rules.additional is not None:
+                for name in pair.raw:
+                    if name not in rules.schema.properties:
+                        self.node(rules.additional, _below(pair, name, name), f"{path}[{name}]")
+        elif isinstance(pair.raw, list) and rules.items is not None:
+            places = _places(rules.schema, pair.old_raw)
+            for index, item in enumerate(pair.raw):
+                at = places.get(_place(rules.schema, item))
+                old = pair.old_raw[at] if at is not None else None
+                seen = pair.old_value[at] if at is not None and pair.old_value is not None else None
+                self.node(rules.items, _Pair(item, pair.value[index], old, seen), f"{path}[{index}]")
+
+    def _rule(self, schema: Schema, rule: Rule, pair: _Pair, path: str, size: _Size, *, unchanged: bool) -> None:
+        expression = rule.expression
+        if expression.transition and pair.old_value is None and not rule.optional_old:
+            return
+        if unchanged and not expression.transition:
+            return
+        result, error = self._evaluate(expression, pair, size)
+        if result is True:
+            return
+        kind = schema.type or "object"
+        if error:
+            self.causes.append(invalid(path, kind, f"{error} evaluating rule: {rule.message or _line(rule.text)}"))
+            return
+        message = self._message(rule, pair, size)
+        where = _joined(path, rule.field_path)
+        match rule.reason:
+            case "FieldValueForbidden":
+                self.causes.append(forbidden(where, message))
+            case "FieldValueRequired":
+                self.causes.append(required(where, message))
+            case "FieldValueDuplicate":
+                self.causes.append(Cause("FieldValueDuplicate", "Duplicate value", where))
+            case _:
+                if isinstance(pair.raw, dict | list):
+                    self.causes.append(Cause("FieldValueInvalid", f"Invalid value: {message}", where))
+                else:
+                    self.causes.append(invalid(where, pair.raw, message))
+
+    def _message(self, rule: Rule, pair: _Pair, size: _Size) -> str:
+        if rule.message_expression is not None:
+            said, error = self._evaluate(rule.message_expression, pair, size)
+            if not error and isinstance(said, str) and said.strip() and "\n" not in said and len(said) <= MAX_MESSAGE:
+                return said.strip()
+        return rule.message or f"failed rule: {_line(rule.text)}"
+
+    def _evaluate(self, expression: Expression, pair: _Pair, size: _Size) -> tuple[Any, str]:
+        self._left -= size.cost(expression.weight)
+        if self._left < 0:
+            raise _OutOfBudget
+        data = {"self": pair.value, "oldSelf": pair.old_value, "previous": {}}
+        if pair.old_value is not None:
+            data["previous"] = {"value": pair.old_value}
+        try:
+            result = expression.program.eval(data=data)
+        except RuntimeError as error:
+            if "budget" in str(error):
+                raise _OutOfBudget from None
+            return None, "internal error"
+        if result.type() == cel.Type.ERROR:
+            return None, _reason(str(result.value()))
+        return result.plain_value(), ""
+
+
+class _Size:
+    """How large a value is: its longest list or map, its longest text."""
+
+    __slots__ = ("longest", "most")
+
+    def __init__(self) -> None:
+        self.most = 0
+        self.longest = 0
+
+    def add(self, value: Any) -> None:
+        if isinstance(value, str | bytes):
+            self.longest = max(self.longest, len(value))
+        elif isinstance(value, dict):
+            self.most = max(self.most, len(value))
+            for name, member in value.items():
+                self.longest = max(self.longest, len(name))
+                self.add(member)
+        elif isinstance(value, list):
+            self.most = max(self.most, len(value))
+            for member in value:
+                self.add(member)
+
+    def cost(self, weight: Weight) -> int:
+        rounds = min(max(self.most, 1) ** weight.depth, LOOP_STEPS) if weight.depth else 1
+        text = self.longest * weight.growth
+        if weight.squares:
+            text *= max(min(self.longest, 1 << 20), self.most, 1)
+        return CALL_STEPS + math.ceil(
+            rounds * (weight.steps + weight.texts * self.longest / 1024 + weight.built * text / 64)
+        )
+
+
+def _below(pair: _Pair, name: str, seen: str) -> _Pair:
+    old = pair.old_raw.get(name) if isinstance(pair.old_raw, dict) else None
+    old_value = pair.old_value.get(seen) if isinstance(pair.old_value, dict) and old is not None else None
+    return _Pair(pair.raw[name], pair.value.get(seen), old, old_value)
+
+
+def _places(schema: Schema, items: Any) -> dict[Any, int]:
+    """Where the items of an old list stand, by their keys; empty when they have none."""
+    if schema.list_type != "map" or not isinstance(items, list):
+        return {}
+    return {_place(schema, item): index for index, item in enumerate(items)}
+
+
+def _place(schema: Schema, item: Any) -> Any:
+    if schema.list_type != "map" or not isinstance(item, dict):
+        return None
+    return tuple(repr(item.get(key)) for key in schema.list_map_keys)
+
+
+def _value(schema: Schema, value: Any) -> Any:
+    """A value as expressions see it: fields under their escaped names, numbers in their type, no unknown fields."""
+    if isinstance(value, dict):
+        if schema.additional is not None and not schema.properties:
+            return {name: _value(schema.additional, member) for name, member in value.items()}
+        if schema.embedded_resource:
+            schema = _of_self(schema)
+        seen = {}
+        for name, member in value.items():
+            child = schema.properties.get(name, schema.additional)
+            if child is not None:
+                if member is not None:
+                    seen[escaped(name)] = _value(child, member)
+            elif not schema.closed:
+                seen[name] = _bounded(member)
+        return seen
+    if isinstance(value, list):
+        items = schema.items
+        return [_value(items, item) for item in value] if items is not None else _bounded(value)
+    if schema.type == "number" and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if schema.type == "integer" and isinstance(value, float):
+        return int(value)
+    return _bounded(value)
+
+
+def _bounded(value: Any) -> Any:
+    """A value that no schema describes: whole numbers beyond 64 bits become floating."""
+    if isinstance(value, dict):
+        return {name: _bounded(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_bounded(item) for item in value]
+    if isinstance(value, int) and not isinstance(value, bool) and not -(1 << 63) <= value < 1 << 63:
+        return float(value) if value.bit_length() < 1024 else math.inf
+    return value
+
+
+def _reason(error: str) -> str:
+    """An evaluator's error in the words of kube-apiserver's."""
+    kind, _, words = error.partition(": ")
+    if kind == "NOT_FOUND" and words.startswith("Key not found in map"):
+        return f"no such key: {words.rpartition(':')[2].strip().strip(chr(34))}"
+    if words.startswith("No matching overloads"):
+        return "no such overload"
+    if words.startswith("Index error"):
+        return f"index out of bounds: {words.partition('index=')[2].partition(' ')[0]}"
+    if words == "divide by zero":
+        return "division by zero"
+    return words or error
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _joined(path: str, field_path: str) -> str:
+    where = field_path.replace("['", "[").replace("']", "]")
+    return (path + where).removeprefix(".")

@@ -1,0 +1,385 @@
+"""What a compiled expression says: its syntax tree, and what its schema makes of it before anything is evaluated.
+
+The evaluator knows values, not schemas. So fields that do not exist and operators between types that cannot meet
+are found here, in kube-apiserver's words, when a CRD is written and not when its first object is.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kube.schemas import Schema
+
+Shape = Schema | None
+"""What is known of an expression's value: its schema, or nothing."""
+
+_BOOL: Final = Schema(type="boolean")
+_INT: Final = Schema(type="integer")
+_TEXT: Final = Schema(type="string")
+_NULL: Final = Schema(type="null")
+_NAMES: Final = {
+    "null": "null",
+    "integer": "int",
+    "number": "double",
+    "string": "string",
+    "boolean": "bool",
+    "array": "list",
+}
+_COMPARISONS: Final = frozenset({"_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_"})
+_ARITHMETIC: Final = frozenset({"_+_", "_-_", "_*_", "_/_", "_%_"})
+_LOGIC: Final = frozenset({"_&&_", "_||_", "!_"})
+_BUILDS_TEXT: Final = frozenset(
+    {"_+_", "format", "replace", "join", "split", "substring", "lowerAscii", "upperAscii", "trim", "reverse", "quote"}
+)
+_READS_TEXT: Final = frozenset({"matches", "contains", "startsWith", "endsWith", "indexOf", "lastIndexOf", "size"})
+_CONVERTED: Final = {"date-time": "timestamp", "date": "timestamp", "duration": "duration", "byte": "base64.decode"}
+_RESERVED: Final = frozenset(
+    (
+        *("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if"),
+        *("import", "let", "loop", "package", "namespace", "return", "var", "void", "while"),
+    )
+)
+_ESCAPES: Final = (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__"))
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One node. ``kind`` is const, ident, select, call, list, struct or fold (what macros become).
+
+    ``name`` is the identifier, field, function or loop variable; a fold's ``value`` is its accumulator's name and its
+    ``args`` are range, start, condition, step and result. A call's target is its first argument.
+    """
+
+    id: int
+    kind: str
+    name: str = ""
+    args: tuple[Node, ...] = ()
+    value: Any = None
+    test: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tree:
+    """An expression's tree with the offset of each node in the text."""
+
+    root: Node
+    offsets: Mapping[int, int]
+
+    @classmethod
+    def read(cls, serialized: bytes) -> Tree:
+        """From the checked expression that the compiler gives out (``cel.expr.CheckedExpr``)."""
+        checked = dict(_fields(dict(_fields(serialized))[2]))
+        offsets: dict[int, int] = {}
+        for number, value in _fields(checked[5]):
+            if number == 4:
+                entry = dict(_fields(value))
+                offsets[entry.get(1, 0)] = entry.get(2, 0)
+        return cls(_node(checked[4]), offsets)
+
+    def nodes(self) -> Iterator[tuple[Node, int]]:
+        """Every node with the number of loops around it."""
+        waiting = [(self.root, 0)]
+        while waiting:
+            node, depth = waiting.pop()
+            yield node, depth
+            deeper = depth + (node.kind == "fold" and not is_bind(node))
+            waiting += [(arg, deeper if index > 1 else depth) for index, arg in enumerate(node.args)]
+
+    def mentions(self, name: str) -> bool:
+        """Whether a variable of that name is read."""
+        return any(node.kind == "ident" and node.name == name for node, _ in self.nodes())
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """What evaluating costs: ``steps`` in loops ``depth`` deep; ``texts`` calls go through texts, ``built`` make some.
+
+    ``growth`` is by how much a text can grow by being put together with itself.
+    """
+
+    steps: int
+    depth: int
+    texts: int
+    built: int
+    growth: int
+    squares: bool
+
+
+def weigh(tree: Tree) -> Weight:
+    """The weight of an expression."""
+    nodes = list(tree.nodes())
+    calls = [node.name for node, _ in nodes if node.kind == "call"]
+    binds = any(is_bind(node) for node, _ in nodes)
+    sums = calls.count("_+_")
+    return Weight(
+        steps=len(nodes),
+        depth=max(depth for _, depth in nodes),
+        texts=sum(name in _READS_TEXT or name in _BUILDS_TEXT for name in calls),
+        built=sum(name in _BUILDS_TEXT for name in calls),
+        growth=1 << min(sums, 40) if binds else 1 + sums,
+        squares="replace" in calls or "join" in calls,
+    )
+
+
+def is_bind(node: Node) -> bool:
+    """Whether a fold is ``cel.bind``, which goes round once."""
+    return node.kind == "fold" and node.args[0].kind == "list" and not node.args[0].args
+
+
+class Problem(Exception):
+    """What the checker refuses: the words, and the offset that they are about."""
+
+    def __init__(self, words: str, offset: int) -> None:
+        super().__init__(words)
+        self.words = words
+        self.offset = offset
+
+
+def check(
+    tree: Tree,
+    variables: Mapping[str, Shape],
+    edit: Callable[[int, int, str], None],
+    is_pattern: Callable[[str], bool],
+) -> Shape:
+    """What an expression's value is. Raises ``Problem``.
+
+    ``edit`` is told of the texts (start, end, function) that stand for times, durations and bytes: the values are
+    JSON, so the expression has to convert them. ``is_pattern`` tells whether a regular expression can be compiled.
+    """
+    return _Checker(tree.offsets, edit, is_pattern).of(tree.root, variables)
+
+
+class _Checker:
+    def __init__(
+        self,
+        offsets: Mapping[int, int],
+        edit: Callable[[int, int, str], None],
+        is_pattern: Callable[[str], bool],
+    ) -> None:
+        self._offsets = offsets
+        self._edit = edit
+        self._is_pattern = is_pattern
+
+    def of(self, node: Node, scope: Mapping[str, Shape], *, whole: bool = True) -> Shape:
+        shape = self._of(node, scope)
+        if whole and shape is not None and shape.type == "string" and shape.format in _CONVERTED and not node.test:
+            self._convert(node, _CONVERTED[shape.format])
+            return None
+        return shape
+
+    def _of(self, node: Node, scope: Mapping[str, Shape]) -> Shape:
+        match node.kind:
+            case "const":
+                return _constant(node.value)
+            case "ident":
+                return scope.get(node.name)
+            case "select":
+                found = self._field(self.of(node.args[0], scope, whole=False), node.name, node)
+                return _BOOL if node.test else found
+            case "fold":
+                return self._fold(node, scope)
+            case "call":
+                return self._call(node, scope)
+        for arg in node.args:
+            self.of(arg, scope)
+        return None
+
+    def _field(self, shape: Shape, name: str, node: Node) -> Shape:
+        if shape is None or shape.type == "":
+            return None
+        if shape.type != "object":
+            raise self._problem(f"type '{type_name(shape)}' does not support field selection", node)
+        if shape.additional is not None:
+            return shape.additional
+        found = next((child for field, child in shape.properties.items() if escaped(field) == name), None)
+        if found is None:
+            raise self._problem(f"undefined field '{name}'", node)
+        return found
+
+    def _fold(self, node: Node, scope: Mapping[str, Shape]) -> Shape:
+        over, start, *rest = node.args
+        ranged = self.of(over, scope)
+        item: Shape = None
+        if ranged is not None and ranged.type == "array":
+            item = ranged.items
+        elif ranged is not None and ranged.type == "object" and ranged.additional is not None:
+            item = _TEXT
+        elif ranged is not None and ranged.type:
+            words = "cannot be range of a comprehension (must be list, map, or dynamic)"
+            raise self._problem(f"expression of type '{type_name(ranged)}' {words}", over)
+        inner = {**scope, node.name: item, node.value: self.of(start, scope)}
+        shapes = [self.of(arg, inner) for arg in rest]
+        return shapes[-1]
+
+    def _call(self, node: Node, scope: Mapping[str, Shape]) -> Shape:
+        name = node.name
+        if name == "_?._":
+            self._field(self.of(node.args[0], scope, whole=False), str(node.args[1].value), node)
+            return None
+        if name in ("_[_]", "_[?_]"):
+            container = self.of(node.args[0], scope, whole=False)
+            self.of(node.args[1], scope)
+            if container is None or name == "_[?_]":
+                return None
+            return container.items or container.additional
+        shapes = [self.of(arg, scope) for arg in node.args]
+        known = [type_name(shape) for shape in shapes if shape is not None and shape.type and not shape.int_or_string]
+        if name in _LOGIC:
+            for arg, shape in zip(node.args, shapes, strict=True):
+                if type_name(shape) not in ("bool", "dyn"):
+                    raise self._problem(f"expected type 'bool' but found '{type_name(shape)}'", arg)
+            return _BOOL
+        if "null" in known and any(kind == "object" or kind.startswith(("list", "map")) for kind in known):
+            return _BOOL if name in _COMPARISONS else None
+        if name in _COMPARISONS or name in _ARITHMETIC:
+            ordered = name not in ("_==_", "_!=_")
+            if len(known) == 2 and (known[0] != known[1] or (ordered and known[0] == "bool" and name in _ARITHMETIC)):
+                mixed = name in _COMPARISONS and ordered and set(known) <= {"int", "double"}
+                if not mixed:
+                    raise self._mismatch(node, shapes)
+            return _BOOL if name in _COMPARISONS else shapes[0] if len(known) == 2 else None
+        if name == "_?_:_":
+            return shapes[1] if shapes[1] is shapes[2] or type_name(shapes[1]) == type_name(shapes[2]) else None
+        if name == "size":
+            if known and known[0] in ("int", "double", "bool"):
+                raise self._mismatch(node, shapes)
+            return _INT
+        if name in ("sum", "min", "max") and shapes[0] is not None and len(shapes) == 1:
+            return shapes[0].items
+        if name == "matches" and node.args[-1].kind == "const" and not self._is_pattern(str(node.args[-1].value)):
+            raise self._problem("invalid matches argument", node.args[-1])
+        return None
+
+    def _convert(self, node: Node, function: str) -> None:
+        """Have the text of a plain path converted. Raises ``Problem`` for anything less plain."""
+        if node.kind == "ident":
+            start = self._offsets.get(node.id, -1)
+            if start >= 0:
+                self._edit(start, start + len(node.name), function)
+            return
+        first = node
+        while first.kind == "select":
+            first = first.args[0]
+        if node.kind == "select" and first.kind == "ident":
+            self._edit(self._offsets[first.id], self._offsets[node.id] + 1 + len(node.name), function)
+            return
+        raise self._problem(f"a value of format {function} is reached in a way that this server cannot convert", node)
+
+    def _mismatch(self, node: Node, shapes: list[Shape]) -> Problem:
+        words = ", ".join(type_name(shape) for shape in shapes)
+        return self._problem(f"found no matching overload for '{node.name}' applied to '({words})'", node)
+
+    def _problem(self, words: str, node: Node) -> Problem:
+        return Problem(words, self._offsets.get(node.id, 0))
+
+
+def type_name(shape: Shape) -> str:
+    """A shape as messages name it."""
+    if shape is None or not shape.type or shape.int_or_string:
+        return "dyn"
+    if shape.type == "array":
+        return f"list({type_name(shape.items)})"
+    if shape.type == "object":
+        return f"map(string, {type_name(shape.additional)})" if shape.additional is not None else "object"
+    return _NAMES[shape.type]
+
+
+def escaped(name: str) -> str:
+    """A property's name as expressions write it: ``foo-bar`` is ``foo__dash__bar``."""
+    if name in _RESERVED:
+        return f"__{name}__"
+    for text, escape in _ESCAPES:
+        if text in name:
+            name = name.replace(text, escape)
+    return name
+
+
+def located(words: str, text: str, offset: int) -> str:
+    """A problem as CEL's compilers show it: position, line, and an arrow under it."""
+    before = text[:offset]
+    line, column = before.count("\n") + 1, offset - (before.rfind("\n") + 1)
+    shown = text.split("\n")[line - 1]
+    return f"ERROR: <input>:{line}:{column + 1}: {words}\n | {shown}\n | {'.' * column}^"
+
+
+def _constant(value: Any) -> Shape:
+    if isinstance(value, bool):
+        return _BOOL
+    if isinstance(value, int):
+        return _INT
+    if isinstance(value, float):
+        return Schema(type="number")
+    if isinstance(value, str):
+        return _TEXT
+    return _NULL if value is None else None
+
+
+def _node(data: bytes) -> Node:
+    fields = dict(_fields(data))
+    number = fields.get(2, 0)
+    if 3 in fields:
+        return Node(number, "const", value=_const(fields[3]))
+    if 4 in fields:
+        return Node(number, "ident", dict(_fields(fields[4])).get(1, b"").decode())
+    if 5 in fields:
+        part = dict(_fields(fields[5]))
+        return Node(number, "select", part[2].decode(), (_node(part[1]),), test=bool(part.get(3)))
+    if 6 in fields:
+        call = list(_fields(fields[6]))
+        target = [_node(value) for key, value in call if key == 1]
+        args = [_node(value) for key, value in call if key == 3]
+        return Node(number, "call", dict(call)[2].decode(), (*target, *args))
+    if 7 in fields:
+        return Node(number, "list", args=tuple(_node(value) for key, value in _fields(fields[7]) if key == 1))
+    if 9 in fields:
+        fold = dict(_fields(fields[9]))
+        loop = tuple(_node(fold[key]) for key in (2, 4, 5, 6, 7))
+        return Node(number, "fold", fold.get(1, b"").decode(), loop, fold[3].decode())
+    entries = [dict(_fields(value)) for key, value in _fields(fields.get(8, b"")) if key == 2]
+    parts = tuple(_node(entry[key]) for entry in entries for key in (3, 4) if key in entry)
+    return Node(number, "struct", args=parts)
+
+
+def _const(data: bytes) -> Any:
+    for number, value in _fields(data):
+        match number:
+            case 2:
+                return bool(value)
+            case 3:
+                return value - (1 << 64) if value >> 63 else value
+            case 5:
+                return struct.unpack("<d", value)[0]
+            case 6:
+                return value.decode()
+    return None
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
+    """The (number, value) pairs of a protobuf message; texts and messages are bytes."""
+    at = 0
+    while at < len(data):
+        tag, at = _varint(data, at)
+        kind = tag & 7
+        if kind == 0:
+            value, at = _varint(data, at)
+            yield tag >> 3, value
+            continue
+        size = {1: 8, 5: 4}.get(kind)
+        if size is None:
+            size, at = _varint(data, at)
+        yield tag >> 3, data[at : at + size]
+        at += size
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at
+        shift += 7

@@ -1,0 +1,148 @@
+"""Which node needs which objects: the references of the pods that are bound to it (AZ4).
+
+The same edges as in Kubernetes' node authorizer: a pod refers to its ServiceAccount, and to Secrets, ConfigMaps,
+PersistentVolumeClaims and ResourceClaims by its volumes, containers and pull secrets; a claim refers to its volume, and
+a volume to the Secrets of its driver. A mirror pod, which its node writes itself, refers to nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+NODES: Final = "system:nodes"
+NODE_PREFIX: Final = "system:node:"
+_MIRROR: Final = "kubernetes.io/config.mirror"
+
+
+class Place(NamedTuple):
+    """An object of one space, of the core group unless it is a resource claim."""
+
+    resource: str
+    namespace: str
+    name: str
+
+
+def node_of(user: str, groups: tuple[str, ...]) -> str:
+    """The node whose kubelet this is, or nothing."""
+    return user[len(NODE_PREFIX) :] if NODES in groups and user.startswith(NODE_PREFIX) else ""
+
+
+class NodeGraph:
+    """The pods, claims and volumes of one space, and what they refer to."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[Place, str] = {}
+        self._references: dict[Place, frozenset[Place]] = {}
+        self._referrers: dict[Place, set[Place]] = {}
+
+    def put(self, resource: str, manifest: Mapping[str, Any]) -> None:
+        """Take in a pod, a claim or a volume as it is now."""
+        metadata = manifest.get("metadata") or {}
+        place = Place(resource, str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
+        self.remove(*place)
+        spec = manifest.get("spec") or {}
+        if resource == "pods":
+            node = spec.get("nodeName")
+            if not node:
+                return
+            self._nodes[place] = str(node)
+            mirror = _MIRROR in (metadata.get("annotations") or {})
+            found = frozenset() if mirror else frozenset(_of_pod(place.namespace, place.name, spec, manifest))
+        elif resource == "persistentvolumeclaims":
+            volume = spec.get("volumeName")
+            found = frozenset([Place("persistentvolumes", "", str(volume))] if volume else [])
+        else:
+            found = frozenset(_of_volume(spec))
+        self._references[place] = found
+        for target in found:
+            self._referrers.setdefault(target, set()).add(place)
+
+    def remove(self, resource: str, namespace: str, name: str) -> None:
+        """Forget an object."""
+        place = Place(resource, namespace, name)
+        self._nodes.pop(place, None)
+        for target in self._references.pop(place, ()):
+            referrers = self._referrers[target]
+            referrers.discard(place)
+            if not referrers:
+                del self._referrers[target]
+
+    def is_needed(self, place: Place, node: str) -> bool:
+        """Whether a way of references leads from a pod on this node to the object; a pod on it leads to itself."""
+        waiting, seen = [place], {place}
+        while waiting:
+            current = waiting.pop()
+            if self._nodes.get(current) == node:
+                return True
+            for referrer in self._referrers.get(current, ()):
+                if referrer not in seen:
+                    seen.add(referrer)
+                    waiting.append(referrer)
+        return False
+
+
+def _of_pod(namespace: str, name: str, spec: Mapping[str, Any], manifest: Mapping[str, Any]) -> Iterator[Place]:
+    yield Place("serviceaccounts", namespace, str(spec.get("serviceAccountName") or "default"))
+    for secret in _maps(spec.get("imagePullSecrets")):
+        yield from _place("secrets", namespace, secret.get("name"))
+    for kind in ("containers", "initContainers", "ephemeralContainers"):
+        for container in _maps(spec.get(kind)):
+            for source in _maps(container.get("envFrom")):
+                yield from _place("secrets", namespace, _inner(source, "secretRef").get("name"))
+                yield from _place("configmaps", namespace, _inner(source, "configMapRef").get("name"))
+            for variable in _maps(container.get("env")):
+                source = _inner(variable, "valueFrom")
+                yield from _place("secrets", namespace, _inner(source, "secretKeyRef").get("name"))
+                yield from _place("configmaps", namespace, _inner(source, "configMapKeyRef").get("name"))
+    for volume in _maps(spec.get("volumes")):
+        yield from _of_pod_volume(namespace, name, volume)
+    made = {
+        entry.get("name"): entry.get("resourceClaimName")
+        for entry in _maps(_inner(manifest, "status").get("resourceClaimStatuses"))
+    }
+    for claim in _maps(spec.get("resourceClaims")):
+        yield from _place("resourceclaims", namespace, claim.get("resourceClaimName") or made.get(claim.get("name")))
+
+
+def _of_pod_volume(namespace: str, pod: str, volume: Mapping[str, Any]) -> Iterator[Place]:
+    yield from _place("secrets", namespace, _inner(volume, "secret").get("secretName"))
+    yield from _place("configmaps", namespace, _inner(volume, "configMap").get("name"))
+    yield from _place("persistentvolumeclaims", namespace, _inner(volume, "persistentVolumeClaim").get("claimName"))
+    if isinstance(volume.get("ephemeral"), Mapping):
+        yield from _place("persistentvolumeclaims", namespace, f"{pod}-{volume.get('name')}")
+    yield from _place("secrets", namespace, _inner(_inner(volume, "csi"), "nodePublishSecretRef").get("name"))
+    for driver in ("cephfs", "cinder", "flexVolume", "iscsi", "rbd", "scaleIO", "storageos"):
+        yield from _place("secrets", namespace, _inner(_inner(volume, driver), "secretRef").get("name"))
+    yield from _place("secrets", namespace, _inner(volume, "azureFile").get("secretName"))
+    for source in _maps(_inner(volume, "projected").get("sources")):
+        yield from _place("secrets", namespace, _inner(source, "secret").get("name"))
+        yield from _place("configmaps", namespace, _inner(source, "configMap").get("name"))
+
+
+def _of_volume(spec: Mapping[str, Any]) -> Iterator[Place]:
+    home = str(_inner(spec, "claimRef").get("namespace") or "")
+    driver = _inner(spec, "csi")
+    for field in ("nodePublishSecretRef", "nodeStageSecretRef", "nodeExpandSecretRef"):
+        reference = _inner(driver, field)
+        yield from _place("secrets", str(reference.get("namespace") or home), reference.get("name"))
+    for kind in ("cephfs", "cinder", "flexVolume", "iscsi", "rbd", "scaleIO", "storageos"):
+        reference = _inner(_inner(spec, kind), "secretRef")
+        yield from _place("secrets", str(reference.get("namespace") or home), reference.get("name"))
+    azure = _inner(spec, "azureFile")
+    yield from _place("secrets", str(azure.get("secretNamespace") or home), azure.get("secretName"))
+
+
+def _place(resource: str, namespace: str, name: object) -> Iterator[Place]:
+    if isinstance(name, str) and name and namespace:
+        yield Place(resource, namespace, name)
+
+
+def _inner(of: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    value = of.get(key)
+    return value if isinstance(value, Mapping) else {}
+
+
+def _maps(value: object) -> Iterator[Mapping[str, Any]]:
+    if isinstance(value, list):
+        yield from (item for item in value if isinstance(item, Mapping))

@@ -1,0 +1,136 @@
+"""The smallest grants that would allow a refused request (AZ11): for those who may grant them, to choose from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kube import abac, escalation
+from kube.identity import SERVICE_ACCOUNT_PREFIX, SYSTEM_TENANT, Principal
+from kube.logicalclusters import ROOT, space_of, tenant_of
+from kube.rbac import GROUP, Attributes
+from kube.spacepolicy import Policies
+
+EXISTING_MAX: Final = 2
+"""Existing roles that are offered: those with the fewest permissions beside the wanted one."""
+
+_READ: Final = ("get", "list", "watch")
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """Objects to create in a logical cluster; ``permissions`` is how many single permissions that hands out."""
+
+    text: str
+    cluster: str
+    objects: tuple[Mapping[str, Any], ...]
+    permissions: int
+
+
+def remedies(principal: Principal, attributes: Attributes, policies: Policies) -> tuple[Remedy, ...]:
+    """What would allow this, smallest first; nothing for whoever belongs to no tenant, whom no grant means.
+
+    What a gate denies for another reason than the tenant, such as a lock, no grant allows.
+    """
+    owner = tenant_of(policies.cluster)
+    if principal.tenant is None:
+        return ()
+    if principal.tenant == owner:
+        return tuple(sorted(_bindings(principal, attributes, policies), key=lambda remedy: remedy.permissions))
+    if principal.tenant == SYSTEM_TENANT:
+        return (_from_afar(principal, attributes, owner),)
+    return (_policy(principal, attributes, policies.cluster),) if policies.cluster == space_of(owner) else ()
+
+
+def _bindings(principal: Principal, attributes: Attributes, policies: Policies) -> Iterator[Remedy]:
+    namespace = attributes.namespace if attributes.is_resource else ""
+    named = [("ClusterRole", "", name) for name in policies.local.cluster_roles]
+    named += [("Role", where, name) for where, name in policies.local.roles if where == namespace and namespace]
+    sized = []
+    for kind, where, name in named:
+        rules = policies.local.rules_of(kind, where, name) or ()
+        reaching = [rule for rule in rules if policies.cluster != ROOT or rule.scope.reaches(SYSTEM_TENANT, {})]
+        if any(rule.allows(attributes) for rule in reaching):
+            sized.append((sum(map(escalation.size, reaching)) + _wildcards(reaching), kind, name))
+    place = f"in namespace {namespace}" if namespace else "in the whole space"
+    for size, kind, name in sorted(sized)[:EXISTING_MAX]:
+        text = f"Bind the {kind} “{name}” {place}."
+        yield Remedy(text, policies.cluster, (_binding(principal, kind, name, namespace),), size)
+    role = _role(attributes, namespace)
+    text = f"Make a role for exactly this, and bind it {place}."
+    made = _binding(principal, role["kind"], role["metadata"]["name"], namespace)
+    yield Remedy(text, policies.cluster, (role, made), 1)
+
+
+def _wildcards(rules: Any) -> int:
+    """A star counts as many: it covers what nobody has thought of yet."""
+    return 1000 * sum("*" in part for rule in rules for part in (rule.verbs, rule.groups, rule.resources, rule.urls))
+
+
+def _rule(attributes: Attributes) -> dict[str, Any]:
+    if not attributes.is_resource:
+        return {"verbs": [attributes.verb], "nonResourceURLs": [attributes.path]}
+    rule: dict[str, Any] = {
+        "verbs": [attributes.verb],
+        "apiGroups": [attributes.group],
+        "resources": [attributes.resource],
+    }
+    if attributes.name and attributes.verb not in ("create", "deletecollection"):
+        rule["resourceNames"] = [attributes.name]
+    return rule
+
+
+def _role(attributes: Attributes, namespace: str, **scope: Any) -> dict[str, Any]:
+    what = attributes.resource.replace("/", "-") if attributes.is_resource else "url"
+    metadata = {"name": f"{attributes.verb}-{what}"} | ({"namespace": namespace} if namespace else {})
+    return {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": "Role" if namespace else "ClusterRole",
+        "metadata": metadata,
+        "rules": [_rule(attributes) | scope],
+    }
+
+
+def _binding(principal: Principal, kind: str, role: str, namespace: str) -> dict[str, Any]:
+    metadata = {"generateName": f"{role}-"} | ({"namespace": namespace} if namespace else {})
+    return {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": "RoleBinding" if namespace else "ClusterRoleBinding",
+        "metadata": metadata,
+        "roleRef": {"apiGroup": GROUP, "kind": kind, "name": role},
+        "subjects": [_subject(principal)],
+    }
+
+
+def _subject(principal: Principal) -> dict[str, str]:
+    if principal.name.startswith(SERVICE_ACCOUNT_PREFIX):
+        namespace, _, name = principal.name[len(SERVICE_ACCOUNT_PREFIX) :].partition(":")
+        return {"kind": "ServiceAccount", "namespace": namespace, "name": name}
+    return {"apiGroup": GROUP, "kind": "User", "name": principal.name}
+
+
+def _from_afar(principal: Principal, attributes: Attributes, owner: str) -> Remedy:
+    role = _role(attributes, "", tenants=[owner])
+    made = _binding(principal, "ClusterRole", role["metadata"]["name"], "")
+    return Remedy(f"Make a role of the system space that reaches {owner}, and bind it.", ROOT, (role, made), 1)
+
+
+def _policy(principal: Principal, attributes: Attributes, cluster: str) -> Remedy:
+    spec: dict[str, Any] = {"tenant": principal.tenant, "user": principal.name}
+    if attributes.is_resource:
+        spec |= {"apiGroup": attributes.group, "resource": attributes.resource.partition("/")[0]}
+        if attributes.namespace:
+            spec["namespace"] = attributes.namespace
+    else:
+        spec["nonResourcePath"] = attributes.path
+    if attributes.verb in _READ and attributes.subresource not in abac.STREAMS:
+        spec["readonly"] = True
+    manifest = {
+        "apiVersion": abac.API_VERSION,
+        "kind": "Policy",
+        "metadata": {"generateName": f"{principal.tenant}-"},
+        "spec": spec,
+    }
+    permissions = 3 if spec.get("readonly") else 1000
+    return Remedy("Let the user in by a policy of this tenant.", cluster, (manifest,), permissions)

@@ -1,0 +1,122 @@
+"""What a change of roles, bindings or policies would change: who gains and who loses what, before it is saved (AZ11)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from kube import abac, escalation
+from kube.abac import Policy
+from kube.identity import SYSTEM_TENANT
+from kube.logicalclusters import ROOT, tenant_of
+from kube.rbac import GROUP, Rule, Subject, binding_from, role_from
+from kube.rbacindex import PolicyIndex
+from kube.status import BadRequest
+
+SUBJECTS_MAX: Final = 500
+_ROLES: Final = ("Role", "ClusterRole")
+_BINDINGS: Final = ("RoleBinding", "ClusterRoleBinding")
+
+
+class Effect(NamedTuple):
+    """What one subject, taken for itself, gains and loses in a namespace (empty: everywhere in the space)."""
+
+    kind: str
+    name: str
+    tenant: str
+    namespace: str
+    gains: tuple[Rule, ...]
+    losses: tuple[Rule, ...]
+
+
+def effects(
+    manifest: Mapping[str, Any],
+    cluster: str,
+    index: PolicyIndex,
+    policies: Sequence[Policy] = (),
+    *,
+    delete: bool = False,
+) -> tuple[Effect, ...]:
+    """Who gains and loses what when this Role, ClusterRole, binding or Policy is written, or deleted, in the cluster.
+
+    ``index`` and ``policies`` are the cluster's as they are. Raises ``BadRequest`` for any other object, and where too
+    many subjects are concerned to be listed.
+    """
+    kind, group = manifest.get("kind"), str(manifest.get("apiVersion") or "").partition("/")[0]
+    if kind == "Policy" and group == abac.GROUP:
+        return _of_policies(policies, _with_policy(policies, manifest, cluster, delete=delete))
+    if group != GROUP or kind not in (*_ROLES, *_BINDINGS):
+        raise BadRequest("a role, a binding or a policy is needed")
+    return _of_indexes(index, _with(index, manifest, str(kind), cluster, delete=delete), cluster)
+
+
+def _with(index: PolicyIndex, manifest: Mapping[str, Any], kind: str, cluster: str, *, delete: bool) -> PolicyIndex:
+    if kind in _ROLES:
+        role = role_from(manifest, scoped=cluster == ROOT)
+        return index.without_role(role.namespace, role.name) if delete else index.with_role(role)
+    binding = binding_from(manifest)
+    return index.without_binding(binding.namespace, binding.name) if delete else index.with_binding(binding)
+
+
+def _of_indexes(before: PolicyIndex, after: PolicyIndex, cluster: str) -> tuple[Effect, ...]:
+    concerned: dict[tuple[str, str, str], None] = {}
+    for key in dict.fromkeys((*before.bindings, *after.bindings)):
+        sides = []
+        for index in (before, after):
+            binding = index.bindings.get(key)
+            rules = index.rules_of(binding.role_kind, binding.namespace, binding.role) if binding else None
+            sides.append((binding, rules or ()))
+        if sides[0] == sides[1]:
+            continue
+        for binding, _ in sides:
+            for subject in binding.subjects if binding is not None else ():
+                concerned[*_who(subject, binding.namespace if binding else ""), key[0]] = None
+        if len(concerned) > SUBJECTS_MAX:
+            raise BadRequest("too many subjects are concerned to be listed")
+    found = []
+    for kind, name, namespace in concerned:
+        user, groups = (name, ()) if kind == "User" else ("", (name,))
+        held, wanted = (index.rules_for(user, groups, namespace) for index in (before, after))
+        effect = Effect(kind, name, tenant_of(cluster), namespace, _compact(held, wanted), _compact(wanted, held))
+        if effect.gains or effect.losses:
+            found.append(effect)
+    return tuple(found)
+
+
+def _who(subject: Subject, namespace: str) -> tuple[str, str]:
+    return ("Group", subject.name) if subject.kind == "Group" else ("User", subject.user_name(namespace))
+
+
+def _with_policy(
+    policies: Sequence[Policy], manifest: Mapping[str, Any], cluster: str, *, delete: bool
+) -> tuple[Policy, ...]:
+    try:
+        policy = abac.policy_of(manifest, space=tenant_of(cluster) if cluster != ROOT else SYSTEM_TENANT)
+    except abac.InvalidPolicy as error:
+        raise BadRequest(f"the policy is not valid: {error}") from None
+    rest = tuple(other for other in policies if other.source != policy.source)
+    return rest if delete else (*rest, policy)
+
+
+def _of_policies(before: Sequence[Policy], after: Sequence[Policy]) -> tuple[Effect, ...]:
+    found = []
+    for who in dict.fromkeys(_let_in(policy) for policy in (*before, *after)):
+        tenant, kind, name, namespace = who
+        held, wanted = (_rules_of(policies, who) for policies in (before, after))
+        effect = Effect(kind, name, tenant, namespace, _compact(held, wanted), _compact(wanted, held))
+        if effect.gains or effect.losses:
+            found.append(effect)
+    return tuple(found)
+
+
+def _let_in(policy: Policy) -> tuple[str, str, str, str]:
+    kind, name = ("User", policy.user) if policy.user else ("Group", policy.group)
+    return policy.tenant, kind, name, policy.namespace
+
+
+def _rules_of(policies: Iterable[Policy], who: tuple[str, str, str, str]) -> list[Rule]:
+    return [rule for policy in policies if _let_in(policy) == who for rule in policy.rules()]
+
+
+def _compact(held: Sequence[Rule], wanted: Sequence[Rule]) -> tuple[Rule, ...]:
+    return tuple(escalation.compact(escalation.covers(held, wanted)))

@@ -1,0 +1,52 @@
+"""Whom a tenant has let in, and the end of that (AZ7)."""
+
+from __future__ import annotations
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods, require_safe
+
+from access import policies as services
+from portal.forms import EmptyForm
+from portal.requests import actor_of
+from portal.views.asking import ask
+from tenants import selectors
+from tenants.models import Role
+from tenants.rights import require_role
+
+
+@require_safe
+@login_required
+def policies(request: HttpRequest, name: str) -> HttpResponse:
+    """The policies in words."""
+    actor = actor_of(request)
+    context = {
+        "tenant": selectors.tenant_visible_to(actor, name),
+        "policies": services.policies_of(actor, name),
+        "may_end": selectors.may_manage(actor, name),
+    }
+    return render(request, "pages/tenants/policies.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def policy_end(request: HttpRequest, name: str, policy: str) -> HttpResponse:
+    """End one of them."""
+    actor = actor_of(request)
+    selectors.tenant_visible_to(actor, name)
+    require_role(actor, name, Role.ADMIN)
+    back = reverse("policies", args=[name])
+    return ask(
+        request,
+        EmptyForm(request.POST),
+        lambda _: services.policy_end(actor=actor, tenant=name, name=policy),
+        title=f"End {policy}",
+        submit="End now",
+        done="Nobody is let in by it any more.",
+        back=back,
+        texts=["Whom it lets in is refused with the next request, and open watches end."],
+        crumbs=[{"text": "Tenants", "url": reverse("tenants")}, {"text": name, "url": reverse("tenant", args=[name])}],
+        destroys=True,
+    )

@@ -1,0 +1,103 @@
+"""The decision tables: every requirement about rights, for and against, asked over the HTTP API."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.access.authorization.apiservers import TENANT, Client
+
+TABLES = yaml.safe_load((Path(__file__).parent / "decisions.yaml").read_text())
+_ASKED = re.compile(
+    r"(?P<verb>\w+) (?P<resource>[\w-]+)(?:\.(?P<group>[\w.]+))?(?:/(?P<subresource>\w+))?(?::(?P<name>.+))?"
+)
+
+
+def person(text: str) -> dict[str, Any]:
+    name, tenant, *groups = text.split("/")
+    return {"name": name, "tenant": tenant, "groups": [*groups, "system:authenticated"]}
+
+
+def attributes(asked: str, namespace: str) -> dict[str, str]:
+    if " /" in asked:
+        verb, _, path = asked.partition(" ")
+        return {"verb": verb, "path": path}
+    found = _ASKED.fullmatch(asked)
+    assert found is not None, asked
+    fields = {key: value for key, value in found.groupdict().items() if value}
+    return fields if namespace == "-" else fields | {"namespace": namespace}
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_decisions_are_those_of_the_table(world: Client, table: str) -> None:
+    """AZ1 to AZ7, AZ9, KC12; the reason of a review names the deciding step."""
+    wrong = []
+    for who, asked, where, answer, step in TABLES[table]:
+        namespace, _, cluster = where.partition("@")
+        status = world.review(person(who), cluster, attributes(asked, namespace))
+        found = "allow" if status["allowed"] else "deny"
+        if found != answer or (step and not status.get("reason", "").startswith(step)):
+            wrong.append(f"{who}: {asked} in {where}: {found}, {status.get('reason')}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_review_without_a_tenant_is_about_a_user_of_the_space(world: Client) -> None:
+    """Contract: only the system tenant asks about users of others."""
+    spec = {"user": "carol", "resourceAttributes": {"verb": "get", "resource": "pods", "namespace": "team"}}
+    body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    boss = {"name": "boss", "tenant": "acme"}
+    assert world.ok("POST", path, body, who=boss)["status"]["allowed"] is True
+    assert world.ok("POST", path, body)["status"]["allowed"] is False
+    foreign = {**body, "spec": {**spec, "extra": {TENANT: ["globex"]}}}
+    status, answer = world.request("POST", path, foreign, who=boss)
+    assert (status, answer["reason"]) == (403, "Forbidden")
+
+
+def test_every_kind_of_review_is_served_in_every_space(world: Client) -> None:
+    """AZ10."""
+    group = "/apis/authorization.k8s.io/v1"
+    asks = {"verb": "get", "resource": "pods", "namespace": "team"}
+    for who in ({"name": "root", "tenant": "system", "groups": ["system:masters"]}, {"name": "boss", "tenant": "acme"}):
+
+        def post(path: str, kind: str, spec: dict[str, Any], api: str = "authorization.k8s.io", who: Any = who) -> Any:
+            return world.ok("POST", path, {"apiVersion": f"{api}/v1", "kind": kind, "spec": spec}, who=who)["status"]
+
+        assert post(f"{group}/selfsubjectaccessreviews", "SelfSubjectAccessReview", {"resourceAttributes": asks})[
+            "allowed"
+        ]
+        spec = {"user": who["name"], "groups": who.get("groups", []), "resourceAttributes": asks}
+        assert post(f"{group}/subjectaccessreviews", "SubjectAccessReview", spec)["allowed"]
+        assert post(f"{group}/namespaces/team/localsubjectaccessreviews", "LocalSubjectAccessReview", spec)["allowed"]
+        rules = post(f"{group}/selfsubjectrulesreviews", "SelfSubjectRulesReview", {"namespace": "team"})
+        everything = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+        assert everything in rules["resourceRules"]
+        assert rules["incomplete"] is True, "a webhook cannot list what it would allow"
+        me = post("/apis/authentication.k8s.io/v1/selfsubjectreviews", "SelfSubjectReview", {}, "authentication.k8s.io")
+        assert me["userInfo"]["extra"][TENANT] == [who["tenant"]]
+        token = post(
+            "/apis/authentication.k8s.io/v1/tokenreviews", "TokenReview", {"token": "x"}, "authentication.k8s.io"
+        )
+        assert token.get("authenticated", False) is False
+
+
+def test_rules_of_a_let_in_user_are_those_of_the_grant_alone(world: Client) -> None:
+    """AZ7, AZ10."""
+    path = "/clusters/root:acme/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
+    body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectRulesReview", "spec": {"namespace": "team"}}
+    status, _ = world.request("POST", path, body, who={"name": "partner", "tenant": "globex"})
+    assert status == 403, "a grant for pods does not open reviews"
+
+
+def test_the_webhook_is_told_the_tenant_of_the_user(world: Client, oracle: Any) -> None:
+    """AZ5: two tenants' users of one name are two users, in the question and in what is remembered."""
+    asks = {"verb": "get", "resource": "oracles", "name": "tenants"}
+    for tenant in ("acme", "globex"):
+        assert world.review({"name": "twin", "tenant": tenant}, f"root:{tenant}", asks)["allowed"]
+        assert world.review({"name": "twin", "tenant": tenant}, f"root:{tenant}", asks)["allowed"]
+    asked = [spec["extra"][TENANT] for spec in oracle.asked if spec["user"] == "twin"]
+    assert asked == [["acme"], ["globex"]]

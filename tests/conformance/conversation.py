@@ -1,0 +1,119 @@
+"""One script put to a server: what was asked, what was answered, and what of it is compared."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tests.speaking import Answer, Speaker
+from tests.story.product import eventually
+
+VOLATILE = (
+    (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "<uid>"),
+    (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z"), "<time>"),
+    (re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]+"), "<jwt>"),
+    (re.compile(r"10\.0\.0\.\d+"), "<ip>"),
+    (re.compile(r"^\d+[smhd](\d+[smhd])?$"), "<age>"),
+    (re.compile(r"(?<=current: )\d+"), "<revision>"),
+)
+BY_NAME = {
+    "resourceVersion": "<revision>",
+    "continue": "<token>",
+    "nodePort": "<port>",
+    "healthCheckNodePort": "<port>",
+}
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A request by its name in the script, and the comparable part of its answer."""
+
+    request: str
+    answer: dict[str, Any]
+
+
+class Conversation:
+    """What a section of the script speaks through. Every ``say`` is compared, nothing else is."""
+
+    def __init__(self, speaker: Speaker, section: str) -> None:
+        self.speaker = speaker
+        self.section = section
+        self.exchanges: list[Exchange] = []
+        self.namespace = f"eq-{section}"
+        self.core = f"/api/v1/namespaces/{self.namespace}"
+
+    def say(self, method: str, path: str, body: Any = None, media: str = "application/json", **headers: str) -> Answer:
+        """Ask and keep the answer for the comparison."""
+        answer = self.speaker.send(method, path, body, media, **headers)
+        request = stable(f"{method} {path}")
+        if body is not None and not isinstance(body, dict):
+            request += f" {str(body)[:60]!r}"
+        kept: dict[str, Any] = {"status": answer.status, "body": comparable(answer.body)}
+        media = answer.headers.get("content-type", "")
+        if media != "application/json":
+            kept["media"] = media
+        if answer.warnings:
+            kept["warnings"] = list(answer.warnings)
+        self.exchanges.append(Exchange(request, kept))
+        return answer
+
+    def set_up(self, namespace: str = "") -> None:
+        """Make the section's namespace, complete with what the servers put into it."""
+        name = namespace or self.namespace
+        self.speaker.send("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+        self.until(lambda: self.speaker.send("GET", f"/api/v1/namespaces/{name}/serviceaccounts/default").status == 200)
+
+    def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for what a server does in its own time."""
+        eventually(condition, within=10)
+
+
+def stable(text: str) -> str:
+    """``text`` without what differs from run to run."""
+    for pattern, name in VOLATILE:
+        text = pattern.sub(name, text)
+    text = re.sub(r"(resourceVersion=)[1-9]\d*", r"\1<revision>", text)
+    return re.sub(r"(continue=)[\w-]{20,}", r"\1<token>", text)
+
+
+def comparable(body: Any) -> Any:
+    """A body with volatile values replaced by their names; lines of a watch become a list."""
+    if isinstance(body, str):
+        lines = body.strip().splitlines()
+        if lines and all(line.startswith("{") for line in lines):
+            return [_plain(json.loads(line)) for line in lines]
+        return stable(body)
+    return _plain(body)
+
+
+def _plain(node: Any, name: str = "") -> Any:
+    if isinstance(node, dict):
+        prefix = node.get("generateName")
+        plain = {key: _plain(value, key) for key, value in sorted(node.items()) if value is not None}
+        if prefix and str(node.get("name", "")).startswith(prefix):
+            plain["name"] = f"{prefix}<suffix>"
+        return plain
+    if isinstance(node, list):
+        return [_plain(item) for item in node]
+    if name in BY_NAME and node not in ("", "0"):
+        return BY_NAME[name]
+    return stable(node) if isinstance(node, str) else node
+
+
+def differences(ours: Any, theirs: Any, path: str = "") -> list[tuple[str, Any, Any]]:
+    """Every place where two comparable values differ: (path, ours, theirs); absent is ``None``."""
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        found = []
+        for key in sorted({*ours, *theirs}):
+            found += differences(ours.get(key), theirs.get(key), f"{path}.{key}".lstrip("."))
+        return found
+    if isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        return [
+            entry
+            for index, pair in enumerate(zip(ours, theirs, strict=True))
+            for entry in differences(*pair, f"{path}[{index}]")
+        ]
+    return [] if ours == theirs else [(path, ours, theirs)]

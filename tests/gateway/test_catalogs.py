@@ -1,0 +1,151 @@
+"""The catalogs of many spaces, made from the store's log alone (TS10 to TS12)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+import pytest
+
+from gateway import customresources
+from gateway.customresources import CustomResources
+from gateway.kinds import Catalogs, definitions
+from kube.crds import CRDS, crd_status
+from store.types import Event, EventType, Everywhere, Key, Listing, Range, Stored
+from tests.gateway.definitions import definition
+
+
+def established(
+    kind: str, uid: str, *, published: bool = False, schema: Any = None, plural: str = ""
+) -> dict[str, Any]:
+    crd = definition(kind, schema)
+    names = crd["spec"]["names"]
+    names |= {"singular": kind.lower(), "listKind": f"{kind}List"}
+    crd["metadata"]["uid"] = uid
+    if published:
+        crd["metadata"]["annotations"] = {"multi-tenancy.k8s.io/published": "true"}
+    crd["status"] = crd_status(crd, [], now="2026-01-01T00:00:00Z")
+    return crd
+
+
+@dataclass
+class Log:
+    """Objects with a log, as a store gives them."""
+
+    objects: dict[Key, Stored] = field(default_factory=dict)
+    reads: int = 0
+
+    def put(self, space: str, crd: dict[str, Any], *, gone: bool = False) -> Event:
+        key = Key(space, *CRDS, "", crd["metadata"]["name"])
+        data = orjson.dumps(crd)
+        if gone:
+            del self.objects[key]
+        else:
+            self.objects[key] = Stored(key, 1, data)
+        return Event(EventType.DELETED if gone else EventType.MODIFIED, key, 1, data)
+
+    async def list(self, selection: Range | Everywhere, **_: Any) -> Listing:
+        self.reads += 1
+        items = [
+            item
+            for key, item in sorted(self.objects.items())
+            if isinstance(selection, Everywhere) or key.space == selection.space
+        ]
+        return Listing(items, 1)
+
+
+class Space:
+    """What a test looks at."""
+
+    def __init__(self) -> None:
+        self.log, self.catalogs = Log(), Catalogs()
+        self.redefined: list[Collection[tuple[str, str]]] = []
+        self.custom = CustomResources(self.log, self.catalogs, self.redefined.append)  # type: ignore[arg-type]
+
+    def put(self, space: str, crd: dict[str, Any], *, gone: bool = False) -> None:
+        self.custom.on_events([self.log.put(space, crd, gone=gone)])
+
+    async def uid(self, space: str, plural: str) -> str:
+        await self.custom.ensure(space)
+        resource = self.catalogs.of(space).find("example.com", "v1", plural)
+        found = resource.definition if resource else ""
+        assert found == self.custom.definition(space, "example.com", plural)
+        return found
+
+
+@pytest.fixture
+def space() -> Space:
+    definitions()
+    return Space()
+
+
+async def test_a_space_without_definitions_costs_nothing(space: Space) -> None:
+    await space.custom.load()
+    reads = space.log.reads
+    for number in range(100):
+        await space.custom.ensure(f"root:t{number}")
+    assert space.log.reads == reads
+    assert space.catalogs.of("root:t1") is space.catalogs.of("root:t2")
+
+
+async def test_spaces_used_least_recently_are_let_go_and_built_again(
+    space: Space, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(customresources, "MAX_SPACES", 3)
+    for number in range(6):
+        space.log.put(f"root:t{number}", established("Thing", f"u{number}"))
+    for _ in range(2):
+        for number in range(6):
+            assert await space.uid(f"root:t{number}", "things") == f"u{number}"
+    assert len(space.custom._own) == 3
+    space.put("root:t0", established("Thing", "new"))
+    assert await space.uid("root:t0", "things") == "new"
+
+
+async def test_own_definitions_stand_before_published_ones_of_the_same_name_or_kind(space: Space) -> None:
+    """TS12."""
+    space.put("root", established("Thing", "shared", published=True))
+    assert await space.uid("root:acme", "things") == "shared"
+    space.put("root:acme", established("Thing", "own"))
+    assert await space.uid("root:acme", "things") == "own"
+    assert await space.uid("root:globex", "things") == "shared"
+    served = [r for r in space.catalogs.of("root:acme") if r.plural == "things"]
+    assert len(served) == 1
+    space.put("root:acme", established("Thing", "own"), gone=True)
+    assert await space.uid("root:acme", "things") == "shared"
+    space.put("root", established("Thing", "shared"))
+    assert await space.uid("root:acme", "things") == ""
+    assert await space.uid("root", "things") == "shared"
+    assert [set(changed) for changed in space.redefined] == [{("example.com", "things")}] * 4
+
+
+async def test_no_definition_takes_the_place_of_a_built_in_kind(space: Space) -> None:
+    crd = established("Ingress", "mine")
+    crd["metadata"]["name"] = "ingresses.networking.k8s.io"
+    crd["spec"] |= {"group": "networking.k8s.io"}
+    crd["spec"]["names"]["plural"] = crd["status"]["acceptedNames"]["plural"] = "ingresses"
+    space.put("root:acme", crd)
+    await space.custom.ensure("root:acme")
+    resource = space.catalogs.of("root:acme").find("networking.k8s.io", "v1", "ingresses")
+    assert resource is not None
+    assert not resource.custom
+
+
+async def test_owners_are_found_by_kind_in_spaces_that_nobody_uses(space: Space) -> None:
+    space.log.put("root:acme", established("Thing", "own"))
+    await space.custom.load()
+    assert space.custom.resource_of("root:acme", "example.com/v1", "Thing") == ("things:own", True)
+    assert space.custom.resource_of("root:globex", "example.com/v1", "Thing") is None
+    assert space.custom.resource_of("root:acme", "v1", "ConfigMap") == ("configmaps", True)
+    assert space.custom.resource_of("root:acme", "a/b/c", "Thing") is None
+
+
+async def test_a_lost_log_is_read_anew(space: Space) -> None:
+    space.put("root:acme", established("Thing", "own"))
+    assert await space.uid("root:acme", "things") == "own"
+    space.log.objects.clear()
+    space.custom.on_lost()
+    await space.custom.ensure("root:acme")
+    assert await space.uid("root:acme", "things") == ""

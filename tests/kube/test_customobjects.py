@@ -1,0 +1,83 @@
+"""Whether custom objects are what their structural schemas say, in the real server's words (TS10)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube.crds import resource_of
+from kube.customobjects import MAX_CAUSES, object_causes, without_nulls
+from kube.schemas import Schema
+from tests.kube.customkinds import FULL
+from tests.kube.kinds import definitions
+
+FULL_SCHEMA = resource_of(FULL, definitions()).versions[0].schema
+assert FULL_SCHEMA is not None
+SCHEMA: Schema = FULL_SCHEMA
+
+
+def said(**spec: Any) -> list[str]:
+    causes = object_causes(SCHEMA, {"spec": {"r": 1, **spec}})
+    return [f"{cause.field}: {cause.message}" for cause in causes]
+
+
+CASES: list[tuple[dict[str, Any], list[str]]] = [
+    ({}, []),
+    ({"r": "1"}, ['spec.r: Invalid value: "string": spec.r in body must be of type integer: "string"']),
+    ({"s": "abcd"}, ["spec.s: Too long: may not be more than 3 bytes"]),
+    ({"s": "bb"}, ["spec.s: Invalid value: \"bb\": spec.s in body should match '^a'"]),
+    ({"e": "z"}, ['spec.e: Unsupported value: "z": supported values: "x", "y"']),
+    ({"n": 5}, ["spec.n: Invalid value: 5: spec.n in body should be less than 5"] * 1),
+    ({"l": []}, ["spec.l: Invalid value: 0: spec.l in body should have at least 1 items"]),
+    ({"l": [1, 2, 3]}, ["spec.l: Too many: 3: must have at most 2 items"]),
+    ({"set": ["a", "a"]}, ['spec.set[1]: Duplicate value: "a"']),
+    ({"m": [{"k": "a", "j": "d"}] * 2}, ['spec.m[1]: Duplicate value: {"j":"d","k":"a"}']),
+    ({"i": True}, ['spec.i: Invalid value: "boolean": spec.i in body must be of type integer,string: "boolean"']),
+    ({"em": {}}, ["spec.em.apiVersion: Required value", "spec.em.kind: Required value"]),
+    ({"not": "a"}, ['<nil>: Invalid value: "": "spec.not" must not validate the schema (not)']),
+    ({"free": {"anything": [None, {"goes": 1}]}}, []),
+]
+
+
+@pytest.mark.parametrize(("spec", "expected"), CASES)
+def test_an_object_is_held_against_its_schema(spec: dict[str, Any], expected: list[str]) -> None:
+    found = said(**spec)
+    assert [line for line in found if "multiple of" not in line] == expected
+
+
+def test_a_required_field_is_missed() -> None:
+    assert [c.as_dict() for c in object_causes(SCHEMA, {"spec": {}})] == [
+        {"reason": "FieldValueRequired", "message": "Required value", "field": "spec.r"}
+    ]
+
+
+def test_nulls_of_fields_that_are_not_nullable_are_dropped() -> None:
+    document = {"spec": {"r": None, "nul": None, "i": None, "l": [None], "free": {"a": None}}}
+    assert without_nulls(SCHEMA, document) == {"spec": {"nul": None, "l": [None], "free": {"a": None}}}
+
+
+def test_a_list_of_nothing_but_mistakes_is_told_by_its_first_hundred() -> None:
+    assert len(said(set=[1] * 100_000)) == MAX_CAUSES
+
+
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text("ab0:.-", max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("krsxy"), inner, max_size=3),
+    max_leaves=8,
+)
+names = st.sampled_from(
+    sorted(FULL["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"])
+)
+
+
+@given(st.dictionaries(names, values, max_size=5))
+def test_no_object_ends_in_anything_but_causes(spec: dict[str, Any]) -> None:
+    document = without_nulls(SCHEMA, {"spec": spec})
+    assert isinstance(object_causes(SCHEMA, document), list)

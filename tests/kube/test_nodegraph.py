@@ -1,0 +1,89 @@
+"""Which node needs which objects (AZ4)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from kube.nodegraph import NodeGraph, Place, node_of
+
+
+def pod(name: str = "p", node: str = "n1", **spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "namespace": "a"}, "spec": {"nodeName": node, **spec}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "place"),
+    [
+        ({}, Place("serviceaccounts", "a", "default")),
+        ({"serviceAccountName": "sa"}, Place("serviceaccounts", "a", "sa")),
+        ({"imagePullSecrets": [{"name": "s"}]}, Place("secrets", "a", "s")),
+        ({"containers": [{"envFrom": [{"secretRef": {"name": "s"}}]}]}, Place("secrets", "a", "s")),
+        ({"initContainers": [{"envFrom": [{"configMapRef": {"name": "c"}}]}]}, Place("configmaps", "a", "c")),
+        (
+            {"containers": [{"env": [{"name": "X", "valueFrom": {"secretKeyRef": {"name": "s"}}}]}]},
+            Place("secrets", "a", "s"),
+        ),
+        ({"volumes": [{"name": "v", "secret": {"secretName": "s"}}]}, Place("secrets", "a", "s")),
+        ({"volumes": [{"name": "v", "configMap": {"name": "c"}}]}, Place("configmaps", "a", "c")),
+        (
+            {"volumes": [{"name": "v", "projected": {"sources": [{"secret": {"name": "s"}}]}}]},
+            Place("secrets", "a", "s"),
+        ),
+        (
+            {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]},
+            Place("persistentvolumeclaims", "a", "c"),
+        ),
+        ({"volumes": [{"name": "v", "ephemeral": {}}]}, Place("persistentvolumeclaims", "a", "p-v")),
+        ({"resourceClaims": [{"name": "r", "resourceClaimName": "c"}]}, Place("resourceclaims", "a", "c")),
+        ({}, Place("pods", "a", "p")),
+    ],
+)
+def test_a_node_needs_what_its_pods_refer_to(spec: dict[str, Any], place: Place) -> None:
+    """AZ4."""
+    graph = NodeGraph()
+    graph.put("pods", pod(**spec))
+    assert graph.is_needed(place, "n1")
+    assert not graph.is_needed(place, "n2")
+    assert not graph.is_needed(place._replace(namespace="b"), "n1")
+    graph.put("pods", pod("other", "n2", **spec))
+    graph.remove("pods", "a", "p")
+    assert not graph.is_needed(place, "n1")
+
+
+def test_claims_lead_to_volumes_and_their_secrets() -> None:
+    """AZ4."""
+    graph = NodeGraph()
+    graph.put("pods", pod(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]))
+    graph.put("persistentvolumeclaims", {"metadata": {"name": "c", "namespace": "a"}, "spec": {"volumeName": "pv"}})
+    reference = {"name": "s", "namespace": "drivers"}
+    graph.put("persistentvolumes", {"metadata": {"name": "pv"}, "spec": {"csi": {"nodeStageSecretRef": reference}}})
+    assert graph.is_needed(Place("persistentvolumes", "", "pv"), "n1")
+    assert graph.is_needed(Place("secrets", "drivers", "s"), "n1")
+    graph.put("pods", pod())
+    assert not graph.is_needed(Place("secrets", "drivers", "s"), "n1")
+
+
+def test_a_mirror_pod_and_a_pod_without_node_refer_to_nothing() -> None:
+    """AZ4: a kubelet writes its mirror pods itself."""
+    graph = NodeGraph()
+    mirror = pod(imagePullSecrets=[{"name": "s"}])
+    mirror["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "x"}
+    graph.put("pods", mirror)
+    graph.put("pods", pod("q", "", imagePullSecrets=[{"name": "s"}]))
+    assert not graph.is_needed(Place("secrets", "a", "s"), "n1")
+    assert not graph.is_needed(Place("secrets", "a", "s"), "")
+
+
+@pytest.mark.parametrize("spec", [{"volumes": "x"}, {"containers": [1, {"env": {}}]}, {"volumes": [{"secret": []}]}])
+def test_malformed_pods_refer_to_nothing_more(spec: dict[str, Any]) -> None:
+    graph = NodeGraph()
+    graph.put("pods", pod(**spec))
+    assert graph.is_needed(Place("pods", "a", "p"), "n1")
+
+
+def test_only_names_of_nodes_in_their_group_are_nodes() -> None:
+    assert node_of("system:node:n1", ("system:nodes",)) == "n1"
+    assert node_of("system:node:n1", ()) == ""
+    assert node_of("n1", ("system:nodes",)) == ""

@@ -1,0 +1,209 @@
+"""Explained decisions, who can, what if, and whom a tenant has let in: pages and REST API (AZ7, AZ11)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from kube import abac
+from store import synchronous
+from store.types import Create, Key
+from tenants.models import Role, Tenant, User
+from tenants.services.tenants import tenant_create
+from tests import factories
+from tests.portal.conftest import signed_in
+from tests.tenants.conftest import OPERATOR
+
+RBAC = "rbac.authorization.k8s.io"
+
+
+def put(cluster: str, group: str, plural: str, manifest: dict[str, Any]) -> None:
+    metadata = manifest["metadata"]
+    key = Key(cluster, group, plural, metadata.get("namespace", ""), metadata["name"])
+    synchronous.commit([Create(key, manifest)])
+
+
+@pytest.fixture
+def acme() -> Tenant:
+    made = tenant_create(actor=OPERATOR, name="acme")
+    role = {"kind": "ClusterRole", "metadata": {"name": "pods"}}
+    role["rules"] = [{"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods"]}]
+    put("root:acme", RBAC, "clusterroles", role)
+    binding = {"kind": "RoleBinding", "metadata": {"name": "pods", "namespace": "team"}}
+    binding["roleRef"] = {"kind": "ClusterRole", "name": "pods"}
+    binding["subjects"] = [{"kind": "User", "name": "jane"}]
+    put("root:acme", RBAC, "rolebindings", binding)
+    policy = {"apiVersion": abac.API_VERSION, "kind": "Policy", "metadata": {"name": "partners"}}
+    policy["spec"] = {"tenant": "globex", "user": "pat", "namespace": "team", "resource": "pods", "readonly": True}
+    put("root:acme", abac.GROUP, "policies", policy)
+    return made
+
+
+@pytest.fixture
+def globex() -> Tenant:
+    return tenant_create(actor=OPERATOR, name="globex")
+
+
+@pytest.fixture
+def admin(acme: Tenant) -> User:
+    return factories.member(acme, Role.ADMIN)
+
+
+def post(user: User, path: str, body: Any) -> tuple[int, Any]:
+    answer = signed_in(user).post(path, json.dumps(body), content_type="application/json")
+    return answer.status_code, answer.json()
+
+
+def explain(
+    user: User, name: str, path: str, *, tenant: str = "acme", method: str = "GET", **more: Any
+) -> tuple[int, Any]:
+    body = {"user": {"name": name, "groups": [], "tenant": tenant}, "method": method, "path": path, **more}
+    return post(user, "/api/v1/access/explain", body)
+
+
+def test_an_admin_sees_which_rule_lets_a_user_in_and_every_step(admin: User) -> None:
+    """AZ11: the shape of contract.md."""
+    status, found = explain(admin, "jane", "/api/v1/namespaces/team/pods/p")
+    assert status == 200
+    assert found["resolved"] == {
+        "tenant": "acme", "cluster": "root:acme", "verb": "get", "apiGroup": "", "apiVersion": "v1", "namespace": "team",
+        "resource": "pods", "subresource": "", "name": "p", "path": "/api/v1/tenants/acme/namespaces/team/pods/p",
+    }  # fmt: skip
+    assert (found["decision"], found["decidedBy"]) == ("allow", "RBAC")
+    steps = [step["step"] for step in found["trace"]]
+    assert steps == ["lock", "system-workspaces", "tenant-isolation", "system-masters", "Node", "RBAC"]
+    assert found["trace"][-1]["rule"] == 'RoleBinding "pods/team" of ClusterRole "pods" to User "jane"'
+    assert set(found) == {"resolved", "decision", "decidedBy", "reason", "trace"}
+
+
+def test_a_refusal_names_the_step(admin: User, globex: Tenant, operator: User) -> None:
+    """AZ11."""
+    assert explain(admin, "jane", "/api/v1/namespaces/team/pods/p", method="DELETE")[1]["decision"] == "deny"
+    found = explain(operator, "jane", "/api/v1/namespaces/team/pods", tenant="globex", cluster="root:acme")[1]
+    assert (found["decision"], found["decidedBy"]) == ("deny", "tenant-isolation")
+    found = explain(operator, "pat", "/api/v1/namespaces/team/pods", tenant="globex", cluster="root:acme")[1]
+    assert (found["decision"], found["decidedBy"]) == ("allow", "cross-tenant")
+    assert 'Policy "partners"' in found["reason"]
+
+
+@pytest.mark.parametrize(
+    ("path", "cluster"),
+    [("/api/v1/namespaces/team/pods", "root:globex"), ("/clusters/root:globex/api/v1/namespaces/team/pods", ""),
+     ("/api/v1/tenants/globex/namespaces/team/pods", "")],
+)  # fmt: skip
+def test_a_tenants_admin_learns_nothing_of_another_tenant(admin: User, globex: Tenant, path: str, cluster: str) -> None:
+    """AZ11."""
+    assert explain(admin, "jane", path, cluster=cluster)[0] == 403
+    assert explain(admin, "jane", "/api/v1/pods", tenant="globex")[0] == 403
+
+
+def test_a_member_asks_about_itself_alone(acme: Tenant) -> None:
+    """AZ11."""
+    viewer = factories.member(acme, Role.VIEWER)
+    assert explain(viewer, "jane", "/api/v1/pods")[0] == 403
+    assert explain(viewer, viewer.email, "/api/v1/pods")[1]["decision"] == "allow"
+    assert post(viewer, "/api/v1/access/who-can", {"cluster": "root:acme", "verb": "get", "resource": "pods"})[0] == 403
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/v1/namespaces/../pods", "/api/v1/%2e%2e/pods", "//x", "/clusters/x/api", "/api/v1/pods?%zz"]
+)
+def test_what_is_no_request_is_refused_as_the_server_would(admin: User, path: str) -> None:
+    status, _ = explain(admin, "jane", path)
+    assert status in (400, 403, 404)
+
+
+def test_what_would_allow_is_the_smallest_that_does(admin: User) -> None:
+    """AZ11: the grants that are offered allow the request once they are made."""
+    body = {"user": {"name": "joe", "tenant": "acme"}, "method": "GET", "path": "/api/v1/namespaces/team/pods/p"}
+    status, found = post(admin, "/api/v1/access/would-allow", body)
+    assert status == 200
+    texts = [remedy["text"] for remedy in found["results"]]
+    assert texts == [
+        "Make a role for exactly this, and bind it in namespace team.",
+        "Bind the ClusterRole “pods” in namespace team.",
+        texts[2],
+    ]
+    exact = found["results"][0]["objects"]
+    assert exact[0]["rules"] == [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"], "resourceNames": ["p"]}]
+    put("root:acme", RBAC, "roles", exact[0])
+    exact[1]["metadata"]["name"] = "made"
+    put("root:acme", RBAC, "rolebindings", exact[1])
+    assert explain(admin, "joe", "/api/v1/namespaces/team/pods/p")[1]["decision"] == "allow"
+    assert explain(admin, "joe", "/api/v1/namespaces/team/pods/q")[1]["decision"] == "deny"
+    assert post(admin, "/api/v1/access/would-allow", body)[1]["results"] == []
+
+
+def test_who_can_names_everybody_with_the_path(admin: User) -> None:
+    """AZ11."""
+    body = {"cluster": "root:acme", "verb": "get", "resource": "pods", "namespace": "team"}
+    status, found = post(admin, "/api/v1/access/who-can", body)
+    assert status == 200
+    rows = {(row["kind"], row["name"], row["tenant"]): row["path"] for row in found["results"]}
+    assert rows["User", "jane", "acme"] == ["RoleBinding team/pods", "ClusterRole pods"]
+    assert rows["User", "pat", "globex"] == ['Policy "partners"']
+    assert rows["Group", "tenantry:viewer", "acme"] == ["ClusterRoleBinding tenantry:viewer", "ClusterRole view"]
+    assert rows["Group", "system:masters", "system"] == ["system-masters"]
+    body["namespace"] = "other"
+    names = {row["name"] for row in post(admin, "/api/v1/access/who-can", body)[1]["results"]}
+    assert not {"jane", "pat"} & names
+    assert post(admin, "/api/v1/access/who-can", {**body, "cluster": "root"})[0] == 403
+    assert post(admin, "/api/v1/access/who-can", {**body, "cluster": "root:none"})[0] == 403
+
+
+def test_what_if_lists_who_gains_and_loses_and_keeps_nothing(admin: User) -> None:
+    """AZ11."""
+    role = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": "pods"}}
+    role["rules"] = [{"verbs": ["get", "delete"], "apiGroups": [""], "resources": ["pods"]}]
+    status, found = post(admin, "/api/v1/access/what-if", {"cluster": "root:acme", "manifest": role})
+    assert status == 200
+    rule = {"apiGroups": [""], "resources": ["pods"]}
+    jane = {"kind": "User", "name": "jane", "tenant": "acme", "namespace": "team"}
+    assert found["results"] == [
+        {**jane, "gains": [{"verbs": ["delete"], **rule}], "losses": [{"verbs": ["list"], **rule}]}
+    ]
+    assert explain(admin, "jane", "/api/v1/namespaces/team/pods/p", method="DELETE")[1]["decision"] == "deny"
+    policy = {"apiVersion": abac.API_VERSION, "kind": "Policy", "metadata": {"name": "partners"}, "spec": {}}
+    policy["spec"] = {"tenant": "globex", "user": "pat", "namespace": "team", "resource": "pods", "readonly": True}
+    gone = {"cluster": "root:acme", "manifest": policy, "delete": True}
+    (effect,) = post(admin, "/api/v1/access/what-if", gone)[1]["results"]
+    assert (effect["name"], effect["tenant"], effect["gains"]) == ("pat", "globex", [])
+    assert effect["losses"]
+    wrong = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "x"}}
+    assert post(admin, "/api/v1/access/what-if", {"cluster": "root:acme", "manifest": wrong})[0] == 400
+
+
+def test_a_tenant_sees_whom_it_has_let_in_and_ends_it(admin: User, acme: Tenant, globex: Tenant) -> None:
+    """AZ7."""
+    viewer, foreign = factories.member(acme, Role.VIEWER), factories.member(globex, Role.OWNER)
+    path = "/api/v1/tenants/acme/policies/"
+    (row,) = signed_in(viewer).get(path).json()["results"]
+    assert (row["name"], row["spec"]["tenant"], row["opens"]) == ("partners", "globex", True)
+    assert signed_in(foreign).get(path).status_code == 404
+    page = signed_in(viewer).get("/tenants/acme/policies/").content.decode()
+    assert "partners" in page
+    assert "End" not in page.split('class="table')[1].split("</table>")[0].replace("Ends", "")
+    assert signed_in(viewer).delete(f"{path}partners/").status_code == 403
+    assert signed_in(foreign).delete(f"{path}partners/").status_code == 404
+    assert signed_in(admin).post("/tenants/acme/policies/partners/end/").status_code == 302
+    assert signed_in(admin).get(path).json()["results"] == []
+    assert signed_in(admin).delete(f"{path}partners/").status_code == 404
+
+
+def test_pages_show_the_answers(admin: User) -> None:
+    """AZ11."""
+    browser: Client = signed_in(admin)
+    asked = {"method": "GET", "path": "/api/v1/namespaces/team/secrets", "user": "jane", "tenant": "acme"}
+    page = browser.get("/explain/", asked).content.decode()
+    assert "403 Forbidden" in page
+    assert "Make a role for exactly this" in page
+    page = browser.get("/who-can/", {"cluster": "root:acme", "verb": "get", "resource": "pods", "namespace": "team"})
+    assert "RoleBinding team/pods" in page.content.decode()
+    manifest = f"apiVersion: {RBAC}/v1\nkind: RoleBinding\nmetadata: {{name: pods, namespace: team}}\n"
+    page = browser.post("/what-if/", {"cluster": "root:acme", "manifest": manifest, "delete": "on"})
+    assert "jane" in page.content.decode()
+    assert browser.get("/who-can/", {"cluster": "root", "verb": "get", "resource": "pods"}).status_code == 422
+    assert browser.post("/what-if/", {"cluster": "root:acme", "manifest": "a: ["}).status_code == 422
