@@ -11,6 +11,7 @@ from django.forms.renderers import TemplatesSetting
 
 from access.models import PersonalAccessToken
 from audit.models import Outcome
+from kube.inspection import TEXT_MAX
 from kube.status import StatusError
 from portal.accounts import MAX_PASSWORD
 from portal.navigation import DENSITIES, THEMES
@@ -352,6 +353,27 @@ class ExplainForm(forms.Form):
     user = forms.CharField(max_length=253, label="User name")
     groups = forms.CharField(required=False, max_length=2048, help_text="Separated by commas.")
     tenant = forms.CharField(required=False, max_length=63, label="Tenant of the user")
+
+
+class _Unrepeated(forms.Textarea):
+    """Never shows again what was typed."""
+
+    def format_value(self, value: Any) -> str:
+        """Nothing."""
+        return ""
+
+
+class IdentityForm(forms.Form):
+    """A certificate, a subject, a line of a token file, or a token: perhaps a secret."""
+
+    text = forms.CharField(
+        max_length=TEXT_MAX,
+        strip=False,
+        label="Certificate, subject, file line, token or claims",
+        help_text="PEM, <code>/CN=…/O=…</code>, <code>token,user,uid,groups,,tenant</code>, a JWT or its claims as JSON."
+        " Not stored, not logged. Private keys have no business here.",
+        widget=_Unrepeated(attrs={"class": "mono", "rows": 12, "spellcheck": "false", "autocomplete": "off"}),
+    )
 
 
 class WhoCanForm(forms.Form):

@@ -47,6 +47,7 @@ _SECTIONS: Final = (
         (
             ("Access tokens", "tokens", "key"),
             ("Explain", "explain", "route"),
+            ("Identity", "identity", "key-round"),
             ("Who can", "who-can", "users"),
             ("What if", "what-if", "shield-check"),
             ("Audit log", "audit", "scroll-text"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -263,6 +264,9 @@ APISERVER_PORT = env.int("APISERVER_PORT", 6443)
 WORKSPACE_DEPTH = env.int("WORKSPACE_DEPTH", 5)
 """How many workspaces deep a tenant may nest them (KC13)."""
 APISERVER_URL = env.str("APISERVER_URL", f"https://127.0.0.1:{APISERVER_PORT}")
+APISERVER_FLAGS: list[str] = shlex.split(env.str("APISERVER_FLAGS", ""))
+"""Flags of ``manage.py apiserver``: the quickstart starts it with them, and the identity inspector goes by them."""
+
 PORTAL_URL = env.str("PORTAL_URL", f"http://127.0.0.1:{PORTAL_PORT}")
 PKI_DIR = DATA_DIR / "pki"
 """Where generated certificates and signing keys are kept, each readable by its owner alone."""

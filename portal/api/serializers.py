@@ -9,6 +9,7 @@ from rest_framework import serializers
 
 from access.models import Credential, PersonalAccessToken
 from audit.models import AuditEntry
+from kube.inspection import TEXT_MAX
 from kube.whatif import Effect
 from portal import wording
 from tenants.models import Cluster, Membership, Role, Status, Tenant, Tier, Workspace
@@ -152,6 +153,12 @@ class ExplainBody(Body):
     method = serializers.CharField(max_length=7, required=False, default="GET")
     path = serializers.CharField(max_length=2048, trim_whitespace=False)
     cluster = serializers.CharField(max_length=512, required=False, default="", allow_blank=True)
+
+
+class InspectBody(Body):
+    """What somebody might show to the API server."""
+
+    text = serializers.CharField(max_length=TEXT_MAX, trim_whitespace=False)
 
 
 class WhoCanBody(Body):
@@ -373,6 +380,31 @@ class ExplainAnswer(serializers.Serializer[Any]):
     decidedBy = serializers.CharField()
     reason = serializers.CharField()
     trace = TraceStep(many=True)
+
+
+class IdentityAnswer(serializers.Serializer[Any]):
+    """A user, the tenant empty for none."""
+
+    user = serializers.CharField()
+    groups = serializers.ListField(child=serializers.CharField())
+    tenant = serializers.CharField()
+
+
+class InspectStep(serializers.Serializer[Any]):
+    """One rule."""
+
+    rule = serializers.CharField()
+    matched = serializers.BooleanField()
+    reason = serializers.CharField()
+
+
+class InspectAnswer(serializers.Serializer[Any]):
+    """Who it would be, `null` for nobody, and what each rule says."""
+
+    kind = serializers.CharField()
+    identity = IdentityAnswer(allow_null=True)
+    rule = serializers.CharField()
+    steps = InspectStep(many=True)
 
 
 class RemedyAnswer(serializers.Serializer[Any]):

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from portal.api import access, platform, records, tenants, workspaces
+from portal.api import access, identity, platform, records, tenants, workspaces
 
 urlpatterns = [
     path("workspaces/init", workspaces.Init.as_view()),
@@ -33,6 +33,7 @@ urlpatterns = [
     path("tenants/<str:name>/policies/", access.Policies.as_view()),
     path("tenants/<str:name>/policies/<str:policy>/", access.OnePolicy.as_view()),
     path("access/explain", access.Explain.as_view()),
+    path("access/inspect", identity.Inspect.as_view()),
     path("access/would-allow", access.WouldAllow.as_view()),
     path("access/who-can", access.WhoCan.as_view()),
     path("access/what-if", access.WhatIf.as_view()),

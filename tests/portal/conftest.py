@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import secrets
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from cryptography.fernet import Fernet
-from django.core.cache import cache
 from django.test import Client
 
 from tenants.models import Role, Tenant, User, Workspace
@@ -34,10 +34,9 @@ def house(name: str) -> House:
 
 @pytest.fixture(autouse=True)
 def _quiet(db: None, settings: Any) -> None:
-    """Nobody waits for workers here, and no bucket is empty from the test before."""
+    """Nobody waits for workers here."""
     settings.WORKSPACE_INIT_WAIT = 0
     settings.SEALING_KEYS = [Fernet.generate_key().decode()]
-    cache.clear()
 
 
 @pytest.fixture
@@ -60,3 +59,8 @@ def signed_in(user: User, **options: Any) -> Client:
     client = Client(**options)
     client.force_login(user)
     return client
+
+
+def stranger() -> Client:
+    """A browser at an address of its own: attempts to sign in are counted by address, and Redis outlives a test."""
+    return Client(REMOTE_ADDR=f"2001:db8::{secrets.token_hex(2)}:{secrets.token_hex(2)}")

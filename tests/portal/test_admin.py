@@ -6,14 +6,13 @@ from typing import Any
 
 import pytest
 from django.contrib import admin
-from django.test import Client
 from django.urls import reverse
 
 from audit.actions import Action
 from audit.models import AuditEntry
 from tenants.models import Tenant, Tier, User
 from tests import factories
-from tests.portal.conftest import House, signed_in
+from tests.portal.conftest import House, signed_in, stranger
 
 MODELS = sorted(model._meta.label_lower for model in admin.site._registry)
 
@@ -175,7 +174,7 @@ def test_account_is_made_with_a_password_typed_twice(operator: User) -> None:
     assert all(f'name="{name}"' in page for name in ("email", "password1", "password2", "usable_password"))
     chosen = "a quiet green lamp"
     assert new_account(operator, password1=chosen, password2=chosen).status_code == 302
-    assert Client().post("/login/", {"username": "new@acme.test", "password": chosen}).status_code == 302
+    assert stranger().post("/login/", {"username": "new@acme.test", "password": chosen}).status_code == 302
     assert AuditEntry.objects.filter(action=Action.USER_CREATED, actor=operator.email).exists()
 
 
@@ -215,7 +214,7 @@ def test_superuser_sets_another_password(operator: User) -> None:
     assert browser.get("/").status_code == 200
     assert signed_in(operator).post(path, chosen).status_code == 302
     assert browser.get("/").status_code == 302, "other sessions end"
-    assert Client().post("/login/", {"username": person.email, "password": chosen["password1"]}).status_code == 302
+    assert stranger().post("/login/", {"username": person.email, "password": chosen["password1"]}).status_code == 302
     event = AuditEntry.objects.filter(action=Action.USER_CHANGED).latest("sequence")
     assert (event.actor, event.target) == (operator.email, f"users/{person.pk}")
     assert signed_in(operator).get(path.replace(str(person.pk), "nobody")).status_code == 404

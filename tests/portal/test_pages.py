@@ -22,6 +22,7 @@ MEMBER = [
     "/tokens/new/",
     "/audit/",
     "/explain/",
+    "/identity/",
     "/who-can/",
     "/what-if/",
     "/profile/",

@@ -18,7 +18,7 @@ from portal.oidc import mapping
 from portal.oidc.provider import configured
 from tenants.models import Membership, Role, User
 from tests import factories
-from tests.portal.conftest import House, signed_in
+from tests.portal.conftest import House, signed_in, stranger
 from tests.portal.providers import Provider, begin, come_back, providing, query
 
 
@@ -51,7 +51,7 @@ def using(provider: Provider, settings: Any) -> Iterator[Provider]:
 
 
 def sign_in(provider: Provider, subject: str = "u-1", client: Client | None = None) -> Any:
-    client = client or Client()
+    client = client or stranger()
     response = come_back(client, provider.consent(begin(client), subject))
     response.browser = client
     return response
@@ -78,7 +78,7 @@ def test_first_sign_in_makes_an_account_by_issuer_and_subject(provider: Provider
 
 def test_request_carries_state_nonce_and_a_challenge(provider: Provider) -> None:
     """OIDC-02."""
-    sent = query(begin(Client()))
+    sent = query(begin(stranger()))
     assert sent["code_challenge_method"] == "S256"
     assert min(len(sent[name]) for name in ("state", "nonce", "code_challenge")) >= 32
     assert sent["redirect_uri"] == "http://testserver/oidc/callback/"
@@ -87,16 +87,16 @@ def test_request_carries_state_nonce_and_a_challenge(provider: Provider) -> None
 
 
 def test_button_is_there_only_when_a_provider_is_configured(provider: Provider, settings: Any) -> None:
-    assert "Sign in with Acme SSO" in Client().get("/login/").content.decode()
+    assert "Sign in with Acme SSO" in stranger().get("/login/").content.decode()
     settings.OIDC_OP_ISSUER = ""
-    assert "Acme SSO" not in Client().get("/login/").content.decode()
-    assert Client().get("/oidc/authenticate/").status_code == 404
-    assert Client().get("/oidc/callback/?state=x&code=y").status_code == 404
+    assert "Acme SSO" not in stranger().get("/login/").content.decode()
+    assert stranger().get("/oidc/authenticate/").status_code == 404
+    assert stranger().get("/oidc/callback/?state=x&code=y").status_code == 404
 
 
 def test_session_key_changes_with_sign_in(provider: Provider) -> None:
     """OIDC-05."""
-    client = Client()
+    client = stranger()
     address = begin(client)
     before = client.cookies[django_settings.SESSION_COOKIE_NAME].value
     come_back(client, provider.consent(address, "u-1"))
@@ -105,13 +105,13 @@ def test_session_key_changes_with_sign_in(provider: Provider) -> None:
 
 @pytest.mark.parametrize("target", ["https://evil.test/", "//evil.test", "/\\evil.test", "javascript:alert(1)"])
 def test_target_elsewhere_is_not_followed(provider: Provider, target: str) -> None:
-    client = Client()
+    client = stranger()
     response = come_back(client, provider.consent(begin(client, target), "u-1"))
     assert response.headers["Location"] == "/"
 
 
 def test_target_here_is_followed(provider: Provider) -> None:
-    client = Client()
+    client = stranger()
     assert "next=%2Fworkspaces%2F" in client.get("/login/?next=/workspaces/").content.decode()
     response = come_back(client, provider.consent(begin(client, "/workspaces/"), "u-1"))
     assert response.headers["Location"] == "/workspaces/"
@@ -119,9 +119,9 @@ def test_target_here_is_followed(provider: Provider) -> None:
 
 def test_state_of_another_browser_missing_or_used_is_refused(provider: Provider) -> None:
     """OIDC-01."""
-    client = Client()
+    client = stranger()
     back = provider.consent(begin(client), "u-1")
-    for stranger, address in ((Client(), back), (client, "/oidc/callback/?code=x"), (client, "/oidc/callback/")):
+    for stranger, address in ((stranger(), back), (client, "/oidc/callback/?code=x"), (client, "/oidc/callback/")):
         response = come_back(stranger, address)
         assert response.status_code == 403
         assert "Begin again" in response.content.decode()
@@ -133,7 +133,7 @@ def test_state_of_another_browser_missing_or_used_is_refused(provider: Provider)
 
 
 def test_state_ends_after_ten_minutes(provider: Provider) -> None:
-    client = Client()
+    client = stranger()
     back = provider.consent(begin(client), "u-1")
     session = client.session
     for begun in session["oidc_states"].values():
@@ -145,17 +145,17 @@ def test_state_ends_after_ten_minutes(provider: Provider) -> None:
 
 def test_code_of_another_sign_in_is_refused(provider: Provider) -> None:
     """OIDC-02: a code that was used, or that was injected into another browser's sign-in."""
-    client = Client()
+    client = stranger()
     back = provider.consent(begin(client), "u-1")
     come_back(client, back)
     used = query(back)["code"]
-    other = Client()
+    other = stranger()
     state = query(begin(other))["state"]
     assert come_back(other, f"/oidc/callback/?state={state}&code={used}").status_code == 403
     assert denied("did not take the code")
-    third = Client()
+    third = stranger()
     state = query(begin(third))["state"]
-    fresh = query(provider.consent(begin(Client()), "u-1"))["code"]
+    fresh = query(provider.consent(begin(stranger()), "u-1"))["code"]
     assert come_back(third, f"/oidc/callback/?state={state}&code={fresh}").status_code == 403
     assert denied("not of this sign-in")
 
@@ -199,7 +199,7 @@ def test_expired_token_of_the_provider_itself_is_refused(tmp_path: Path, setting
 
 def test_answer_of_another_provider_is_refused(provider: Provider) -> None:
     """OIDC-04; RFC 9207."""
-    client = Client()
+    client = stranger()
     back = provider.consent(begin(client), "u-1")
     assert come_back(client, f"{back}&iss=https://evil.test").status_code == 403
     assert denied("another provider")
@@ -322,7 +322,7 @@ def test_unmapped_memberships_stay(provider: Provider, acme: House) -> None:
 
 @pytest.mark.parametrize("when", ["at the start", "on the way back"])
 def test_provider_that_is_away_is_a_page(provider: Provider, when: str) -> None:
-    client = Client()
+    client = stranger()
     back = ""
     if when == "on the way back":
         back = provider.consent(begin(client), "u-1")
@@ -332,7 +332,7 @@ def test_provider_that_is_away_is_a_page(provider: Provider, when: str) -> None:
     assert "Acme SSO does not answer" in response.content.decode()
     assert "localhost" not in response.content.decode()
     assert denied("answered with 503")
-    assert Client().get("/login/").status_code == 200
+    assert stranger().get("/login/").status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -347,7 +347,7 @@ def test_provider_that_is_away_is_a_page(provider: Provider, when: str) -> None:
 def test_description_that_leads_elsewhere_is_refused(provider: Provider, described: dict[str, Any]) -> None:
     """OIDC-08."""
     provider.describe = described
-    assert Client().get("/oidc/authenticate/").status_code == 503
+    assert stranger().get("/oidc/authenticate/").status_code == 503
 
 
 def test_secret_is_sent_as_the_provider_asks(provider: Provider) -> None:
@@ -384,13 +384,13 @@ def test_sign_out_ends_the_session_at_the_provider(provider: Provider, acme: Hou
 
 
 def test_password_form_never_takes_a_code(provider: Provider) -> None:
-    response = Client().post("/login/?code=x&state=y", {"username": "ada@acme.test", "password": "wrong wrong wrong"})
+    response = stranger().post("/login/?code=x&state=y", {"username": "ada@acme.test", "password": "wrong wrong wrong"})
     assert response.status_code == 401
     assert "/oauth2/token" not in provider.asked
 
 
 def call(token: str, path: str = "/api/v1/workspaces/", method: str = "get", **options: Any) -> Any:
-    return getattr(Client(), method)(path, headers={"Authorization": f"Bearer {token}"}, **options)
+    return getattr(stranger(), method)(path, headers={"Authorization": f"Bearer {token}"}, **options)
 
 
 def test_token_of_the_provider_opens_the_api(provider: Provider) -> None:

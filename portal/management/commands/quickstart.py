@@ -149,7 +149,7 @@ def _services(layout: Layout, environment: Mapping[str, str]) -> list[Service]:
     celery = (python, "-m", "celery", "--app", "portal", "--quiet")
     worker = child("worker", *celery, "worker", "--pool", "threads", "--concurrency", "4", "--loglevel", "INFO")
     beat = child("beat", *celery, "beat", "--schedule", str(layout.folder / "beat-schedule"), "--pidfile", "")
-    apiserver = child("apiserver", python, "manage.py", "apiserver")
+    apiserver = child("apiserver", python, "manage.py", "apiserver", *settings.APISERVER_FLAGS)
     portal = child(
         "portal",
         *(python, "-m", "uvicorn", "portal.asgi:application", "--no-access-log", "--no-server-header"),
