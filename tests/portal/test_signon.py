@@ -121,8 +121,8 @@ def test_state_of_another_browser_missing_or_used_is_refused(provider: Provider)
     """OIDC-01."""
     client = stranger()
     back = provider.consent(begin(client), "u-1")
-    for stranger, address in ((stranger(), back), (client, "/oidc/callback/?code=x"), (client, "/oidc/callback/")):
-        response = come_back(stranger, address)
+    for browser, address in ((stranger(), back), (client, "/oidc/callback/?code=x"), (client, "/oidc/callback/")):
+        response = come_back(browser, address)
         assert response.status_code == 403
         assert "Begin again" in response.content.decode()
         assert denied("state is unknown")
