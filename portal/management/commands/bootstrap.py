@@ -16,6 +16,7 @@ class Command(BaseCommand):
 
     help = "Migrate the database and make the system space, tiers, the embedded cluster and the first operator."
     requires_migrations_checks = False
+    requires_system_checks = ()
 
     def handle(self, **_options: Any) -> None:
         """Do it."""
