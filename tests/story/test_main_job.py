@@ -10,7 +10,6 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +24,6 @@ pytestmark = [
     pytest.mark.xdist_group("story"),
     pytest.mark.timeout(300),
 ]
-
-
-@pytest.fixture(scope="module")
-def product() -> Iterator[Product]:
-    """One product for the whole story."""
-    with tempfile.TemporaryDirectory(prefix="tenantry-story-") as folder:
-        Path(folder).chmod(0o711)
-        product = Product(Path(folder) / "data")
-        product.start()
-        yield product
-        product.stop()
 
 
 @pytest.fixture(scope="module")
