@@ -104,6 +104,17 @@ class Product:
                 found.append(int(entry.name))
         return found
 
+    def processor_seconds(self) -> float:
+        """What its processes, and those they have waited for, have cost so far."""
+        ticks = 0
+        for pid in self.processes():
+            try:
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            ticks += sum(int(field) for field in fields[11:15])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
     @property
     def portal(self) -> str:
         """The portal's URL."""
