@@ -152,11 +152,14 @@ def not_a(expected: str, package: str, given: str, given_version: str) -> BadReq
     return BadRequest(f'{given} in version "{version}" cannot be handled as a {expected}: {shown}')
 
 
-def check_kind(value: dict[str, Any], kind: Kind) -> None:
-    """Make sure that a body is a ``kind``; what a patch or an apply leaves out is filled in."""
+def check_kind(value: dict[str, Any], kind: Kind, *, required: bool = True) -> None:
+    """Make sure that a body says what it is and that this is ``kind``. Fills in what a patch may leave out."""
     for field, expected in (("apiVersion", kind.api_version), ("kind", kind.name)):
         given = value.get(field)
         if given is None or given == "":
+            if required:
+                shown = "Kind" if field == "kind" else "apiVersion"
+                raise BadRequest(f"Object '{shown}' is missing in the body")
             value[field] = expected
         elif not isinstance(given, str):
             raise BadRequest(f"couldn't get version/kind; json parse error: {field} is not a string")

@@ -10,7 +10,9 @@ from access.authorization.base import abstain, allow, deny
 from access.authorization.chain import AuthorizationChain
 from access.authorization.isolation import SystemMasters, TenantIsolation
 from access.authorization.lock import LockAuthorizer
+from access.authorization.systemworkspaces import SystemWorkspaces
 from kube.identity import Principal
+from kube.rbac import Rule
 from kube.requestinfo import RequestInfo
 from kube.status import Unauthorized
 from kube.verdicts import Decision, Verdict
@@ -99,7 +101,17 @@ async def test_silence_is_no_permission_and_the_first_opinion_decides() -> None:
     assert [step.step for step in explanation.trace] == ["a", "b"]
 
 
-WALL = TenantIsolation(lambda _group, resource: resource == "nodes")
+class NoGrants:
+    """Nobody has let anybody in."""
+
+    async def opening(self, principal: Principal, request: RequestInfo) -> Decision | None:
+        return None
+
+    async def rules(self, principal: Principal, cluster: str, namespace: str) -> tuple[Rule, ...]:
+        return ()
+
+
+WALL = TenantIsolation(lambda _group, resource: resource == "nodes", NoGrants())
 
 
 @pytest.mark.parametrize(
@@ -109,7 +121,6 @@ WALL = TenantIsolation(lambda _group, resource: resource == "nodes")
         (ALICE, asks("root:globex", tenant="globex"), True),
         (ALICE, asks("root", tenant="system"), True),
         (ALICE, asks(resource="nodes"), True),
-        (ALICE, asks("system:admin"), True),
         (OPERATOR, asks(), False),
         (OPERATOR, asks("root", tenant="system", resource="nodes"), False),
         (NOBODY, asks(), True),
@@ -120,6 +131,14 @@ WALL = TenantIsolation(lambda _group, resource: resource == "nodes")
 async def test_wall_between_tenants(principal: Principal, request_: RequestInfo, denied: bool) -> None:
     """AZ1, TS13."""
     assert ((await WALL.authorize(principal, request_)).verdict is Verdict.DENY) is denied
+
+
+async def test_system_workspaces_are_closed_to_users() -> None:
+    """KC12."""
+    closed = SystemWorkspaces()
+    assert (await closed.authorize(ALICE, asks("system:admin"))).verdict is Verdict.DENY
+    assert (await closed.authorize(FALSE_MASTER, asks("system:admin"))).verdict is Verdict.DENY
+    assert (await closed.authorize(ALICE, asks())).verdict is Verdict.NO_OPINION
 
 
 async def test_masters_mean_everything_in_the_system_tenant_and_nothing_elsewhere() -> None:

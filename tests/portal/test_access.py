@@ -64,6 +64,21 @@ def explain(
     return post(user, "/api/v1/access/explain", body)
 
 
+STEPS = [
+    "lock",
+    "system-workspaces",
+    "tenant-isolation",
+    "system-masters",
+    "top-level-organization",
+    "workspace-content",
+    "required-groups",
+    "initializing-workspaces",
+    "maximal-permission-policy",
+    "Node",
+    "RBAC",
+]
+
+
 def test_an_admin_sees_which_rule_lets_a_user_in_and_every_step(admin: User) -> None:
     """AZ11: the shape of contract.md."""
     status, found = explain(admin, "jane", "/api/v1/namespaces/team/pods/p")
@@ -74,7 +89,7 @@ def test_an_admin_sees_which_rule_lets_a_user_in_and_every_step(admin: User) -> 
     }  # fmt: skip
     assert (found["decision"], found["decidedBy"]) == ("allow", "RBAC")
     steps = [step["step"] for step in found["trace"]]
-    assert steps == ["lock", "system-workspaces", "tenant-isolation", "system-masters", "Node", "RBAC"]
+    assert steps == STEPS
     assert found["trace"][-1]["rule"] == 'RoleBinding "pods/team" of ClusterRole "pods" to User "jane"'
     assert set(found) == {"resolved", "decision", "decidedBy", "reason", "trace"}
 
