@@ -1,4 +1,6 @@
-"""The API server beside kube-apiserver: GET, LIST of 500, CREATE, PATCH, SubjectAccessReview, watches, memory.
+"""The API server beside kube-apiserver: reads, writes, reviews, delivery to 1,000 watches, memory, idle spaces.
+
+``python -m bench.apiserver [SPACES]``, 1,000 unless told.
 
 The peer runs when ``KUBEBUILDER_ASSETS`` names a folder with kube-apiserver and etcd; one after the other, on the same
 machine, over TLS with kept connections, with authentication, authorization, admission and audit on.
@@ -10,6 +12,8 @@ import contextlib
 import json
 import ssl
 import statistics
+import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -20,9 +24,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import psycopg
+
 from bench.load import Figures, drive
 from tests import kubeapiserver
-from tests.story.product import Product, eventually
+from tests.story.product import ROOT, Product, eventually, free_port
+
+SPACES = 1000
+WATCHES = 1000
+MANY = 1_000_000
+_LIMITS = [f"--tenant-{kind}-{what}={MANY}" for kind in ("read", "write", "watch") for what in ("qps", "burst")]
+"""One tenant has the server to itself: its requests are counted, and not held up."""
 
 BASE = "/api/v1/namespaces/default/configmaps"
 CONFIGMAP = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"padding": "x" * 700}}
@@ -83,10 +95,97 @@ def tenantry() -> Iterator[Target]:
             rights = ("--clusterrole=cluster-admin", "--serviceaccount=default:driver")
             product.kubectl(*at, "create", "clusterrolebinding", "driver", *rights)
             token = product.kubectl(*at, "create", "token", "driver", "-n", "default").strip()
-            servers = [pid for pid in product.processes() if b"\0apiserver" in _command_line(pid)]
-            yield Target("Tenantry", space, token, min(servers))
+            with _server(product) as (url, pid):
+                print(f"  Tenantry        resident when idle {_resident(pid):,.0f} MiB", flush=True)
+                yield Target("Tenantry", f"{url}/clusters/root:bench", token, pid)
+                _new_tenants(product, url)
+                _idle_spaces(product, pid)
         finally:
             product.stop()
+
+
+@contextlib.contextmanager
+def _server(product: Product) -> Iterator[tuple[str, int]]:
+    """An API server beside the product's own, with no limit that the load would meet."""
+    port = free_port()
+    environment = {
+        **product.environment,
+        "DATABASE_URL": f"postgresql://postgres@/postgres?host={product.socket_folder()}",
+    }
+    command = [sys.executable, "manage.py", "apiserver", f"--secure-port={port}", f"--tenant-max-watches={MANY}"]
+    process = subprocess.Popen([*command, *_LIMITS], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)
+    target = Target("Tenantry", f"https://127.0.0.1:{port}", "")
+    try:
+        eventually(lambda: _is_ready(target), within=60, every=0.2)
+        yield target.url, process.pid
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _is_ready(target: Target) -> bool:
+    connection = target.connect()
+    try:
+        connection.request("GET", "/readyz")
+        return connection.getresponse().status == 200
+    except OSError:
+        return False
+    finally:
+        connection.close()
+
+
+def _new_tenants(product: Product, url: str, rounds: int = 30) -> None:
+    """From asking for a tenant to having an object in its space."""
+    context = ssl._create_unverified_context()
+    context.load_cert_chain(product.folder / "pki" / "admin.crt", product.folder / "pki" / "admin.key")
+    connection = HTTPSConnection(urlsplit(url).netloc, context=context, timeout=60)
+    times = []
+    for number in range(rounds):
+        tenant = {"apiVersion": "v1", "kind": "Tenant", "metadata": {"name": f"quick-{number}"}}
+        first = {**CONFIGMAP, "metadata": {"name": "first"}}
+        begun = time.perf_counter()
+        for path, body in (
+            ("/api/v1/tenants", tenant),
+            (f"/api/v1/tenants/quick-{number}/namespaces/default/configmaps", first),
+        ):
+            connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            text = answer.read()
+            if answer.status != 201:
+                raise RuntimeError(f"{path}: {answer.status} {text[:300]!r}")
+        times.append((time.perf_counter() - begun) * 1000)
+    cuts = statistics.quantiles(times, n=100, method="inclusive")
+    print(f"  Tenantry        a tenant created and used   p50 {cuts[49]:.1f} ms   p99 {cuts[98]:.1f} ms", flush=True)
+
+
+_MAKE_SPACES = """
+from audit.recorder import Actor
+from tenants.services.tenants import tenant_create
+actor = Actor(name="bench", operator=True)
+for number in range({spaces}):
+    tenant_create(actor=actor, name=f"idle-{{number}}", display_name="")
+"""
+
+
+def _idle_spaces(product: Product, pid: int) -> None:
+    """What a space costs that nobody uses: bytes in the database, with its log and its audit, and in the server."""
+    spaces = int(sys.argv[1]) if len(sys.argv) > 1 else SPACES
+    database = f"postgresql://postgres@/postgres?host={product.socket_folder()}"
+    with psycopg.connect(database, autocommit=True) as connection:
+
+        def size() -> int:
+            row = connection.execute("SELECT pg_database_size(current_database())").fetchone()
+            return int(row[0]) if row else 0
+
+        before, resident, begun = size(), _resident(pid), time.perf_counter()
+        product.manage("shell", code=_MAKE_SPACES.format(spaces=spaces), within=600)
+        seconds, grown = time.perf_counter() - begun, size() - before
+    print(
+        f"  Tenantry        {spaces:,} idle spaces, {spaces / seconds:,.0f} made a second: "
+        f"{grown / spaces / 1024:.1f} KiB each in the database, "
+        f"{(_resident(pid) - resident) * 1024 / spaces:.2f} KiB each in memory",
+        flush=True,
+    )
 
 
 @contextlib.contextmanager
@@ -118,23 +217,26 @@ def measure(target: Target) -> dict[str, Figures]:
     new = json.dumps({**CONFIGMAP, "metadata": {"name": "new-@N@"}})
     patch = {"method": "PATCH", "body": json.dumps({"data": {"word": "@N@"}})}
     patch["headers"] = {**target.headers, "Content-Type": "application/merge-patch+json"}  # type: ignore[assignment]
+    whole = {**CONFIGMAP, "metadata": {"name": "one"}, "data": {"word": "@N@"}}
+    update = {"method": "PUT", "body": json.dumps(whole)}
     review = {"method": "POST", "body": json.dumps(REVIEW)}
     for connections in (1, 32):
         load("GET", connections, f"{BASE}/one")
         load("LIST of 500", min(connections, 8), "/api/v1/namespaces/list/configmaps")
         load("CREATE", connections, BASE, method="POST", body=new)
+        load("UPDATE of one object", connections, f"{BASE}/one", **update)
         load("PATCH of one object", connections, f"{BASE}/one", **patch)
         load("SubjectAccessReview", connections, "/apis/authorization.k8s.io/v1/subjectaccessreviews", **review)
     figures["watch delivery"] = watch_delivery(target)
-    print(f"  {target.name:<15} watch delivery, 50 watches   {figures['watch delivery']}")
+    print(f"  {target.name:<15} watch delivery, {WATCHES:,} watches {figures['watch delivery']}", flush=True)
     if target.pid is not None:
         print(f"  {target.name:<15} resident after all that      {_resident(target.pid):,.0f} MiB")
     return figures
 
 
-def watch_delivery(target: Target, *, watchers: int = 50, events: int = 100) -> Figures:
+def watch_delivery(target: Target, *, watchers: int = WATCHES, events: int = 100) -> Figures:
     """From sending a create to reading its event from an open watch, beside other open watches."""
-    path = f"{urlsplit(target.url).path}/api/v1/namespaces/default/secrets?watch=true&timeoutSeconds=60"
+    path = f"{urlsplit(target.url).path}/api/v1/namespaces/default/secrets?watch=true&timeoutSeconds=300"
     watches = []
     for _ in range(watchers):
         watch = target.connect()
@@ -161,12 +263,6 @@ def watch_delivery(target: Target, *, watchers: int = 50, events: int = 100) -> 
         watch.close()
     cuts = statistics.quantiles(delays, n=100)
     return Figures(1000 / statistics.mean(delays), cuts[49], cuts[98], 0)
-
-
-def _command_line(pid: int) -> bytes:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    return b""
 
 
 def _resident(pid: int) -> float:

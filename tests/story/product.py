@@ -134,7 +134,7 @@ class Product:
             assert result.returncode == 0, result.stderr
         return result.stdout + result.stderr
 
-    def manage(self, *arguments: str, code: str | None = None) -> str:
+    def manage(self, *arguments: str, code: str | None = None, within: float = 60) -> str:
         """Run a management command with the product's own databases."""
         environment = {
             **self.environment,
@@ -149,7 +149,7 @@ class Product:
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=within,
         )
         assert result.returncode == 0, result.stderr
         return result.stdout
