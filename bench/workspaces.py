@@ -12,7 +12,8 @@ from pathlib import Path
 
 from tests.story.product import Product, eventually
 
-PEOPLE = 10
+PEOPLE = 4
+"""Few enough for the sign-in page, which slows down whoever comes too often."""
 
 
 def main() -> None:
