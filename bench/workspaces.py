@@ -65,7 +65,7 @@ def _measure(product: Product) -> None:
     refused = product.kubectl("get", "configmaps", kubeconfig=config, check=False)
     assert "refused" not in refused
     assert "No resources" not in refused, refused
-    eventually(lambda: operator.get(f"/api/v1/workspaces/{workspaces[0]}/").json()["phase"] == "suspended")
+    eventually(lambda: operator.get(f"/api/v1/workspaces/{workspaces[0]}/").json()["status"] == "suspended")
     proved = (time.perf_counter() - begun) * 1000
     print(f"  suspension: answered, and refused from then on, after {answered:.0f} ms; proved after {proved:.0f} ms")
 
