@@ -6,7 +6,7 @@ in many variants, and it visits each item in Python. These write one fixed type 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from struct import Struct
 from typing import Any
 
@@ -17,6 +17,7 @@ from psycopg.pq import Format
 _HEADER = Struct("!iiIii")
 _LENGTH = Struct("!i")
 _BIGINT = Struct("!iq")
+_QUAD = Struct("!q")
 _NULL = _LENGTH.pack(-1)
 _BYTEA, _INT8, _TEXT = 17, 20, 25
 
@@ -62,12 +63,24 @@ def _chunks(items: Iterable[bytes | None]) -> Iterable[bytes]:
             yield item
 
 
+def _texts(value: Texts) -> bytes:
+    return _header(_TEXT, len(value.items)) + b"".join(_chunks([item.encode() for item in value.items]))
+
+
+def _blobs(value: Blobs) -> bytes:
+    return _header(_BYTEA, len(value.items)) + b"".join(_chunks(value.items))
+
+
+def _bigints(value: Bigints) -> bytes:
+    return _header(_INT8, len(value.items)) + b"".join([_BIGINT.pack(8, item) for item in value.items])
+
+
 class _TextsDumper(Dumper):
     format = Format.BINARY
     oid = 1009
 
     def dump(self, obj: Texts) -> bytes:
-        return _header(_TEXT, len(obj.items)) + b"".join(_chunks([item.encode() for item in obj.items]))
+        return _texts(obj)
 
 
 class _BlobsDumper(Dumper):
@@ -75,7 +88,7 @@ class _BlobsDumper(Dumper):
     oid = 1001
 
     def dump(self, obj: Blobs) -> bytes:
-        return _header(_BYTEA, len(obj.items)) + b"".join(_chunks(obj.items))
+        return _blobs(obj)
 
 
 class _BigintsDumper(Dumper):
@@ -83,10 +96,31 @@ class _BigintsDumper(Dumper):
     oid = 1016
 
     def dump(self, obj: Bigints) -> bytes:
-        return _header(_INT8, len(obj.items)) + b"".join([_BIGINT.pack(8, item) for item in obj.items])
+        return _bigints(obj)
 
 
 _DUMPERS: dict[type[Any], type[Dumper]] = {Texts: _TextsDumper, Blobs: _BlobsDumper, Bigints: _BigintsDumper}
+
+_ARRAYS: dict[type[Any], Callable[[Any], bytes]] = {Texts: _texts, Blobs: _blobs, Bigints: _bigints}
+
+Parameter = Texts | Blobs | Bigints | int | str
+"""What a statement of the store takes."""
+
+
+def oid_of(value: Parameter) -> int:
+    """The type that a parameter is declared as."""
+    if isinstance(value, int):
+        return _INT8
+    return _TEXT if isinstance(value, str) else _DUMPERS[type(value)].oid
+
+
+def dump(value: Parameter) -> bytes:
+    """A parameter in the binary form of its type."""
+    if isinstance(value, int):
+        return _QUAD.pack(value)
+    if isinstance(value, str):
+        return value.encode()
+    return _ARRAYS[type(value)](value)
 
 
 def register(context: AdaptContext) -> None:

@@ -21,6 +21,7 @@ from store.follower import Follower
 from store.planning import Plan, decide, key_parameters, keys_of, require_sound, write_parameters
 from store.statements import BATCH_AT, CURRENT, FOLLOW, LOCK, NOTIFY, WRITE, event_of, stored_of
 from store.types import Key, Operation, OutcomeUnknown, Stored, StoreError, Unavailable
+from store.wire import Wire
 
 logger = logging.getLogger(__name__)
 
@@ -56,9 +57,18 @@ class Committer:
     """Takes the writes of one process to the database, one transaction at a time."""
 
     def __init__(
-        self, pool: AsyncConnectionPool[Connection], follower: Follower, peek: Peek, *, patience: float
+        self,
+        conninfo: str,
+        pool: AsyncConnectionPool[Connection],
+        follower: Follower,
+        peek: Peek,
+        *,
+        patience: float,
     ) -> None:
         self._pool = pool
+        self._writer = Wire(conninfo, "tenantry-writer")
+        # A notification that a crash of the database takes with it is made up for by the polls.
+        self._notifier = Wire(conninfo, "tenantry-notifier", options=" -c synchronous_commit=off")
         self._follower = follower
         self._peek = peek
         self._patience = patience
@@ -84,6 +94,8 @@ class Committer:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._writer.close()
+        self._notifier.close()
         while self._queue:
             _refuse([self._queue.popleft()], Unavailable("the store is closed"))
 
@@ -129,8 +141,10 @@ class Committer:
                 return
             attempt = _Attempt(self._follower, self._peek, writes, sent, foreign=self._foreign)
             try:
-                async with self._pool.connection(timeout=max(writes[0].deadline - now, 0.05)) as connection:
-                    plan = await attempt.run(connection)
+                plan = await attempt.bet(self._writer)
+                if plan is None:
+                    async with self._pool.connection(timeout=max(writes[0].deadline - now, 0.05)) as connection:
+                        plan = await attempt.transact(connection)
             except AWAY:
                 sent = attempt.sent
                 await asyncio.sleep(delay)
@@ -178,8 +192,7 @@ class Committer:
             await self._announce.wait()
             self._announce.clear()
             try:
-                async with self._pool.connection() as connection:
-                    await connection.execute(NOTIFY, (str(self._follower.revision),), prepare=True)
+                await self._notifier.ask(NOTIFY, (str(self._follower.revision),))
             except AWAY:
                 # The others' polls find what was written.
                 logger.warning("a notification was not sent")
@@ -198,20 +211,7 @@ class _Attempt:
         self.sent = sent
         self.foreign = foreign
 
-    async def run(self, connection: Connection) -> Plan:
-        """Commit the batch; afterwards ``foreign`` says whether others wrote in between."""
-        try:
-            return await self._bet(connection) or await self._transact(connection)
-        except errors.CheckViolation as error:
-            # No partition for the next revisions: whoever should have made it in time did not.
-            if error.diag.constraint_name is not None:
-                raise
-            await connection.rollback()
-            self.sent = None
-            await self._extend(connection)
-            return await self._transact(connection)
-
-    async def _bet(self, connection: Connection) -> Plan | None:
+    async def bet(self, wire: Wire) -> Plan | None:
         """Decide by what this process holds and commit in one round trip, if nobody else has written meanwhile.
 
         The counter tells: standing where this process' knowledge ends, it proves that all of it is current, refusals
@@ -228,11 +228,31 @@ class _Attempt:
         batch = secrets.randbits(63)
         parameters = write_parameters(plan, self._follower.epoch, batch)
         self.sent = Sent(batch, plan)
-        cursor = await connection.execute(WRITE, parameters, prepare=True)
-        if cursor.rowcount == len(plan.events):
+        try:
+            result = await wire.ask(WRITE, parameters)
+        except psycopg.Error as error:
+            if isinstance(error, AWAY):
+                raise
+            # Nothing was kept. The long way finds out why, and makes the missing partition.
+            self.sent = None
+            return None
+        if result.command_tuples == len(plan.events):
             return plan
         self.sent = None
         return None
+
+    async def transact(self, connection: Connection) -> Plan:
+        """Commit the batch under the lock; afterwards ``foreign`` says whether others wrote in between."""
+        try:
+            return await self._transact(connection)
+        except errors.CheckViolation as error:
+            # No partition for the next revisions: whoever should have made it in time did not.
+            if error.diag.constraint_name is not None:
+                raise
+            await connection.rollback()
+            self.sent = None
+            await self._extend(connection)
+            return await self._transact(connection)
 
     async def _transact(self, connection: Connection) -> Plan:
         known = self._follower.revision

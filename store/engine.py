@@ -17,12 +17,13 @@ from types import TracebackType
 from typing import Self
 
 import orjson
+from psycopg.pq.abc import PGresult
 
 from store.arrays import Blobs
 from store.cache import Cache, Place, Shelf
 from store.committer import Committer
-from store.connections import Connection, open_pool, persist
-from store.follower import Follower
+from store.connections import AWAY, Connection, open_pool, persist
+from store.follower import Follower, read_state
 from store.statements import MENTIONING, RESOURCES, STATE, event_of, load, replay
 from store.types import (
     Event,
@@ -38,6 +39,7 @@ from store.types import (
     Unavailable,
 )
 from store.watches import Hub, Watch, matcher
+from store.wire import Wire
 
 logger = logging.getLogger(__name__)
 
@@ -90,7 +92,8 @@ class Engine:
             on_lost=self._forget,
             poll_seconds=options.poll_seconds,
         )
-        self._committer = Committer(self._pool, self._follower, self._peek, patience=options.write_seconds)
+        self._committer = Committer(conninfo, self._pool, self._follower, self._peek, patience=options.write_seconds)
+        self._wire = Wire(conninfo, "tenantry-reader")
         self._listeners: dict[object, tuple[Callable[[Sequence[Event]], None], Callable[[], None] | None]] = {}
         self._loads: dict[Range | Everywhere, asyncio.Task[None]] = {}
         self._cold: set[Range] = set()
@@ -117,6 +120,7 @@ class Engine:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._follower.stop()
+        self._wire.close()
         self._hub.restart(self._hub.revision)
         await self._pool.close()
 
@@ -249,15 +253,11 @@ class Engine:
 
     async def _see_everything(self) -> None:
         floor = self.revision
-
-        async def ask(connection: Connection) -> tuple[int, str]:
-            cursor = await connection.execute(STATE, prepare=True, binary=True)
-            row = await cursor.fetchone()
-            if row is None:
-                raise Unavailable("the store has no counter row: migrate first")
-            return row[0], row[1]
-
-        revision, epoch = await persist(self._pool, ask)
+        try:
+            revision, epoch = _counter(await self._wire.ask(STATE))
+        except AWAY:
+            state = await persist(self._pool, read_state)
+            revision, epoch = state.revision, state.epoch
         if not self._follower.compare(revision, epoch, floor):
             self._follower.lose(revision, epoch)
         await self._follower.reach(revision)
@@ -411,6 +411,14 @@ def _answer(readers: Sequence[asyncio.Future[None]], error: StoreError | None) -
             reader.set_result(None)
         else:
             reader.set_exception(error)
+
+
+def _counter(result: PGresult) -> tuple[int, str]:
+    """The revision and the epoch of ``STATE`` in text form."""
+    revision, epoch = result.get_value(0, 0), result.get_value(0, 1)
+    if revision is None or epoch is None:
+        raise Unavailable("the store has no counter row: migrate first")
+    return int(revision), epoch.decode()
 
 
 def _whole(selection: Range | Everywhere) -> Range | Everywhere:

@@ -1,0 +1,123 @@
+"""A connection of its own for a statement that nearly every request waits for.
+
+psycopg's cursors and pools cost a process several times what PostgreSQL itself needs to say where the counter stands,
+so these statements go to libpq without them. Whoever asks has another way to go when the wire is down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from psycopg import AsyncConnection, Error, OperationalError, errors, pq
+from psycopg.pq.abc import PGconn, PGresult
+
+from store.arrays import Parameter, dump, oid_of
+from store.connections import connection_settings
+
+_DONE = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
+
+
+class Wire:
+    """One connection, opened when it is needed, that takes one question at a time."""
+
+    def __init__(self, conninfo: str, application: str, *, options: str = "") -> None:
+        self._conninfo = conninfo
+        self._settings = connection_settings(application)
+        self._settings["options"] += options
+        self._connection: AsyncConnection[tuple[object, ...]] | None = None
+        self._prepared: dict[str, bytes] = {}
+        self._waiter: asyncio.Future[PGresult] | None = None
+        self._last: PGresult | None = None
+
+    async def ask(self, statement: str, parameters: Sequence[Parameter] = ()) -> PGresult:
+        """The result, in text form, of a statement of ``store.statements``; raises ``psycopg.Error``.
+
+        After an error of the connection, and when the caller is cancelled, the connection is closed; what was
+        under way may still happen.
+        """
+        try:
+            connection = self._connection or await self._connect()
+            name = self._prepared.get(statement)
+            if name is None:
+                name = await self._prepare(connection.pgconn, statement, parameters)
+            values, formats = [dump(value) for value in parameters], [pq.Format.BINARY] * len(parameters)
+            connection.pgconn.send_query_prepared(name, values, formats, pq.Format.TEXT)
+            return await self._result(connection.pgconn)
+        except BaseException as error:
+            if not isinstance(error, Error) or isinstance(error, OperationalError):
+                self.close()
+            raise
+
+    def close(self) -> None:
+        """Hang up; the next question opens the connection anew."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        self._prepared.clear()
+        loop = asyncio.get_running_loop()
+        if connection.pgconn.socket >= 0:
+            loop.remove_reader(connection.pgconn.socket)
+            loop.remove_writer(connection.pgconn.socket)
+        connection.pgconn.finish()
+
+    async def _connect(self) -> AsyncConnection[tuple[object, ...]]:
+        connection = self._connection = await AsyncConnection.connect(self._conninfo, **self._settings)
+        asyncio.get_running_loop().add_reader(connection.pgconn.socket, self._readable)
+        return connection
+
+    async def _prepare(self, pgconn: PGconn, statement: str, parameters: Sequence[Parameter]) -> bytes:
+        name = b"wire-%d" % len(self._prepared)
+        parts = statement.split("%s")
+        text = parts[0] + "".join(f"${number}{part}" for number, part in enumerate(parts[1:], 1))
+        pgconn.send_prepare(name, text.encode(), [oid_of(value) for value in parameters])
+        await self._result(pgconn)
+        self._prepared[statement] = name
+        return name
+
+    async def _result(self, pgconn: PGconn) -> PGresult:
+        loop = asyncio.get_running_loop()
+        waiter = self._waiter = loop.create_future()
+        if pgconn.flush():
+            loop.add_writer(pgconn.socket, self._writable)
+        try:
+            result: PGresult = await waiter
+        finally:
+            self._waiter = None
+        if result.status not in _DONE:
+            raise errors.error_from_result(result)
+        return result
+
+    def _writable(self) -> None:
+        if self._connection is None:
+            return
+        pgconn = self._connection.pgconn
+        try:
+            if not pgconn.flush():
+                asyncio.get_running_loop().remove_writer(pgconn.socket)
+        except OperationalError as error:
+            self._fail(error)
+
+    def _readable(self) -> None:
+        if self._connection is None:
+            return
+        pgconn, waiter = self._connection.pgconn, self._waiter
+        try:
+            pgconn.consume_input()
+            while waiter is not None and not waiter.done() and not pgconn.is_busy():
+                result = pgconn.get_result()
+                if result is not None:
+                    self._last = result
+                elif self._last is not None:
+                    waiter.set_result(self._last)
+                    self._last = None
+                else:
+                    raise OperationalError("the connection ended")
+        except OperationalError as error:
+            self._fail(error)
+
+    def _fail(self, error: OperationalError) -> None:
+        self._last = None
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_exception(error)
+        self.close()
