@@ -1,44 +1,55 @@
-"""Writers of one namespace take turns where they would otherwise fight over the same quota object."""
+"""Writers of one object, or of one namespace with a quota, take turns instead of fighting."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import contextlib
+from collections.abc import AsyncIterator, Hashable
+
+from store.types import Key
 
 
 class Turns:
     """Locks by name that exist only while somebody holds or wants them.
 
-    They make writers of this process line up; between processes the store's preconditions decide.
+    They make writers of this process line up; between processes the store's preconditions decide. Whoever needs both
+    takes the object's before the namespace's.
     """
 
     def __init__(self) -> None:
-        self._wanted: dict[tuple[str, str], bool] = {}
-        self._locks: dict[tuple[str, str], tuple[asyncio.Lock, int]] = {}
+        self._wanted: set[tuple[str, str]] = set()
+        self._locks: dict[Hashable, tuple[asyncio.Lock, int]] = {}
 
     def line_up(self, space: str, namespace: str, *, wanted: bool) -> None:
         """Let the writers of a namespace take turns from now on, or no longer."""
         if wanted:
-            self._wanted[space, namespace] = True
+            self._wanted.add((space, namespace))
         else:
-            self._wanted.pop((space, namespace), None)
+            self._wanted.discard((space, namespace))
 
-    @asynccontextmanager
-    async def of(self, space: str, namespace: str) -> AsyncIterator[None]:
+    @contextlib.asynccontextmanager
+    async def of_namespace(self, space: str, namespace: str) -> AsyncIterator[None]:
         """One writer at a time where turns are wanted; no waiting elsewhere."""
-        key = (space, namespace)
-        if key not in self._wanted:
+        if (space, namespace) not in self._wanted:
             yield
             return
-        lock, users = self._locks.get(key, (asyncio.Lock(), 0))
-        self._locks[key] = (lock, users + 1)
+        async with self._turn((space, namespace)):
+            yield
+
+    def of_object(self, key: Key) -> contextlib.AbstractAsyncContextManager[None]:
+        """One writer at a time."""
+        return self._turn(key)
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, name: Hashable) -> AsyncIterator[None]:
+        lock, users = self._locks.get(name) or (asyncio.Lock(), 0)
+        self._locks[name] = (lock, users + 1)
         try:
             async with lock:
                 yield
         finally:
-            lock, users = self._locks[key]
+            lock, users = self._locks[name]
             if users == 1:
-                del self._locks[key]
+                del self._locks[name]
             else:
-                self._locks[key] = (lock, users - 1)
+                self._locks[name] = (lock, users - 1)

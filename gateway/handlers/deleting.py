@@ -10,11 +10,12 @@ import orjson
 from access.admission.base import DELETE
 from gateway import objects
 from gateway.exchange import Request, Response
-from gateway.handlers.reading import find, read_list, show
-from gateway.handlers.writing import attributes_of, finished, modified, stored_form, too_busy, yield_to
+from gateway.handlers.reading import read_list, show
+from gateway.handlers.writing import attributes_of, finished, modified, stored_form
 from gateway.kinds import Kind
 from gateway.negotiation import require_content_type
 from gateway.parameters import invalid_options, unsupported
+from gateway.rounds import require_newest, until_kept
 from gateway.runtime import Runtime
 from gateway.selection import selection
 from kube.crds import CRDS, terminating
@@ -22,9 +23,8 @@ from kube.patches import deep_copy
 from kube.status import BadRequest, Conflict, Invalid, NotFound, StatusError
 from kube.traits import SHOWN_WHEN_DELETED
 from kube.validation.causes import invalid
-from store.types import Delete, Key, PreconditionFailed, Stored, Update
+from store.types import Delete, Key, Stored, Update
 
-_ATTEMPTS: Final = 64
 ORPHAN: Final = "orphan"
 FOREGROUND: Final = "foregroundDeletion"
 _ORPHANING: Final = frozenset({("v1", "ReplicationController"), ("batch/v1", "Job")})
@@ -133,8 +133,8 @@ async def remove(
     runtime: Runtime, request: Request, kind: Kind, key: Key, options: DeleteOptions
 ) -> tuple[bool, dict[str, Any]]:
     """Delete one object, or mark it when finalizers hold it. Returns whether it is gone, and its last state."""
-    for attempt in range(_ATTEMPTS):
-        current = await find(runtime, key, kind)
+
+    async def once(current: Stored) -> tuple[bool, dict[str, Any]]:
         old = orjson.loads(current.data)
         _check_preconditions(kind, key, options, old)
         new = deep_copy(old)
@@ -142,8 +142,9 @@ async def remove(
         _propagate(new, options)
         attributes = attributes_of(request, kind, DELETE, key.name, None, old)
         attributes.namespace = key.namespace
-        async with runtime.turns.of(key.space, key.namespace):
+        async with runtime.turns.of_namespace(key.space, key.namespace):
             extra = await runtime.admission.admit(attributes)
+            request.warnings.extend(attributes.warnings)
             if "deletionTimestamp" not in metadata:
                 metadata["deletionTimestamp"] = objects.timestamp(request.now)
                 metadata["deletionGracePeriodSeconds"] = 0
@@ -155,19 +156,17 @@ async def remove(
                     new = terminating(new, now=metadata["deletionTimestamp"])
             gone = finished(new)
             if request.dry_run or (not gone and new == old):
+                await require_newest(runtime, key, current)
                 return gone, new
             kept = stored_form(new, kind)
-            try:
-                if gone:
-                    await runtime.store.commit(Delete(key, current.revision, kept), *extra)
-                    return True, new
-                # What still stands counts against quotas until it is gone.
-                stored = (await runtime.store.commit(Update(key, current.revision, kept)))[0]
-                return False, orjson.loads(stored.data)
-            except PreconditionFailed as failure:
-                lost = failure.key
-        await yield_to(runtime, lost, attempt)
-    raise too_busy(kind, key.name)
+            if gone:
+                await runtime.store.commit(Delete(key, current.revision, kept), *extra)
+                return True, new
+            # What still stands counts against quotas until it is gone.
+            stored = (await runtime.store.commit(Update(key, current.revision, kept)))[0]
+            return False, orjson.loads(stored.data)
+
+    return await until_kept(runtime, kind, key, once)
 
 
 def _propagate(body: dict[str, Any], options: DeleteOptions) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import random
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -12,7 +10,7 @@ import orjson
 from access.admission.base import CREATE, UPDATE, Attributes
 from gateway import objects, parameters
 from gateway.exchange import Request, Response
-from gateway.handlers.reading import find, not_found, revision_of, show
+from gateway.handlers.reading import not_found, revision_of, show
 from gateway.kinds import Kind
 from gateway.negotiation import (
     APPLY_PATCH,
@@ -23,6 +21,7 @@ from gateway.negotiation import (
     content_type,
     require_content_type,
 )
+from gateway.rounds import ATTEMPTS, require_newest, step_aside, too_busy, until_kept
 from gateway.runtime import Runtime
 from kube import fieldvalidation, managedfields
 from kube.documents import decode_json, decode_yaml, duplicate_fields
@@ -30,18 +29,15 @@ from kube.fieldpaths import SPEC, SPEC_AND_LABELS, STATUS
 from kube.managedfields import Write
 from kube.names import path_segment
 from kube.patches import deep_copy, json_patch, merge_patch, same
-from kube.status import AlreadyExists, BadRequest, Cause, Conflict, InternalError, Invalid, StatusError
+from kube.status import AlreadyExists, BadRequest, Cause, Conflict, InternalError, Invalid, NotFound
 from kube.strategicmerge import strategic_merge
 from kube.traits import LABELS_OUTSIDE_STATUS
 from kube.validation.causes import immutable, invalid_object
-from store.types import Create, Delete, Key, PreconditionFailed, Stored, Update
+from store.types import Create, Delete, PreconditionFailed, Stored, Update
 
 Body = dict[str, Any]
 Transform = Callable[[Body], Awaitable[Body]]
 """From the current object to the wanted one; called again when somebody else wrote in between."""
-
-_ATTEMPTS: Final = 64
-"""Writes that lost against others are tried again: every lost round means that another writer won."""
 
 _SERVER_OWNED: Final = (
     "uid",
@@ -74,11 +70,11 @@ async def keep_new(runtime: Runtime, request: Request, kind: Kind, body: Body, *
         body.pop("status", None)
     objects.own_place(request.info, kind, body, name)
     generated = bool(body["metadata"].get("generateName"))
-    for attempt in range(_ATTEMPTS):
+    for attempt in range(ATTEMPTS):
         candidate = deep_copy(body)
         key = objects.key_of(request.info, kind.resource, candidate["metadata"]["name"])
         attributes = attributes_of(request, kind, CREATE, key.name, candidate, None)
-        async with runtime.turns.of(key.space, key.namespace):
+        async with runtime.turns.of_namespace(key.space, key.namespace):
             extra = await runtime.admission.admit(attributes)
             if write is None:
                 candidate = managedfields.update(kind.structure, None, candidate, _write(request, kind))
@@ -97,7 +93,7 @@ async def keep_new(runtime: Runtime, request: Request, kind: Kind, body: Body, *
                     name = objects.new_metadata(request, kind, body)
                     objects.own_place(request.info, kind, body, name)
                 lost = failure.key
-        await yield_to(runtime, lost, attempt)
+        await step_aside(runtime, lost, attempt)
     raise too_busy(kind, name)
 
 
@@ -198,16 +194,21 @@ async def apply(runtime: Runtime, request: Request, kind: Kind) -> Response:
         return managedfields.apply(kind.structure, current, applied, write, force=force)
 
     key = objects.key_of(request.info, kind.resource, request.info.name)
-    for _ in range(4):
-        if await runtime.store.get(key) is None:
+    for attempt in range(4):
+        if await runtime.store.get(key, cached=not attempt) is None:
             if request.info.subresource:
+                await require_newest(runtime, key, None)
                 raise not_found(kind, key.name)
             created = managedfields.apply(kind.structure, None, applied, write, force=force)
             try:
                 return show(request, kind, await keep_new(runtime, request, kind, created, write=write), status=201)
             except AlreadyExists:
                 continue
-        return show(request, kind, await change(runtime, request, kind, merged, managed=True))
+        try:
+            return show(request, kind, await change(runtime, request, kind, merged, managed=True))
+        except NotFound:
+            if request.info.subresource:
+                raise
     raise too_busy(kind, key.name)
 
 
@@ -237,31 +238,32 @@ async def change(
     """
     info = request.info
     key = objects.key_of(info, kind.resource, info.name)
-    for attempt in range(_ATTEMPTS):
-        current = await find(runtime, key, kind)
+
+    async def once(current: Stored) -> Stored:
         old = objects.converted(orjson.loads(current.data), kind)
         new = await transform(old)
         _check_preconditions(kind, key.name, current, old, new)
         inherit(kind, info.subresource, old, new)
         attributes = attributes_of(request, kind, UPDATE, key.name, new, old)
-        async with runtime.turns.of(key.space, key.namespace):
+        async with runtime.turns.of_namespace(key.space, key.namespace):
             extra = await runtime.admission.admit(attributes)
+            request.warnings.extend(attributes.warnings)
             if not managed:
                 new = managedfields.update(kind.structure, old, new, _write(request, kind))
-            if unchanged(old, new):
+            same_as_before = unchanged(old, new)
+            if same_as_before or request.dry_run:
+                await require_newest(runtime, key, current)
+            if same_as_before:
                 return current
             count_generation(kind, old, new)
             if request.dry_run:
                 return Stored(key, current.revision, orjson.dumps(new))
             kept = stored_form(new, kind)
-            try:
-                if finished(new):
-                    return (await runtime.store.commit(Delete(key, current.revision, kept), *extra))[0]
-                return (await runtime.store.commit(Update(key, current.revision, kept), *extra))[0]
-            except PreconditionFailed as failure:
-                lost = failure.key
-        await yield_to(runtime, lost, attempt)
-    raise too_busy(kind, key.name)
+            if finished(new):
+                return (await runtime.store.commit(Delete(key, current.revision, kept), *extra))[0]
+            return (await runtime.store.commit(Update(key, current.revision, kept), *extra))[0]
+
+    return await until_kept(runtime, kind, key, once)
 
 
 def inherit(kind: Kind, subresource: str, old: Body, new: Body) -> None:
@@ -391,17 +393,6 @@ def already_exists(kind: Kind, name: str) -> AlreadyExists:
     )
 
 
-def too_busy(kind: Kind, name: str) -> StatusError:
-    """The answer when other writers won every round."""
-    return Conflict(
-        f'Operation cannot be fulfilled on {kind.resource.qualified_name} "{name}": too many concurrent changes, '
-        "please try again",
-        group=kind.resource.group,
-        kind=kind.resource.plural,
-        name=name,
-    )
-
-
 def check_name(kind: Kind, name: str, body: Body) -> None:
     """A new object has a name that can stand in a path. Raises ``Invalid``."""
     if not name:
@@ -474,10 +465,3 @@ def attributes_of(
         now=request.now,
         dry_run=request.dry_run,
     )
-
-
-async def yield_to(runtime: Runtime, lost: Key, attempt: int) -> None:
-    """Let the cache learn of the write that won, then step aside for a moment."""
-    await runtime.store.get(lost)
-    if attempt > 2:
-        await asyncio.sleep(random.random() * 0.002 * min(attempt, 10))  # noqa: S311 - jitter

@@ -1,0 +1,69 @@
+"""Writes with optimistic concurrency: tried again as long as others win, and never decided by an old state."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeVar
+
+from gateway.handlers.reading import not_found
+from gateway.kinds import Kind
+from gateway.runtime import Runtime
+from kube.status import Conflict, StatusError
+from store.types import Key, PreconditionFailed, Stored
+
+T = TypeVar("T")
+
+ATTEMPTS: Final = 64
+"""Writes that lost against others are tried again: every lost round means that another writer won."""
+
+
+async def until_kept(runtime: Runtime, kind: Kind, key: Key, once: Callable[[Stored], Awaitable[T]]) -> T:
+    """What ``once`` makes of the current state of an object; called again when somebody else wrote in between.
+
+    The first round begins with the state that this process has seen, which is nearly always the newest: a commit
+    proves it. A refusal counts only if it comes of the newest state (as in Kubernetes' ``GuaranteedUpdate``), and
+    ``once`` must itself call ``require_newest`` before it returns without a commit.
+    Raises ``NotFound``, ``Conflict``, and what ``once`` raises.
+    """
+    for attempt in range(ATTEMPTS):
+        try:
+            async with runtime.turns.of_object(key):
+                current = await runtime.store.get(key, cached=not attempt)
+                try:
+                    if current is None:
+                        raise not_found(kind, key.name)
+                    return await once(current)
+                except StatusError:
+                    await require_newest(runtime, key, current)
+                    raise
+        except PreconditionFailed as failure:
+            lost = failure.key
+        await step_aside(runtime, lost, attempt)
+    raise too_busy(kind, key.name)
+
+
+async def require_newest(runtime: Runtime, key: Key, current: Stored | None) -> None:
+    """Raise ``PreconditionFailed`` unless ``current`` is the newest state of an object."""
+    newest = await runtime.store.get(key)
+    if (newest and newest.revision) != (current and current.revision):
+        raise PreconditionFailed(key, newest)
+
+
+async def step_aside(runtime: Runtime, lost: Key, attempt: int) -> None:
+    """Let the cache learn of the write that won, then wait for a moment."""
+    await runtime.store.get(lost)
+    if attempt > 2:
+        await asyncio.sleep(random.random() * 0.002 * min(attempt, 10))  # noqa: S311 - jitter
+
+
+def too_busy(kind: Kind, name: str) -> StatusError:
+    """The answer when other writers won every round."""
+    return Conflict(
+        f'Operation cannot be fulfilled on {kind.resource.qualified_name} "{name}": too many concurrent changes, '
+        "please try again",
+        group=kind.resource.group,
+        kind=kind.resource.plural,
+        name=name,
+    )
