@@ -26,7 +26,7 @@ from gateway.certificates import Certificates
 from gateway.errors import as_status_error, render
 from gateway.exchange import Request, Response, Stream
 from gateway.options import Options
-from gateway.protocol import peer_certificate
+from gateway.protocol import peer_certificate, writer
 from gateway.resolution import parse, resolve
 from gateway.runtime import Runtime
 from gateway.streams import Recheck
@@ -179,6 +179,7 @@ class _Exchange:
             now=self.now,
             audit_id=self.audit_id,
             decision=decision,
+            write=self._write,
         )
         return await stages.serve(runtime, request, self._recheck(credentials, info))
 
@@ -248,6 +249,12 @@ class _Exchange:
             async for chunk in chunks:
                 self.sent += len(chunk)
                 await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
+
+    def _write(self, data: bytes) -> bool:
+        written = writer(self._scope)(data)
+        if written:
+            self.sent += len(data)
+        return written
 
     async def _gone(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -15,12 +15,17 @@ JSON: Final = b"application/json"
 Headers = tuple[tuple[bytes, bytes], ...]
 
 
+def _cannot_write(_data: bytes) -> bool:
+    return False
+
+
 @dataclass(slots=True, kw_only=True)
 class Request:
     """A request that has been authenticated and resolved.
 
     ``query`` holds the first value of each parameter; ``headers`` the first value of each header, lower-case.
-    ``now`` is the moment it arrived, in Unix seconds. ``warnings`` become ``Warning`` headers.
+    ``now`` is the moment it arrived, in Unix seconds. ``warnings`` become ``Warning`` headers. ``write`` sends the next
+    bytes of a stream that has begun, at once, or is false: then they belong into its ``chunks``.
     """
 
     principal: Principal
@@ -32,6 +37,7 @@ class Request:
     audit_id: str = ""
     decision: Decision | None = None
     warnings: list[str] = field(default_factory=list)
+    write: Callable[[bytes], bool] = _cannot_write
 
     @property
     def user_agent(self) -> str:

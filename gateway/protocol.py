@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import urllib.parse
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 PEER_CERTIFICATE: Final = "peer_certificate"
 """The key of ``scope["state"]`` that holds the verified client certificate as DER, when there is one."""
@@ -21,43 +23,97 @@ GOODBYE_SECONDS: Final = 1.0
 """How long a stopping server waits for a client to answer TLS's closing alert; many do not read before they ask again."""
 
 
-_JOIN_MAX: Final = 16 * 1024
+JOIN_MAX: Final = 16 * 1024
 """Bytes of a body that fit into the first TLS record anyway; copying more would cost more than it saves."""
+
+WRITE: Final = "tenantry.write"
+"""The extension of ASGI whose ``write`` is ``Cycle.write_now``."""
 
 
 class TooLarge(httptools.HttpParserError):
     """The request line and headers exceed the bounds."""
 
 
-class _Joined:
-    """A transport that holds the head of one answer back and sends it together with the beginning of the body.
+class Cycle(RequestResponseCycle):
+    """One request and its answer.
 
-    Written one after the other they would cost two TLS records and two system calls.
+    uvicorn writes the head and the body of an answer apart, which costs two TLS records and two system calls, and looks
+    at every header with regular expressions; here the head waits for the beginning of the body.
     """
 
-    __slots__ = ("_head", "_transport")
+    _head = b""
 
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self._head: bytes | None = None
-
-    def write(self, data: bytes) -> None:
-        """Send what is held back and ``data``; the first piece of all is the head."""
-        if self._head is None:
-            self._head = data
-        elif not self._head:
-            self._transport.write(data)
-        elif len(data) > _JOIN_MAX:
-            self._transport.write(self._head)
-            self._transport.write(data)
-            self._head = b""
+    async def send(self, message: Any) -> None:
+        """ASGI: the head, then the body in one piece or in chunks."""
+        if self.flow.write_paused and not self.disconnected:
+            await self.flow.drain()
+        if self.disconnected:
+            return
+        if message["type"] == "http.response.start":
+            self._begin(message["status"], message["headers"])
         else:
-            self._transport.write(self._head + data)
-            self._head = b""
+            self._continue(message.get("body", b""), more=message.get("more_body", False))
 
-    def close(self) -> None:
-        """Close the connection."""
-        self._transport.close()
+    def write_now(self, data: bytes) -> bool:
+        """Write the next bytes of an answer that goes on, without waiting.
+
+        False, and nothing is written, while the client does not keep up or after it has gone.
+        """
+        if self.flow.write_paused or self.disconnected or self.response_complete or self._head:
+            return False
+        self.transport.write(chunk(data))
+        return True
+
+    def _begin(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
+        if self.response_started:
+            raise RuntimeError("the answer has already begun")
+        self.response_started = True
+        self.waiting_for_100_continue = False
+        lines = [STATUS_LINE[status]]
+        self.chunked_encoding = self.scope["method"] != "HEAD" and status not in (204, 304)
+        for name, value in headers:
+            if name == b"content-length":
+                self.chunked_encoding = False
+            elif name == b"connection":
+                self.keep_alive = self.keep_alive and value != b"close"
+                continue
+            lines += (name, b": ", value, b"\r\n")
+        if self.chunked_encoding:
+            lines.append(b"transfer-encoding: chunked\r\n")
+        if not self.keep_alive:
+            lines.append(b"connection: close\r\n")
+        lines.append(b"\r\n")
+        self._head = b"".join(lines)
+        ends = self._head.count(b"\n")
+        if ends != self._head.count(b"\r\n") or ends > len(headers) + 4:
+            self._head = b""
+            self.response_started = False
+            raise RuntimeError("a header holds a line break")
+
+    def _continue(self, body: bytes, *, more: bool) -> None:
+        if self.response_complete:
+            raise RuntimeError("the answer is already complete")
+        if self.scope["method"] == "HEAD":
+            body = b""
+        if self.chunked_encoding:
+            body = (chunk(body) if body else b"") + (b"" if more else b"0\r\n\r\n")
+        head, self._head = self._head, b""
+        if len(body) <= JOIN_MAX:
+            self.transport.write(head + body)
+        else:
+            self.transport.write(head)
+            self.transport.write(body)
+        if not more:
+            self.response_complete = True
+            self.message_event.set()
+            if not self.keep_alive:
+                self.transport.close()
+            self.on_response()
+
+
+def chunk(data: bytes) -> bytes:
+    """One chunk of a body (RFC 9112, 7.1)."""
+    return b"%x\r\n%b\r\n" % (len(data), data)
 
 
 class GatewayProtocol(HttpToolsProtocol):
@@ -125,10 +181,35 @@ class GatewayProtocol(HttpToolsProtocol):
         """The head is complete."""
         self._head_open = False
         self._stop_clock()
-        super().on_headers_complete()
-        if self.scope["method"] != "HEAD" and not self.expect_100_continue:
-            # The cycle has not begun to run yet. It writes the head in one piece, then the body.
-            self.cycle.transport = _Joined(self.transport)  # type: ignore[assignment]
+        version = self.parser.get_http_version()
+        scope = self.scope
+        scope["method"] = self.parser.get_method().decode("ascii")
+        scope["http_version"] = version
+        url = httptools.parse_url(self.url)
+        path = url.path.decode("ascii")
+        scope["path"] = urllib.parse.unquote(path) if "%" in path else path
+        scope["raw_path"] = url.path
+        scope["query_string"] = url.query or b""
+        before = self.cycle
+        cycle = self.cycle = Cycle(
+            scope=scope,
+            transport=self.transport,
+            flow=self.flow,
+            logger=self.logger,
+            access_logger=self.access_logger,
+            access_log=False,
+            default_headers=[],
+            message_event=asyncio.Event(),
+            expect_100_continue=self.expect_100_continue,
+            keep_alive=version != "1.0" and self.parser.should_keep_alive(),
+            on_response=self.on_response_complete,
+        )
+        scope["extensions"] = {WRITE: {"write": cycle.write_now}}
+        if before is None or before.response_complete:
+            self._start_asgi_task(cycle, self.app)
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((cycle, self.app))
 
     def _count(self, size: int) -> None:
         self._head_bytes += size
@@ -148,6 +229,12 @@ class GatewayProtocol(HttpToolsProtocol):
         self._head_timer = None
         if self.transport is not None and not self.transport.is_closing():
             self.transport.close()
+
+
+def writer(scope: dict[str, Any]) -> Callable[[bytes], bool]:
+    """``Cycle.write_now`` of the request of a scope."""
+    write: Callable[[bytes], bool] = scope["extensions"][WRITE]["write"]
+    return write
 
 
 def peer_certificate(scope: dict[str, Any]) -> bytes | None:

@@ -14,9 +14,16 @@ class Watch(Protocol):
     A batch is ``(events, revision)``: the events of the watched range with ``since < revision`` in order, and
     the revision up to which the watcher now knows everything (for bookmarks). Empty batches only move the revision.
     Raises ``SlowWatcher`` when the bounded buffer overflows, ``RevisionTooOld`` after compaction.
+    ``sink`` may take single events while the reader waits; what it declines comes in a batch.
     """
 
+    sink: Callable[[Event], bool] | None
+
     def __aiter__(self) -> AsyncIterator[tuple[Sequence[Event], int]]: ...
+
+    def interrupt(self) -> None:
+        """Let the reader have a batch now, empty if need be."""
+        ...
 
     async def aclose(self) -> None:
         """End the watch and free what it holds."""

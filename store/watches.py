@@ -6,7 +6,9 @@ An event finds its watchers by dictionary, so ten thousand idle watches cost an 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from itertools import islice
 
 from store.types import Event, Everywhere, Range, RevisionTooOld, SlowWatcher, StoreError
 
@@ -15,6 +17,9 @@ Replay = Callable[[Range | Everywhere, int], Awaitable[tuple[Sequence[Event], in
 
 EVENT_BYTES = 200
 """What an event costs in a buffer besides its data."""
+
+FAN = 64
+"""Watches that get an event in one go; then others have a turn in the loop, and the rest follow."""
 
 
 class Hub:
@@ -30,12 +35,17 @@ class Hub:
         self.floor = 0
         """The window holds every event above this revision."""
         self.revision = 0
+        self.delivered = 0
+        """Every event up to this revision has reached the watches that were open when it was published."""
+        self._fan: deque[tuple[Event, Iterator[Watch]]] = deque()
+        self._fanning = False
         self._open: dict[Range | Everywhere, dict[Watch, None]] = {}
 
     def restart(self, revision: int) -> None:
         """Continuity is lost: begin anew behind ``revision`` and end all watches."""
         self._window, self._bytes = [], 0
-        self.floor = self.revision = revision
+        self.floor = self.revision = self.delivered = revision
+        self._fan.clear()
         for watches in list(self._open.values()):
             for watch in list(watches):
                 watch.end(RevisionTooOld("the history was replaced"))
@@ -55,10 +65,28 @@ class Hub:
             for selection in selections:
                 watches = self._open.get(selection)
                 if watches:
-                    for watch in list(watches):
-                        watch.push(event)
+                    self._fan.append((event, iter(tuple(watches))))
+        if not self._fanning:
+            self._fan_out()
         if len(self._window) > self._window_events or self._bytes > self._window_bytes:
             self._forget()
+
+    def _fan_out(self) -> None:
+        """Hand what was published to the next few watches, in order."""
+        left = FAN
+        while self._fan and left:
+            event, watches = self._fan[0]
+            for watch in islice(watches, left):
+                watch.push(event)
+                left -= 1
+            if left:
+                self._fan.popleft()
+                self.delivered = max(self.delivered, event.revision - 1)
+        self._fanning = bool(self._fan)
+        if self._fanning:
+            asyncio.get_running_loop().call_soon(self._fan_out)
+        else:
+            self.delivered = self.revision
 
     def since(self, selection: Range | Everywhere, revision: int) -> list[Event]:
         """The events of a selection above ``revision``, which must not lie below ``floor``."""
@@ -121,6 +149,9 @@ class Watch:
         self._buffer: list[Event] = []
         self._bytes = 0
         self._waiter: asyncio.Future[None] | None = None
+        self._interrupted = False
+        self.sink: Callable[[Event], bool] | None = None
+        """Takes an event while the reader waits and has missed nothing; false when it must be buffered after all."""
 
     def __aiter__(self) -> AsyncIterator[tuple[Sequence[Event], int]]:
         return self
@@ -131,20 +162,22 @@ class Watch:
             batch = await self._catch_up()
             if batch is not None:
                 return batch
-        while not self._buffer and self._ended is None and not self._closed:
+        while not self._buffer and self._ended is None and not self._closed and not self._interrupted:
             self._waiter = asyncio.get_running_loop().create_future()
             try:
                 await self._waiter
             finally:
                 self._waiter = None
-            if not self._buffer and self._hub.revision > self._position:
+            if not self._buffer and self._hub.delivered > self._position:
                 break
         if self._closed:
             raise StopAsyncIteration
         if self._ended is not None:
             raise self._ended
+        self._interrupted = False
         events, self._buffer, self._bytes = self._buffer, [], 0
-        self._position = self._hub.revision
+        seen = events[-1].revision if events else 0
+        self._position = max(self._position, self._hub.delivered, seen)
         return events, self._position
 
     async def aclose(self) -> None:
@@ -156,12 +189,18 @@ class Watch:
 
     def push(self, event: Event) -> None:
         """Take an event in, or end as too slow."""
+        if self._closed or self._ended is not None:
+            return
+        waiter = self._waiter
+        idle = waiter is not None and not waiter.done() and not self._buffer
+        if idle and self.sink is not None and self.sink(event):
+            self._position = event.revision
+            return
         self._bytes += weight(event)
         if len(self._buffer) >= self._hub.buffer_events or (self._buffer and self._bytes > self._hub.buffer_bytes):
             self.end(SlowWatcher("the watcher did not keep up"))
             return
         self._buffer.append(event)
-        waiter = self._waiter
         if waiter is not None and not waiter.done():
             waiter.set_result(None)
 
@@ -170,6 +209,11 @@ class Watch:
         self._ended = reason
         self._hub.leave(self)
         self._buffer, self._bytes = [], 0
+        self.wake()
+
+    def interrupt(self) -> None:
+        """Let the reader have a batch now, empty if need be."""
+        self._interrupted = True
         self.wake()
 
     def wake(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,9 @@ from gateway.selection import Selection, selection
 from gateway.streams import Recheck
 from kube import tables
 from kube.status import BadRequest, Cause, Invalid
-from store.types import Event, EventType, Stored
+from store.types import Event, EventType, Stored, StoreError
+
+logger = logging.getLogger(__name__)
 
 _SHORTEST: Final = 1800.0
 _LONGEST: Final = 3600.0
@@ -182,45 +185,48 @@ async def _chunks(
     bookmarks: bool,
     mark_initial: bool,
 ) -> AsyncIterator[bytes]:
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + seconds
     stream = runtime.streams.open(
         request.principal, request.info, recheck, now=request.now, definition=encoder.definition
     )
     source = runtime.store.watch(chosen.range, since=start.since)
-    batches = aiter(source)
-    pending: asyncio.Task[tuple[Sequence[Event], int]] | None = None
+    expired = asyncio.Event()
+    stream.ended.add_done_callback(lambda _: source.interrupt())
+
+    def expire() -> None:
+        expired.set()
+        source.interrupt()
+
+    timer = asyncio.get_running_loop().call_later(seconds, expire)
+
+    def at_once(event: Event) -> bool:
+        try:
+            line = _seen(event, chosen, encoder)
+        except Exception as error:
+            logger.exception("an event cannot be shown")
+            stream.end(as_status_error(error))
+            return False
+        return not stream.ended.done() and (not line or request.write(line))
+
     try:
         yield b"".join(encoder.line("ADDED", item.data) for item in start.initial)
         if mark_initial:
             yield encoder.bookmark(start.since, initial=True)
-        while True:
-            if pending is None:
-                pending = asyncio.ensure_future(anext(batches))
-            await asyncio.wait(
-                (pending, stream.ended), timeout=deadline - loop.time(), return_when=asyncio.FIRST_COMPLETED
-            )
+        source.sink = at_once
+        async for events, revision in source:
             if stream.ended.done():
                 yield orjson.dumps(as_event(stream.ended.result())) + b"\n"
                 return
-            if not pending.done():
-                return
-            try:
-                events, revision = pending.result()
-            except StopAsyncIteration:
-                return
-            except Exception as error:  # noqa: BLE001 - whatever ends the watch, the client is told
-                yield orjson.dumps(as_event(as_status_error(error))) + b"\n"
-                return
-            pending = None
             lines = b"".join(line for event in events if (line := _seen(event, chosen, encoder)))
             if not lines and bookmarks and not events:
                 lines = encoder.bookmark(revision)
             if lines:
                 yield lines
+            if expired.is_set():
+                return
+    except StoreError as error:
+        yield orjson.dumps(as_event(as_status_error(error))) + b"\n"
     finally:
-        if pending is not None:
-            pending.cancel()
+        timer.cancel()
         runtime.streams.close(stream)
         await source.aclose()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -215,9 +216,49 @@ async def test_many_idle_watches_cost_an_event_little(conninfo: str) -> None:
         await asyncio.sleep(0.2)
         async with asyncio.timeout(2):
             await store.commit(*(Create(pod(f"p{n}", space="root:t7"), body("p")) for n in range(100)))
-            events, _ = await readers[7]
-        assert len(events) == 100
+            events = list((await readers[7])[0])
+            while len(events) < 100:
+                events += (await anext(watches[7]))[0]
+        assert [event.key.name for event in events] == [f"p{n}" for n in range(100)]
         assert sum(reader.done() for reader in readers) == 1
         for watch in watches:
             await watch.aclose()
         await asyncio.gather(*readers, return_exceptions=True)
+
+
+async def test_an_event_reaches_a_thousand_watches_in_order_and_exactly_once(conninfo: str) -> None:
+    """A fan-out that takes several turns of the loop: nothing lost, doubled or out of order, sink or not (TS15)."""
+    async with Engine(conninfo) as store:
+        taken: list[list[int]] = [[] for _ in range(1_000)]
+        watches = [store.watch(Range("root:acme", "", "pods"), since=store.revision) for _ in taken]
+
+        def sink(number: int) -> Callable[[Event], bool]:
+            def take(event: Event) -> bool:
+                if (event.revision + number) % 3 == 0:
+                    return False
+                taken[number].append(event.revision)
+                return True
+
+            return take
+
+        async def read(number: int) -> None:
+            async for events, revision in watches[number]:
+                taken[number] += [event.revision for event in events]
+                assert revision >= (taken[number][-1] if taken[number] else 0)
+
+        readers = [asyncio.create_task(read(number)) for number in range(len(watches))]
+        await asyncio.sleep(0.1)
+        for number, watch in enumerate(watches):
+            if number % 2:
+                watch.sink = sink(number)
+        written = []
+        for batch in range(5):
+            stored = await store.commit(*(Create(pod(f"p{batch}-{n}", space="root:acme"), body("p")) for n in range(7)))
+            written += [one.revision for one in stored]
+        async with asyncio.timeout(10):
+            while any(len(revisions) < len(written) for revisions in taken):
+                await asyncio.sleep(0.01)
+        assert all(revisions == written for revisions in taken)
+        for watch in watches:
+            await watch.aclose()
+        await asyncio.gather(*readers)
