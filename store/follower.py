@@ -11,16 +11,18 @@ import asyncio
 import heapq
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from time import monotonic
 
-from psycopg import AsyncConnection
+from psycopg.pq.abc import PGresult
 from psycopg_pool import AsyncConnectionPool
 
-from store.connections import AWAY, Connection, connection_settings, persist
+from store.connections import AWAY, Connection, persist
 from store.statements import CHANNEL, FOLLOW, ORIGIN, STATE, event_of
 from store.types import Event, Unavailable
+from store.wire import Wire
 
 logger = logging.getLogger(__name__)
 
@@ -56,8 +58,9 @@ class Follower:
         self.compacted = 0
         self.epoch = ""
         self._origin = ""
-        self._conninfo = conninfo
         self._pool = pool
+        self._dead = asyncio.Event()
+        self._wire = Wire(conninfo, "tenantry-follower", channel=CHANNEL, heard=self._heard, lost=self._dead.set)
         self._on_events = on_events
         self._on_lost = on_lost
         self._poll_seconds = poll_seconds
@@ -87,6 +90,7 @@ class Follower:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._wire.close()
         for _, _, waiter in self._waiters:
             if not waiter.done():
                 waiter.set_exception(Unavailable("the store is closed"))
@@ -146,26 +150,27 @@ class Follower:
     async def _listen(self) -> None:
         delay = 0.05
         while True:
+            self._dead.clear()
             try:
-                connection = await AsyncConnection.connect(self._conninfo, **connection_settings("tenantry-follower"))
-                async with connection:
-                    await connection.execute(f"LISTEN {CHANNEL}")
-                    delay = 0.05
-                    while True:
-                        await self._poll(connection)
-                        async for notification in connection.notifies(timeout=self._poll_seconds):
-                            self._contact = monotonic()
-                            if notification.payload.isdecimal():
-                                self.learn(int(notification.payload))
+                await self._poll()
+                delay = 0.05
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._dead.wait(), self._poll_seconds)
             except AWAY as error:
+                self._wire.close()
                 logger.warning("the follower lost the database: %s", type(error).__name__)
-            await asyncio.sleep(delay)
-            delay = min(delay * 2, 1.0)
+                await asyncio.sleep(delay)
+                delay = min(delay * 2, 1.0)
 
-    async def _poll(self, connection: Connection) -> None:
+    def _heard(self, payload: bytes) -> None:
+        self._contact = monotonic()
+        if payload.isdigit():
+            self.learn(int(payload))
+
+    async def _poll(self) -> None:
         floor = self.revision
         async with asyncio.timeout(HEALTHY_SECONDS):
-            state = await read_state(connection)
+            state = state_of(await self._wire.ask(STATE), await self._wire.ask(ORIGIN))
         self._contact = monotonic()
         if state.origin != self._origin or not self.compare(state.revision, state.epoch, floor):
             self._origin = state.origin
@@ -208,3 +213,12 @@ async def read_state(connection: Connection) -> State:
         raise Unavailable("the store has no counter row: migrate first")
     revision, epoch, compacted, table = row
     return State(revision, epoch, compacted, f"{source[0]}/{table}")
+
+
+def state_of(state: PGresult, origin: PGresult) -> State:
+    """The same from the two answers in text form."""
+    revision, epoch, compacted, table = (state.get_value(0, column) or b"" for column in range(4))
+    source = origin.get_value(0, 0) or b""
+    if not revision:
+        raise Unavailable("the store has no counter row: migrate first")
+    return State(int(revision), epoch.decode(), int(compacted), f"{source.decode()}/{table.decode()}")

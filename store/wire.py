@@ -7,9 +7,9 @@ so these statements go to libpq without them. Whoever asks has another way to go
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from psycopg import AsyncConnection, Error, OperationalError, errors, pq
+from psycopg import AsyncConnection, Error, OperationalError, errors, pq, sql
 from psycopg.pq.abc import PGconn, PGresult
 
 from store.arrays import Parameter, dump, oid_of
@@ -19,10 +19,25 @@ _DONE = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 
 
 class Wire:
-    """One connection, opened when it is needed, that takes one question at a time."""
+    """One connection, opened when it is needed, that takes one question at a time.
 
-    def __init__(self, conninfo: str, application: str, *, options: str = "") -> None:
+    With a ``channel`` it listens there: ``heard`` gets the payloads, and ``lost`` is called when the line goes dead.
+    """
+
+    def __init__(
+        self,
+        conninfo: str,
+        application: str,
+        *,
+        options: str = "",
+        channel: str = "",
+        heard: Callable[[bytes], None] = lambda _: None,
+        lost: Callable[[], None] = lambda: None,
+    ) -> None:
         self._conninfo = conninfo
+        self._channel = channel
+        self._heard = heard
+        self._lost = lost
         self._settings = connection_settings(application)
         self._settings["options"] += options
         self._connection: AsyncConnection[tuple[object, ...]] | None = None
@@ -62,7 +77,10 @@ class Wire:
         connection.pgconn.finish()
 
     async def _connect(self) -> AsyncConnection[tuple[object, ...]]:
-        connection = self._connection = await AsyncConnection.connect(self._conninfo, **self._settings)
+        connection = await AsyncConnection.connect(self._conninfo, **self._settings)
+        if self._channel:
+            await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
+        self._connection = connection
         asyncio.get_running_loop().add_reader(connection.pgconn.socket, self._readable)
         return connection
 
@@ -104,6 +122,8 @@ class Wire:
         pgconn, waiter = self._connection.pgconn, self._waiter
         try:
             pgconn.consume_input()
+            while (notification := pgconn.notifies()) is not None:
+                self._heard(notification.extra)
             while waiter is not None and not waiter.done() and not pgconn.is_busy():
                 result = pgconn.get_result()
                 if result is not None:
@@ -121,3 +141,4 @@ class Wire:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_exception(error)
         self.close()
+        self._lost()
