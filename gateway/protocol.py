@@ -26,6 +26,9 @@ GOODBYE_SECONDS: Final = 1.0
 JOIN_MAX: Final = 16 * 1024
 """Bytes of a body that fit into the first TLS record anyway; copying more would cost more than it saves."""
 
+PIECE: Final = 64 * 1024
+"""Bytes that are encrypted at a time: the TLS layer's buffer for more would be made anew each time."""
+
 WRITE: Final = "tenantry.write"
 """The extension of ASGI whose ``write`` is ``Cycle.write_now``."""
 
@@ -102,7 +105,11 @@ class Cycle(RequestResponseCycle):
             self.transport.write(head + body)
         else:
             self.transport.write(head)
-            self.transport.write(body)
+            view = memoryview(body)
+            for start in range(0, len(body), PIECE):
+                if self.transport.is_closing():
+                    break
+                self.transport.write(view[start : start + PIECE])
         if not more:
             self.response_complete = True
             self.message_event.set()

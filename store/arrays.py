@@ -6,7 +6,7 @@ in many variants, and it visits each item in Python. These write one fixed type 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from struct import Struct
 from typing import Any
 
@@ -53,22 +53,14 @@ def _header(element: int, count: int) -> bytes:
     return _HEADER.pack(1, 1, element, count, 1) if count else _HEADER.pack(0, 0, element, 0, 0)[:12]
 
 
-def _chunks(items: Iterable[bytes | None]) -> Iterable[bytes]:
-    pack = _LENGTH.pack
-    for item in items:
-        if item is None:
-            yield _NULL
-        else:
-            yield pack(len(item))
-            yield item
-
-
 def _texts(value: Texts) -> bytes:
-    return _header(_TEXT, len(value.items)) + b"".join(_chunks([item.encode() for item in value.items]))
+    items = [item.encode() for item in value.items]
+    return _header(_TEXT, len(items)) + b"".join([_LENGTH.pack(len(item)) + item for item in items])
 
 
 def _blobs(value: Blobs) -> bytes:
-    return _header(_BYTEA, len(value.items)) + b"".join(_chunks(value.items))
+    items = [_NULL if item is None else _LENGTH.pack(len(item)) + item for item in value.items]
+    return _header(_BYTEA, len(items)) + b"".join(items)
 
 
 def _bigints(value: Bigints) -> bytes:

@@ -9,7 +9,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
-from store.types import Event, EventType, Everywhere, Key, Range, Stored
+from store.types import Event, EventType, Everywhere, Key, Range, Stored, Whole
 
 Place = tuple[str, str, str]
 """Where an object stands in a listing: (space, namespace, name)."""
@@ -28,8 +28,8 @@ class Shelf:
     def __init__(self, objects: Iterable[Stored]) -> None:
         self.items: dict[Place, Stored] = {place_of(stored): stored for stored in objects}
         self._order: list[Place] = sorted(self.items)
-        self._listings: dict[str | None, tuple[Stored, ...]] = {}
-        self.bytes = sum(len(stored.data) + OVERHEAD_BYTES for stored in self.items.values())
+        self._listings: dict[str | None, Whole] = {}
+        self.bytes = sum(map(_weight, self.items.values()))
         self.used = 0.0
 
     def apply(self, event: Event) -> int:
@@ -37,7 +37,7 @@ class Shelf:
         key = event.key
         place = (key.space, key.namespace, key.name)
         before = self.items.get(place)
-        growth = -(len(before.data) + OVERHEAD_BYTES) if before is not None else 0
+        growth = -_weight(before) if before is not None else 0
         if event.type is EventType.DELETED:
             if before is not None:
                 del self.items[place]
@@ -45,8 +45,8 @@ class Shelf:
         else:
             if before is None:
                 insort(self._order, place)
-            self.items[place] = Stored(key, event.revision, event.data)
-            growth += len(event.data) + OVERHEAD_BYTES
+            stored = self.items[place] = Stored(key, event.revision, event.data)
+            growth += _weight(stored)
         if self._listings:
             self._listings.clear()
         self.bytes += growth
@@ -66,10 +66,15 @@ class Shelf:
         if after is None and (not limit or limit >= stop - start):
             whole = self._listings.get(cached)
             if whole is None:
-                whole = self._listings[cached] = tuple([self.items[place] for place in order[start:stop]])
+                whole = self._listings[cached] = Whole([self.items[place] for place in order[start:stop]])
             return whole, 0
         end = min(start + limit, stop) if limit else stop
         return [self.items[place] for place in order[start:end]], stop - end
+
+
+def _weight(stored: Stored) -> int:
+    """The bytes of memory that an object may take: its data stands in a joined listing a second time."""
+    return 2 * len(stored.data) + OVERHEAD_BYTES
 
 
 class Cache:

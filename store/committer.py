@@ -28,8 +28,8 @@ logger = logging.getLogger(__name__)
 BATCH_WRITES = 256
 """Writes in one transaction: enough to share a flush of the log among many, few enough to keep others' wait short."""
 
-NOTIFY_SECONDS = 0.002
-"""Notifications are at least this far apart; one that goes after a pause goes at once."""
+NOTIFY_AFTER, NOTIFY_APART = 0.001, 0.004
+"""A notification waits this long, so that the writer has its answer first, and is this far from the next (seconds)."""
 
 
 Peek = Callable[[Sequence[Key]], dict[Key, Stored] | None]
@@ -190,13 +190,14 @@ class Committer:
     async def _notify(self) -> None:
         while True:
             await self._announce.wait()
+            await asyncio.sleep(NOTIFY_AFTER)
             self._announce.clear()
             try:
                 await self._notifier.ask(NOTIFY, (str(self._follower.revision),))
             except AWAY:
                 # The others' polls find what was written.
                 logger.warning("a notification was not sent")
-            await asyncio.sleep(NOTIFY_SECONDS)
+            await asyncio.sleep(NOTIFY_APART)
 
 
 class _Attempt:

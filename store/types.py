@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from typing import Any, NamedTuple
 
 
@@ -104,6 +105,15 @@ class Check:
 
 
 Operation = Create | Update | Delete | Check
+
+
+class Whole(tuple[Stored, ...]):  # noqa: SLOT001 - the joined bytes are kept beside
+    """All objects of a range, as they are listed until one of them changes."""
+
+    @cached_property
+    def joined(self) -> bytes:
+        """Their JSON, one after the other with commas between."""
+        return b",".join([stored.data for stored in self])
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from access.admission.base import Attributes, Plugin
+from access.admission.base import Attributes, Plugin, Quiet
 from store.types import Operation
 
 
@@ -12,13 +12,19 @@ class AdmissionChain:
     """Runs every plugin on every write."""
 
     def __init__(self, plugins: Sequence[Plugin]) -> None:
-        self._plugins = tuple(plugins)
+        self._admit = [plugin.admit for plugin in plugins if _has_say(plugin, "admit")]
+        self._validate = [plugin.validate for plugin in plugins if _has_say(plugin, "validate")]
 
     async def admit(self, attributes: Attributes) -> list[Operation]:
         """Admit one write. Returns what must be kept or held together with it; raises ``StatusError`` to refuse."""
-        for plugin in self._plugins:
-            await plugin.admit(attributes)
+        for admit in self._admit:
+            await admit(attributes)
         operations: list[Operation] = []
-        for plugin in self._plugins:
-            operations.extend(await plugin.validate(attributes))
+        for validate in self._validate:
+            operations += await validate(attributes)
         return operations
+
+
+def _has_say(plugin: Plugin, round_: str) -> bool:
+    """Most plugins have one in one of the rounds only."""
+    return getattr(type(plugin), round_) is not getattr(Quiet, round_)

@@ -20,7 +20,7 @@ from gateway.selection import Selection, selection
 from kube import tables
 from kube.status import BadRequest, Expired, NotFound
 from kube.validation.causes import forbidden
-from store.types import Key, Listing, RevisionTooOld, Stored
+from store.types import Key, Listing, RevisionTooOld, Stored, Whole
 
 _LIMIT_MAX: Final = 1 << 31
 _PAGE: Final = 500
@@ -85,9 +85,13 @@ async def list_(runtime: Runtime, request: Request, kind: Kind) -> Response:
     if accept.kind:
         bodies = [converted(orjson.loads(item.data), kind) for item in items]
         return respond(request, _formed(request, kind, bodies, accept, metadata), accept=Accept(accept.media))
-    data = [item.data for item in items] if kind.is_stored_version else [view(item, kind) for item in items]
     head = orjson.dumps({**kind.list_prefix(), "metadata": metadata})[:-1]
-    return respond(request, b"".join((head, b',"items":[', b",".join(data), b"]}")), accept=accept)
+    data = items.joined if isinstance(items, Whole) and kind.is_stored_version else _joined(items, kind)
+    return respond(request, b"".join((head, b',"items":[', data, b"]}")), accept=accept)
+
+
+def _joined(items: Sequence[Stored], kind: Kind) -> bytes:
+    return b",".join([view(item, kind) for item in items])
 
 
 async def read_list(
