@@ -41,6 +41,7 @@ class Wire:
         self._settings = connection_settings(application)
         self._settings["options"] += options
         self._connection: AsyncConnection[tuple[object, ...]] | None = None
+        self._socket = -1
         self._prepared: dict[str, bytes] = {}
         self._waiter: asyncio.Future[PGresult] | None = None
         self._last: PGresult | None = None
@@ -71,17 +72,17 @@ class Wire:
             return
         self._prepared.clear()
         loop = asyncio.get_running_loop()
-        if connection.pgconn.socket >= 0:
-            loop.remove_reader(connection.pgconn.socket)
-            loop.remove_writer(connection.pgconn.socket)
+        # libpq no longer tells the number once the line is dead.
+        loop.remove_reader(self._socket)
+        loop.remove_writer(self._socket)
         connection.pgconn.finish()
 
     async def _connect(self) -> AsyncConnection[tuple[object, ...]]:
         connection = await AsyncConnection.connect(self._conninfo, **self._settings)
         if self._channel:
             await connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
-        self._connection = connection
-        asyncio.get_running_loop().add_reader(connection.pgconn.socket, self._readable)
+        self._connection, self._socket = connection, connection.pgconn.socket
+        asyncio.get_running_loop().add_reader(self._socket, self._readable)
         return connection
 
     async def _prepare(self, pgconn: PGconn, statement: str, parameters: Sequence[Parameter]) -> bytes:
@@ -97,7 +98,7 @@ class Wire:
         loop = asyncio.get_running_loop()
         waiter = self._waiter = loop.create_future()
         if pgconn.flush():
-            loop.add_writer(pgconn.socket, self._writable)
+            loop.add_writer(self._socket, self._writable)
         try:
             result: PGresult = await waiter
         finally:
@@ -112,7 +113,7 @@ class Wire:
         pgconn = self._connection.pgconn
         try:
             if not pgconn.flush():
-                asyncio.get_running_loop().remove_writer(pgconn.socket)
+                asyncio.get_running_loop().remove_writer(self._socket)
         except OperationalError as error:
             self._fail(error)
 
