@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from access.authentication.base import Authenticator, Credentials
 from access.authentication.basicfile import BasicFileAuthenticator
 from access.authentication.chain import AuthenticationChain
+from access.authentication.keyfiles import KeyFiles
 from access.authentication.oidc import OidcAuthenticator, OidcIssuer
 from access.authentication.serviceaccount import ServiceAccountAuthenticator
 from access.authentication.tokenfile import TokenFileAuthenticator
@@ -84,7 +85,9 @@ async def _methods(folder: Path, stack: contextlib.AsyncExitStack) -> list[tuple
     passwords.write_text(f"{SECRET},jane,1,dev,,bench\n")
     basic = "Basic " + b64encode(f"jane:{SECRET}".encode()).decode()
 
-    key = load_signing_key(_new_key())
+    pem = folder / "service-account.key"
+    pem.write_bytes(_new_key())
+    key = load_signing_key(pem.read_bytes())
     now = int(time.time())
     claims = ServiceAccountClaims(
         issuer=ISSUER,
@@ -99,7 +102,7 @@ async def _methods(folder: Path, stack: contextlib.AsyncExitStack) -> list[tuple
         account=Reference("driver", "u-1"),
     )
     store: Any = Shelf()
-    accounts = ServiceAccountAuthenticator(store, keys=[key.public], issuer=ISSUER, audiences=(ISSUER,))
+    accounts = ServiceAccountAuthenticator(store, keys=KeyFiles([pem]), issuer=ISSUER, audiences=(ISSUER,))
 
     provider = await stack.enter_async_context(providing())
     rules = ClaimRules(issuer=provider.url, username_claim="sub", username_prefix="oidc:", tenant_claim="tenant")
