@@ -11,6 +11,7 @@ import orjson
 from gateway.exchange import Request, Response
 from gateway.runtime import Runtime
 from kube.builtins import KUBERNETES_MINOR
+from kube.identity import SYSTEM_TENANT
 from kube.jwt import discovery_document, jwks
 from kube.paths import not_found
 
@@ -41,7 +42,11 @@ async def serve(runtime: Runtime, request: Request) -> Response:
     if path in ("/healthz", "/livez", "/readyz"):
         return _probe(runtime, path)
     if path == "/metrics":
-        text = runtime.metrics.render(streams=len(runtime.streams), revision=runtime.store.revision)
+        owner = request.info.tenant
+        if owner == SYSTEM_TENANT:
+            text = runtime.metrics.render(streams=len(runtime.streams), revision=runtime.store.revision)
+        else:
+            text = runtime.metrics.render_tenant(owner, streams=runtime.streams.of(owner))
         return Response(200, text, b"text/plain; version=0.0.4")
     if path.rstrip("/") in (_ISSUER, _KEYS):
         return _issuer(runtime, path.rstrip("/"))
