@@ -65,7 +65,10 @@ async def assembled(options: Options, certificates: Certificates, *, background:
         locks = LockTable(options.database_url, streams.reconsider)
         custom = CustomResources(store, catalogs, lambda changed: streams.redefine(changed, custom.definition))
         keys = KeyFiles(certificates.verifying_keys)
-        authentication = _authentication(options, certificates, store, keys)
+        accounts = ServiceAccountAuthenticator(
+            store, keys=keys, issuer=options.service_account_issuer, audiences=options.audiences
+        )
+        authentication = _authentication(options, certificates, store, accounts)
         authorization = build_authorization(
             options.authorization,
             store,
@@ -118,6 +121,7 @@ async def assembled(options: Options, certificates: Certificates, *, background:
             tenants=TenantServices(),
             signing_key=load_signing_key(certificates.signing_key.read_bytes()),
             verifying_keys=keys,
+            accounts=accounts,
             streams=streams,
             turns=turns,
         )
@@ -139,7 +143,9 @@ async def assembled(options: Options, certificates: Certificates, *, background:
             await locks.stop()
 
 
-def _authentication(options: Options, certificates: Certificates, store: Engine, keys: KeyFiles) -> Authentication:
+def _authentication(
+    options: Options, certificates: Certificates, store: Engine, accounts: ServiceAccountAuthenticator
+) -> Authentication:
     own = x509.load_pem_x509_certificate(certificates.own_client_ca.read_bytes())
 
     async def knows_tenant(name: str) -> bool:
@@ -148,9 +154,7 @@ def _authentication(options: Options, certificates: Certificates, store: Engine,
     return build_authenticators(
         options.authentication,
         certificates=X509Authenticator([own]),
-        service_accounts=ServiceAccountAuthenticator(
-            store, keys=keys, issuer=options.service_account_issuer, audiences=options.audiences
-        ),
+        service_accounts=accounts,
         service_account_issuer=options.service_account_issuer,
         audiences=options.audiences,
         anonymous=options.anonymous_auth,
