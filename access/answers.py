@@ -75,6 +75,13 @@ class Answers(Generic[V]):
         return answer
 
 
+async def getting_old(seconds: float, on_change: Callable[[], None]) -> None:
+    """Until cancelled, call ``on_change`` ten times in the ``seconds`` that an answer lives, once a second at most."""
+    while True:
+        await asyncio.sleep(max(1.0, seconds / 10))
+        on_change()
+
+
 def _look(task: asyncio.Task[Any]) -> None:
     """Look at a failure that nobody waits for any more, so that it is not reported as forgotten."""
     if not task.cancelled():

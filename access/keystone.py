@@ -53,7 +53,7 @@ class Keystone:
         self._capacity = capacity
         self._validations: Answers[Token] = Answers(success=ttl, failure=min(ttl, 10.0), capacity=capacity)
         self._assignments: Answers[tuple[str, ...]] = Answers(success=ttl, failure=ttl, capacity=capacity)
-        self._ttl = ttl
+        self.ttl = ttl
         self._shown: OrderedDict[str, tuple[str, Token, float]] = OrderedDict()
 
     async def validate(self, token: str, now: float) -> Token | None:
@@ -93,7 +93,7 @@ class Keystone:
 
     def _forget_old(self, now: float) -> None:
         """Every request shows its token anew, so one that was not shown for a while is needed by nobody."""
-        keep = self._ttl + _SHOWN_SECONDS
+        keep = self.ttl + _SHOWN_SECONDS
         while self._shown:
             audit_id, (_, _, shown) = next(iter(self._shown.items()))
             if len(self._shown) <= self._capacity and now - shown < keep:

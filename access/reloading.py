@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Generic, TypeVar
@@ -62,6 +63,16 @@ class ReloadedFile(Generic[T]):
                 finally:
                     self._reading = False
         return self._value
+
+    async def follow(self, on_change: Callable[[], None]) -> None:
+        """Look for changes until cancelled; ``on_change`` is called after each."""
+        seen = self._value
+        while True:
+            await asyncio.sleep(CHECK_SECONDS)
+            await self.current(time.time())
+            if self._value is not seen:
+                seen = self._value
+                on_change()
 
     def _stamp_now(self) -> object:
         try:

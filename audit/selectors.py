@@ -9,7 +9,7 @@ import base64
 import binascii
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
@@ -152,8 +152,8 @@ def _read_cursor(cursor: str) -> tuple[datetime, UUID]:
         moment, identifier = text.split(" ")
         parsed = parse_datetime(moment)
         row = UUID(identifier)
-    except (ValueError, binascii.Error, UnicodeDecodeError) as error:
-        raise BadRequest("The page cursor is not one of ours; start from the first page.") from error
-    if parsed is None or parsed.tzinfo is None:
-        raise BadRequest("The page cursor is not one of ours; start from the first page.")
-    return parsed, row
+        if parsed is not None and parsed.tzinfo is not None:
+            return parsed.astimezone(UTC), row
+    except (ValueError, OverflowError, binascii.Error):
+        pass
+    raise BadRequest("The page cursor is not one of ours; start from the first page.")

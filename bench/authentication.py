@@ -25,11 +25,14 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from access.authentication.base import Authenticator, Credentials
 from access.authentication.basicfile import BasicFileAuthenticator
 from access.authentication.chain import AuthenticationChain
+from access.authentication.keyfiles import KeyFiles
+from access.authentication.keystone import KeystoneAuthenticator
 from access.authentication.oidc import OidcAuthenticator, OidcIssuer
 from access.authentication.serviceaccount import ServiceAccountAuthenticator
 from access.authentication.tokenfile import TokenFileAuthenticator
 from access.authentication.webhook import WebhookAuthenticator
 from access.authentication.x509 import X509Authenticator
+from access.keystone import Domains, Keystone
 from access.transport import Transport, webhook_of_file
 from kube import pki
 from kube.identity import TENANT_EXTRA
@@ -84,7 +87,9 @@ async def _methods(folder: Path, stack: contextlib.AsyncExitStack) -> list[tuple
     passwords.write_text(f"{SECRET},jane,1,dev,,bench\n")
     basic = "Basic " + b64encode(f"jane:{SECRET}".encode()).decode()
 
-    key = load_signing_key(_new_key())
+    pem = folder / "service-account.key"
+    pem.write_bytes(_new_key())
+    key = load_signing_key(pem.read_bytes())
     now = int(time.time())
     claims = ServiceAccountClaims(
         issuer=ISSUER,
@@ -99,7 +104,7 @@ async def _methods(folder: Path, stack: contextlib.AsyncExitStack) -> list[tuple
         account=Reference("driver", "u-1"),
     )
     store: Any = Shelf()
-    accounts = ServiceAccountAuthenticator(store, keys=[key.public], issuer=ISSUER, audiences=(ISSUER,))
+    accounts = ServiceAccountAuthenticator(store, keys=KeyFiles([pem]), issuer=ISSUER, audiences=(ISSUER,))
 
     provider = await stack.enter_async_context(providing())
     rules = ClaimRules(issuer=provider.url, username_claim="sub", username_prefix="oidc:", tenant_claim="tenant")
@@ -108,6 +113,7 @@ async def _methods(folder: Path, stack: contextlib.AsyncExitStack) -> list[tuple
     said = {"iss": provider.url, "aud": "bench", "sub": "jane", "tenant": "bench", "exp": now + 600, "iat": now}
 
     webhook = await stack.enter_async_context(_webhook(folder))
+    keystone = await stack.enter_async_context(_keystone())
     return [
         (certificates, Credentials(certificate=der)),
         (TokenFileAuthenticator(tokens), bearer("secret-of-user-000500")),
@@ -115,6 +121,7 @@ async def _methods(folder: Path, stack: contextlib.AsyncExitStack) -> list[tuple
         (accounts, bearer(sign(claims, key))),
         (oidc, bearer(signed(said, kid="a"))),
         (webhook, bearer("known-to-the-webhook")),
+        (keystone, bearer("known-to-keystone")),
     ]
 
 
@@ -123,7 +130,8 @@ async def _webhook(folder: Path) -> AsyncIterator[WebhookAuthenticator]:
     async def review(request: web.Request) -> web.StreamResponse:
         body = await request.json()
         user = {"username": "jane", "groups": ["dev"], "extra": {TENANT_EXTRA: ["bench"]}}
-        return web.json_response({**body, "status": {"authenticated": True, "user": user}})
+        known = body["spec"]["token"] == "known-to-the-webhook"
+        return web.json_response({**body, "status": {"authenticated": known, "user": user if known else {}}})
 
     async with serving(review) as url:
         authority = b64encode(AUTHORITY.cert_pem.bytes()).decode()
@@ -138,6 +146,26 @@ async def _webhook(folder: Path) -> AsyncIterator[WebhookAuthenticator]:
         file = folder / "webhook.yaml"
         file.write_bytes(orjson.dumps(config))
         authenticator = WebhookAuthenticator(webhook_of_file(file))
+        try:
+            yield authenticator
+        finally:
+            await authenticator.close()
+
+
+@contextlib.asynccontextmanager
+async def _keystone() -> AsyncIterator[KeystoneAuthenticator]:
+    domain = {"id": "d-1", "name": "bench"}
+    token = {
+        "user": {"id": "u-1", "name": "jane", "domain": domain},
+        "audit_ids": ["a-1"],
+        "expires_at": (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+    }
+
+    async def validate(_request: web.Request) -> web.StreamResponse:
+        return web.json_response({"token": token})
+
+    async with serving(validate) as url:
+        authenticator = KeystoneAuthenticator(Keystone(url, Transport(tls=trusting())), Domains({"d-1": "bench"}))
         try:
             yield authenticator
         finally:

@@ -41,6 +41,9 @@ logger = logging.getLogger(__name__)
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 
+_PROMPT: Final = 0.25
+"""Seconds that a body may take before it is asked again whether the caller may."""
+
 _METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 _WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _CONNECTION: Final = frozenset({b"close", b"keep-alive", b"upgrade", b""})
@@ -171,7 +174,14 @@ class _Exchange:
         decision = self.decision = await stages.authorize(runtime, principal, info)
         stages.require_allowed(principal, info, decision)
 
-        body = await read_body(self._receive, self._headers) if method in _WITH_BODY else b""
+        again = self._recheck(credentials, info)
+        body = b""
+        if method in _WITH_BODY:
+            asked = time.perf_counter()
+            body = await read_body(self._receive, self._headers)
+            if time.perf_counter() - asked > _PROMPT:
+                # Rights can end while a body trickles in.
+                await again()
         request = Request(
             principal=principal,
             info=info,
@@ -183,7 +193,7 @@ class _Exchange:
             decision=decision,
             write=self._write,
         )
-        return await stages.serve(runtime, request, self._recheck(credentials, info))
+        return await stages.serve(runtime, request, again)
 
     async def _authenticate(self, credentials: Credentials, parsed: ParsedRequest) -> Principal:
         if credentials.certificate is None and credentials.authorization is None and parsed.path in ALWAYS_ALLOWED:

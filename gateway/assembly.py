@@ -27,6 +27,7 @@ from access.admission.workspacelifecycle import WorkspaceLifecycle
 from access.admission.workspaces import WorkspaceTree
 from access.authentication.build import Authentication, build_authenticators
 from access.authentication.chain import AuthenticationChain
+from access.authentication.keyfiles import KeyFiles
 from access.authentication.serviceaccount import ServiceAccountAuthenticator
 from access.authentication.x509 import X509Authenticator
 from access.authorization.build import build_authorization
@@ -45,7 +46,7 @@ from gateway.runtime import Runtime
 from gateway.streams import Streams
 from gateway.tenantservices import TenantServices
 from gateway.turns import Turns
-from kube.jwt import load_signing_key, load_verifying_keys
+from kube.jwt import load_signing_key
 from kube.logicalclusters import ROOT
 from kube.status import AlreadyExists
 from kube.workspaceobjects import root_objects
@@ -63,7 +64,11 @@ async def assembled(options: Options, certificates: Certificates, *, background:
         streams, turns, catalogs = Streams(), Turns(), Catalogs()
         locks = LockTable(options.database_url, streams.reconsider)
         custom = CustomResources(store, catalogs, lambda changed: streams.redefine(changed, custom.definition))
-        authentication = _authentication(options, certificates, store)
+        keys = KeyFiles(certificates.verifying_keys)
+        accounts = ServiceAccountAuthenticator(
+            store, keys=keys, issuer=options.service_account_issuer, audiences=options.audiences
+        )
+        authentication = _authentication(options, certificates, store, accounts)
         authorization = build_authorization(
             options.authorization,
             store,
@@ -115,6 +120,8 @@ async def assembled(options: Options, certificates: Certificates, *, background:
             audit=RequestAudit(requests),
             tenants=TenantServices(),
             signing_key=load_signing_key(certificates.signing_key.read_bytes()),
+            verifying_keys=keys,
+            accounts=accounts,
             streams=streams,
             turns=turns,
         )
@@ -129,17 +136,17 @@ async def assembled(options: Options, certificates: Certificates, *, background:
         try:
             url = options.url
             work = workers.running(store, options.database_url, url, custom, quotas) if background else nullcontext()
-            async with authorization.running(), work:
+            async with authentication.running(streams.reconsider_known_by), authorization.running(), work:
                 yield runtime
         finally:
             await requests.stop()
             await locks.stop()
-            await authentication.close()
 
 
-def _authentication(options: Options, certificates: Certificates, store: Engine) -> Authentication:
+def _authentication(
+    options: Options, certificates: Certificates, store: Engine, accounts: ServiceAccountAuthenticator
+) -> Authentication:
     own = x509.load_pem_x509_certificate(certificates.own_client_ca.read_bytes())
-    keys = [key for path in certificates.verifying_keys for key in load_verifying_keys(path.read_bytes())]
 
     async def knows_tenant(name: str) -> bool:
         return await store.get(Key(ROOT, "", "tenants", "", name), cached=True) is not None
@@ -147,9 +154,7 @@ def _authentication(options: Options, certificates: Certificates, store: Engine)
     return build_authenticators(
         options.authentication,
         certificates=X509Authenticator([own]),
-        service_accounts=ServiceAccountAuthenticator(
-            store, keys=keys, issuer=options.service_account_issuer, audiences=options.audiences
-        ),
+        service_accounts=accounts,
         service_account_issuer=options.service_account_issuer,
         audiences=options.audiences,
         anonymous=options.anonymous_auth,

@@ -8,6 +8,8 @@ from typing import Final
 _BUCKETS: Final = (0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0)
 _TENANTS_MAX: Final = 1000
 """Tenants that get a series of their own; the rest share one, so that names cannot fill the memory."""
+_KINDS_MAX: Final = 10_000
+"""Series of requests; names of resources are the callers' to choose, so those beyond share one."""
 
 
 class Metrics:
@@ -22,12 +24,24 @@ class Metrics:
     def observe(self, *, verb: str, resource: str, tenant: str, code: int, seconds: float) -> None:
         """Count one finished request. ``resource`` is empty for paths that are no resources."""
         key = (verb, resource, code)
+        if key not in self._requests and len(self._requests) >= _KINDS_MAX:
+            key = (verb, "_other", code)
         self._requests[key] = self._requests.get(key, 0) + 1
         if tenant not in self._tenants and len(self._tenants) >= _TENANTS_MAX:
             tenant = "_other"
         self._tenants[tenant] = self._tenants.get(tenant, 0) + 1
         self._buckets[bisect_left(_BUCKETS, seconds)] += 1
         self._seconds += seconds
+
+    def render_tenant(self, tenant: str, *, streams: int) -> bytes:
+        """What a tenant may know: its own counts, and nothing of its neighbours."""
+        lines = (
+            "# TYPE tenantry_tenant_requests_total counter",
+            f'tenantry_tenant_requests_total{{tenant="{tenant}"}} {self._tenants.get(tenant, 0)}',
+            "# TYPE tenantry_tenant_longrunning_requests gauge",
+            f'tenantry_tenant_longrunning_requests{{tenant="{tenant}"}} {streams}',
+        )
+        return "\n".join(lines).encode() + b"\n"
 
     def render(self, *, streams: int, revision: int) -> bytes:
         """Everything in Prometheus' text format."""

@@ -11,6 +11,8 @@ from typing import Any, Final
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
+from gateway.tls import ServerTls
+
 PEER_CERTIFICATE: Final = "peer_certificate"
 """The key of ``scope["state"]`` that holds the verified client certificate as DER, when there is one."""
 
@@ -142,7 +144,19 @@ class GatewayProtocol(HttpToolsProtocol):
         certificate = connection.getpeercert(binary_form=True) if connection is not None else None
         if certificate:
             self.app_state = {**self.app_state, PEER_CERTIFICATE: certificate}
+            if connection is not None and connection.session_reused:
+                # Resuming a session of an earlier connection verifies nothing anew.
+                self.require_trust()
         self._head_timer = self.loop.call_later(HEADER_SECONDS, self._give_up)
+
+    def require_trust(self) -> None:
+        """Cut the connection if its client certificate is of no authority that is trusted now.
+
+        What clients send between their certificate and its authority is not seen here: those connect again.
+        """
+        certificate, tls = self.app_state.get(PEER_CERTIFICATE), self.config.ssl_context_factory
+        if certificate and isinstance(tls, ServerTls) and not tls.trusts(certificate):
+            self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the clock."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 
 from access.admission.chain import AdmissionChain
 from access.authentication.chain import AuthenticationChain
+from access.authentication.keyfiles import KeyFiles
+from access.authentication.serviceaccount import ServiceAccountAuthenticator
 from access.authorization.chain import AuthorizationChain
 from access.authorization.maximalpermission import MaximalPermissionPolicy
 from access.throttling import TenantThrottle
@@ -45,6 +47,8 @@ class Runtime:
     audit: AuditSink
     tenants: TenantServices
     signing_key: SigningKey
+    verifying_keys: KeyFiles
+    accounts: ServiceAccountAuthenticator
     streams: Streams = field(default_factory=Streams)
     turns: Turns = field(default_factory=Turns)
     metrics: Metrics = field(default_factory=Metrics)

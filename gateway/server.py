@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
 import multiprocessing
@@ -12,7 +13,7 @@ import ssl
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
@@ -21,11 +22,15 @@ from typing import Any
 import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 
+from access.authentication.keyfiles import KeyFiles
+from access.reloading import ReloadedFile
 from gateway.application import Application
 from gateway.certificates import Certificates, prepare
 from gateway.options import Options
 from gateway.protocol import GatewayProtocol, peer_certificate
+from gateway.tls import ServerTls, tls_context
 from kube import pki
+from kube.jwt import load_signing_key
 
 logger = logging.getLogger(__name__)
 
@@ -59,32 +64,6 @@ def bind(options: Options) -> socket.socket:
     return listener
 
 
-def tls_context(certificates: Certificates) -> ssl.SSLContext:
-    """TLS 1.2 or newer; a client certificate is optional, and verified against the client CAs when shown (AN1)."""
-    return _context(certificates.server_certificate, certificates.server_key, certificates.client_cas)
-
-
-def _context(certificate: Path, key: Path, client_cas: Iterable[Path]) -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.load_cert_chain(certificate, key)
-    for bundle in client_cas:
-        context.load_verify_locations(bundle)
-    context.verify_mode = ssl.CERT_OPTIONAL
-    context.set_alpn_protocols(["http/1.1"])
-    return context
-
-
-class _Context:
-    """Makes the TLS context in the worker; picklable, as a context itself is not."""
-
-    def __init__(self, certificates: Certificates) -> None:
-        self._certificates = certificates
-
-    def __call__(self, _config: uvicorn.Config, _default: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
-        return tls_context(self._certificates)
-
-
 def configure(application: Any, context: ContextFactory, *, workers: int = 1) -> uvicorn.Config:
     """Uvicorn as the API server needs it: no proxy headers, no access log, our protocol, our TLS."""
     return uvicorn.Config(
@@ -109,12 +88,14 @@ def configure(application: Any, context: ContextFactory, *, workers: int = 1) ->
 def run(options: Options, *, announce: Callable[[str], None] = lambda _: None) -> None:
     """Serve until SIGTERM or SIGINT, then finish what is running and stop.
 
-    ``announce`` is called once with the URL when the socket is open. Raises ``PortTaken``.
+    ``announce`` is called once with the URL when the socket is open. Raises ``PortTaken``, and ``UnusableFile`` for
+    certificates or keys that cannot be used.
     """
     listener = bind(options)
     certificates = prepare(options)
+    _check(certificates)
     self_test()
-    config = configure(Application(options, certificates), _Context(certificates), workers=options.workers)
+    config = configure(Application(options, certificates), ServerTls(certificates), workers=options.workers)
     host = f"[{options.bind_address}]" if ":" in options.bind_address else options.bind_address
     announce(f"https://{host}:{listener.getsockname()[1]}")
     if options.workers > 1:
@@ -122,6 +103,13 @@ def run(options: Options, *, announce: Callable[[str], None] = lambda _: None) -
         _supervise(config, listener, options.workers)
     else:
         GatewayServer(config).run(sockets=[listener])
+
+
+def _check(certificates: Certificates) -> None:
+    """Read every file once here, so that a wrong one ends the start with one line."""
+    ServerTls(certificates).check()
+    KeyFiles(certificates.verifying_keys)
+    ReloadedFile(certificates.signing_key, load_signing_key)
 
 
 def _supervise(config: uvicorn.Config, listener: socket.socket, workers: int) -> None:
@@ -158,10 +146,29 @@ def _work(config: uvicorn.Config, listener: socket.socket) -> None:
 
 
 class GatewayServer(uvicorn.Server):
-    """uvicorn's server, which ends open watches when it stops, so that their clients go elsewhere at once."""
+    """uvicorn's server, which follows its certificates while it runs, and ends open watches when it stops."""
+
+    _following: asyncio.Task[None] | None = None
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, and follow the certificates."""
+        await super().startup(sockets)
+        tls = self.config.ssl_context_factory
+        if isinstance(tls, ServerTls):
+            self._following = asyncio.create_task(tls.follow(self._part_with_untrusted))
+
+    def _part_with_untrusted(self) -> None:
+        """Cut every connection whose client certificate is of an authority that is gone; its watches end with it."""
+        for connection in list(self.server_state.connections):
+            if isinstance(connection, GatewayProtocol):
+                connection.require_trust()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Drain, then stop."""
+        """Drain, then stop: watches end, so that their clients go elsewhere at once."""
+        if self._following is not None:
+            self._following.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._following
         application = self.config.app
         if isinstance(application, Application):
             application.drain()
@@ -194,7 +201,7 @@ async def _self_test(folder: Path) -> None:
         await send({"type": "http.response.start", "status": 204, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
-    context = _context(folder / "server.crt", folder / "server.key", (folder / "ca.crt",))
+    context = tls_context(folder / "server.crt", folder / "server.key", (folder / "ca.crt",))
     config = configure(application, lambda *_: context)
     config.lifespan = "off"
     instance = uvicorn.Server(config)

@@ -6,7 +6,9 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
+from typing import Final
 
+from access.authentication.impersonation import NAME as IMPERSONATION
 from gateway.errors import as_status_error
 from kube.identity import Principal
 from kube.logicalclusters import space_of
@@ -14,6 +16,9 @@ from kube.requestinfo import RequestInfo
 from kube.status import Expired, StatusError, Unauthorized
 
 logger = logging.getLogger(__name__)
+
+_TOGETHER: Final = 64
+"""Streams that are looked at again before others get a turn."""
 
 Recheck = Callable[[], Awaitable[None]]
 """Authenticates and authorises the request of a stream again; raises a ``StatusError`` when it no longer may."""
@@ -54,6 +59,7 @@ class Streams:
         self._open: set[OpenStream] = set()
         self._tenants: Counter[str | None] = Counter()
         self._pending: set[str | None] = set()
+        self._doubted: set[str] = set()
         self._task: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
@@ -89,6 +95,16 @@ class Streams:
         if not self._open:
             return
         self._pending.add(cluster)
+        self._look_again()
+
+    def reconsider_known_by(self, authenticator: str) -> None:
+        """Ask again for every stream whose caller was known by ``authenticator``, or acts as another (CT-07)."""
+        if not self._open:
+            return
+        self._doubted |= {authenticator, IMPERSONATION}
+        self._look_again()
+
+    def _look_again(self) -> None:
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._reconsider())
 
@@ -108,10 +124,14 @@ class Streams:
             stream.end(error)
 
     async def _reconsider(self) -> None:
-        while self._pending:
+        while self._pending or self._doubted:
             clusters, self._pending = self._pending, set()
-            for stream in list(self._open):
-                if stream.ended.done() or not _concerned(stream, clusters):
+            authenticators, self._doubted = self._doubted, set()
+            for number, stream in enumerate(list(self._open)):
+                if number % _TOGETHER == 0:
+                    await asyncio.sleep(0)
+                concerned = stream.principal.authenticator in authenticators or _concerned(stream, clusters)
+                if stream.ended.done() or not concerned:
                     continue
                 try:
                     await stream.recheck()

@@ -14,7 +14,10 @@ MAX_OPERATIONS: Final = 10_000
 """As kube-apiserver: more operations in one JSON patch are refused."""
 
 MAX_NODES: Final = 500_000
-"""Bound of a patched object: a JSON patch doubles an object with every ``copy`` (CVE-2019-1002100)."""
+"""Bound of a patched object."""
+
+MAX_COPIED: Final = 25_000
+"""Values that one JSON patch may ``copy``: each can double the object (CVE-2019-1002100)."""
 
 MAX_DEPTH: Final = 128
 """Bound of nesting, below every recursive walk's limit."""
@@ -47,6 +50,7 @@ def json_patch(document: Mapping[str, Any], operations: object) -> dict[str, Any
             f"{MAX_OPERATIONS}, got {len(operations)}"
         )
     budget = MAX_NODES - weight(document)
+    copied = 0
     result: Any = deep_copy(document)
     for given in operations:
         operation = given
@@ -57,10 +61,10 @@ def json_patch(document: Mapping[str, Any], operations: object) -> dict[str, Any
             raise unprocessable()
         try:
             if verb == "copy":
-                budget -= weight(jsonpointer.resolve_pointer(result, operation["from"]))
+                copied += weight(jsonpointer.resolve_pointer(result, operation["from"]))
             elif verb in ("add", "replace"):
                 budget -= weight(operation.get("value"))
-            if budget < 0:
+            if budget < 0 or copied > MAX_COPIED:
                 raise RequestEntityTooLarge("Request entity too large: the patched object is too large")
             if verb == "replace" and isinstance(jsonpointer.JsonPointer(operation["path"]).to_last(result)[0], dict):
                 # kube-apiserver lets a replacement add the member that it does not find.
@@ -77,14 +81,14 @@ def json_patch(document: Mapping[str, Any], operations: object) -> dict[str, Any
 
 
 def merge_patch(document: Mapping[str, Any], patch: object) -> dict[str, Any]:
-    """Apply an RFC 7396 patch and return the new object; neither argument is changed.
+    """Apply an RFC 7396 patch and return the new object, which shares nothing with either argument.
 
     Raises ``BadRequest`` unless the patch is an object, ``RequestEntityTooLarge`` when it nests too deeply.
     """
     if not isinstance(patch, dict):
         raise BadRequest(f"error decoding patch: {not_a(patch, 'map[string]interface {}')}")
     weight(patch)
-    merged: dict[str, Any] = _merge(document, patch)
+    merged: dict[str, Any] = deep_copy(_merge(document, patch))
     return merged
 
 

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -160,6 +161,15 @@ def load_certificates(pem: bytes) -> tuple[x509.Certificate, ...]:
         msg = "the bundle is too large"
         raise ValueError(msg)
     return tuple(x509.load_pem_x509_certificates(pem))
+
+
+def is_issued_by(certificate: x509.Certificate, authority: x509.Certificate) -> bool:
+    """Whether this authority itself has issued and signed the certificate; its dates do not matter."""
+    try:
+        certificate.verify_directly_issued_by(authority)
+    except (ValueError, TypeError, InvalidSignature):
+        return False
+    return True
 
 
 def is_valid_at(certificate: x509.Certificate, now: datetime) -> bool:

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from access.admission.base import CREATE, UPDATE, Attributes, Quiet
 from access.authorization.chain import AuthorizationChain
+from access.authorization.isolation import EVERYTHING
 from access.authorization.rbac import PolicyCache
 from kube import abac, escalation, spacepolicy
 from kube.identity import MASTERS
 from kube.logicalclusters import ROOT, tenant_of
-from kube.rbac import GROUP, binding_from, role_from
+from kube.rbac import GROUP, TENANTED, binding_from, role_from
 from kube.status import Forbidden
 from store.types import Operation
+
+_UPKEEP: Final = frozenset({"finalizers", "generation", "managedFields", "ownerReferences", "resourceVersion"})
+_ANYTHING: Final = EVERYTHING
+_ANYTHING_HERE: Final = tuple(replace(rule, scope=TENANTED) for rule in EVERYTHING)
 
 
 class EscalationPrevention(Quiet):
@@ -44,8 +49,8 @@ class EscalationPrevention(Quiet):
             return ()
         old = attributes.old
         is_role = resource.plural in ("roles", "clusterroles")
-        fields = ("rules", "aggregationRule") if is_role else ("roleRef", "subjects")
-        if old is not None and all(old.get(field) == body.get(field) for field in fields):
+        # Labels count: they say which aggregated roles a role's rules flow into.
+        if old is not None and _without_upkeep(old) == _without_upkeep(body):
             return ()
         policies = await self._policies.around(attributes.cluster)
         scoped = attributes.cluster == ROOT
@@ -66,7 +71,12 @@ class EscalationPrevention(Quiet):
             wanted = found
         held = spacepolicy.held_rules(principal, attributes.namespace, policies)
         missing = escalation.covers(held, wanted)
-        if missing and not await self._may(attributes, verb, kind, name):
+        gathers = is_role and any((role or {}).get("aggregationRule") for role in (old, body))
+        # Whoever lets a role gather others' rules lets it gather those that are still to come.
+        everything = gathers and escalation.covers(held, _ANYTHING if scoped else _ANYTHING_HERE)
+        if (missing or everything) and not await self._may(attributes, verb, kind, name):
+            if everything:
+                raise self._refused(attributes, "must have cluster-admin privileges to use the aggregationRule")
             raise self._refused(attributes, escalation.refusal(principal.name, principal.groups, missing))
         return ()
 
@@ -94,3 +104,9 @@ class EscalationPrevention(Quiet):
             kind=resource.plural,
             name=attributes.name,
         )
+
+
+def _without_upkeep(body: dict[str, Any]) -> dict[str, Any]:
+    """An object without what garbage collection and bookkeeping change."""
+    metadata = {name: value for name, value in body["metadata"].items() if name not in _UPKEEP}
+    return {**body, "metadata": metadata}

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from kube.identity import Principal
 
@@ -41,4 +42,13 @@ class Authenticator(Protocol):
 
     async def authenticate(self, credentials: Credentials, *, now: float) -> Principal | None:
         """The identity behind ``credentials``, or ``None`` when they are not of this kind; raises ``Refused``."""
+        ...
+
+
+@runtime_checkable
+class Following(Protocol):
+    """An authenticator that changes its mind while the server runs, so that open watches must be looked at again."""
+
+    async def follow(self, on_change: Callable[[], None]) -> None:
+        """Until cancelled, call ``on_change`` when who was known a moment ago may be known no longer."""
         ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 from access.authentication.base import Credentials, Refused
@@ -40,6 +41,10 @@ class BasicFileAuthenticator:
         if principal is None:
             raise Refused("unknown user or wrong password")
         return principal
+
+    async def follow(self, on_change: Callable[[], None]) -> None:
+        """Read the file again when it changes, until cancelled."""
+        await self._file.follow(on_change)
 
     def _parse(self, data: bytes) -> dict[bytes, Principal]:
         latest: dict[tuple[str, str], authfiles.Entry] = {}

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import ssl
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from access.authentication.anonymous import AnonymousAuthenticator
-from access.authentication.base import Authenticator
+from access.authentication.base import Authenticator, Following
 from access.authentication.basicfile import BasicFileAuthenticator
 from access.authentication.keystone import KeystoneAuthenticator
 from access.authentication.oidc import ALGORITHMS, OidcAuthenticator, OidcIssuer
@@ -41,10 +43,25 @@ class Authentication:
     keystone: tuple[Keystone, Domains] | None
     closing: tuple[Callable[[], Awaitable[None]], ...]
 
-    async def close(self) -> None:
-        """Give every outside connection back."""
-        for close in self.closing:
-            await close()
+    @asynccontextmanager
+    async def running(self, on_change: Callable[[str], None]) -> AsyncIterator[None]:
+        """Follow what the authenticators know; at the end give every outside connection back.
+
+        ``on_change`` is called with the name of an authenticator that may know somebody no longer.
+        """
+        following = [
+            asyncio.create_task(authenticator.follow(partial(on_change, authenticator.name)))
+            for authenticator in self.authenticators
+            if isinstance(authenticator, Following)
+        ]
+        try:
+            yield
+        finally:
+            for task in following:
+                task.cancel()
+            await asyncio.gather(*following, return_exceptions=True)
+            for close in self.closing:
+                await close()
 
 
 def build_authenticators(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from access.answers import getting_old
 from access.authentication.base import Credentials, Refused
 from access.keystone import Domains, Keystone
 from access.transport import Unreachable
@@ -53,6 +56,10 @@ class KeystoneAuthenticator:
             credential_id=CREDENTIAL_PREFIX + known.audit_id,
             not_after=known.expires,
         )
+
+    async def follow(self, on_change: Callable[[], None]) -> None:
+        """Let open watches ask again, so that they end soon after a token is revoked or a role taken away."""
+        await getting_old(self._keystone.ttl, on_change)
 
     async def close(self) -> None:
         """Give the connections back."""

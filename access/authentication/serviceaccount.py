@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 import orjson
 
 from access.authentication.base import Credentials, Refused
+from access.authentication.keyfiles import KeyFiles
 from kube.identity import AUTHENTICATED, Principal
-from kube.jwt import InvalidToken, Reference, ServiceAccountClaims, VerifyingKey, unverified_issuer, verify
+from kube.jwt import InvalidToken, Reference, ServiceAccountClaims, unverified_issuer, verify
 from store.port import Store
 from store.types import Key, Stored
 
@@ -36,9 +37,9 @@ class ServiceAccountAuthenticator:
 
     name = "serviceaccount"
 
-    def __init__(self, store: Store, *, keys: Sequence[VerifyingKey], issuer: str, audiences: Sequence[str]) -> None:
+    def __init__(self, store: Store, *, keys: KeyFiles, issuer: str, audiences: Sequence[str]) -> None:
         self._store = store
-        self._keys = tuple(keys)
+        self._keys = keys
         self._issuer = issuer
         self._audiences = tuple(audiences)
         self._verified: dict[bytes, _Verified] = {}
@@ -51,6 +52,15 @@ class ServiceAccountAuthenticator:
         if _digest(token, self._audiences) not in self._verified and unverified_issuer(token) != self._issuer:
             return None
         return await self.principal(token, audiences=self._audiences, now=now)
+
+    async def follow(self, on_change: Callable[[], None]) -> None:
+        """Read the keys again when they change, until cancelled: signatures of one that is gone verify no longer."""
+
+        def changed() -> None:
+            self._verified.clear()
+            on_change()
+
+        await self._keys.follow(changed)
 
     async def principal(self, token: str, *, audiences: Sequence[str], now: float) -> Principal:
         """The account behind a token that is good for one of ``audiences``. Raises ``Refused``."""
@@ -69,7 +79,7 @@ class ServiceAccountAuthenticator:
         if verified is not None and verified.claims.not_before <= now < verified.claims.expires_at:
             return verified
         try:
-            claims = verify(token, keys=self._keys, issuers=(self._issuer,), audiences=audiences, now=now)
+            claims = verify(token, keys=self._keys.keys, issuers=(self._issuer,), audiences=audiences, now=now)
         except InvalidToken as error:
             raise Refused(str(error)) from None
         if len(self._verified) >= _REMEMBERED:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from access.authentication.base import Credentials
@@ -36,6 +36,10 @@ class TokenFileAuthenticator:
         if data is None:
             return None
         return self._digests.find(await self._file.current(now), data)
+
+    async def follow(self, on_change: Callable[[], None]) -> None:
+        """Read the file again when it changes, until cancelled."""
+        await self._file.follow(on_change)
 
     def _parse(self, data: bytes) -> dict[bytes, Principal]:
         users: dict[bytes, Principal] = {}

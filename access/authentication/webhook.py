@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from access.answers import CAPACITY, Answers
+from access.answers import CAPACITY, Answers, getting_old
 from access.authentication.base import Credentials, Refused
 from access.authentication.digests import Digests, header_bytes
 from access.transport import Unreachable, Webhook, request_again
@@ -54,6 +54,7 @@ class WebhookAuthenticator:
         self._trusted = trusted
         self._pauses = pauses
         self._digests = digests or Digests()
+        self._success_ttl = success_ttl
         self._answers: Answers[Principal] = Answers(success=success_ttl, failure=failure_ttl, capacity=capacity)
 
     async def authenticate(self, credentials: Credentials, *, now: float) -> Principal | None:
@@ -71,6 +72,10 @@ class WebhookAuthenticator:
     async def close(self) -> None:
         """Give the connections back."""
         await self._webhook.transport.close()
+
+    async def follow(self, on_change: Callable[[], None]) -> None:
+        """Let open watches ask again, so that they end soon after a token is revoked."""
+        await getting_old(self._success_ttl, on_change)
 
     async def _ask(self, token: str) -> Principal | None:
         spec: dict[str, Any] = {"token": token}

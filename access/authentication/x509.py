@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from access.authentication.base import Credentials, Refused
 from kube.identity import AUTHENTICATED, Principal
+from kube.pki import is_issued_by
 from kube.subjects import InvalidSubject, identity_of_certificate
 
 _REMEMBERED: Final = 4096
@@ -65,13 +65,7 @@ class X509Authenticator:
         return principal, certificate.not_valid_before_utc.timestamp()
 
     def _is_own(self, certificate: x509.Certificate) -> bool:
-        for authority in self._own:
-            try:
-                certificate.verify_directly_issued_by(authority)
-            except (ValueError, TypeError, InvalidSignature):
-                continue
-            return True
-        return False
+        return any(is_issued_by(certificate, authority) for authority in self._own)
 
 
 def _for_clients(certificate: x509.Certificate) -> bool:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 from access.authorization.base import Holdings, abstain
-from access.reloading import CHECK_SECONDS, ReloadedFile
+from access.reloading import ReloadedFile
 from kube import abac
 from kube.abac import InvalidPolicy, Policy
 from kube.identity import Principal
@@ -31,11 +30,15 @@ class PolicyFile:
         self._file = ReloadedFile(path, _parse)
         self._on_change = on_change
         self._task: asyncio.Task[None] | None = None
-        self.policies: tuple[Policy, ...] = self._file.value
+
+    @property
+    def policies(self) -> tuple[Policy, ...]:
+        """What the file says."""
+        return self._file.value
 
     async def start(self) -> None:
         """Follow the file from now on."""
-        self._task = asyncio.create_task(self._follow())
+        self._task = asyncio.create_task(self._file.follow(self._on_change))
 
     async def stop(self) -> None:
         """Stop following."""
@@ -43,14 +46,6 @@ class PolicyFile:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
-
-    async def _follow(self) -> None:
-        while True:
-            await asyncio.sleep(CHECK_SECONDS)
-            policies = await self._file.current(time.monotonic())
-            if policies is not self.policies:
-                self.policies = policies
-                self._on_change()
 
 
 _NO_LINE: Final = abstain(abac.STEP, "no line of the policy file allows this")

@@ -1,4 +1,4 @@
-"""``/version``, the probes and ``/metrics``."""
+"""``/version``, the probes, ``/metrics``, and what others verify service accounts' tokens by."""
 
 from __future__ import annotations
 
@@ -11,9 +11,27 @@ import orjson
 from gateway.exchange import Request, Response
 from gateway.runtime import Runtime
 from kube.builtins import KUBERNETES_MINOR
+from kube.identity import SYSTEM_TENANT
+from kube.jwt import discovery_document, jwks
 from kube.paths import not_found
 
 _TEXT: Final = b"text/plain; charset=utf-8"
+_ISSUER: Final = "/.well-known/openid-configuration"
+_KEYS: Final = "/openid/v1/jwks"
+_PATHS: Final = (
+    _ISSUER,
+    "/api",
+    "/apis",
+    "/healthz",
+    "/livez",
+    "/metrics",
+    "/openapi/v2",
+    "/openapi/v3",
+    _KEYS,
+    "/readyz",
+    "/version",
+)
+_PUBLIC: Final = ((b"cache-control", b"public, max-age=3600"),)
 
 
 async def serve(runtime: Runtime, request: Request) -> Response:
@@ -24,12 +42,30 @@ async def serve(runtime: Runtime, request: Request) -> Response:
     if path in ("/healthz", "/livez", "/readyz"):
         return _probe(runtime, path)
     if path == "/metrics":
-        text = runtime.metrics.render(streams=len(runtime.streams), revision=runtime.store.revision)
+        owner = request.info.tenant
+        if owner == SYSTEM_TENANT:
+            text = runtime.metrics.render(streams=len(runtime.streams), revision=runtime.store.revision)
+        else:
+            text = runtime.metrics.render_tenant(owner, streams=runtime.streams.of(owner))
         return Response(200, text, b"text/plain; version=0.0.4")
+    if path.rstrip("/") in (_ISSUER, _KEYS):
+        return _issuer(runtime, path.rstrip("/"))
     if path == "/":
-        paths = ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
-        return Response(200, orjson.dumps({"paths": paths}))
+        return Response(200, orjson.dumps({"paths": _PATHS}))
     raise not_found()
+
+
+def _issuer(runtime: Runtime, path: str) -> Response:
+    """The description of the service accounts' issuer, or its keys (AN6; OpenID Connect Discovery, RFC 7517)."""
+    keys = runtime.verifying_keys.keys
+    if path == _KEYS:
+        return Response(200, orjson.dumps(jwks(keys)), b"application/jwk-set+json", _PUBLIC)
+    options = runtime.options
+    return Response(
+        200,
+        orjson.dumps(discovery_document(options.service_account_issuer, options.url + _KEYS, keys)),
+        headers=_PUBLIC,
+    )
 
 
 def _probe(runtime: Runtime, path: str) -> Response:

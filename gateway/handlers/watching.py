@@ -208,6 +208,12 @@ async def _chunks(
         return not stream.ended.done() and (not line or request.write(line))
 
     try:
+        try:
+            # What was taken away since the decision, while the beginning was waited for, has found no open stream.
+            await recheck()
+        except Exception as error:  # noqa: BLE001 - whatever happens, the stream must not go on
+            yield orjson.dumps(as_event(as_status_error(error))) + b"\n"
+            return
         yield b"".join(encoder.line("ADDED", item.data) for item in start.initial)
         if mark_initial:
             yield encoder.bookmark(start.since, initial=True)

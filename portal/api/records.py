@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC
 from typing import Any
 from uuid import UUID
 
@@ -172,8 +173,9 @@ def _moment(text: str) -> Any:
         return None
     try:
         moment = parse_datetime(text)
-    except ValueError:
-        moment = None
-    if moment is None or moment.tzinfo is None:
-        raise BadRequest("Times are RFC 3339 with a zone, for example 2026-01-31T08:00:00Z.")
-    return moment
+        if moment is not None and moment.tzinfo is not None:
+            # Zones can push the first and the last day of all beyond what a database holds.
+            return moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass
+    raise BadRequest("Times are RFC 3339 with a zone, for example 2026-01-31T08:00:00Z.")

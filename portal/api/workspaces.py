@@ -20,6 +20,7 @@ from audit.recorder import Actor
 from kube.status import BadRequest, Conflict, Forbidden, Invalid, NotFound
 from portal import wording
 from portal.api import serializers as shapes
+from portal.api.authentication import SessionAuthentication
 from portal.api.endpoint import AFTER, LIMIT, Endpoint, identifier, listed, page, window
 from portal.api.permissions import api_actor, require_tenant, token_tenant
 from tenants import selectors, services
@@ -234,9 +235,10 @@ class Kubeconfig(Endpoint):
     )
     def get(self, request: Request) -> HttpResponse:
         """As the seed has it."""
-        if request.auth is None and "X-Requested-With" not in request.headers:
+        by_cookie = isinstance(request.successful_authenticator, SessionAuthentication)
+        if by_cookie and "X-Requested-With" not in request.headers:
             raise Forbidden("This needs an Authorization header, or X-Requested-With with a session.")
-        if request.headers.get("Sec-Fetch-Site", "same-origin") not in {"same-origin", "none"} and request.auth is None:
+        if request.headers.get("Sec-Fetch-Site", "same-origin") not in {"same-origin", "none"} and by_cookie:
             raise Forbidden("Kubeconfigs are not issued to other sites.")
         found = _asked(request)
         issued = kubeconfig_issue(actor=api_actor(request), workspace_id=found.pk, now=timezone.now())

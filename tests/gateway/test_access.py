@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -170,3 +171,58 @@ def test_impersonation_headers_are_never_ignored(alice: Caller) -> None:
 def test_masters_of_the_system_tenant_come_from_our_own_authority_alone(server: Server, acme: str) -> None:
     """X509-11: a tenant's certificate never names masters."""
     assert server.user(acme, "m1", "system:masters").get("/api/v1/namespaces").status == 401
+
+
+@pytest.fixture
+def clerk(server: Server, alice: Caller) -> Iterator[Caller]:
+    """Somebody who may write roles and bindings, and holds next to nothing else."""
+    verbs = ["get", "create", "update", "patch", "delete"]
+    rules = [
+        {"verbs": verbs, "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterroles"]},
+        {"verbs": ["create"], "apiGroups": ["rbac.authorization.k8s.io"], "resources": ["clusterrolebindings"]},
+    ]
+    assert alice.post(f"{RBAC}/clusterroles", {"metadata": {"name": "clerk"}, "rules": rules}).status == 201
+    assert alice.post(f"{RBAC}/clusterrolebindings", bound("clerk", "clerk", "carla")).status == 201
+    yield server.user("acme", "carla")
+    alice.delete(f"{RBAC}/clusterrolebindings/clerk")
+    alice.delete(f"{RBAC}/clusterroles/clerk")
+
+
+def bound(name: str, role: str, user: str) -> dict[str, Any]:
+    return {
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+    }
+
+
+def gathering(name: str, **labels: str) -> dict[str, Any]:
+    rule = {"clusterRoleSelectors": [{"matchLabels": labels}]}
+    return {"metadata": {"name": name}, "aggregationRule": rule, "rules": []}
+
+
+def test_a_role_that_gathers_others_is_for_whoever_holds_everything(alice: Caller, clerk: Caller) -> None:
+    """AZ-10: bound while it is empty, it would fill with what others write later."""
+    refused = clerk.post(f"{RBAC}/clusterroles", gathering("net", caught="true"))
+    assert refused.status == 403
+    assert refused.body["message"] == (
+        'clusterroles.rbac.authorization.k8s.io "net" is forbidden: '
+        "must have cluster-admin privileges to use the aggregationRule"
+    )
+    assert alice.post(f"{RBAC}/clusterroles", gathering("net", caught="true")).status == 201
+    assert clerk.patch(f"{RBAC}/clusterroles/net", gathering("net", all="true")).status == 403
+    assert clerk.patch(f"{RBAC}/clusterroles/net", {"aggregationRule": None}).status == 403
+    assert alice.delete(f"{RBAC}/clusterroles/net").status == 200
+
+
+def test_a_label_that_makes_a_role_flow_into_another_needs_its_rules(alice: Caller, clerk: Caller) -> None:
+    """AZ2: whoever has the gathering role would get the rules with the label."""
+    secret = {"metadata": {"name": "vault"}, "rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"]}]}
+    assert alice.post(f"{RBAC}/clusterroles", secret).status == 201
+    label = {"metadata": {"labels": {"rbac.authorization.k8s.io/aggregate-to-view": "true"}}}
+    assert clerk.patch(f"{RBAC}/clusterroles/vault", label).status == 403
+    assert clerk.patch(f"{RBAC}/clusterroles/vault", {"metadata": {"finalizers": ["example.com/x"]}}).status == 200
+    assert (
+        alice.patch(f"{RBAC}/clusterroles/vault", {"metadata": {"finalizers": None, **label["metadata"]}}).status == 200
+    )
+    assert alice.delete(f"{RBAC}/clusterroles/vault").status == 200

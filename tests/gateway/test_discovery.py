@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gateway.metrics import Metrics
 from tests.gateway.callers import Caller, eventually
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -146,3 +147,22 @@ def test_metrics_count_requests(admin: Caller) -> None:
     text = admin.get("/metrics").raw.decode()
     assert 'apiserver_request_total{verb="list",resource="namespaces",code="200"}' in text
     assert "tenantry_tenant_requests_total" in text
+
+
+def test_metrics_tell_a_tenant_nothing_of_its_neighbours(alice: Caller, gina: Caller) -> None:
+    """AD7, CT-17: who else is here, and how busy, is the operators' to know."""
+    for path in ("/metrics", "/clusters/root:acme/metrics"):
+        gina.get("/api/v1/namespaces")
+        text = alice.get(path).raw.decode()
+        assert 'tenantry_tenant_requests_total{tenant="acme"}' in text
+        assert "globex" not in text
+        assert "apiserver_request_total" not in text
+    assert alice.get("/clusters/root/metrics").status == 403
+
+
+def test_names_that_callers_choose_do_not_fill_the_metrics() -> None:
+    metrics = Metrics()
+    for number in range(20_000):
+        metrics.observe(verb="get", resource=f"r{number}", tenant=f"t{number}", code=403, seconds=0.001)
+    assert len(metrics.render(streams=0, revision=1)) < 1_500_000
+    assert b'resource="_other",code="403"} 10000' in metrics.render(streams=0, revision=1)

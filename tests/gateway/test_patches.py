@@ -14,6 +14,9 @@ def maps(namespace: str) -> str:
     return f"/api/v1/namespaces/{namespace}/configmaps"
 
 
+CONTAINER = {"name": "c", "image": "i"}
+
+
 def deployment(*containers: dict[str, Any]) -> dict[str, Any]:
     return {
         "apiVersion": "apps/v1",
@@ -83,3 +86,27 @@ def test_server_side_apply_creates_owns_and_conflicts(alice: Caller, maps: str) 
     less = alice.patch(f"{maps}/ssa", config_map("ssa", {"a": "9"}), "apply", fieldManager="first", force="true")
     assert less.body["data"] == {"a": "9"}
     assert alice.patch(f"{maps}/ssa", applied, "apply").status == 422
+
+
+@pytest.mark.parametrize("kind", ["json", "merge", "strategic-merge", "apply"])
+def test_no_patch_takes_the_tenant_from_an_object(alice: Caller, maps: str, kind: str) -> None:
+    """TS2, TS5: also one that says nothing of the metadata."""
+    made = alice.post(maps, config_map("owned")).body["metadata"]
+    body: Any = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"b": "2"}}
+    if kind == "json":
+        body = [{"op": "add", "path": "/data/b", "value": "2"}]
+    elif kind == "apply":
+        body["metadata"] = {"name": "owned"}
+    query = {"fieldManager": "t"} if kind == "apply" else {}
+    patched = alice.patch(f"{maps}/owned", body, kind, **query)
+    assert patched.status == 200, patched.body
+    for metadata in (patched.body["metadata"], alice.get(f"{maps}/owned").body["metadata"]):
+        assert (metadata["tenant"], metadata["selfLink"]) == ("acme", made["selfLink"])
+
+
+def test_status_patch_takes_no_tenant_either(alice: Caller, maps: str) -> None:
+    """TS2."""
+    pods = maps.replace("configmaps", "pods")
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": [CONTAINER]}}
+    assert alice.post(pods, pod).status == 201
+    assert alice.patch(f"{pods}/p/status", {"status": {"message": "m"}}).body["metadata"]["tenant"] == "acme"

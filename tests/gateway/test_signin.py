@@ -124,7 +124,7 @@ class Kubectl:
     def __init__(self, server: Server) -> None:
         self.server = server
 
-    def __call__(self, *arguments: str, user: dict[str, str] | None = None, check: bool = True) -> str:
+    def __call__(self, *arguments: str, user: dict[str, str] | None = None, check: bool = True, text: str = "") -> str:
         """What it prints as ``user`` of a kubeconfig, or as the operator; what it complains of with ``check=False``."""
         path = self.server.folder / "admin.kubeconfig"
         if user is not None:
@@ -139,7 +139,9 @@ class Kubectl:
             path.write_text(yaml.safe_dump(content))
         command = [str(KUBECTL), f"--kubeconfig={path}", f"--server={self.server.url}", *arguments]
         environment = {**os.environ, "HOME": str(self.server.folder)}
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30, check=False)
+        done = subprocess.run(
+            command, env=environment, input=text, capture_output=True, text=True, timeout=30, check=False
+        )
         assert (done.returncode == 0) is check, done.stderr
         return done.stdout if check else done.stderr
 
@@ -151,7 +153,7 @@ class Kubectl:
 @pytest.fixture(scope="module")
 def kubectl(tmp_path_factory, new_database, provider, webhook):
     folder = tmp_path_factory.mktemp("signin")
-    (folder / "tokens.csv").write_text('tok-alice,alice,a1,"dev,ops",,t1\ntok-op,op,o1,,,system\n')
+    (folder / "tokens.csv").write_text('tok-alice,alice,a1,"dev,ops",,t1\ntok-masters,op,o1,system:masters,,system\n')
     (folder / "users.csv").write_text("pw,bert,b1,dev,,t2\n")
     (folder / "ca.crt").write_bytes(AUTHORITY.cert_pem.bytes())
     cluster = {"server": webhook, "certificate-authority": "ca.crt"}
@@ -178,6 +180,10 @@ def kubectl(tmp_path_factory, new_database, provider, webhook):
     server = start(folder / "data", new_database, *flags)
     yield Kubectl(server)
     stop(server)
+
+
+def tenant_named(name):
+    return {"apiVersion": "v1", "kind": "Tenant", "metadata": {"name": name}}
 
 
 def of(info, authenticator):
@@ -228,6 +234,14 @@ def test_by_service_account(kubectl):
     assert (name, tenant) == ("system:serviceaccount:default:robot", ["system"])
     assert uid
     assert groups == ["system:serviceaccounts", "system:serviceaccounts:default"]
+    kubectl("create", "-f", "-", text=yaml.safe_dump(tenant_named("t6")))
+    space = f"--server={kubectl.server.url}/clusters/root:t6"
+    kubectl("create", "serviceaccount", "robot", "-n", "default", space)
+    token = kubectl("create", "token", "robot", "-n", "default", "--duration=10m", space).strip()
+    name, own, groups, tenant = of(kubectl.whoami({"token": token}), "serviceaccount")
+    assert (name, tenant) == ("system:serviceaccount:default:robot", ["t6"])
+    assert own
+    assert own != uid, "accounts of one name in two spaces are two"
 
 
 def test_by_open_id_connect(kubectl, provider):
@@ -250,9 +264,7 @@ def test_by_keystone(kubectl):
     project = keystone.make("project", name="default", domain_id=domain)
     user = {"token": keystone.token("kim", domain)}
     assert "Unauthorized" in kubectl("auth", "whoami", user=user, check=False)
-    manifest = kubectl.server.folder / "tenant.yaml"
-    manifest.write_text(yaml.safe_dump({"apiVersion": "v1", "kind": "Tenant", "metadata": {"name": tenant}}))
-    kubectl("create", "-f", str(manifest))
+    kubectl("create", "-f", "-", text=yaml.safe_dump(tenant_named(tenant)))
     assert of(kubectl.whoami(user), "keystone") == ("kim", kim, [], [tenant])
     assert "forbidden" in kubectl("get", "configmaps", user=user, check=False)
     keystone.assign(kim, "reader", f"projects/{project}")
@@ -274,6 +286,14 @@ def test_as_somebody_else(kubectl):
     assert of(info, "impersonation") == ("bob", "7", ["dev"], ["system"])
     refused = kubectl("get", "--raw=/version", "--as=bob", user={"token": "tok-alice"}, check=False)
     assert 'users "bob" is forbidden: User "alice" cannot impersonate resource "users" in API group ""' in refused
+
+
+def test_as_somebody_else_by_the_kubeconfig(kubectl):
+    """Impersonation, as a kubeconfig says it; the operator names the tenant."""
+    user = {"token": "tok-masters", "as": "zoe", "as-groups": ["dev"], "as-user-extra": {TENANT_EXTRA: ["t3"]}}
+    assert of(kubectl.whoami(user), "impersonation") == ("zoe", None, ["dev"], ["t3"])
+    refused = kubectl("get", "--raw=/version", user={**user, "token": "tok-alice"}, check=False)
+    assert "only users of the system tenant can impersonate users of other tenants" in refused
 
 
 def test_a_wrong_token_file_ends_the_start_with_its_line(tmp_path):

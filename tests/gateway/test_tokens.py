@@ -265,3 +265,20 @@ def test_token_review_tells_a_tenant_about_its_own_tokens_only(
     assert not own["spec"].get("token")
     assert "authenticated" not in gina.post(path, body).body["status"]
     assert not server.admin.post(path, {**body, "spec": {"token": "x"}}).body["status"].get("authenticated")
+
+
+def test_others_ask_whether_a_token_for_them_is_good(alice: Caller, gina: Caller, account: dict[str, Any]) -> None:
+    """AN6, AZ10: TokenReview with audiences, as the services that tokens are made for send it."""
+    spec = {"audiences": ["vault", "registry"]}
+    token = alice.post(f"{ACCOUNTS}/tokens/token", {"spec": spec}).body["status"]["token"]
+    path = "/apis/authentication.k8s.io/v1/tokenreviews"
+
+    def review(who: Caller, *audiences: str) -> Any:
+        return who.post(path, {"spec": {"token": token, "audiences": list(audiences)}}).body["status"]
+
+    good = review(alice, "elsewhere", "vault")
+    assert (good["authenticated"], good["audiences"]) == (True, ["vault"])
+    assert good["user"]["username"] == "system:serviceaccount:default:tokens"
+    for refused in (review(alice), review(alice, "elsewhere"), review(alice, DEFAULT_ISSUER), review(gina, "vault")):
+        assert "authenticated" not in refused
+    assert alice.post(path, {"spec": {"token": token, "audiences": ["a"] * 33}}).status == 400

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import time
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPSConnection
 from typing import Any
 from uuid import uuid4
 
@@ -201,3 +203,55 @@ def test_lock_of_a_space_closes_all_of_it_and_only_it(server: Server, alice: Cal
     deadline = time.monotonic() + 2
     while gina.get("/api/v1/namespaces").status != 200:
         assert time.monotonic() < deadline
+
+
+def test_right_that_ends_while_a_watch_waits_for_its_beginning_ends_the_watch(server: Server, alice: Caller) -> None:
+    """CT-07: a watch from a revision that the revocation itself brings about."""
+    bindings = f"{RBAC}/clusterrolebindings"
+    binding = {
+        "metadata": {"name": "waiting"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "walter"}],
+    }
+    assert alice.post(bindings, binding).status == 201
+    walter = server.user("acme", "walter")
+    seen = walter.get("/api/v1/configmaps", limit=1)
+    assert seen.status == 200
+    beyond = int(seen.body["metadata"]["resourceVersion"]) + 1
+    with ThreadPoolExecutor(1) as pool:
+        opening = pool.submit(
+            walter.watch,
+            "/api/v1/configmaps",
+            resourceVersion=beyond,
+            sendInitialEvents="true",
+            resourceVersionMatch="NotOlderThan",
+        )
+        time.sleep(0.5)
+        assert alice.delete(f"{bindings}/waiting").status == 200
+        with opening.result() as watch:
+            events = watch.until_end()
+    assert [(event["type"], event["object"]["code"]) for event in events] == [("ERROR", 403)]
+
+
+def test_right_that_ends_while_a_body_trickles_in_ends_the_write(server: Server, alice: Caller, maps: str) -> None:
+    """GW5: who is closed out writes nothing more, however slowly it was begun."""
+    binding = {
+        "metadata": {"name": "slow"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "sonja"}],
+    }
+    bindings = f"{RBAC}/clusterrolebindings"
+    assert alice.post(bindings, binding).status == 201
+    sonja = server.user("acme", "sonja")
+    body = json.dumps(config_map("slow")).encode()
+    connection = HTTPSConnection(sonja.host, context=sonja.context, timeout=10)
+    connection.putrequest("POST", maps)
+    connection.putheader("Content-Type", "application/json")
+    connection.putheader("Content-Length", str(len(body)))
+    connection.endheaders(body[:10])
+    time.sleep(0.5)
+    assert alice.delete(f"{bindings}/slow").status == 200
+    connection.send(body[10:])
+    assert connection.getresponse().status == 403
+    connection.close()
+    assert alice.get(f"{maps}/slow").status == 404

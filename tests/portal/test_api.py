@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from datetime import timedelta
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from asgiref.sync import async_to_sync
@@ -407,3 +409,14 @@ def test_api_answers_over_asgi(acme: House) -> None:
         "/api/v1/workspaces/init", "", content_type="application/json", headers=headers
     )
     assert refused.status_code == 400
+
+
+@pytest.mark.parametrize("moment", ["0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "2026-13-01T00:00:00Z"])
+def test_moments_that_no_clock_knows_are_bad_requests(acme: House, moment: str) -> None:
+    """API-26: bad input never gives a 500."""
+    client = bearer(acme.owner)
+    assert send(client, "GET", f"audit-logs/?{urlencode({'since': moment})}").status_code == 400
+    cursor = base64.urlsafe_b64encode(f"{moment} {NOBODY}".encode()).decode().rstrip("=")
+    assert send(client, "GET", f"audit-logs/?after={cursor}").status_code == 400
+    body = {"name": "x", "scope": "read", "expires_at": moment}
+    assert send(signed_in(acme.owner), "POST", "tokens/", body).status_code == 400

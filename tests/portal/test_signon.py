@@ -399,6 +399,8 @@ def test_token_of_the_provider_opens_the_api(provider: Provider) -> None:
     assert call(token).status_code == 401, "nobody has signed in as u-1 yet"
     sign_in(provider)
     assert call(token).status_code == 200
+    kubeconfig = call(token, "/api/v1/workspaces/credentials/kubeconfig")
+    assert kubeconfig.status_code == 404, "an Authorization header is no cookie: there is just no workspace yet"
     body = {"name": "x", "scope": "read", "expires_at": "2099-01-01T00:00:00Z"}
     assert call(token, "/api/v1/tokens/", "post", data=body, content_type="application/json").status_code == 403
     User.objects.update(status=User.Status.DISABLED)

@@ -123,5 +123,5 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from None
         try:
             run(options, announce=lambda url: self.stdout.write(f"API server at {url}"))
-        except PortTaken as error:
+        except (PortTaken, UnusableFile) as error:
             raise CommandError(str(error)) from None

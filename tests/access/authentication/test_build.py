@@ -1,5 +1,6 @@
 """From flags to the authenticators in order (AN9)."""
 
+import asyncio
 from argparse import ArgumentError, ArgumentParser
 
 import pytest
@@ -130,3 +131,30 @@ async def test_an_authenticator_that_fails_never_stops_the_next():
     assert (await chain.authenticate(bearer("x"), now=0)).authenticator == "last"
     with pytest.raises(Unauthorized):
         await AuthenticationChain(failing).authenticate(bearer("x"), now=0)
+
+
+async def test_open_watches_are_told_when_somebody_may_be_known_no_longer(files):
+    """CT-07, KEY-04: files when they change, outside services again and again while their answers live."""
+    made = build_authenticators(
+        parse(
+            f"--token-auth-file={files}/tokens.csv",
+            f"--basic-auth-file={files}/tokens.csv",
+            f"--authentication-token-webhook-config-file={files}/hook.yaml",
+            "--authentication-token-webhook-cache-ttl=1s",
+            "--keystone-url=https://keystone.example/v3/",
+            "--keystone-cache-ttl=1m",
+        ),
+        certificates=Named("x509"),
+    )
+    told = []
+    async with made.running(told.append):
+        await asyncio.sleep(1.5)
+        assert set(told) == {"webhook"}
+        (files / "tokens.csv").write_text("new,alice,1,,,t1\n")
+        async with asyncio.timeout(5):
+            while not {"token-file", "basic-file"} <= set(told):
+                await asyncio.sleep(0.05)
+    assert "keystone" not in told
+    before = len(told)
+    await asyncio.sleep(1.2)
+    assert len(told) == before

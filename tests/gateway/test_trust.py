@@ -1,0 +1,231 @@
+"""What the server trusts changes while it runs: client CAs, keys and token files (AN1, AN4, AN6, JWT-22, CT-07)."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from http.client import HTTPSConnection
+from pathlib import Path
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from django.core.management import CommandError, call_command
+
+from kube import pki
+from tests.gateway.callers import Caller, eventually
+from tests.gateway.conftest import Server, start, stop
+
+WHOAMI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+SELF = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+LINES = 'kept,kim,k1,"tenantry:owner",,trusting\n'
+
+
+def authority(name: str) -> pki.KeyPair:
+    return pki.make_authority(name, now=datetime.now(UTC))
+
+
+OLD, NEW = authority("old"), authority("new")
+
+
+def private_key() -> bytes:
+    return ec.generate_private_key(ec.SECP256R1()).private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def replace(path: Path, content: bytes | str) -> None:
+    """As an operator should: whole or not at all."""
+    new = path.with_suffix(".new")
+    new.write_bytes(content if isinstance(content, bytes) else content.encode())
+    new.replace(path)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trust")
+    (folder / "clients.crt").write_bytes(OLD.certificate)
+    (folder / "tokens.csv").write_text(LINES)
+    (folder / "signing.key").write_bytes(private_key())
+    (folder / "verifying.pem").write_bytes((folder / "signing.key").read_bytes())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trusting(place: Path, new_database: str) -> Iterator[Server]:
+    server = start(
+        place / "data",
+        new_database,
+        f"--client-ca-file={place}/clients.crt",
+        f"--token-auth-file={place}/tokens.csv",
+        f"--service-account-signing-key-file={place}/signing.key",
+        f"--service-account-key-file={place}/verifying.pem",
+    )
+    made = server.admin.post(
+        "/api/v1/tenants", {"apiVersion": "v1", "kind": "Tenant", "metadata": {"name": "trusting"}}
+    )
+    assert made.status == 201, made.body
+    yield server
+    stop(server)
+
+
+def caller(server: Server, issuer: pki.KeyPair, name: str) -> Caller:
+    made = pki.make_client_certificate(
+        issuer,
+        name,
+        organizations=["tenant:trusting"],
+        units=["tenantry:owner"],
+        now=datetime.now(UTC),
+        lifetime=timedelta(hours=1),
+    )
+    certificate, key = server.issued.write(made, f"{name}-{time.monotonic_ns()}")
+    return Caller(server.url, server.folder / "pki" / "ca.crt", certificate=certificate, key=key)
+
+
+def is_known(who: Caller, name: str) -> bool:
+    """A certificate that is not trusted ends in the handshake, or as nobody."""
+    try:
+        answer = who.post(WHOAMI, SELF)
+    except (ssl.SSLError, OSError):
+        return False
+    return answer.status == 201 and answer.body["status"]["userInfo"]["username"] == name
+
+
+@contextmanager
+def kept_open(who: Caller) -> Iterator[HTTPSConnection]:
+    connection = HTTPSConnection(who.host, context=who.context, timeout=10)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def status(connection: HTTPSConnection) -> int:
+    """0 when the connection has been cut."""
+    try:
+        connection.sock or connection.connect()
+        connection.auto_open = 0
+        connection.request("GET", "/version")
+        answer = connection.getresponse()
+        answer.read()
+    except OSError:
+        return 0
+    return answer.status
+
+
+def test_client_authority_is_replaced_while_the_server_runs(trusting: Server, place: Path) -> None:
+    """AN1: the new one's certificates work without a restart; the old one's end, on open connections and watches too."""
+    before, after = caller(trusting, OLD, "olivia"), caller(trusting, NEW, "nora")
+    operator = trusting.admin
+    assert is_known(before, "olivia")
+    assert not is_known(after, "nora")
+    with kept_open(before) as old, kept_open(operator) as own, before.watch("/api/v1/configmaps") as watch:
+        assert (status(old), status(own), watch.status) == (200, 200, 200)
+        replace(place / "clients.crt", OLD.certificate + NEW.certificate)
+        assert eventually(lambda: is_known(after, "nora"))
+        assert is_known(before, "olivia")
+        assert (status(old), watch.ended) == (200, False)
+
+        replace(place / "clients.crt", b"-----BEGIN CERTIFICATE-----\nnothing\n-----END CERTIFICATE-----\n")
+        time.sleep(1.5)
+        assert is_known(before, "olivia")
+        assert status(old) == 200
+
+        replace(place / "clients.crt", NEW.certificate)
+        assert eventually(lambda: not is_known(before, "olivia"))
+        assert eventually(lambda: watch.ended)
+        assert status(old) == 0
+        assert status(own) == 200
+        assert is_known(after, "nora")
+
+
+def test_resumed_session_brings_no_certificate_of_a_removed_authority_back(trusting: Server, place: Path) -> None:
+    """AN1: resuming a TLS session verifies nothing anew, so the server does."""
+    replace(place / "clients.crt", OLD.certificate + NEW.certificate)
+    before = caller(trusting, OLD, "rita")
+    assert eventually(lambda: is_known(before, "rita"))
+    before.context.maximum_version = ssl.TLSVersion.TLSv1_2
+    host, port = before.host.split(":")
+
+    def connected(session: ssl.SSLSession | None) -> tuple[ssl.SSLSession | None, bytes]:
+        with (
+            socket.create_connection((host, int(port)), timeout=5) as raw,
+            before.context.wrap_socket(raw, server_hostname=host, session=session) as connection,
+        ):
+            connection.sendall(f"GET /version HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+            try:
+                return connection.session, connection.recv(64)
+            except OSError:
+                return None, b""
+
+    session, answer = connected(None)
+    assert b"200 OK" in answer
+    assert b"200 OK" in connected(session)[1]
+    replace(place / "clients.crt", NEW.certificate)
+    assert eventually(lambda: not is_known(before, "rita"))
+    assert b"200 OK" not in connected(session)[1]
+
+
+def test_token_taken_out_of_the_file_ends_its_watches(trusting: Server, place: Path) -> None:
+    """AN4, CT-07."""
+    replace(place / "tokens.csv", LINES + 'leaving,lea,l1,"tenantry:owner",,trusting\n')
+    leaving, staying = trusting.bearer("leaving"), trusting.bearer("kept")
+    assert eventually(lambda: is_known(leaving, "lea"))
+    with leaving.watch("/api/v1/configmaps") as gone, staying.watch("/api/v1/configmaps") as stays:
+        assert (gone.status, stays.status) == (200, 200)
+        replace(place / "tokens.csv", LINES)
+        last = gone.until_end()[-1]
+        assert (last["type"], last["object"]["code"]) == ("ERROR", 401)
+        assert not is_known(leaving, "lea")
+        assert not stays.ended
+
+
+def test_keys_of_service_accounts_rotate_while_the_server_runs(trusting: Server, place: Path) -> None:
+    """AN6, JWT-22: what others verify tokens by is served, and a key that is taken out verifies nothing more."""
+    owner = trusting.bearer("kept")
+    accounts = "/api/v1/namespaces/default/serviceaccounts"
+    assert owner.post(accounts, {"metadata": {"name": "robot"}}).status == 201
+    token = owner.post(f"{accounts}/robot/token", {"spec": {"audiences": ["vault"]}}).body["status"]["token"]
+    robot = trusting.bearer(owner.post(f"{accounts}/robot/token", {}).body["status"]["token"])
+    name = "system:serviceaccount:default:robot"
+    assert is_known(robot, name)
+
+    described = robot.get("/.well-known/openid-configuration")
+    assert described.status == 200, described.body
+    assert described.body["jwks_uri"] == f"{trusting.url}/openid/v1/jwks"
+    keys = robot.get("/openid/v1/jwks")
+    assert keys.headers["content-type"] == "application/jwk-set+json"
+    (public,) = keys.body["keys"]
+    assert "d" not in public
+    claims = jwt.decode(
+        token, jwt.PyJWK(public).key, algorithms=["ES256"], audience="vault", issuer=described.body["issuer"]
+    )
+    assert claims["kubernetes.io"]["tenant"] == "trusting"
+    assert trusting.nobody.get("/openid/v1/jwks").status == 401
+
+    signing = (place / "signing.key").read_bytes()
+    replace(place / "verifying.pem", private_key() + signing)
+    assert eventually(lambda: len(trusting.admin.get("/openid/v1/jwks").body["keys"]) == 2)
+    assert is_known(robot, name)
+    with robot.watch("/api/v1/namespaces/default/secrets") as refused:
+        assert refused.status == 403
+    replace(place / "verifying.pem", private_key())
+    assert eventually(lambda: not is_known(robot, name))
+    replace(place / "verifying.pem", signing)
+    assert eventually(lambda: is_known(robot, name))
+
+
+@pytest.mark.parametrize("flag", ["client-ca-file", "service-account-key-file", "service-account-signing-key-file"])
+def test_a_file_that_cannot_be_used_ends_the_start_with_its_name(tmp_path: Path, settings: Any, flag: str) -> None:
+    """Bad configuration never starts half a server."""
+    wrong = tmp_path / "wrong.pem"
+    wrong.write_text("nothing")
+    settings.DATA_DIR = tmp_path
+    with pytest.raises(CommandError, match=r"wrong\.pem"):
+        call_command("apiserver", f"--{flag}={wrong}", "--secure-port=0")
