@@ -116,6 +116,8 @@ def questions(tenants: int, count: int = QUESTIONS) -> list[Question]:
 class Open:
     """No locks."""
 
+    tenants: frozenset[str] = frozenset()
+
     def reason(self, _cluster: str, _namespace: str) -> str | None:
         """Nothing is closed."""
         return None

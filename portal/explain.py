@@ -17,7 +17,7 @@ from kube.rbac import Attributes
 from kube.remedies import Remedy
 from kube.requestinfo import RequestInfo
 from kube.status import BadRequest, Forbidden
-from kube.verdicts import Decision, Explanation, Verdict
+from kube.verdicts import Decision, Verdict
 from portal import wording
 from tenants.models import Membership, Role
 from tenants.rights import GROUP_PREFIX, role_at_least, role_of
@@ -131,14 +131,14 @@ def explain_request(
         tenant=tenant,
         authenticator="explain",
     )
-    resolved, explanation = explaining.explain(principal, method, path, cluster)
+    resolved, decision = explaining.explain(principal, method, path, cluster)
     if not actor.operator and resolved.tenant not in {tenant, SYSTEM_TENANT}:
         raise Forbidden(f"You may ask about {space_of(tenant)} and what is in it only.")
     allowing: tuple[Remedy, ...] = ()
-    if not explanation.decision.allowed and may_grant(actor, resolved.cluster):
+    if not decision.allowed and may_grant(actor, resolved.cluster):
         policies = explaining.state_of(resolved.cluster).policies
         allowing = remedies.remedies(principal, Attributes.of(resolved), policies)
-    return explained(resolved, explanation, allowing)
+    return explained(resolved, decision, allowing)
 
 
 def may_grant(actor: Actor, cluster: str) -> bool:
@@ -150,15 +150,14 @@ def may_grant(actor: Actor, cluster: str) -> bool:
     return role is not None and role_at_least(role, Role.ADMIN)
 
 
-def explained(resolved: RequestInfo, explanation: Explanation, allowing: tuple[Remedy, ...] = ()) -> Explained:
-    """An explanation in words."""
-    decision = explanation.decision
+def explained(resolved: RequestInfo, decision: Decision, allowing: tuple[Remedy, ...] = ()) -> Explained:
+    """A decision with its trace, in words."""
     return Explained(
         resolved=resolved,
         allowed=decision.allowed,
         decided_by=decision.step if decision.verdict is not Verdict.NO_OPINION else "default",
         reason=decision.reason or ("" if decision.allowed else "no rule allows it"),
-        steps=tuple(_step(step) for step in explanation.trace),
+        steps=tuple(_step(step) for step in decision.trace),
         allowing=tuple(map(Way, allowing)),
     )
 
