@@ -166,7 +166,7 @@ class _Exchange:
         principal = self.principal = await self._authenticate(credentials, parsed)
         info = self.info = resolve(*line, principal.tenant, runtime.options.default_tenant or None)
         stages.throttle(runtime, principal, info)
-        decision = self.decision = await stages.authorize(runtime, principal, info)
+        decision = self.decision = await stages.permit(runtime, principal, info)
         stages.require_allowed(principal, info, decision)
 
         body = await read_body(self._receive, self._headers) if method in _WITH_BODY else b""

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import yaml
 
+from audit.models import ApiRequest
 from audit.recorder import Actor
 from gateway import explaining
 from kube import remedies
@@ -160,6 +161,25 @@ def explained(resolved: RequestInfo, decision: Decision, allowing: tuple[Remedy,
         steps=tuple(_step(step) for step in decision.trace),
         allowing=tuple(map(Way, allowing)),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A refused request of the audit, for the same component that shows an explanation."""
+
+    verb: str
+    path: str
+    headline: str
+    steps: tuple[Step, ...]
+    verdict: str = wording.DENY
+
+
+def refused(row: ApiRequest) -> Refused | None:
+    """The trace that was kept with a refused request, or ``None`` where there is none."""
+    if not row.trace:
+        return None
+    steps = [Step(said["step"], *_WORDS[Verdict(said["decision"])], said["reason"], said["rule"]) for said in row.trace]
+    return Refused(verb=row.verb, path=row.path, headline=f"{row.code} Forbidden", steps=tuple(steps))
 
 
 def own_facts(actor: Actor) -> dict[str, Any]:

@@ -51,8 +51,10 @@ class AuthorizationChain:
         """The names of the authorizers in the order in which they are asked."""
         return tuple(step.authorizer.name for step in self._steps)
 
-    async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
-        """The decision. An authorizer that breaks denies."""
+    async def authorize(
+        self, principal: Principal, request: RequestInfo, trace: list[Decision] | None = None
+    ) -> Decision:
+        """The decision; into ``trace`` go the answers that led to it, in order. An authorizer that breaks denies."""
         decision: Decision | None = None
         for authorizer, decide, joining in self._plans[principal.tenant == SYSTEM_TENANT][terrain_of(request.cluster)]:
             try:
@@ -64,6 +66,8 @@ class AuthorizationChain:
             except Exception:
                 logger.exception("authorizer %s failed", authorizer.name)
                 decision = deny(authorizer.name, BROKEN)
+            if trace is not None:
+                trace.append(decision)
             if decision.verdict is not _PASS:
                 return decision
         return decision or _SILENCE
