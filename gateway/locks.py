@@ -33,6 +33,8 @@ class LockTable:
         self._locks: dict[tuple[str, str], str] = {}
         self.tenants: frozenset[str] = frozenset()
         """The tenants behind locked doors."""
+        self.changes = 0
+        """How often the locks have changed."""
         self._read_at = float("-inf")
         self._task: asyncio.Task[None] | None = None
 
@@ -79,6 +81,7 @@ class LockTable:
         changed = {space for (space, _), _ in locks.items() ^ self._locks.items()}
         self._locks = locks
         self.tenants = tenants_behind(locks)
+        self.changes += bool(changed)
         self._read_at = asked_at
         for cluster in changed:
             self._on_change(cluster)
