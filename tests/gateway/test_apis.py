@@ -407,7 +407,7 @@ def test_a_claim_that_selects_some_objects_reaches_no_others(olga: Caller) -> No
         assert watch.take(1)[0]["object"]["metadata"]["name"] == "shared"
         gone = [{**labelled, "state": "Rejected"}, {**named, "state": "Accepted"}]
         bindings = f"{ORG}:choosers{APIS}/apibindings/choosers"
-            assert olga.patch(bindings, {"spec": {"permissionClaims": gone}}).status == 200
+        assert olga.patch(bindings, {"spec": {"permissionClaims": gone}}).status == 200
         watch.until_end()
     assert olga.get(maps).status == 404
     assert olga.delete(secrets).status == 200
