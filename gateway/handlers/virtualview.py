@@ -155,9 +155,12 @@ async def _reach(runtime: Runtime, request: Request, wanted: RequestInfo, export
     for resource in await _resources(runtime, provider.cluster, export):
         version = resource.version(wanted.version)
         if (resource.group, resource.plural) == (wanted.group, wanted.resource) and version is not None:
-            if wanted.all_tenants or await _is_bound(runtime, provider, wanted):
+            if wanted.all_tenants:
                 return Kind(resource, version), Reach(runtime.locks, None)
-            raise not_found()
+            if not await _is_bound(runtime, provider, wanted):
+                raise not_found()
+            await runtime.custom.ensure(wanted.cluster)
+            return runtime.catalogs.require(wanted), Reach(runtime.locks, None)
     if wanted.all_tenants:
         found = await _accepted_anywhere(runtime, provider, wanted, export)
         claimed = TENANT_BUILTINS.find(wanted.group, wanted.version, wanted.resource)
