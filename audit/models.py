@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 import uuid
+from datetime import datetime
 
 from django.contrib.postgres.indexes import GinIndex
 from django.contrib.postgres.search import SearchVector, SearchVectorField
 from django.db import models
 from django.utils.translation import gettext_lazy as _
+
+
+def key_of(created_at: datetime, identifier: uuid.UUID) -> str:
+    """A row's place in time as a word for URLs: where a page goes on, and what a partitioned row is found by."""
+    return base64.urlsafe_b64encode(f"{created_at.isoformat()} {identifier}".encode()).decode().rstrip("=")
 
 
 class Outcome(models.TextChoices):
@@ -93,7 +100,8 @@ class ApiRequest(models.Model):
     """One request to the API server, or ``count`` equal ones that were refused in a row (AD7, AZ11).
 
     The table is partitioned by month and written by COPY (``audit.requests``); it is no chain. ``code`` is the HTTP
-    status, ``step`` the authorizer that decided, ``latency`` microseconds.
+    status, ``step`` the authorizer that decided, ``latency`` microseconds. ``trace`` is there for what was refused by the
+    authorizers: what each of them that was asked has said, in order (``step``, ``decision``, ``reason``, ``rule``).
     """
 
     pk = models.CompositePrimaryKey("created_at", "id")
@@ -114,6 +122,7 @@ class ApiRequest(models.Model):
     ip_address = models.GenericIPAddressField(null=True)
     user_agent = models.CharField(max_length=256, blank=True)
     request_id = models.CharField(max_length=64, blank=True)
+    trace = models.JSONField(null=True)
 
     class Meta:
         db_table = "api_requests"
@@ -126,3 +135,8 @@ class ApiRequest(models.Model):
 
     def __str__(self) -> str:
         return f"{self.verb} {self.path} {self.code}"
+
+    @property
+    def key(self) -> str:
+        """What the row is found by."""
+        return key_of(self.created_at, self.id)

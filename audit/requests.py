@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import uuid
 from collections import deque
@@ -22,6 +23,7 @@ from psycopg import AsyncConnection, Error
 from psycopg.errors import CheckViolation
 
 from audit.redaction import clean_text
+from kube.verdicts import Decision
 
 logger = logging.getLogger(__name__)
 
@@ -51,6 +53,7 @@ _COLUMNS: Final = (
     ("ip_address", "inet", 0),
     ("user_agent", "text", 256),
     ("request_id", "text", 0),
+    ("trace", "text", 0),
 )
 _COPY: Final = f"COPY api_requests ({', '.join(name for name, _, _ in _COLUMNS)}) FROM STDIN"
 _VALUES: Final = attrgetter(*(name for name, _, _ in _COLUMNS[1:]))
@@ -58,6 +61,9 @@ _TEXTS: Final = tuple((index, limit) for index, (_, _, limit) in enumerate(_COLU
 """Which values of a row hold what somebody else has written, and how long they may be."""
 
 _SHORT: Final = 256
+
+TRACE_MAX: Final = 16
+"""Steps of a refusal that are kept; there are fewer."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -78,6 +84,7 @@ class RequestRecord:
     credential: str = ""
     step: str = ""
     reason: str = ""
+    trace: tuple[Decision, ...] = ()
     latency: int = 0
     count: int = 1
     ip_address: str | None = None
@@ -98,6 +105,7 @@ class RequestLog:
         self._more: dict[_Kind, RequestRecord] = {}
         self._full = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._ending = False
         self.dropped = 0
         """Allowed requests that were not recorded, ever."""
         self.written = 0
@@ -109,6 +117,10 @@ class RequestLog:
     async def stop(self) -> None:
         """Write what is left, for a few seconds at most, and end."""
         if self._task is not None:
+            # A batch that is under way is not cut off: nobody would know whether it has been written.
+            self._ending = True
+            self._full.set()
+            await asyncio.wait((self._task,), timeout=2)
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         try:
@@ -140,17 +152,19 @@ class RequestLog:
             return
         sum_of = self._more.get(kind)
         if sum_of is None:
-            self._more[kind] = replace(record, actor=kind[1], verb=kind[2] or "*", path="*", request_id="", latency=0)
+            self._more[kind] = replace(
+                record, actor=kind[1], verb=kind[2] or "*", path="*", request_id="", latency=0, trace=()
+            )
         else:
             self._more[kind] = replace(sum_of, count=sum_of.count + 1)
 
     async def _run(self) -> None:
-        while True:
+        while not self._ending:
             try:
                 async with await AsyncConnection.connect(
                     self._conninfo, autocommit=True, connect_timeout=3
                 ) as connection:
-                    while True:
+                    while not self._ending:
                         with contextlib.suppress(TimeoutError):
                             await asyncio.wait_for(self._full.wait(), FLUSH_SECONDS)
                         await self._flush(connection)
@@ -196,7 +210,22 @@ def _row(record: RequestRecord) -> list[Any]:
         text = row[index]
         if text:
             row[index] = _cleaned(text, limit) if len(text) <= _SHORT else clean_text(text, limit)
+    row[-1] = _written(record.trace) if record.trace else None
     return row
+
+
+def _written(trace: tuple[Decision, ...]) -> str:
+    return json.dumps(
+        [
+            {
+                "step": said.step[:63],
+                "decision": said.verdict.value,
+                "reason": clean_text(said.reason, 512),
+                "rule": clean_text(said.rule, 512),
+            }
+            for said in trace[:TRACE_MAX]
+        ]
+    )
 
 
 # The same names and agents come again and again.

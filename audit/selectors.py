@@ -18,7 +18,7 @@ from django.db.models import Model, Q, QuerySet
 from django.utils.dateparse import parse_datetime
 
 from audit import chain as chains
-from audit.models import ApiRequest, AuditChain, AuditEntry
+from audit.models import ApiRequest, AuditChain, AuditEntry, key_of
 from kube.status import BadRequest
 
 PAGE_LIMIT = 200
@@ -77,6 +77,12 @@ def requests_of_tenant(
     if actor:
         rows = rows.filter(actor=actor)
     return page_of(rows, after, limit)
+
+
+def request_of(key: str) -> ApiRequest | None:
+    """The request of ``ApiRequest.key``, found by the primary key. Raises ``BadRequest`` for what is no key."""
+    moment, identifier = _read_cursor(key)
+    return ApiRequest.objects.filter(created_at=moment, id=identifier).first()
 
 
 def entry_rows(chain: str, *, since: datetime | None = None) -> Iterator[dict[str, Any]]:
@@ -143,7 +149,7 @@ def page_of(rows: QuerySet[_Row], after: str, limit: int) -> Page[_Row]:
 
 
 def _cursor(row: Any) -> str:
-    return base64.urlsafe_b64encode(f"{row.created_at.isoformat()} {row.id}".encode()).decode().rstrip("=")
+    return key_of(row.created_at, row.id)
 
 
 def _read_cursor(cursor: str) -> tuple[datetime, UUID]:

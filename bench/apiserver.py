@@ -82,8 +82,8 @@ class Target:
 
 
 @contextlib.contextmanager
-def tenantry() -> Iterator[Target]:
-    """The quickstart, with a tenant and a service account that may do what it likes in its own space."""
+def tenanted() -> Iterator[tuple[Product, str]]:
+    """The quickstart, with a tenant, and the token of a service account that may do what it likes in its space."""
     with tempfile.TemporaryDirectory(prefix="tenantry-bench-") as folder:
         Path(folder).chmod(0o711)
         product = Product(Path(folder) / "data")
@@ -98,18 +98,24 @@ def tenantry() -> Iterator[Target]:
             product.kubectl(*at, "create", "serviceaccount", "driver", "-n", "default")
             rights = ("--clusterrole=cluster-admin", "--serviceaccount=default:driver")
             product.kubectl(*at, "create", "clusterrolebinding", "driver", *rights)
-            token = product.kubectl(*at, "create", "token", "driver", "-n", "default").strip()
-            with _server(product) as (url, pid):
-                print(f"  Tenantry        resident when idle {_resident(pid):,.0f} MiB", flush=True)
-                yield Target("Tenantry", f"{url}/clusters/root:bench", token, pid)
-                _new_tenants(product, url)
-                _idle_spaces(product, pid)
+            yield product, product.kubectl(*at, "create", "token", "driver", "-n", "default").strip()
         finally:
             product.stop()
 
 
 @contextlib.contextmanager
-def _server(product: Product) -> Iterator[tuple[str, int]]:
+def tenantry() -> Iterator[Target]:
+    """A server of ours under load; afterwards it is measured what tenants and idle spaces cost it."""
+    with tenanted() as (product, token), served(product, token) as target:
+        assert target.pid is not None
+        print(f"  Tenantry        resident when idle {_resident(target.pid):,.0f} MiB", flush=True)
+        yield target
+        _new_tenants(product, target.url.removesuffix("/clusters/root:bench"))
+        _idle_spaces(product, target.pid)
+
+
+@contextlib.contextmanager
+def served(product: Product, token: str) -> Iterator[Target]:
     """An API server beside the product's own, with no limit that the load would meet."""
     port = free_port()
     environment = {
@@ -122,7 +128,7 @@ def _server(product: Product) -> Iterator[tuple[str, int]]:
     target = Target("Tenantry", f"https://127.0.0.1:{port}", "")
     try:
         eventually(lambda: _is_ready(target), within=60, every=0.2)
-        yield target.url, process.pid
+        yield Target("Tenantry", f"{target.url}/clusters/root:bench", token, process.pid)
     finally:
         process.terminate()
         process.wait(30)

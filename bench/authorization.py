@@ -2,17 +2,21 @@
 
 One policy set a size, the same for everybody: ``tenants`` tenants with 20 bindings each and 1,000 cluster-wide bindings
 of the system space. Requests come from random users of random tenants, one in ten for another tenant's space.
+``python -m bench.authorization https`` measures over HTTPS alone.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import json
 import random
 import statistics
+import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,18 +24,23 @@ import orjson
 
 from access.authorization.build import build_authorization
 from access.authorization.options import AuthorizationOptions
-from bench.apiserver import REVIEW, Target, peer, tenantry
+from bench.apiserver import REVIEW, Target, peer, served, tenanted
 from bench.load import Figures, drive
 from gateway.kinds import Catalogs
 from kube.identity import AUTHENTICATED, Principal
 from kube.requestinfo import RequestInfo
 from store.types import Key, Listing, Range, Stored
+from tests.story.product import Product
 
 SIZES = (10, 100, 1_000, 10_000)
 BINDINGS = 20
 CLUSTER_WIDE = 1_000
 QUESTIONS = 20_000
+CLUSTER_WIDE_OVER_HTTPS = (0, 1_000, 10_000)
+PROCESSES = 4
+REVOCATIONS = 200
 GROUP = "rbac.authorization.k8s.io"
+REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
 ROLES = ("view", "edit", "admin")
 ASKED = (("get", "", "pods"), ("list", "", "configmaps"), ("create", "apps", "deployments"), ("delete", "", "secrets"))
 
@@ -115,6 +124,8 @@ def questions(tenants: int, count: int = QUESTIONS) -> list[Question]:
 
 class Open:
     """No locks."""
+
+    tenants: frozenset[str] = frozenset()
 
     def reason(self, _cluster: str, _namespace: str) -> str | None:
         """Nothing is closed."""
@@ -253,11 +264,14 @@ def cedar(tenants: int, expected: list[bool]) -> None:
 
 def over_https(target: Target, label: str) -> Figures:
     """SubjectAccessReviews, authenticated and audited."""
-    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
     figures = None
     for connections in (1, 32):
         figures = drive(
-            target.url + path, connections=connections, headers=target.headers, method="POST", body=json.dumps(REVIEW)
+            target.url + REVIEWS,
+            connections=connections,
+            headers=target.headers,
+            method="POST",
+            body=json.dumps(REVIEW),
         )
         print(f"  {label:<36} c={connections:<3} {figures}", flush=True)
     if figures is None:
@@ -265,40 +279,98 @@ def over_https(target: Target, label: str) -> Figures:
     return figures
 
 
-def fill(target: Target, count: int) -> None:
-    """Cluster-wide bindings at the server itself, which answers for one space."""
-    connection = target.connect()
+def fill(target: Target, begin: int, end: int) -> None:
+    """Cluster-wide bindings at the server itself, which answers for one space; eight at a time."""
     path = f"/apis/{GROUP}/v1/clusterrolebindings"
-    for number in range(count):
-        body = {
-            "apiVersion": f"{GROUP}/v1",
-            "kind": "ClusterRoleBinding",
-            "metadata": {"name": f"operator-{number}"},
-            "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": "view"},
-            "subjects": [{"apiGroup": GROUP, "kind": "User", "name": f"operator-{number}"}],
-        }
-        target.call(connection, "POST", path, body)
+
+    def some(first: int) -> None:
+        connection = target.connect()
+        for number in range(first, end, 8):
+            body = {
+                "apiVersion": f"{GROUP}/v1",
+                "kind": "ClusterRoleBinding",
+                "metadata": {"name": f"operator-{number}"},
+                "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": "view"},
+                "subjects": [{"apiGroup": GROUP, "kind": "User", "name": f"operator-{number}"}],
+            }
+            target.call(connection, "POST", path, body)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(some, range(begin, begin + 8)))
+
+
+def compare(target: Target) -> list[Figures]:
+    """Reviews with more and more cluster-wide bindings in the space that is asked about."""
+    found, there = [], 0
+    for count in CLUSTER_WIDE_OVER_HTTPS:
+        fill(target, there, count)
+        there = count
+        found.append(over_https(target, f"{target.name}, {count:,} bindings"))
+    return found
+
+
+def revocations(product: Product, token: str) -> None:
+    """From the answer to the deletion of a binding until each of three other processes denies what it gave.
+
+    All four are spoken to over HTTPS by this one process, so that its own turn-around is part of the figure.
+    """
+    with contextlib.ExitStack() as stack:
+        first, *others = [stack.enter_context(served(product, token)) for _ in range(PROCESSES)]
+        writer, readers = first.connect(), [other.connect() for other in others]
+        review = {**REVIEW, "spec": {**REVIEW["spec"], "user": "leaver"}}
+        path = f"/apis/{GROUP}/v1/namespaces/default/rolebindings"
+
+        def allowed(position: int) -> bool:
+            answer = others[position].call(readers[position], "POST", REVIEWS, review)
+            return bool(answer["status"]["allowed"])
+
+        def denied_after(position: int) -> float:
+            while allowed(position):
+                time.sleep(0.0005)
+            return time.perf_counter()
+
+        delays: list[float] = []
+        with ThreadPoolExecutor(len(others)) as pool:
+            for number in range(REVOCATIONS):
+                made = binding(f"leaver-{number}", "view", "leaver", "default")
+                first.call(writer, "POST", path, {"apiVersion": f"{GROUP}/v1", "kind": "RoleBinding", **made})
+                while not all(list(pool.map(allowed, range(len(others))))):
+                    time.sleep(0.001)
+                waiting = [pool.submit(denied_after, position) for position in range(len(others))]
+                first.call(writer, "DELETE", f"{path}/leaver-{number}")
+                deleted = time.perf_counter()
+                if first.call(writer, "POST", REVIEWS, review)["status"]["allowed"]:
+                    raise RuntimeError("the process that deleted the binding still allows")
+                delays += [max(0.0, future.result() - deleted) * 1000 for future in waiting]
+    cuts = statistics.quantiles(delays, n=100)
+    print(
+        f"  {REVOCATIONS} revocations, {PROCESSES} processes: denied by the others after p50 {cuts[49]:.1f} ms, "
+        f"p99 {cuts[98]:.1f} ms, at most {max(delays):.1f} ms",
+        flush=True,
+    )
 
 
 def main() -> None:
     """In process, peers, then over HTTPS."""
-    for tenants in SIZES:
-        allowed = asyncio.run(ours(tenants))
-        if tenants <= 1_000:
-            casbin(tenants, allowed)
-            cedar(tenants, allowed)
-    with tenantry() as target:
-        fill(target, CLUSTER_WIDE)
-        mine = over_https(target, f"Tenantry, {CLUSTER_WIDE:,} bindings")
+    if "https" not in sys.argv:
+        for tenants in SIZES:
+            allowed = asyncio.run(ours(tenants))
+            if tenants <= 1_000:
+                casbin(tenants, allowed)
+                cedar(tenants, allowed)
+    with tenanted() as (product, token):
+        revocations(product, token)
+        with served(product, token) as target:
+            mine = compare(target)
     with peer() as other:
         if other is None:
             print("  No kube-apiserver: set KUBEBUILDER_ASSETS to a folder with kube-apiserver and etcd.")
             return
-        fresh = over_https(other, "kube-apiserver, its own bindings")
-        fill(other, CLUSTER_WIDE)
-        theirs = over_https(other, f"kube-apiserver, {CLUSTER_WIDE:,} bindings")
-    print(f"  Tenantry answers {mine.rate / fresh.rate:.1f} times as many reviews as it with its own bindings,")
-    print(f"  and {mine.rate / theirs.rate:.1f} times as many with {CLUSTER_WIDE:,} cluster-wide ones.")
+        theirs = compare(other)
+    for count, our, their in zip(CLUSTER_WIDE_OVER_HTTPS, mine, theirs, strict=True):
+        print(
+            f"  With {count:,} cluster-wide bindings of its own it answers {our.rate / their.rate:.1f} times as many."
+        )
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from kube.apiexports import (
     SCHEMA,
     SCHEMAS,
     bound_definition,
+    is_applied,
 )
 from kube.crds import CRDS
 from kube.workspaces import reference
@@ -159,6 +160,14 @@ class BindingController:
                     "storageVersions": [v["name"] for v in schema["spec"]["versions"] if v.get("storage")],
                 }
             )
+        claims = (exported.get("spec") or {}).get("permissionClaims") or []
+        applied = [
+            claim for claim in (body.get("spec") or {}).get("permissionClaims") or () if is_applied(claim, claims)
+        ]
+        for field, value in (("exportPermissionClaims", claims), ("appliedPermissionClaims", applied)):
+            status.pop(field, None)
+            if value:
+                status[field] = value
         return {
             **status,
             "phase": "Binding" if problems else "Bound",

@@ -171,7 +171,7 @@ class _Exchange:
         principal = self.principal = await self._authenticate(credentials, parsed)
         info = self.info = resolve(*line, principal.tenant, runtime.options.default_tenant or None)
         stages.throttle(runtime, principal, info)
-        decision = self.decision = await stages.authorize(runtime, principal, info)
+        decision = self.decision = await stages.permit(runtime, principal, info)
         stages.require_allowed(principal, info, decision)
 
         again = self._recheck(credentials, info)

@@ -65,6 +65,7 @@ class RequestAudit:
                 credential=principal.credential_id if principal is not None else "",
                 step=decision.step if decision is not None else "",
                 reason=decision.reason if decision is not None else "",
+                trace=decision.trace if decision is not None else (),
                 latency=int(record.latency * 1_000_000),
                 ip_address=record.source_ip or None,
                 user_agent=record.user_agent,

@@ -15,7 +15,7 @@ from django.conf import settings
 from access.authorization.abac import PolicyFile
 from access.authorization.build import build_authorization
 from access.authorization.grants import RESOURCE, policies_from
-from access.authorization.lock import closed_by
+from access.authorization.lock import closed_by, tenants_behind
 from access.authorization.node import GRAPHED
 from access.authorization.rbac import PolicyCache
 from gateway.kinds import Catalogs
@@ -29,14 +29,14 @@ from kube.rbac import GROUP
 from kube.requestinfo import RequestInfo
 from kube.spacepolicy import Policies
 from kube.status import BadRequest
-from kube.verdicts import Explanation
+from kube.verdicts import Decision
 from store import synchronous
 from store.types import Everywhere, Key, Listing, Range, Stored
 
 _RBAC = ("roles", "clusterroles", "rolebindings", "clusterrolebindings")
 
 
-def explain(principal: Principal, method: str, path: str, cluster: str) -> tuple[RequestInfo, Explanation]:
+def explain(principal: Principal, method: str, path: str, cluster: str) -> tuple[RequestInfo, Decision]:
     """What a request means and how it would be decided, with every step; nothing is executed.
 
     ``path`` as kubectl sends it; with ``cluster`` it is meant inside that logical cluster unless it names one itself.
@@ -49,7 +49,7 @@ def explain(principal: Principal, method: str, path: str, cluster: str) -> tuple
     return info, decide(principal, info)
 
 
-def decide(principal: Principal, info: RequestInfo) -> Explanation:
+def decide(principal: Principal, info: RequestInfo) -> Decision:
     """The decision about a resolved request, with every step."""
     graphed = GRAPHED if node_of(principal.name, principal.groups) else ()
     ranges = [*_ranges(info.cluster), *(Range(info.cluster, "", resource) for resource in graphed)]
@@ -57,7 +57,7 @@ def decide(principal: Principal, info: RequestInfo) -> Explanation:
     return asyncio.run(_explained(store, principal, info))
 
 
-async def _explained(store: Snapshot, principal: Principal, info: RequestInfo) -> Explanation:
+async def _explained(store: Snapshot, principal: Principal, info: RequestInfo) -> Decision:
     authorization = build_authorization(
         settings.AUTHORIZATION, store, locks=store, system_only=Catalogs().is_system_only
     )
@@ -106,6 +106,7 @@ class Snapshot:
             (space, namespace): reason
             for space, namespace, reason in Lock.objects.values_list("space", "namespace", "reason")
         }
+        self.tenants = tenants_behind(self._locks)
 
     def of(self, selection: Range) -> Iterable[Stored]:
         """The objects of a range that was read."""

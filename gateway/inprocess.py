@@ -94,7 +94,7 @@ class Gateway:
             parsed = parse(method, path.encode(), query.encode())
             info = resolve(parsed, principal.tenant, runtime.options.default_tenant or None)
             stages.throttle(runtime, principal, info)
-            decision = await stages.authorize(runtime, principal, info)
+            decision = await stages.permit(runtime, principal, info)
             stages.require_allowed(principal, info, decision)
             request = Request(
                 principal=principal,

@@ -11,7 +11,7 @@ from typing import Final
 
 import psycopg
 
-from access.authorization.lock import closed_by
+from access.authorization.lock import closed_by, tenants_behind
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +31,10 @@ class LockTable:
         self._database_url = database_url
         self._on_change = on_change
         self._locks: dict[tuple[str, str], str] = {}
+        self.tenants: frozenset[str] = frozenset()
+        """The tenants behind locked doors."""
+        self.changes = 0
+        """How often the locks have changed."""
         self._read_at = float("-inf")
         self._task: asyncio.Task[None] | None = None
 
@@ -76,6 +80,8 @@ class LockTable:
         locks = {(space, namespace): reason for space, namespace, reason in await cursor.fetchall()}
         changed = {space for (space, _), _ in locks.items() ^ self._locks.items()}
         self._locks = locks
+        self.tenants = tenants_behind(locks)
+        self.changes += bool(changed)
         self._read_at = asked_at
         for cluster in changed:
             self._on_change(cluster)

@@ -104,7 +104,9 @@ def negotiate(request: Request, *, forms: bool = True, aggregated: bool = False)
 
 def content_type(request: Request) -> str:
     """The media type of the body, without parameters; JSON when none is named."""
-    header = request.headers.get(b"content-type", b"")
+    header = request.headers.get(b"content-type", JSON)
+    if header == JSON:
+        return "application/json"
     return header.split(b";", 1)[0].strip().lower().decode("latin-1") or "application/json"
 
 

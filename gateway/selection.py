@@ -9,10 +9,11 @@ from typing import Any
 import orjson
 
 from gateway import fields
-from gateway.exchange import Request
+from gateway.exchange import Request, Within
 from gateway.kinds import Kind
 from kube.fieldselectors import FieldSelector, parse_fields
 from kube.selectors import Selector, parse_labels
+from kube.status import Forbidden, NotFound
 from store.types import Everywhere, Key, Range, Stored
 
 
@@ -23,30 +24,34 @@ class Selection:
     range: Range | Everywhere
     labels: Selector
     fields: FieldSelector
+    within: Within | None = None
 
     @property
     def is_whole(self) -> bool:
         """Whether every object of the range is selected."""
-        return not self.labels and not self.fields
+        return not self.labels and not self.fields and self.within is None
 
     @property
     def by_key(self) -> bool:
         """Whether the key alone decides."""
-        return not self.labels and all(
-            term.field in ("metadata.name", "metadata.namespace") for term in self.fields.terms
+        return (
+            not self.labels
+            and (self.within is None or self.within.by_key)
+            and all(term.field in ("metadata.name", "metadata.namespace") for term in self.fields.terms)
         )
 
     def matches(self, key: Key, data: bytes) -> bool:
         """Whether the object is selected."""
         if self.is_whole:
             return True
+        if self.within is not None and not self.within.places(key):
+            return False
         if self.by_key:
             return self.fields.matches({"metadata.name": key.name, "metadata.namespace": key.namespace})
-        return self.matches_body(orjson.loads(data))
-
-    def matches_body(self, body: dict[str, Any]) -> bool:
-        """Whether the decoded object is selected."""
+        body: dict[str, Any] = orjson.loads(data)
         labels = body.get("metadata", {}).get("labels") or {}
+        if self.within is not None and not self.within.includes(key, labels):
+            return False
         return self.labels.matches(labels) and self.fields.matches(fields.values(self.fields, body))
 
     def filter(self, items: Sequence[Stored]) -> Sequence[Stored]:
@@ -64,6 +69,28 @@ def selection(request: Request, kind: Kind) -> Selection:
     selector.check(fields.supported(kind))
     group, kept = kind.resource.place
     if info.all_tenants:
-        return Selection(Everywhere(group, kept), labels, selector)
+        return Selection(Everywhere(group, kept), labels, selector, request.within)
     namespace = (info.namespace or None) if kind.resource.namespaced else None
-    return Selection(Range(info.cluster, group, kept, namespace), labels, selector)
+    return Selection(Range(info.cluster, group, kept, namespace), labels, selector, request.within)
+
+
+def confine(request: Request, kind: Kind, stored: Stored) -> None:
+    """Raise ``NotFound`` for an object that the request cannot reach."""
+    if request.within is None or _is_within(request.within, stored.key, orjson.loads(stored.data)):
+        return
+    resource, name = kind.resource, stored.key.name
+    text = f'{resource.qualified_name} "{name}" not found'
+    raise NotFound(text, group=resource.group, kind=resource.plural, name=name)
+
+
+def confine_new(request: Request, kind: Kind, key: Key, body: dict[str, Any]) -> None:
+    """Raise ``Forbidden`` for an object that the request could not reach once it is there."""
+    if request.within is None or _is_within(request.within, key, body):
+        return
+    resource = kind.resource
+    text = f'{resource.qualified_name} "{key.name}" is forbidden: the permission claim does not select it'
+    raise Forbidden(text, group=resource.group, kind=resource.plural, name=key.name)
+
+
+def _is_within(within: Within, key: Key, body: dict[str, Any]) -> bool:
+    return within.includes(key, body.get("metadata", {}).get("labels") or {})

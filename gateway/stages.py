@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from access.authorization.chain import AuthorizationChain
 from gateway.errors import render
@@ -27,6 +28,15 @@ async def authorize(runtime: Runtime, principal: Principal, info: RequestInfo) -
     if not principal.is_system:
         runtime.require_trustworthy()
     return await runtime.authorization.authorize(principal, info)
+
+
+async def permit(runtime: Runtime, principal: Principal, info: RequestInfo) -> Decision:
+    """``authorize`` for a request that is to be served: a refusal carries its trace, for the audit (AZ11)."""
+    if not principal.is_system:
+        runtime.require_trustworthy()
+    trace: list[Decision] = []
+    decision = await runtime.authorization.authorize(principal, info, trace)
+    return decision if decision.allowed else replace(decision, trace=tuple(trace))
 
 
 async def recheck(chain: AuthorizationChain, principal: Principal, info: RequestInfo) -> None:

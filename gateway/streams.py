@@ -141,7 +141,7 @@ class Streams:
 
 def _concerned(stream: OpenStream, clusters: set[str | None]) -> bool:
     principal = stream.principal
-    if None in clusters or stream.info.cluster in clusters or principal.cluster in clusters:
+    if stream.info.all_tenants or None in clusters or stream.info.cluster in clusters or principal.cluster in clusters:
         return True
     # Locks of a tenant bind its users wherever they have been let in.
     if principal.tenant is not None and space_of(principal.tenant) in clusters:

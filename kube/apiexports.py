@@ -6,9 +6,11 @@ but the server writes. All definitions of one export's resource carry one uid, s
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import uuid
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from kube.crds import CLEANUP, CRDS, crd_causes, crd_status
@@ -17,7 +19,8 @@ from kube.identity import Principal
 from kube.logicalclusters import full_path, tenant_of
 from kube.rbac import Attributes
 from kube.schemas import Definitions
-from kube.status import Cause
+from kube.selectors import Selector, from_object
+from kube.status import BadRequest, Cause
 from kube.subjects import BINDING_PREFIX
 from kube.workspaces import tenant_group
 
@@ -115,6 +118,90 @@ def bound_definition(
     taken = [other for other in others if other["spec"]["group"] == crd["spec"]["group"]]
     crd["status"] = crd_status(crd, taken, now=now)
     return crd
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """Which objects of a resource one claim is about: all that fulfil every selector and every list of names."""
+
+    labels: tuple[Selector, ...] = ()
+    names: tuple[frozenset[tuple[str, str]], ...] = ()
+    """Pairs of namespace and name, each of which may be empty for any."""
+
+    def includes(self, namespace: str, name: str, labels: Mapping[str, str]) -> bool:
+        """Whether this object is meant."""
+        return self.places(namespace, name) and all(selector.matches(labels) for selector in self.labels)
+
+    def places(self, namespace: str, name: str) -> bool:
+        """Whether an object of this name can be meant, whatever its labels."""
+        wanted = {(namespace, name), ("", name), (namespace, "")}
+        return all(not wanted.isdisjoint(pairs) for pairs in self.names)
+
+
+def accepted(
+    export: Mapping[str, Any], binding: Mapping[str, Any], *, group: str, resource: str, verb: str, identity: str
+) -> tuple[Selected, ...]:
+    """What of a resource an export claims for a verb and a binding of it accepts: any of these objects (KC6).
+
+    Both sides say so of the very resource, and the verb is among those of both. ``identity`` is that of the export
+    which the consumer has the resource from, empty for its own.
+    """
+    asked = (group, resource, verb, identity)
+    claims, answers = (
+        [claim for claim in (body.get("spec") or {}).get("permissionClaims") or () if _covers(claim, *asked)]
+        for body in (export, binding)
+    )
+    found = []
+    for answer in answers:
+        for claim in claims if answer.get("state") == "Accepted" else ():
+            with contextlib.suppress(BadRequest):
+                mine, theirs = selected(claim), selected(answer)
+                found.append(Selected(mine.labels + theirs.labels, mine.names + theirs.names))
+    return tuple(found)
+
+
+def is_applied(answer: Mapping[str, Any], claims: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether this accepted claim of a binding answers one of the export's."""
+
+    def about(claim: Mapping[str, Any]) -> tuple[str, str, str]:
+        return claim.get("group") or "", claim.get("resource") or "", claim.get("identityHash") or ""
+
+    return answer.get("state") == "Accepted" and any(about(claim) == about(answer) for claim in claims)
+
+
+def _covers(claim: Mapping[str, Any], group: str, resource: str, verb: str, identity: str) -> bool:
+    verbs = claim.get("verbs") or ("*",)
+    return (
+        (claim.get("group") or "", claim.get("resource")) == (group, resource)
+        and (claim.get("identityHash") or identity) == identity
+        and ("*" in verbs or verb in verbs)
+    )
+
+
+def selected(claim: Mapping[str, Any]) -> Selected:
+    """Which objects a claim is about. Raises ``BadRequest`` for one that does not say which, or cannot be read."""
+    selector, names = claim.get("selector") or {}, claim.get("resourceSelector") or ()
+    if claim.get("all") is True or selector.get("matchAll") is True:
+        return Selected()
+    labels = {part: selector[part] for part in ("matchLabels", "matchExpressions") if selector.get(part)}
+    pairs = frozenset((one.get("namespace") or "", one.get("name") or "") for one in names)
+    if (not labels and not pairs) or ("", "") in pairs:
+        raise BadRequest("a permission claim is for all objects, or selects some by labels or by names")
+    return Selected((from_object(labels),) if labels else (), (pairs,) if pairs else ())
+
+
+def claim_causes(claims: Sequence[Mapping[str, Any]], *, answered: bool) -> list[Cause]:
+    """What is wrong with the permission claims of an export or, ``answered``, of a binding."""
+    causes = []
+    for position, claim in enumerate(claims):
+        path = f"spec.permissionClaims[{position}]"
+        try:
+            selected(claim)
+        except BadRequest as error:
+            causes.append(invalid(path, claim.get("resource"), error.message))
+        if answered and claim.get("state") not in ("Accepted", "Rejected"):
+            causes.append(invalid(f"{path}.state", claim.get("state"), "must be Accepted or Rejected"))
+    return causes
 
 
 def as_bound(principal: Principal) -> tuple[str, tuple[str, ...]]:

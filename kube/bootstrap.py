@@ -362,7 +362,7 @@ CLUSTER_ROLE_BINDINGS: Final[tuple[dict[str, Any], ...]] = (
 ROLES: Final[Mapping[str, Role]] = MappingProxyType(
     {role.name: role for role in (role_from(manifest, scoped=True) for manifest in CLUSTER_ROLES)}
 )
-"""The ClusterRoles by name: the ``bootstrap`` of every ``PolicyIndex``."""
+"""The ClusterRoles by name."""
 
-INDEX: Final = PolicyIndex.build(bindings=map(binding_from, CLUSTER_ROLE_BINDINGS), bootstrap=ROLES)
-"""The compiled policy of ``system:admin``."""
+INDEX: Final = PolicyIndex.build(ROLES.values(), map(binding_from, CLUSTER_ROLE_BINDINGS))
+"""The compiled policy of ``system:admin``: the ``bootstrap`` of every other."""

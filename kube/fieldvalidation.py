@@ -133,6 +133,8 @@ def _decode_object(
         return value
     for name, child in value.items():
         field = properties.get(name, additional)
+        if type(child) is str and field is not None and field.type == "string" and not field.format:
+            continue
         here: _Path = (path, "." + name)
         if field is None:
             if len(unknown) < MAX_PROBLEMS:
@@ -158,7 +160,10 @@ def _decode_list(value: list[Any], schema: Schema, path: _Path, owner: Schema, u
     if items is None:
         return value
     kept: list[Any] | None = None
+    plain = items.type == "string" and not items.format
     for index, child in enumerate(value):
+        if plain and type(child) is str:
+            continue
         here: _Path = (path, f"[{index}]") if items.type != "string" else path
         below = _zero(items) if child is None else _decode(child, items, here, owner, unknown)
         if below is not child:

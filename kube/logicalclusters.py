@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import re
+from enum import IntEnum
 from functools import lru_cache
 from typing import Final
 from urllib.parse import quote
@@ -88,6 +89,25 @@ def is_tenant_space(path: str) -> bool:
 def is_workspace(path: str) -> bool:
     """Whether this is a workspace inside a tenant."""
     return path.startswith("root:") and path.count(":") > 1
+
+
+class Terrain(IntEnum):
+    """The kinds of logical clusters, by who lives there."""
+
+    SYSTEM = 0
+    """The operators': the system space and the bootstrap policy."""
+    TENANT = 1
+    WORKSPACE = 2
+
+
+_SYSTEM, _TENANT, _WORKSPACE = Terrain
+
+
+def terrain_of(path: str) -> Terrain:
+    """The kind of a logical cluster."""
+    if not path.startswith("root:"):
+        return _SYSTEM
+    return _WORKSPACE if path.count(":") > 1 else _TENANT
 
 
 def full_path(

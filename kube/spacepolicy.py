@@ -8,23 +8,25 @@ policy is everybody's fallback (KC7).
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Final, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from kube.identity import SYSTEM_TENANT, Principal
 from kube.logicalclusters import tenant_of
 from kube.rbac import NO_OPINION, STEP, TENANTED, Attributes, Rule
-from kube.rbacindex import PolicyIndex, Reach
+from kube.rbacindex import Held, PolicyIndex, Reach
 from kube.verdicts import Decision, Verdict
 
 _OWN: Final = Reach(SYSTEM_TENANT)
 
 
-class Policies(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Policies:
     """The compiled RBAC that a decision in one logical cluster looks at.
 
     ``local`` is that of ``cluster`` itself, ``system`` that of ``root``, ``bootstrap`` that of ``system:admin``.
-    ``labels`` are those of the Tenant object that owns the cluster, sorted by key, for rules with a selector.
+    ``labels`` are those of the Tenant object that owns the cluster, sorted by key, for rules with a selector. Derived are
+    ``owner``, the tenant, and how far rules must reach to count here: those of ``local``, and those from ``afar``.
     """
 
     cluster: str
@@ -32,6 +34,16 @@ class Policies(NamedTuple):
     system: PolicyIndex
     bootstrap: PolicyIndex
     labels: tuple[tuple[str, str], ...] = ()
+    owner: str = field(init=False)
+    reach: Reach | None = field(init=False)
+    afar: Reach = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Work out what every decision needs."""
+        owner = tenant_of(self.cluster)
+        object.__setattr__(self, "owner", owner)
+        object.__setattr__(self, "reach", _OWN if owner == SYSTEM_TENANT else None)
+        object.__setattr__(self, "afar", Reach(owner, self.labels))
 
 
 def authorize(principal: Principal, attributes: Attributes, policies: Policies) -> Decision:
@@ -39,50 +51,49 @@ def authorize(principal: Principal, attributes: Attributes, policies: Policies) 
 
     A principal of no tenant has what the bootstrap policy gives to its groups and nothing more.
     """
-    user, groups = principal.name, principal.groups
-    owner = tenant_of(policies.cluster)
-    if principal.tenant is None:
-        return policies.bootstrap.authorize(user, groups, attributes)
-    if principal.tenant == owner:
-        if principal.cluster is not None and principal.cluster != policies.cluster:
+    user, groups, tenant = principal.name, principal.groups, principal.tenant
+    if tenant == policies.owner:
+        if not lives_in(principal, policies.cluster):
             return NO_OPINION
-        reach = _OWN if owner == SYSTEM_TENANT else None
-        decision = policies.local.authorize(user, groups, attributes, reach)
-        return decision if decision.allowed else policies.bootstrap.authorize(user, groups, attributes)
-    if principal.tenant != SYSTEM_TENANT:
-        return Decision(
-            Verdict.DENY, STEP, reason=f'a user of tenant "{principal.tenant}" may not reach tenant "{owner}"'
-        )
-    reach = Reach(owner, policies.labels)
-    everywhere = attributes._replace(namespace="")
-    decision = policies.system.authorize(user, groups, everywhere, reach)
-    return decision if decision.allowed else policies.bootstrap.authorize(user, groups, everywhere, reach)
+        return policies.local.authorize(user, groups, attributes, policies.reach)
+    if tenant is None:
+        return policies.bootstrap.authorize(user, groups, attributes)
+    if tenant != SYSTEM_TENANT:
+        reason = f'a user of tenant "{tenant}" may not reach tenant "{policies.owner}"'
+        return Decision(Verdict.DENY, STEP, reason=reason)
+    return policies.system.authorize(user, groups, attributes._replace(namespace=""), policies.afar)
+
+
+def lives_in(principal: Principal, cluster: str) -> bool:
+    """Whether bindings of a logical cluster of the principal's tenant can mean it: service accounts live in one."""
+    return principal.cluster is None or principal.cluster == cluster
+
+
+def held_at_home(principal: Principal, namespace: str, policies: Policies) -> Held:
+    """What ``authorize`` goes by for a principal of the cluster's own tenant that lives there; to be remembered."""
+    return policies.local.hold(principal.name, principal.groups, namespace, policies.reach)
 
 
 def _rules(principal: Principal, namespace: str, policies: Policies, *, reach: Reach | None) -> tuple[Rule, ...]:
     user, groups = principal.name, principal.groups
-    owner = tenant_of(policies.cluster)
     if principal.tenant is None:
         found = policies.bootstrap.rules_for(user, groups)
-    elif principal.tenant == owner:
-        if principal.cluster is not None and principal.cluster != policies.cluster:
+    elif principal.tenant == policies.owner:
+        if not lives_in(principal, policies.cluster):
             return ()
-        local = policies.local.rules_for(user, groups, namespace, reach)
-        found = local + policies.bootstrap.rules_for(user, groups)
+        found = policies.local.rules_for(user, groups, namespace, reach)
     elif principal.tenant == SYSTEM_TENANT:
-        afar = Reach(owner, policies.labels)
-        found = policies.system.rules_for(user, groups, "", afar) + policies.bootstrap.rules_for(user, groups, "", afar)
+        found = policies.system.rules_for(user, groups, "", policies.afar)
     else:
         return ()
-    if owner != SYSTEM_TENANT:
-        found = tuple(replace(rule, scope=TENANTED) for rule in found)
-    return tuple(dict.fromkeys(found))
+    if policies.owner != SYSTEM_TENANT:
+        found = tuple(dict.fromkeys(replace(rule, scope=TENANTED) for rule in found))
+    return found
 
 
 def rules_for(principal: Principal, namespace: str, policies: Policies) -> tuple[Rule, ...]:
     """What this principal may do in a namespace, for SelfSubjectRulesReview (AZ10)."""
-    reach = _OWN if tenant_of(policies.cluster) == SYSTEM_TENANT else None
-    return _rules(principal, namespace, policies, reach=reach)
+    return _rules(principal, namespace, policies, reach=policies.reach)
 
 
 def held_rules(principal: Principal, namespace: str, policies: Policies) -> tuple[Rule, ...]:

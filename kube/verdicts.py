@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 
 class Verdict(Enum):
@@ -14,28 +15,26 @@ class Verdict(Enum):
     NO_OPINION = "no opinion"
 
 
+_ALLOW: Final = Verdict.ALLOW
+"""An attribute of an Enum costs as much as a whole step of a decision."""
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """One authorizer's answer.
 
     ``step`` names the authorizer, ``rule`` the object and the rule in it that decided (shown to those who may
-    see it), ``reason`` is one sentence for the caller. Requirement AZ11.
+    see it), ``reason`` is one sentence for the caller. ``trace`` holds the answers of every step that led to it, in
+    order, where somebody wants to know. Requirement AZ11.
     """
 
     verdict: Verdict
     step: str
     reason: str = ""
     rule: str = ""
+    trace: tuple[Decision, ...] = ()
 
     @property
     def allowed(self) -> bool:
         """Whether this is an ALLOW. No opinion is not."""
-        return self.verdict is Verdict.ALLOW
-
-
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """A decision with every step that led to it, in order (AZ11)."""
-
-    decision: Decision
-    trace: tuple[Decision, ...]
+        return self.verdict is _ALLOW

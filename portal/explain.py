@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import yaml
 
+from audit.models import ApiRequest
 from audit.recorder import Actor
 from gateway import explaining
 from kube import remedies
@@ -17,7 +18,7 @@ from kube.rbac import Attributes
 from kube.remedies import Remedy
 from kube.requestinfo import RequestInfo
 from kube.status import BadRequest, Forbidden
-from kube.verdicts import Decision, Explanation, Verdict
+from kube.verdicts import Decision, Verdict
 from portal import wording
 from tenants.models import Membership, Role
 from tenants.rights import GROUP_PREFIX, role_at_least, role_of
@@ -131,14 +132,14 @@ def explain_request(
         tenant=tenant,
         authenticator="explain",
     )
-    resolved, explanation = explaining.explain(principal, method, path, cluster)
+    resolved, decision = explaining.explain(principal, method, path, cluster)
     if not actor.operator and resolved.tenant not in {tenant, SYSTEM_TENANT}:
         raise Forbidden(f"You may ask about {space_of(tenant)} and what is in it only.")
     allowing: tuple[Remedy, ...] = ()
-    if not explanation.decision.allowed and may_grant(actor, resolved.cluster):
+    if not decision.allowed and may_grant(actor, resolved.cluster):
         policies = explaining.state_of(resolved.cluster).policies
         allowing = remedies.remedies(principal, Attributes.of(resolved), policies)
-    return explained(resolved, explanation, allowing)
+    return explained(resolved, decision, allowing)
 
 
 def may_grant(actor: Actor, cluster: str) -> bool:
@@ -150,17 +151,35 @@ def may_grant(actor: Actor, cluster: str) -> bool:
     return role is not None and role_at_least(role, Role.ADMIN)
 
 
-def explained(resolved: RequestInfo, explanation: Explanation, allowing: tuple[Remedy, ...] = ()) -> Explained:
-    """An explanation in words."""
-    decision = explanation.decision
+def explained(resolved: RequestInfo, decision: Decision, allowing: tuple[Remedy, ...] = ()) -> Explained:
+    """A decision with its trace, in words."""
     return Explained(
         resolved=resolved,
         allowed=decision.allowed,
         decided_by=decision.step if decision.verdict is not Verdict.NO_OPINION else "default",
         reason=decision.reason or ("" if decision.allowed else "no rule allows it"),
-        steps=tuple(_step(step) for step in explanation.trace),
+        steps=tuple(_step(step) for step in decision.trace),
         allowing=tuple(map(Way, allowing)),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """A refused request of the audit, for the same component that shows an explanation."""
+
+    verb: str
+    path: str
+    headline: str
+    steps: tuple[Step, ...]
+    verdict: str = wording.DENY
+
+
+def refused(row: ApiRequest) -> Refused | None:
+    """The trace that was kept with a refused request, or ``None`` where there is none."""
+    if not row.trace:
+        return None
+    steps = [Step(said["step"], *_WORDS[Verdict(said["decision"])], said["reason"], said["rule"]) for said in row.trace]
+    return Refused(verb=row.verb, path=row.path, headline=f"{row.code} Forbidden", steps=tuple(steps))
 
 
 def own_facts(actor: Actor) -> dict[str, Any]:

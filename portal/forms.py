@@ -334,6 +334,24 @@ class AuditForm(forms.Form):
         self.fields["action"].choices = [("", "Any"), *((action, action) for action in actions)]  # type: ignore[attr-defined]
 
 
+class ApiRequestForm(forms.Form):
+    """Filters of the log of requests."""
+
+    tenant = forms.ChoiceField(required=False)
+    actor = forms.CharField(
+        required=False, max_length=253, label="Who", widget=forms.TextInput(attrs={"type": "search"})
+    )
+    show = forms.ChoiceField(required=False, choices=[("", "Refused"), ("all", "All")])
+
+    def __init__(self, *args: Any, tenants: list[str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if len(tenants) > _CHOICES_MAX:
+            words = forms.TextInput(attrs={"placeholder": "name of a tenant", "spellcheck": "false"})
+            self.fields["tenant"] = forms.CharField(required=False, max_length=63, widget=words)
+        else:
+            self.fields["tenant"].choices = [(name, name) for name in tenants]  # type: ignore[attr-defined]
+
+
 class ExplainForm(forms.Form):
     """A request that somebody might send."""
 

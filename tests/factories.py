@@ -8,11 +8,12 @@ from functools import cache
 from itertools import count
 from typing import Any
 
+from django.db import connection
 from django.utils import timezone
 
 from access.models import Credential
 from audit.actions import Action
-from audit.models import Outcome
+from audit.models import ApiRequest, Outcome
 from audit.recorder import record
 from tenants.models import (
     Cluster,
@@ -149,6 +150,25 @@ def credential(of: Workspace, to: User, *, issued_at: datetime | None = None, **
         **fields,
     }
     return Credential.objects.create(workspace=of, issued_to=to, issued_at=issued_at, **values)
+
+
+def api_request(tenant: str, **fields: Any) -> ApiRequest:
+    """A refused request to the API server."""
+    now = timezone.now()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT api_requests_partition(%s)", [now])
+    values = {
+        "created_at": now,
+        "tenant": tenant,
+        "space": f"root:{tenant}",
+        "actor": f"someone@{tenant}",
+        "verb": "list",
+        "path": f"/api/v1/tenants/{tenant}/secrets",
+        "code": 403,
+        "allowed": False,
+        "step": "RBAC",
+    }
+    return ApiRequest.objects.create(**{**values, **fields})
 
 
 def event(chain: str, action: Action, actor: User, *, of: Workspace | None = None, **fields: Any) -> None:

@@ -16,6 +16,7 @@ from kube.apiexports import (
     SCHEMA,
     SCHEMAS,
     SCHEMAS_MAX,
+    claim_causes,
     identity_hash,
     may_bind,
     schema_causes,
@@ -92,6 +93,8 @@ class ApiBindings:
         cluster, principal = attributes.cluster, attributes.principal
         value = ((body.get("spec") or {}).get("reference") or {}).get("export")
         old = attributes.old
+        if causes := claim_causes((body.get("spec") or {}).get("permissionClaims") or (), answered=True):
+            raise _invalid(attributes, *causes)
         if old is not None:
             if ((old.get("spec") or {}).get("reference") or {}).get("export") != value:
                 raise _invalid(attributes, invalid("spec.reference", "", "field is immutable"))
@@ -119,11 +122,13 @@ class ApiBindings:
 def _judge_export(attributes: Attributes, body: Body) -> None:
     names = (body.get("spec") or {}).get("latestResourceSchemas") or []
     if len(names) > SCHEMAS_MAX or len(set(names)) < len(names):
-        causes = invalid("spec.latestResourceSchemas", len(names), f"at most {SCHEMAS_MAX}, each once")
-        raise _invalid(attributes, causes)
+        too_many = invalid("spec.latestResourceSchemas", len(names), f"at most {SCHEMAS_MAX}, each once")
+        raise _invalid(attributes, too_many)
     policy = (body.get("spec") or {}).get("maximalPermissionPolicy")
     if policy is not None and (policy or {}).get("local") is None:
         raise _invalid(attributes, forbidden("spec.maximalPermissionPolicy", "only local is known"))
+    if causes := claim_causes((body.get("spec") or {}).get("permissionClaims") or (), answered=False):
+        raise _invalid(attributes, *causes)
 
 
 def _judge_definition(attributes: Attributes) -> None:

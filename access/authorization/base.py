@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Protocol, runtime_checkable
 
 from kube.identity import Principal
+from kube.logicalclusters import Terrain
 from kube.rbac import Rule
 from kube.requestinfo import RequestInfo
 from kube.verdicts import Decision, Verdict
@@ -31,6 +32,15 @@ class Immediate(Protocol):
 
     def decide(self, principal: Principal, request: RequestInfo) -> Decision | None:
         """What ``authorize`` would say, or ``None`` when only that can tell."""
+        ...
+
+
+@runtime_checkable
+class Selective(Protocol):
+    """An authorizer that has nothing to say to some: where it does not concern them, the chain need not ask it."""
+
+    def concerns(self, *, operator: bool, terrain: Terrain) -> bool:
+        """Whether this can be anything but no opinion on operators, or on others, in such logical clusters."""
         ...
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from access.authorization.base import CLOSED, NOTHING, Holdings, abstain, allow, deny
-from kube.identity import MASTERS, Principal
-from kube.logicalclusters import tenant_of
+from kube.identity import MASTERS, SYSTEM_TENANT, Principal
+from kube.logicalclusters import Terrain, tenant_of
 from kube.rbac import CLUSTER, Rule
 from kube.requestinfo import RequestInfo
 from kube.verdicts import Decision
@@ -69,16 +69,17 @@ class TenantIsolation:
         """The same without waiting, as far as no grant has to be looked for."""
         if not request.is_resource and request.path in ALWAYS_ALLOWED:
             return allow(self.name, "probes are open to all")
+        tenant = principal.tenant
         # A missing tenant equals nothing, not even another missing tenant.
-        if principal.tenant is None:
+        if tenant is None:
             return deny(self.name, "the user belongs to no tenant")
         if request.all_tenants:
-            if principal.is_system:
+            if tenant == SYSTEM_TENANT:
                 return _OPERATOR
             return deny(self.name, "reading across tenants is for the system tenant")
-        if principal.tenant != request.tenant:
+        if tenant != request.tenant:
             return None
-        if not principal.is_system and request.is_resource and self._system_only(request.group, request.resource):
+        if tenant != SYSTEM_TENANT and request.is_resource and self._system_only(request.group, request.resource):
             return deny(self.name, f'"{request.resource}" belongs to the system tenant')
         return _AT_HOME
 
@@ -96,6 +97,10 @@ class SystemMasters:
     """Group ``system:masters`` of the system tenant: everything, everywhere. A tenant's ends at its space."""
 
     name = MASTERS_STEP
+
+    def concerns(self, *, operator: bool, terrain: Terrain) -> bool:  # noqa: ARG002
+        """Only operators."""
+        return operator
 
     async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
         """ALLOW for the operators' own masters."""

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, Protocol
 
 from access.authorization.base import CLOSED, NOTHING, Holdings, abstain, deny
-from kube.identity import SERVICE_ACCOUNT_PREFIX, Principal
-from kube.logicalclusters import space_of, tenant_of
+from kube.identity import SERVICE_ACCOUNT_PREFIX, SYSTEM_TENANT, Principal
+from kube.logicalclusters import Terrain, space_of, tenant_of
 from kube.requestinfo import RequestInfo
 from kube.verdicts import Decision
 
 
 class Locks(Protocol):
     """Which doors are locked, from memory."""
+
+    @property
+    def tenants(self) -> frozenset[str]:
+        """The tenants behind locked doors: no lock concerns any other."""
+        ...
 
     def reason(self, cluster: str, namespace: str) -> str | None:
         """Why this namespace of this logical cluster is closed, or ``None``. An empty namespace asks for the whole."""
@@ -37,6 +42,11 @@ def closed_by(locks: Mapping[tuple[str, str], str], cluster: str, namespace: str
     return None
 
 
+def tenants_behind(locks: Iterable[tuple[str, str]]) -> frozenset[str]:
+    """The tenants that locks of (cluster, namespace) concern; ``system`` when all do, for a locked root closes all."""
+    return frozenset(tenant_of(cluster) for cluster, _ in locks)
+
+
 STEP: Final = "lock"
 # Made once: these are on the way of every request.
 _NOT_BOUND: Final = abstain(STEP, "locks do not bind the system tenant")
@@ -51,14 +61,21 @@ class LockAuthorizer:
     def __init__(self, locks: Locks) -> None:
         self._locks = locks
 
+    def concerns(self, *, operator: bool, terrain: Terrain) -> bool:  # noqa: ARG002
+        """Only tenants' users."""
+        return not operator
+
     async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
         """DENY behind a lock, otherwise no opinion."""
         return self.decide(principal, request)
 
     def decide(self, principal: Principal, request: RequestInfo) -> Decision:
         """The same, without waiting."""
-        if principal.is_system:
+        if principal.tenant == SYSTEM_TENANT:
             return _NOT_BOUND
+        behind = self._locks.tenants
+        if not behind or behind.isdisjoint((principal.tenant, request.tenant, SYSTEM_TENANT)):
+            return _OPEN
         reason = self._reason(principal, request.cluster, request.namespace, request.tenant)
         if reason is None:
             return _OPEN

@@ -23,12 +23,14 @@ from store.types import Key
 
 _BUILTIN: Final = frozenset((resource.group, resource.plural) for resource in BUILTINS)
 _KNOWN_MAX: Final = 4096
+STEP: Final = "maximal-permission-policy"
+_NOT_BOUND: Final = abstain(STEP, "not a bound resource")
 
 
 class MaximalPermissionPolicy:
     """Asks the provider's RBAC about the prefixed user and groups; it only limits, and it fails closed."""
 
-    name = "maximal-permission-policy"
+    name = STEP
 
     def __init__(self, store: Reader, policies: PolicyCache) -> None:
         self._store = store
@@ -40,13 +42,17 @@ class MaximalPermissionPolicy:
     async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
         """DENY beyond the policy of a bound resource, otherwise no opinion."""
         if not request.is_resource or (request.group, request.resource) in _BUILTIN:
-            return abstain(self.name, "not a bound resource")
+            return _NOT_BOUND
         name = f"{request.resource}.{request.group}"
         definition = await self._body(Key(request.cluster, *CRDS, "", name))
         export = ((definition or {}).get("metadata", {}).get("annotations") or {}).get(EXPORT)
         if not isinstance(export, str):
-            return abstain(self.name, "not a bound resource")
+            return _NOT_BOUND
         return await self.within(principal, Attributes.of(request), export)
+
+    def decide(self, principal: Principal, request: RequestInfo) -> Decision | None:  # noqa: ARG002
+        """The same without waiting, of what is certainly not bound."""
+        return _NOT_BOUND if not request.is_resource or (request.group, request.resource) in _BUILTIN else None
 
     async def within(self, principal: Principal, attributes: Attributes, export: str) -> Decision:
         """DENY beyond the policy of the export ``<path>:<name>``, otherwise no opinion."""

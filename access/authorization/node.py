@@ -10,6 +10,7 @@ import orjson
 
 from access.authorization.base import NOTHING, Holdings, abstain, allow, deny
 from kube.identity import Principal
+from kube.logicalclusters import Terrain
 from kube.nodegraph import NodeGraph, Place, node_of
 from kube.rbac import Attributes, Rule
 from kube.requestinfo import RequestInfo
@@ -91,6 +92,10 @@ class NodeAuthorizer:
 
     def __init__(self, graphs: NodeGraphs) -> None:
         self._graphs = graphs
+
+    def concerns(self, *, operator: bool, terrain: Terrain) -> bool:  # noqa: ARG002
+        """Nodes are of the system tenant."""
+        return operator
 
     async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
         """ALLOW what the node needs, DENY the reading of objects that no pod of it needs, else no opinion."""

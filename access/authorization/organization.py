@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from access.authorization.base import CLOSED, NOTHING, Holdings, abstain, deny
 from kube.identity import Principal
-from kube.logicalclusters import is_workspace, tenant_of
+from kube.logicalclusters import Terrain, is_workspace, tenant_of
 from kube.requestinfo import RequestInfo
 from kube.verdicts import Decision
 
@@ -13,6 +13,10 @@ class TopLevelOrganization:
     """Denies strangers in workspaces, whatever is granted to their names below. Operators go by the system's RBAC."""
 
     name = "top-level-organization"
+
+    def concerns(self, *, operator: bool, terrain: Terrain) -> bool:  # noqa: ARG002
+        """Only in workspaces."""
+        return terrain is Terrain.WORKSPACE
 
     async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
         """DENY for whoever is not of the organisation, otherwise no opinion."""

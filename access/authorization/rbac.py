@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from sys import intern
 from typing import Any, Final
 
 import orjson
@@ -14,9 +15,9 @@ from kube import bootstrap, spacepolicy
 from kube.identity import SYSTEM_TENANT, Principal
 from kube.logicalclusters import ROOT, tenant_of
 from kube.rbac import GROUP, Attributes, binding_from, role_from
-from kube.rbacindex import PolicyIndex
+from kube.rbacindex import Held, PolicyIndex, decide, one_of
 from kube.requestinfo import RequestInfo
-from kube.spacepolicy import Policies
+from kube.spacepolicy import Policies, lives_in
 from kube.verdicts import Decision
 from store.port import Reader
 from store.types import Event, EventType, Key, Range
@@ -25,6 +26,12 @@ _ROLES: Final = ("roles", "clusterroles")
 _BINDINGS: Final = ("rolebindings", "clusterrolebindings")
 SPACES_MAX: Final = 4096
 """Compiled policies in memory: those of the spaces in use. A space that comes back is compiled again."""
+
+HELD_MAX: Final = 65_536
+"""Principals in namespaces of their homes that are remembered, in all spaces together."""
+
+_Home = tuple[str, str, tuple[str, ...], str]
+"""A logical cluster, a user with groups, and a namespace."""
 
 
 class PolicyCache:
@@ -38,7 +45,24 @@ class PolicyCache:
         self._touched: set[str] = set()
         self._tenant_labels: dict[str, tuple[tuple[str, str], ...]] = {}
         self._around: dict[str, Policies] = {}
+        self.at_hand: Final = self._around.get
+        """``around`` for a logical cluster in use, without waiting; ``None`` for one that is not compiled."""
         self._changes = 0
+        self._held: dict[_Home, Held] = {}
+        self._held_in: dict[str, list[_Home]] = {}
+        self.held_at_home: Final = self._held.get
+        """What a principal holds in a namespace of its home, as far as it is known from earlier requests."""
+
+    def hold_at_home(self, home: _Home, held: Held) -> None:
+        """Know this until the RBAC of the logical cluster changes."""
+        if len(self._held) >= HELD_MAX:
+            self._held.clear()
+            self._held_in.clear()
+        cluster, name, groups, namespace = home
+        # One copy of each word: less memory, and what is compared is mostly in the processor's cache.
+        home = (intern(cluster), intern(name), one_of(groups), intern(namespace))
+        self._held[home] = held
+        self._held_in.setdefault(cluster, []).append(home)
 
     async def of(self, cluster: str) -> PolicyIndex:
         """The policy of a logical cluster. Concurrent first callers share one load."""
@@ -50,10 +74,6 @@ class PolicyCache:
             load = self._loads[cluster] = asyncio.create_task(self._load(cluster))
             load.add_done_callback(lambda _: self._loads.pop(cluster, None))
         return await asyncio.shield(load)
-
-    def at_hand(self, cluster: str) -> Policies | None:
-        """``around`` for a logical cluster in use, without waiting; ``None`` for one that is not compiled."""
-        return self._around.get(cluster)
 
     async def around(self, cluster: str) -> Policies:
         """The policies that a decision in one logical cluster looks at."""
@@ -101,11 +121,15 @@ class PolicyCache:
         self._touched.update(self._loads)
         self._indexes.clear()
         self._tenant_labels.clear()
+        self._held.clear()
+        self._held_in.clear()
         self._forget_around(ROOT)
 
     def _forget_around(self, cluster: str) -> None:
         """What is compiled around a cluster is void; the system space is part of what is around every other."""
         self._changes += 1
+        for home in self._held_in.pop(cluster, ()):
+            del self._held[home]
         if cluster == ROOT:
             self._around.clear()
         else:
@@ -140,7 +164,7 @@ class PolicyCache:
             bindings = await self._read(cluster, _BINDINGS, binding_from)
             if cluster not in self._touched:
                 break
-        index = PolicyIndex.build(roles=roles, bindings=bindings, bootstrap=bootstrap.ROLES)
+        index = PolicyIndex.build(roles=roles, bindings=bindings, bootstrap=bootstrap.INDEX)
         self._indexes[cluster] = index
         while len(self._indexes) > self.spaces_max:
             self._indexes.popitem(last=False)
@@ -168,8 +192,19 @@ class RbacAuthorizer:
 
     def decide(self, principal: Principal, request: RequestInfo) -> Decision | None:
         """The same without waiting, where the policy of the logical cluster is compiled."""
-        policies = self._policies.at_hand(request.cluster)
-        return None if policies is None else spacepolicy.authorize(principal, Attributes.of(request), policies)
+        attributes = Attributes.of(request)
+        if principal.tenant != request.tenant or not lives_in(principal, request.cluster):
+            policies = self._policies.at_hand(request.cluster)
+            return None if policies is None else spacepolicy.authorize(principal, attributes, policies)
+        home = (request.cluster, principal.name, principal.groups, request.namespace)
+        held = self._policies.held_at_home(home)
+        if held is None:
+            policies = self._policies.at_hand(request.cluster)
+            if policies is None:
+                return None
+            held = spacepolicy.held_at_home(principal, request.namespace, policies)
+            self._policies.hold_at_home(home, held)
+        return decide(held, attributes)
 
     async def holdings(self, principal: Principal, cluster: str, namespace: str) -> Holdings:
         """What bindings give the principal in a namespace."""

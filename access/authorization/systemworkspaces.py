@@ -6,6 +6,7 @@ from typing import Final
 
 from access.authorization.base import CLOSED, NOTHING, Holdings, abstain, deny
 from kube.identity import MASTERS, Principal
+from kube.logicalclusters import Terrain
 from kube.requestinfo import RequestInfo
 from kube.verdicts import Decision
 
@@ -17,6 +18,10 @@ class SystemWorkspaces:
     """Denies everybody but the operators' own masters, who keep the bootstrap policy; no rule opens these clusters."""
 
     name = STEP
+
+    def concerns(self, *, operator: bool, terrain: Terrain) -> bool:  # noqa: ARG002
+        """Only where the operators' logical clusters are."""
+        return terrain is Terrain.SYSTEM
 
     async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
         """DENY in a ``system:`` cluster, otherwise no opinion."""

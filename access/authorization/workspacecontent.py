@@ -5,7 +5,7 @@ from __future__ import annotations
 from access.authorization.base import CLOSED, NOTHING, Holdings, abstain, deny
 from access.workspaces import Workspaces
 from kube.identity import Principal
-from kube.logicalclusters import is_workspace
+from kube.logicalclusters import Terrain, is_workspace
 from kube.requestinfo import RequestInfo
 from kube.verdicts import Decision
 from kube.workspaces import ADMIN_GROUPS, with_groups
@@ -18,6 +18,10 @@ class WorkspaceContent:
 
     def __init__(self, workspaces: Workspaces) -> None:
         self._workspaces = workspaces
+
+    def concerns(self, *, operator: bool, terrain: Terrain) -> bool:  # noqa: ARG002
+        """Only in workspaces."""
+        return terrain is Terrain.WORKSPACE
 
     async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
         """DENY without access, or where there is no workspace; otherwise no opinion."""

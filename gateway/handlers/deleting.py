@@ -17,7 +17,7 @@ from gateway.negotiation import require_content_type
 from gateway.parameters import invalid_options, unsupported
 from gateway.rounds import require_newest, until_kept
 from gateway.runtime import Runtime
-from gateway.selection import selection
+from gateway.selection import confine, selection
 from kube.crds import CRDS, terminating
 from kube.patches import deep_copy
 from kube.status import BadRequest, Conflict, Invalid, NotFound, StatusError
@@ -135,6 +135,7 @@ async def remove(
     """Delete one object, or mark it when finalizers hold it. Returns whether it is gone, and its last state."""
 
     async def once(current: Stored) -> tuple[bool, dict[str, Any]]:
+        confine(request, kind, current)
         old = orjson.loads(current.data)
         _check_preconditions(kind, key, options, old)
         new = deep_copy(old)

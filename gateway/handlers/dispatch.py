@@ -6,24 +6,20 @@ from typing import Final
 
 from gateway.exchange import Request, Response, Stream
 from gateway.handlers import (
-    deleting,
     discovery,
     health,
     openapi,
-    reading,
     reviews,
     subresources,
     tenants,
     tokenrequest,
+    verbs,
     virtualview,
-    watching,
-    writing,
 )
-from gateway.kinds import Kind
 from gateway.runtime import Runtime
 from gateway.streams import Recheck
 from kube.apiexports import EXPORTS
-from kube.status import BadRequest, MethodNotAllowed
+from kube.status import BadRequest
 from kube.traits import DEPRECATED
 
 _PARTS: Final = {
@@ -43,7 +39,7 @@ async def serve(runtime: Runtime, request: Request, recheck: Recheck) -> Respons
     if (info.group, info.resource, info.subresource) == (*EXPORTS, "content"):
         return await virtualview.serve(runtime, request, recheck)
     kind = runtime.catalogs.require(info)
-    _require_verb(request, kind)
+    verbs.require(request, kind)
     deprecated = DEPRECATED.get((info.group, info.version, info.resource))
     if deprecated is not None:
         request.warnings.append(deprecated)
@@ -57,49 +53,12 @@ async def serve(runtime: Runtime, request: Request, recheck: Recheck) -> Respons
         return await reviews.review(runtime, request, kind)
     if (kind.name, kind.resource.group) == ("Tenant", "") and info.verb in ("create", "delete"):
         return await tenants.serve(runtime, request, kind)
-    match info.verb:
-        case "get":
-            return await reading.get(runtime, request, kind)
-        case "list":
-            return await reading.list_(runtime, request, kind)
-        case "watch":
-            return await watching.watch(runtime, request, kind, recheck)
-        case "create":
-            return await writing.create(runtime, request, kind)
-        case "update":
-            return await writing.update(runtime, request, kind)
-        case "patch":
-            return await writing.patch(runtime, request, kind)
-        case "delete":
-            return await deleting.delete(runtime, request, kind)
-        case "deletecollection":
-            return await deleting.delete_collection(runtime, request, kind)
-    raise not_allowed()
-
-
-def not_allowed() -> MethodNotAllowed:
-    """The 405."""
-    return MethodNotAllowed("the server does not allow this method on the requested resource")
-
-
-def _require_verb(request: Request, kind: Kind) -> None:
-    info = request.info
-    named = bool(info.name)
-    if info.verb in ("get", "update", "patch", "delete") and not named:
-        raise not_allowed()
-    if info.verb == "create" and named is not bool(info.subresource):
-        raise not_allowed()
-    if info.subresource:
-        part = kind.subresource(info.subresource)
-        if part is None or info.verb not in part.verbs:
-            raise not_allowed()
-    elif info.verb not in kind.resource.verbs:
-        raise not_allowed()
+    return await verbs.perform(runtime, request, kind, recheck)
 
 
 async def _non_resource(runtime: Runtime, request: Request) -> Response:
     if request.info.method != "GET":
-        raise not_allowed()
+        raise verbs.not_allowed()
     if request.info.path.startswith("/openapi/"):
         return await openapi.serve(runtime, request)
     if discovery.is_discovery(request.info.path):

@@ -16,7 +16,7 @@ from gateway.kinds import Kind
 from gateway.negotiation import Accept, negotiate, respond
 from gateway.objects import converted, key_of, view
 from gateway.runtime import Runtime
-from gateway.selection import Selection, selection
+from gateway.selection import Selection, confine, selection
 from kube import tables
 from kube.status import BadRequest, Expired, NotFound
 from kube.validation.causes import forbidden
@@ -58,6 +58,7 @@ async def get(runtime: Runtime, request: Request, kind: Kind) -> Response:
     if version not in ("", "0"):
         await runtime.store.list(selection(request, kind).range, limit=1, at_least=revision_of(version))
     stored = await find(runtime, key_of(info, kind.resource, info.name), kind, cached=version == "0")
+    confine(request, kind, stored)
     return show(request, kind, stored)
 
 

@@ -17,7 +17,7 @@ from gateway.objects import decode_object, timestamp
 from gateway.runtime import Runtime
 from kube.identity import SERVICE_ACCOUNT_PREFIX, SYSTEM_TENANT, TENANT_EXTRA, Principal
 from kube.jwt import unverified_issuer
-from kube.logicalclusters import full_path, tenant_of
+from kube.logicalclusters import tenant_of
 from kube.requestinfo import RequestInfo
 from kube.status import BadRequest, Cause, Forbidden, Invalid, Unauthorized
 from kube.validation.causes import invalid_object
@@ -25,21 +25,12 @@ from kube.verdicts import Verdict
 
 _GROUP: Final = "authorization.k8s.io"
 _AUDIENCES_MAX: Final = 32
-_ATTRIBUTES: Final = ("verb", "group", "version", "resource", "subresource", "namespace", "name")
 
 
 async def review(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """Answer a review of any kind; the answer is the review with its status."""
     body = decode_object(request, kind)
-    handler = {
-        "SelfSubjectAccessReview": _self_access,
-        "SubjectAccessReview": _access,
-        "LocalSubjectAccessReview": _local_access,
-        "SelfSubjectRulesReview": _rules,
-        "SelfSubjectReview": _self,
-        "TokenReview": _token,
-    }[kind.name]
-    body["status"] = await handler(runtime, request, body)
+    body["status"] = await _ANSWERS[kind.name](runtime, request, body)
     body["metadata"] = {"creationTimestamp": timestamp(request.now) if kind.name == "SelfSubjectReview" else None}
     return Response(201, orjson.dumps(body))
 
@@ -99,54 +90,46 @@ def attributes_of(cluster: str, spec: Mapping[str, Any], kind: str) -> RequestIn
     tenant = tenant_of(cluster)
     if resource is None:
         other = other or {}
-        verb = str(other.get("verb") or "")
-        return RequestInfo(method="", path=str(other.get("path") or ""), cluster=cluster, tenant=tenant, verb=verb)
-    asked = {name: str(resource.get(name) or "") for name in _ATTRIBUTES}
-    namespace = asked["namespace"]
-    if asked["resource"] == "namespaces" and not asked["group"] and asked["name"]:
-        namespace = asked["name"]
-    path = full_path(
-        cluster,
-        asked["group"],
-        asked["version"] or "v1",
-        asked["resource"],
-        namespace=namespace,
-        name=asked["name"],
-        subresource=asked["subresource"],
-    )
+        verb, path = other.get("verb") or "", other.get("path") or ""
+        return RequestInfo(method="", path=path, cluster=cluster, tenant=tenant, verb=verb)
+    group, plural, name = (resource.get(field) or "" for field in ("group", "resource", "name"))
+    namespace = resource.get("namespace") or ""
+    if plural == "namespaces" and not group and name:
+        namespace = name
+    # No one has sent it: it has no path.
     return RequestInfo(
         method="",
-        path=path,
+        path="",
         cluster=cluster,
         tenant=tenant,
-        verb=asked["verb"],
+        verb=resource.get("verb") or "",
         is_resource=True,
-        group=asked["group"],
-        version=asked["version"],
-        resource=asked["resource"],
-        subresource=asked["subresource"],
+        group=group,
+        version=resource.get("version") or "",
+        resource=plural,
+        subresource=resource.get("subresource") or "",
         namespace=namespace,
-        name=asked["name"],
+        name=name,
     )
 
 
 def _subject(request: Request, spec: Mapping[str, Any], kind: str) -> Principal:
     """Who a review asks about. Its tenant is that of the space, unless an operator names another (contract.md)."""
-    user, groups = str(spec.get("user") or ""), tuple(str(group) for group in spec.get("groups") or ())
+    user, groups = spec.get("user") or "", tuple(spec.get("groups") or ())
     if not user and not groups:
         raise _invalid(kind, "spec.user", "Invalid value: at least one of user or group must be specified")
     extra = spec.get("extra") or {}
     named = extra.get(TENANT_EXTRA) or []
     own = tenant_of(request.info.cluster)
-    tenant = str(named[0]) if len(named) == 1 else own
+    tenant = named[0] if len(named) == 1 else own
     if len(named) > 1 or (tenant != own and not request.principal.is_system):
         raise Forbidden("only the system tenant may ask about users of other tenants", group=_GROUP, kind=kind)
     home = request.info.cluster if user.startswith(SERVICE_ACCOUNT_PREFIX) and tenant == own else None
     return Principal(
         name=user,
-        uid=str(spec.get("uid") or ""),
+        uid=spec.get("uid") or "",
         groups=groups,
-        extra={key: tuple(map(str, values)) for key, values in extra.items() if key != TENANT_EXTRA},
+        extra={key: tuple(values) for key, values in extra.items() if key != TENANT_EXTRA},
         tenant=tenant,
         authenticator="review",
         cluster=home,
@@ -215,6 +198,16 @@ async def _token(runtime: Runtime, request: Request, body: dict[str, Any]) -> di
     if audiences:
         status["audiences"] = wanted
     return status
+
+
+_ANSWERS: Final = {
+    "SelfSubjectAccessReview": _self_access,
+    "SubjectAccessReview": _access,
+    "LocalSubjectAccessReview": _local_access,
+    "SelfSubjectRulesReview": _rules,
+    "SelfSubjectReview": _self,
+    "TokenReview": _token,
+}
 
 
 def _invalid(kind: str, field: str, message: str) -> Invalid:

@@ -1,72 +1,117 @@
-"""The provider's view of what others made of its export: reading, across consumers or in one of them (KC6).
+"""The provider's view of what others made of its export: across consumers, or in one of them (KC6).
 
 ``/services/apiexport/<path>/<export>/clusters/<consumer or *>/api…`` is a request for ``apiexports/content`` of the
-export, authorised in the provider's logical cluster. Objects of the export's own resources are the provider's, beyond
-any policy; of others it sees what its export claims and the consumer's binding accepts, within the policy of whoever
-exports them.
+export, authorised in the provider's logical cluster with the verb of what is asked inside. Objects of the export's own
+resources are the provider's, to read and to write, beyond any policy; of others it reaches what its export claims and
+the consumer's binding accepts, with the verbs and the selection of both, within the policy of whoever exports them.
+Across all consumers it only reads; what belongs to locked tenants is not there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import orjson
 
-from gateway.exchange import Request, Response, Stream
-from gateway.handlers import discovery, reading, watching
+from gateway.exchange import Request, Response, Stream, Within
+from gateway.handlers import discovery, verbs
 from gateway.kinds import Kind, definitions
+from gateway.locks import LockTable
 from gateway.runtime import Runtime
 from gateway.streams import Recheck
-from kube.apiexports import BINDINGS, EXPORT, EXPORTS, SCHEMAS, bound_definition, split_export
+from kube.apiexports import (
+    BINDINGS,
+    EXPORT,
+    EXPORTS,
+    SCHEMAS,
+    Selected,
+    accepted,
+    bound_definition,
+    split_export,
+)
+from kube.builtins import TENANT_BUILTINS
 from kube.crds import CRDS, resource_of
 from kube.logicalclusters import full_path, is_valid, tenant_of
 from kube.paths import ALL_TENANTS, ParsedRequest, not_found, parse
 from kube.requestinfo import RequestInfo
 from kube.resources import Catalog, Resource
-from kube.status import Forbidden, MethodNotAllowed
+from kube.status import Expired, Forbidden, MethodNotAllowed
 from kube.verdicts import Verdict
 from kube.workspaces import reference
-from store.types import Key, Range
+from store.types import Everywhere, Key, Range
 
 Body = dict[str, Any]
+_READING: Final = ("get", "list", "watch")
+_EVERYTHING: Final = (Selected(),)
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """What is reached in which logical cluster; ``None`` means all of those that hold anything."""
+
+    locks: LockTable
+    selected: Mapping[str, tuple[Selected, ...]] | None
+
+    def places(self, key: Key) -> bool:
+        """Whether the object can be reached, by its key alone."""
+        if self.locks.reason(key.space, key.namespace) is not None:
+            return False
+        return any(one.places(key.namespace, key.name) for one in self._of(key))
+
+    def includes(self, key: Key, labels: Mapping[str, str]) -> bool:
+        """Whether it is reached."""
+        return self.places(key) and any(one.includes(key.namespace, key.name, labels) for one in self._of(key))
+
+    @property
+    def by_key(self) -> bool:
+        """Whether the key alone decides."""
+        return self.selected is None or not any(one.labels for some in self.selected.values() for one in some)
+
+    def _of(self, key: Key) -> tuple[Selected, ...]:
+        return _EVERYTHING if self.selected is None else self.selected.get(key.space, ())
 
 
 async def serve(runtime: Runtime, request: Request, recheck: Recheck) -> Response | Stream:
-    """Answer an authorised request for an export's content. Raises ``NotFound``, ``Forbidden``, and 405 for writes."""
+    """Answer an authorised request for an export's content. Raises ``StatusError``."""
     info = request.info
-    if info.verb not in ("get", "list", "watch"):
-        raise MethodNotAllowed("the view of an export is for reading")
     prefix, _, rest = info.rest.partition("/")
     selected, _, inside = rest.partition("/")
     if prefix != "clusters" or not inside or not (selected == ALL_TENANTS or is_valid(selected)):
         raise not_found()
-    inner = parse("GET", f"/{inside}".encode())
+    if selected == ALL_TENANTS and info.verb not in _READING:
+        raise MethodNotAllowed("objects of all consumers are there to be read")
+    inner = parse(info.method, f"/{inside}".encode())
     export = await _read(runtime, Key(info.cluster, *EXPORTS, "", info.name))
-    if export is None or inner.cluster is not None or inner.tenant is not None or inner.subresource:
+    if (
+        export is None
+        or inner.cluster is not None
+        or inner.tenant is not None
+        or inner.subresource not in ("", "status")
+    ):
         raise not_found()
-    resources = await _resources(runtime, info.cluster, export)
     if not inner.is_resource:
         if not discovery.is_discovery(inner.path):
             raise not_found()
+        resources = await _resources(runtime, info.cluster, export)
         return discovery.answer(request, Catalog(resources), inner.path.rstrip("/"))
     wanted = _info(info, inner, selected)
-    kind = await _kind(runtime, request, wanted, export, resources)
-    viewed = replace(request, info=wanted)
-    if info.verb == "get":
-        return await reading.get(runtime, viewed, kind)
-    if info.verb == "list":
-        return await reading.list_(runtime, viewed, kind)
+    kind, within = await _reach(runtime, request, wanted, export)
+    viewed = replace(request, info=wanted, within=within)
+    verbs.require(viewed, kind)
+    locked = runtime.locks.changes
 
     async def again() -> None:
         await recheck()
         current = await _read(runtime, Key(info.cluster, *EXPORTS, "", info.name))
         if current is None:
             raise not_found()
-        await _kind(runtime, request, wanted, current, await _resources(runtime, info.cluster, current))
+        _, now = await _reach(runtime, request, wanted, current)
+        if now != within or (wanted.all_tenants and runtime.locks.changes != locked):
+            raise Expired("what can be seen of the consumers has changed, please list again")
 
-    return await watching.watch(runtime, viewed, kind, again)
+    return await verbs.perform(runtime, viewed, kind, again)
 
 
 def _info(info: RequestInfo, inner: ParsedRequest, selected: str) -> RequestInfo:
@@ -76,8 +121,16 @@ def _info(info: RequestInfo, inner: ParsedRequest, selected: str) -> RequestInfo
         raise not_found()
     cluster = info.cluster if across else selected
     return RequestInfo(
-        method="GET",
-        path=full_path(cluster, inner.group, inner.version, inner.resource, namespace=inner.namespace, name=inner.name),
+        method=info.method,
+        path=full_path(
+            cluster,
+            inner.group,
+            inner.version,
+            inner.resource,
+            namespace=inner.namespace,
+            name=inner.name,
+            subresource=inner.subresource,
+        ),
         cluster=cluster,
         tenant=tenant_of(cluster),
         verb=info.verb,
@@ -85,33 +138,44 @@ def _info(info: RequestInfo, inner: ParsedRequest, selected: str) -> RequestInfo
         group=inner.group,
         version=inner.version,
         resource=inner.resource,
+        subresource=inner.subresource,
         namespace=inner.namespace,
         name=inner.name,
         all_tenants=across,
     )
 
 
-async def _kind(
-    runtime: Runtime, request: Request, wanted: RequestInfo, export: Body, resources: Iterable[Resource]
-) -> Kind:
-    """The kind that may be read there. Raises ``NotFound`` for what is neither exported nor claimed and accepted."""
+async def _reach(runtime: Runtime, request: Request, wanted: RequestInfo, export: Body) -> tuple[Kind, Within]:
+    """The kind, and what of it is reached. Raises ``NotFound`` for what is neither exported nor claimed and accepted."""
+    provider = request.info
     if not wanted.all_tenants:
         reason = runtime.locks.reason(wanted.cluster, wanted.namespace)
         if reason is not None:
             raise Forbidden(f"locked: {reason}" if reason else "locked")
-    for resource in resources:
+    for resource in await _resources(runtime, provider.cluster, export):
         version = resource.version(wanted.version)
         if (resource.group, resource.plural) == (wanted.group, wanted.resource) and version is not None:
-            if wanted.all_tenants or await _is_bound(runtime, request.info, wanted):
-                return Kind(resource, version)
+            if wanted.all_tenants:
+                return Kind(resource, version), Reach(runtime.locks, None)
+            if not await _is_bound(runtime, provider, wanted):
+                raise not_found()
+            await runtime.custom.ensure(wanted.cluster)
+            return runtime.catalogs.require(wanted), Reach(runtime.locks, None)
+    if wanted.all_tenants:
+        found = await _accepted_anywhere(runtime, provider, wanted, export)
+        claimed = TENANT_BUILTINS.find(wanted.group, wanted.version, wanted.resource)
+        served = claimed.version(wanted.version) if claimed is not None else None
+        if claimed is None or served is None or not found:
             raise not_found()
-    if wanted.all_tenants or not await _is_accepted(runtime, request.info, wanted, export):
+        return Kind(claimed, served), Reach(runtime.locks, found)
+    found = await _accepted(runtime, provider, wanted, export)
+    if not found:
         raise not_found()
     decision = await runtime.maximal_permission.authorize(request.principal, wanted)
     if decision.verdict is Verdict.DENY:
         raise Forbidden(f"{wanted.resource} is forbidden: {decision.reason}", group=wanted.group, kind=wanted.resource)
     await runtime.custom.ensure(wanted.cluster)
-    return runtime.catalogs.require(wanted)
+    return runtime.catalogs.require(wanted), Reach(runtime.locks, found)
 
 
 async def _resources(runtime: Runtime, path: str, export: Body) -> Sequence[Resource]:
@@ -140,21 +204,38 @@ async def _is_bound(runtime: Runtime, content: RequestInfo, wanted: RequestInfo)
     return annotations.get(EXPORT) == f"{content.cluster}:{content.name}"
 
 
-async def _is_accepted(runtime: Runtime, content: RequestInfo, wanted: RequestInfo, export: Body) -> bool:
-    """Whether the export claims all objects of the resource, and a binding of the consumer accepts that."""
+async def _accepted(
+    runtime: Runtime, provider: RequestInfo, wanted: RequestInfo, export: Body
+) -> dict[str, tuple[Selected, ...]]:
+    """What bindings of the consumer accept of the export's claims to the resource."""
     identity = await _identity(runtime, wanted)
-    if not any(_claims(claim, wanted, identity) for claim in (export.get("spec") or {}).get("permissionClaims") or ()):
-        return False
-    for item in (await runtime.store.list(Range(wanted.cluster, *BINDINGS), cached=True)).items:
-        body = orjson.loads(item.data)
-        if "deletionTimestamp" in body["metadata"] or (body.get("status") or {}).get("phase") != "Bound":
-            continue
-        if reference(body["spec"]["reference"]["export"]) != (content.cluster, content.name):
-            continue
-        for claim in body["spec"].get("permissionClaims") or ():
-            if claim.get("state") == "Accepted" and _claims(claim, wanted, identity):
-                return True
-    return False
+    bindings = (await runtime.store.list(Range(wanted.cluster, *BINDINGS), cached=True)).items
+    found = [_answer(orjson.loads(item.data), provider, wanted, export, identity) for item in bindings]
+    selected = tuple(one for some in found for one in some)
+    return {wanted.cluster: selected} if selected else {}
+
+
+async def _accepted_anywhere(
+    runtime: Runtime, provider: RequestInfo, wanted: RequestInfo, export: Body
+) -> dict[str, tuple[Selected, ...]]:
+    """The same of all consumers, for resources that each of them has as its own."""
+    found: dict[str, tuple[Selected, ...]] = {}
+    for item in (await runtime.store.list(Everywhere(*BINDINGS), cached=True)).items:
+        selected = _answer(orjson.loads(item.data), provider, wanted, export, "")
+        if selected:
+            found[item.key.space] = (*found.get(item.key.space, ()), *selected)
+    return found
+
+
+def _answer(
+    binding: Body, provider: RequestInfo, wanted: RequestInfo, export: Body, identity: str
+) -> tuple[Selected, ...]:
+    """What one binding accepts, when it is one of this export and in force."""
+    if "deletionTimestamp" in binding["metadata"] or (binding.get("status") or {}).get("phase") != "Bound":
+        return ()
+    if reference(binding["spec"]["reference"]["export"]) != (provider.cluster, provider.name):
+        return ()
+    return accepted(export, binding, group=wanted.group, resource=wanted.resource, verb=wanted.verb, identity=identity)
 
 
 async def _identity(runtime: Runtime, wanted: RequestInfo) -> str:
@@ -166,17 +247,6 @@ async def _identity(runtime: Runtime, wanted: RequestInfo) -> str:
     path, name = split_export(export)
     found = await _read(runtime, Key(path, *EXPORTS, "", name))
     return str(((found or {}).get("status") or {}).get("identityHash") or "")
-
-
-def _claims(claim: Mapping[str, Any], wanted: RequestInfo, identity: str) -> bool:
-    """Whether a claim covers the verb on all objects of the resource; one that selects some covers none here."""
-    if (claim.get("identityHash") or identity) != identity:
-        return False
-    selector = claim.get("selector") or {}
-    everything = claim.get("all") is True or selector.get("matchAll") is True
-    verbs = claim.get("verbs") or ("*",)
-    named = (claim.get("group") or "", claim.get("resource")) == (wanted.group, wanted.resource)
-    return named and everything and ("*" in verbs or wanted.verb in verbs)
 
 
 async def _read(runtime: Runtime, key: Key) -> Body | None:

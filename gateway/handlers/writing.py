@@ -23,6 +23,7 @@ from gateway.negotiation import (
 )
 from gateway.rounds import ATTEMPTS, require_newest, step_aside, too_busy, until_kept
 from gateway.runtime import Runtime
+from gateway.selection import confine, confine_new
 from kube import fieldvalidation, managedfields
 from kube.documents import decode_json, decode_yaml, duplicate_fields
 from kube.fieldpaths import SPEC, SPEC_AND_LABELS, STATUS
@@ -73,6 +74,7 @@ async def keep_new(runtime: Runtime, request: Request, kind: Kind, body: Body, *
     for attempt in range(ATTEMPTS):
         candidate = deep_copy(body)
         key = objects.key_of(request.info, kind.resource, candidate["metadata"]["name"])
+        confine_new(request, kind, key, candidate)
         attributes = attributes_of(request, kind, CREATE, key.name, candidate, None)
         async with runtime.turns.of_namespace(key.space, key.namespace):
             extra = await runtime.admission.admit(attributes)
@@ -240,10 +242,12 @@ async def change(
     key = objects.key_of(info, kind.resource, info.name)
 
     async def once(current: Stored) -> Stored:
+        confine(request, kind, current)
         old = objects.converted(orjson.loads(current.data), kind)
         new = await transform(old)
         _check_preconditions(kind, key.name, current, old, new)
         inherit(kind, info.subresource, old, new)
+        confine_new(request, kind, key, new)
         attributes = attributes_of(request, kind, UPDATE, key.name, new, old)
         async with runtime.turns.of_namespace(key.space, key.namespace):
             extra = await runtime.admission.admit(attributes)

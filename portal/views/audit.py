@@ -25,10 +25,13 @@ from audit.selectors import (
     entries_everywhere,
     entries_of_chain,
     entry_rows,
+    request_of,
+    requests_of_tenant,
 )
 from kube.status import BadRequest, Forbidden, NotFound
 from portal import wording
-from portal.forms import AuditForm
+from portal.explain import refused
+from portal.forms import ApiRequestForm, AuditForm
 from portal.requests import actor_of
 from portal.views.workspaces import pager
 from tenants import selectors
@@ -57,6 +60,7 @@ def audit(request: HttpRequest) -> HttpResponse:
         "entries": page.rows,
         "filters": query.urlencode(),
         "pager": pager(request, page.next),
+        "requests_shown": bool(chains),
         "chain_status": _chain_status(chain or SYSTEM_CHAIN) if chain or actor.operator else None,
     }
     return render(request, "pages/audit/list.html", context)
@@ -72,6 +76,40 @@ def audit_entry(request: HttpRequest, pk: UUID) -> HttpResponse:
         raise NotFound("There is no such event.", kind="audit-logs")
     detail = json.dumps(entry.detail, indent=2, ensure_ascii=False) if entry.detail else ""
     return render(request, "pages/audit/entry.html", {"entry": entry, "detail": detail})
+
+
+@require_safe
+@login_required
+def audit_requests(request: HttpRequest) -> HttpResponse:
+    """Requests to the API server, the refused ones first of all: for operators and tenants' admins."""
+    actor = actor_of(request)
+    chains = visible_chains(actor)
+    if not chains and not actor.operator:
+        raise NotFound("There is no such audit log.", kind="audit-logs")
+    if not actor.operator and request.GET.get("tenant", "") not in ["", *chains]:
+        raise NotFound("There is no such audit log.", kind="audit-logs")
+    form = ApiRequestForm(request.GET or None, tenants=chains)
+    data: dict[str, Any] = form.cleaned_data if form.is_bound and form.is_valid() else {}
+    tenant = data.get("tenant") or (SYSTEM_CHAIN if actor.operator else chains[0])
+    page = requests_of_tenant(
+        tenant,
+        allowed=None if data.get("show") == "all" else False,
+        actor=data.get("actor", ""),
+        after=request.GET.get("after", ""),
+    )
+    context = {"form": form, "tenant": tenant, "requests": page.rows, "pager": pager(request, page.next)}
+    return render(request, "pages/audit/requests.html", context)
+
+
+@require_safe
+@login_required
+def audit_request(request: HttpRequest, key: str) -> HttpResponse:
+    """One request with the trace of its refusal (AZ11)."""
+    actor = actor_of(request)
+    row = request_of(key)
+    if row is None or not (actor.operator or row.tenant in visible_chains(actor)):
+        raise NotFound("There is no such request.", kind="audit-logs")
+    return render(request, "pages/audit/request.html", {"row": row, "explanation": refused(row)})
 
 
 @require_safe

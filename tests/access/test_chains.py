@@ -96,9 +96,9 @@ async def test_authorizer_that_breaks_denies() -> None:
 async def test_silence_is_no_permission_and_the_first_opinion_decides() -> None:
     assert not (await AuthorizationChain([Says("a", abstain("a"))]).authorize(ALICE, asks())).allowed
     chain = AuthorizationChain([Says("a", abstain("a")), Says("b", deny("b", "no")), Says("c", allow("c"))])
-    explanation = await chain.explain(ALICE, asks())
-    assert explanation.decision.step == "b"
-    assert [step.step for step in explanation.trace] == ["a", "b"]
+    decision = await chain.explain(ALICE, asks())
+    assert decision.step == "b"
+    assert [step.step for step in decision.trace] == ["a", "b"]
 
 
 class NoGrants:
@@ -147,6 +147,8 @@ async def test_masters_mean_everything_in_the_system_tenant_and_nothing_elsewher
 
 
 class Doors:
+    tenants = frozenset({"acme"})
+
     def reason(self, cluster: str, namespace: str) -> str | None:
         return "unpaid" if (cluster, namespace) == ("root:acme", "n1") else None
 

@@ -16,6 +16,7 @@ from audit.models import ApiRequest
 from audit.partitions import partitions_prepare
 from audit.requests import BOUND, REFUSALS_IN_FULL, RequestLog, RequestRecord
 from audit.selectors import requests_of_tenant
+from kube.verdicts import Decision, Verdict
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -53,6 +54,25 @@ def written(records: list[RequestRecord]) -> RequestLog:
 
     asyncio.run(run())
     return log
+
+
+def test_a_refusal_keeps_what_each_step_said():
+    """AZ11, GW9: bounded, and without what looks like a token."""
+    steps = [
+        Decision(Verdict.NO_OPINION, "lock", "nothing is locked here"),
+        Decision(Verdict.DENY, "Webhook", "Bearer abcdefghijkl " + "x" * 5000, 'ClusterRole "a"'),
+    ]
+    written([make_record(), make_record(allowed=False, code=403, trace=tuple(steps)), *[
+        make_record(allowed=False, code=403, actor="eve", trace=tuple(steps * 50)) for _ in range(REFUSALS_IN_FULL + 5)
+    ]])  # fmt: skip
+    assert ApiRequest.objects.get(allowed=True).trace is None
+    trace = ApiRequest.objects.get(allowed=False, actor="alice").trace
+    assert [(said["step"], said["decision"]) for said in trace] == [("lock", "no opinion"), ("Webhook", "deny")]
+    assert trace[1]["rule"] == 'ClusterRole "a"'
+    assert "abcdefghijkl" not in trace[1]["reason"] and len(trace[1]["reason"]) == 512
+    rows = ApiRequest.objects.filter(actor="eve")
+    assert max(len(row.trace or ()) for row in rows) == audit_requests.TRACE_MAX
+    assert rows.get(count__gt=1).trace is None, "a sum of refusals is of no single trace"
 
 
 def test_requests_are_written_within_the_interval():

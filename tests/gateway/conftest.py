@@ -74,6 +74,17 @@ class Server:
         with psycopg.connect(self.database, autocommit=True) as connection:
             connection.execute(statement, parameters)
 
+    @contextmanager
+    def locked(self, space: str) -> Iterator[None]:
+        """A space with a lock on its door."""
+        self.sql("INSERT INTO locks (space, namespace, reason, created_at) VALUES (%s, '', 'unpaid', now())", space)
+        self.sql("NOTIFY tenantry_locks")
+        try:
+            yield
+        finally:
+            self.sql("DELETE FROM locks WHERE space = %s", space)
+            self.sql("NOTIFY tenantry_locks")
+
 
 def start(folder: Path, database: str, *flags: str) -> Server:
     """Start the command and wait until it is ready."""

@@ -275,7 +275,7 @@ def test_provider_sees_the_objects_of_all_its_consumers(people: dict[str, Caller
         assert vivian.call(method, path).status == status, path
     assert people["alice"].get(everywhere).status == 403
     assert people["owner of globex"].get(everywhere).status == 403
-    assert olga.delete(one).status == 405
+    assert olga.delete(everywhere).status == 405
 
 
 def test_claimed_objects_are_seen_where_the_claim_is_accepted_and_within_their_own_policy(olga: Caller) -> None:
@@ -308,3 +308,126 @@ def test_claimed_objects_are_seen_where_the_claim_is_accepted_and_within_their_o
     bound(olga, PROVIDER, "read", "User", "apis.kcp.io:binding:olga")
     assert olga.get(f"{view}:yes/apis/example.org/v1/namespaces/default/widgets").status == 200
     assert olga.get(f"{view}:no/apis/example.org/v1/namespaces/default/widgets").status == 404
+
+
+def claiming(olga: Caller, name: str, kind: str, *claims: dict[str, Any]) -> str:
+    """An export with claims, bound and accepted in a workspace of its own; the view of it."""
+    made(olga.post(f"{PROVIDER}{APIS}/apiresourceschemas", schema(kind, scope="Cluster")))
+    spec = export(name, f"v1.{kind.lower()}s.example.org", permissionClaims=list(claims))
+    made(olga.post(f"{PROVIDER}{APIS}/apiexports", spec))
+    ready(olga, ORG, name)
+    accepted = [{**claim, "state": "Accepted"} for claim in claims]
+    binds(olga, f"{ORG}:{name}", name, f"root:supply:provider:{name}", permissionClaims=accepted)
+    return f"{VIEW}/{name}/clusters/root:supply:{name}"
+
+
+def test_provider_writes_its_own_resources_beyond_its_policy(people: dict[str, Caller]) -> None:
+    """KC6: the verb is asked of apiexports/content in the provider's workspace, and of nothing else."""
+    olga, alice = people["olga"], people["alice"]
+    view = f"{VIEW}/widgets/clusters/root:supply:consumer/apis/example.org/v1/namespaces/default/widgets"
+    own = f"{CONSUMER}{WIDGETS}"
+    assert olga.post(own, widget("pushed")).status == 403, "the policy lets olga read at most"
+    assert made(olga.post(view, widget("pushed", 2)))["metadata"]["tenant"] == "supply"
+    assert alice.get(f"{own}/pushed").body["spec"] == {"size": 2}
+    assert olga.patch(f"{view}/pushed", {"spec": {"size": 3}}).body["spec"] == {"size": 3}
+    whole = alice.get(f"{own}/pushed").body
+    assert olga.put(f"{view}/pushed", {**whole, "spec": {"size": 4}}).body["spec"] == {"size": 4}
+    assert olga.post(view, widget("bad", "big")).status == 422
+    assert olga.delete(f"{view}/pushed").status == 200
+    assert alice.get(f"{own}/pushed").status == 404
+    assert alice.post(view, widget("mine")).status == 403
+    elsewhere = view.replace("root:supply:consumer", "root:supply:provider")
+    assert olga.post(elsewhere, widget("x")).status == 404, "not bound there"
+
+
+def test_claimed_objects_are_written_with_the_verbs_that_both_sides_name(olga: Caller) -> None:
+    """KC6."""
+    maps = {"group": "", "resource": "configmaps", "all": True, "verbs": ["get", "create", "update"]}
+    view = claiming(olga, "writers", "Writer", maps)
+    path = f"{view}/api/v1/namespaces/default/configmaps"
+    made(olga.post(path, config_map("made")))
+    assert olga.get(f"{ORG}:writers/api/v1/namespaces/default/configmaps/made").status == 200
+    assert olga.get(f"{path}/made").status == 200
+    assert olga.patch(f"{path}/made", {"data": {"a": "b"}}).status == 404
+    assert olga.delete(f"{path}/made").status == 404
+    assert olga.get(path).status == 404
+    less = [{**maps, "verbs": ["get"], "state": "Accepted"}]
+    bindings = f"{ORG}:writers{APIS}/apibindings/writers"
+    assert olga.patch(bindings, {"spec": {"permissionClaims": less}}).status == 200
+    assert olga.post(path, config_map("more")).status == 404
+    assert olga.get(f"{path}/made").status == 200
+    status = status_of(olga, f"{ORG}:writers", "writers")
+    assert [claim["verbs"] for claim in status["exportPermissionClaims"]] == [["get", "create", "update"]]
+    rejected = [{**maps, "state": "Rejected"}]
+    assert olga.patch(bindings, {"spec": {"permissionClaims": rejected}}).status == 200
+    assert olga.get(f"{path}/made").status == 404
+    assert eventually(lambda: "appliedPermissionClaims" not in status_of(olga, f"{ORG}:writers", "writers"))
+    assert olga.patch(bindings, {"spec": {"permissionClaims": [{**maps, "state": "Maybe"}]}}).status == 422
+    assert olga.patch(bindings, {"spec": {"permissionClaims": [{"resource": "x", "state": "Accepted"}]}}).status == 422
+
+
+def test_a_claim_that_selects_some_objects_reaches_no_others(olga: Caller) -> None:
+    """KC6: by labels or by names, for reading, watching and writing alike."""
+    labelled = {"group": "", "resource": "configmaps", "verbs": ["*"], "selector": {"matchLabels": {"shared": "yes"}}}
+    named = {
+        "group": "",
+        "resource": "secrets",
+        "verbs": ["*"],
+        "resourceSelector": [{"namespace": "default", "name": "token"}],
+    }
+    view = claiming(olga, "choosers", "Chooser", labelled, named)
+    inside = f"{ORG}:choosers/api/v1/namespaces/default"
+    shared = {**config_map("shared"), "metadata": {"name": "shared", "labels": {"shared": "yes"}}}
+    made(olga.post(f"{inside}/configmaps", shared))
+    made(olga.post(f"{inside}/configmaps", config_map("private")))
+    for name in ("token", "other"):
+        made(olga.post(f"{inside}/secrets", {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}}))
+    maps, secrets = f"{view}/api/v1/namespaces/default/configmaps", f"{view}/api/v1/namespaces/default/secrets"
+    everywhere = f"{VIEW}/choosers/clusters/*/api/v1"
+    for path, seen in (
+        (maps, "shared"),
+        (f"{everywhere}/configmaps", "shared"),
+        (secrets, "token"),
+        (f"{everywhere}/secrets", "token"),
+    ):
+        assert [item["metadata"]["name"] for item in olga.get(path).body["items"]] == [seen], path
+        assert [item["metadata"]["name"] for item in olga.get(f"{path}?limit=1").body["items"]] == [seen], path
+    assert olga.get(f"{maps}/shared").status == 200
+    for path in (f"{maps}/private", f"{secrets}/other"):
+        assert olga.get(path).status == 404
+        assert olga.patch(path, {"metadata": {"labels": {"shared": "yes"}}}).status == 404
+        assert olga.delete(path).status == 404
+    assert olga.patch(f"{maps}/shared", {"metadata": {"labels": {"shared": None}}}).status == 403
+    assert olga.post(maps, config_map("unlabelled")).status == 403
+    assert olga.post(secrets, {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "new"}}).status == 403
+    version = olga.get(maps).body["metadata"]["resourceVersion"]
+    with olga.watch(maps, resourceVersion=version) as watch:
+        assert olga.patch(f"{inside}/configmaps/private", {"data": {"a": "b"}}).status == 200
+        assert olga.patch(f"{inside}/configmaps/shared", {"data": {"a": "b"}}).status == 200
+        assert watch.take(1)[0]["object"]["metadata"]["name"] == "shared"
+        gone = [{**labelled, "state": "Rejected"}, {**named, "state": "Accepted"}]
+        bindings = f"{ORG}:choosers{APIS}/apibindings/choosers"
+        assert olga.patch(bindings, {"spec": {"permissionClaims": gone}}).status == 200
+        watch.until_end()
+    assert olga.get(maps).status == 404
+    assert olga.delete(secrets).status == 200
+    assert [s["metadata"]["name"] for s in olga.get(f"{inside}/secrets").body["items"]] == ["other"]
+
+
+def test_objects_of_a_locked_tenant_are_out_of_sight(people: dict[str, Caller], server: Server) -> None:
+    """KC6, GW5."""
+    olga = people["olga"]
+    everywhere = f"{VIEW}/widgets/clusters/*/apis/example.org/v1/widgets"
+    made(server.admin.post(f"{GLOBEX}{WIDGETS}", widget("closed-in")))
+
+    def tenants() -> set[str]:
+        return {item["metadata"]["tenant"] for item in olga.get(everywhere).body["items"]}
+
+    assert "globex" in tenants()
+    version = olga.get(everywhere).body["metadata"]["resourceVersion"]
+    with olga.watch(everywhere, resourceVersion=version) as watch, server.locked("root:globex"):
+        assert eventually(lambda: "globex" not in tenants())
+        one = f"{VIEW}/widgets/clusters/root:globex/apis/example.org/v1/namespaces/default/widgets/closed-in"
+        assert olga.get(one).status == 403
+        watch.until_end()
+    assert eventually(lambda: "globex" in tenants())

@@ -167,7 +167,7 @@ def test_a_binding_to_a_missing_role_grants_nothing_until_it_exists() -> None:
 
 def test_an_own_role_hides_the_bootstrap_role_of_its_name() -> None:
     """KC7, KC8, AZ-11."""
-    bootstrap = {"view": Role("view", rules=(POD_READER,))}
+    bootstrap = PolicyIndex.build([Role("view", rules=(POD_READER,))])
     binding = Binding("b", "", "ClusterRole", "view", (Subject("User", "u"),))
     index = PolicyIndex.build([], [binding], bootstrap=bootstrap)
     assert index.authorize("u", (), about("get", "pods")).allowed
@@ -278,10 +278,10 @@ def test_questions_do_not_pile_up() -> None:
         index.authorize("u", (), about("get", f"r{number}"))
         index.authorize(f"u{number}", (), about("get", "pods"))
         index.authorize("u", (), url("get", f"/{number}"))
-    assert 0 < len(index._resolved) <= 1024
-    held = index._held("u", (), "", None).find.__self__
-    assert 0 < len(held._resources) <= 512
-    assert 0 < len(held._urls) <= 512
+    assert 0 < len(index._held) <= 1024
+    rules = index._held["u", (), "", None][0]
+    assert 0 < len(rules._resources) <= 512
+    assert 0 < len(rules._urls) <= 512
 
 
 def test_thousands_of_named_rules_answer_but_are_not_remembered() -> None:
@@ -291,7 +291,7 @@ def test_thousands_of_named_rules_answer_but_are_not_remembered() -> None:
     index = PolicyIndex.build([Role("r", rules=rules)], [binding])
     assert index.authorize("u", (), about("get", "pods", name="n999")).allowed
     assert not index.authorize("u", (), about("get", "pods", name="n1000")).allowed
-    assert not index._held("u", (), "", None).find.__self__._resources
+    assert not index._held["u", (), "", None][0]._resources
 
 
 NAMES = st.sampled_from(["a", "b", "c"])
@@ -359,7 +359,8 @@ def test_the_index_answers_as_the_plain_evaluation_does_after_every_change(
     roles: dict[tuple[str, str], Role] = {}
     cluster_roles: dict[str, Role] = dict(bootstrap)
     bindings: dict[tuple[str, str], Binding] = {}
-    index = PolicyIndex.build(bootstrap=bootstrap)
+    compiled = PolicyIndex.build(bootstrap.values())
+    index = PolicyIndex.build(bootstrap=compiled)
     for change, role, binding in changes:
         before = index
         if change == "binding":
@@ -398,7 +399,7 @@ def test_the_index_answers_as_the_plain_evaluation_does_after_every_change(
             assert index.authorize(user, groups, attributes, reach) == expected
             held = index.rules_for(user, groups, attributes.namespace, reach)
             assert expected.allowed is any(rule.allows(attributes) for rule in held)
-    rebuilt = PolicyIndex.build([*roles.values(), *cluster_roles.values()], bindings.values(), bootstrap=bootstrap)
+    rebuilt = PolicyIndex.build([*roles.values(), *cluster_roles.values()], bindings.values(), bootstrap=compiled)
     for user, groups, attributes, reach in questions:
         assert rebuilt.authorize(user, groups, attributes, reach) == index.authorize(user, groups, attributes, reach)
 

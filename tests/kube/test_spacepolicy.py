@@ -25,7 +25,7 @@ def principal(name: str, tenant: str | None, *groups: str, cluster: str | None =
 
 
 def space(*bindings: Binding, roles: tuple[Role, ...] = (Role("reader", rules=(READ_PODS,)),)) -> PolicyIndex:
-    return PolicyIndex.build(roles, bindings, bootstrap=bootstrap.ROLES)
+    return PolicyIndex.build(roles, bindings, bootstrap=bootstrap.INDEX)
 
 
 def bound(*subjects: Subject, role: str = "reader", namespace: str = "") -> Binding:

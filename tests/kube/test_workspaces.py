@@ -63,9 +63,9 @@ def policies(cluster: str, *subjects: Subject) -> Policies:
     local = PolicyIndex.build(
         roles=[Role("users", rules=(Rule(("use",), ("tenancy.kcp.io",), ("workspacetypes",), ("special",)),))],
         bindings=[Binding("users", "", "ClusterRole", "users", subjects)],
-        bootstrap=bootstrap.ROLES,
+        bootstrap=bootstrap.INDEX,
     )
-    empty = PolicyIndex.build(bootstrap=bootstrap.ROLES)
+    empty = PolicyIndex.build(bootstrap=bootstrap.INDEX)
     return Policies(cluster, local, local if cluster == "root" else empty, bootstrap.INDEX)
 
 

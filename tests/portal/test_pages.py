@@ -246,6 +246,31 @@ def test_audit_page_shows_the_chain_and_only_ones_own(acme: House, globex: House
     assert "workspaces/acme/acme-web" not in signed_in(acme.viewer).get("/audit/").content.decode()
 
 
+def test_a_refused_request_is_shown_with_its_trace_to_the_tenants_admins(
+    acme: House, globex: House, operator: factories.User
+) -> None:
+    """AZ11, GW13: the steps that were asked, each with verdict, reason and rule, as an explanation shows them."""
+    trace = [
+        {"step": "lock", "decision": "no opinion", "reason": "nothing is locked here", "rule": ""},
+        {"step": "Webhook", "decision": "deny", "reason": "<b>not on Sundays</b>", "rule": "calendar"},
+    ]
+    row = factories.api_request("acme", trace=trace)
+    other = factories.api_request("globex", trace=None)
+    client = signed_in(acme.owner)
+    listed = client.get("/audit/requests/").content.decode()
+    assert row.path in listed and other.path not in listed
+    body = client.get(reverse("audit-request", args=[row.key])).content.decode()
+    assert "Why it was refused" in body and "nothing is locked here" in body and "calendar" in body
+    assert "<b>not on" not in body
+    assert client.get(reverse("audit-request", args=[other.key])).status_code == 404
+    assert client.get("/audit/requests/?tenant=globex").status_code == 404
+    assert client.get(reverse("audit-request", args=["nonsense"])).status_code == 400
+    assert signed_in(acme.viewer).get("/audit/requests/").status_code == 404
+    assert signed_in(acme.viewer).get(reverse("audit-request", args=[row.key])).status_code == 404
+    assert signed_in(operator).get(reverse("audit-request", args=[other.key])).status_code == 200
+    assert signed_in(operator).get("/audit/requests/?tenant=globex").status_code == 200
+
+
 def test_audit_export_is_formula_safe_and_an_event_itself(acme: House) -> None:
     """API-20, AUD-07."""
     factories.event("acme", Action.WORKSPACE_READY, acme.editor, target="=HYPERLINK(1)")

@@ -9,7 +9,7 @@ from access.authentication.keystone import KeystoneAuthenticator
 from access.authorization.keystone import KeystoneAuthorizer
 from access.keystone import Domains, Keystone
 from access.transport import Transport
-from kube.bootstrap import ROLES
+from kube import bootstrap
 from kube.identity import Principal
 from kube.rbacindex import PolicyIndex
 from kube.requestinfo import RequestInfo
@@ -200,7 +200,7 @@ def test_two_domains_of_one_tenant_stop_the_start():
         Domains({"a": "all"})
 
 
-POLICY = PolicyIndex.build(bootstrap=ROLES)
+POLICY = PolicyIndex.build(bootstrap=bootstrap.INDEX)
 
 
 def asking(tenant, namespace="ns1", verb="create", resource="pods"):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 import yaml
 
@@ -101,3 +103,22 @@ def test_the_webhook_is_told_the_tenant_of_the_user(world: Client, oracle: Any) 
         assert world.review({"name": "twin", "tenant": tenant}, f"root:{tenant}", asks)["allowed"]
     asked = [spec["extra"][TENANT] for spec in oracle.asked if spec["user"] == "twin"]
     assert asked == [["acme"], ["globex"]]
+
+
+def test_a_denied_request_leaves_its_trace_in_the_audit(world: Client, authorization_database: str) -> None:
+    """AZ11: each step that was asked, in order, with what it said; the last one decided."""
+    who = {"name": "mallory", "tenant": "acme", "groups": ["system:authenticated"]}
+    for path in ("/api/v1/namespaces/team/secrets", "/clusters/root:globex/api/v1/namespaces/team/secrets"):
+        assert world.request("GET", path, who=who)[0] == 403
+    steps: dict[str, list[str]] = {}
+    deadline = time.monotonic() + 5
+    while len(steps) < 2 and time.monotonic() < deadline:
+        with psycopg.connect(authorization_database) as connection:
+            rows = connection.execute(
+                "SELECT space, trace FROM api_requests WHERE actor LIKE '%%mallory' AND NOT allowed"
+            ).fetchall()
+        steps = {space: [f"{said['step']}: {said['decision']}" for said in trace] for space, trace in rows}
+        time.sleep(0.1)
+    silent = ["lock: no opinion", "tenant-isolation: no opinion", "maximal-permission-policy: no opinion"]
+    modes = ["ABAC: no opinion", "RBAC: no opinion", "Webhook: no opinion"]
+    assert steps == {"root:acme": silent + modes, "root:globex": ["lock: no opinion", "tenant-isolation: deny"]}

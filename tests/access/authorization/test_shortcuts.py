@@ -1,0 +1,167 @@
+"""What the chain leaves out and what it remembers changes no decision."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import orjson
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from access.authorization.build import Authorization, build_authorization
+from access.authorization.options import AuthorizationOptions
+from gateway.kinds import Catalogs
+from kube.identity import AUTHENTICATED, Principal
+from kube.logicalclusters import tenant_of
+from kube.rbac import GROUP
+from kube.requestinfo import RequestInfo
+from store.types import Event, EventType, Everywhere, Key, Listing, Range, Stored
+
+SPACES = ("root", "root:acme", "root:acme:web", "root:globex", "system:admin")
+LOGICAL_CLUSTER = orjson.dumps({"metadata": {"name": "cluster"}, "status": {"phase": "Ready"}})
+
+
+class Shelf:
+    """A store of some objects, whose log is told by hand."""
+
+    def __init__(self) -> None:
+        self.objects: dict[Key, Stored] = {}
+        self.put(Key("root", "", "tenants", "", "acme"), {"metadata": {"labels": {"tier": "gold"}}})
+        self.put(Key("root:acme:web", "core.kcp.io", "logicalclusters", "", "cluster"), orjson.loads(LOGICAL_CLUSTER))
+
+    def put(self, key: Key, body: dict[str, Any] | None) -> Event:
+        kind = EventType.MODIFIED if body is not None else EventType.DELETED
+        if body is None:
+            self.objects.pop(key, None)
+        else:
+            self.objects[key] = Stored(key, len(self.objects) + 1, orjson.dumps(body))
+        return Event(kind, key, 1, orjson.dumps(body or {}))
+
+    async def get(self, key: Key, **_: Any) -> Stored | None:
+        return self.objects.get(key)
+
+    async def list(self, selection: Range | Everywhere, **_: Any) -> Listing:
+        assert isinstance(selection, Range)
+        return Listing([item for key, item in self.objects.items() if key[:3] == selection[:3]], 1)
+
+
+class Doors:
+    tenants = frozenset({"globex"})
+
+    def reason(self, cluster: str, namespace: str) -> str | None:
+        return "unpaid" if cluster == "root:globex" else None
+
+
+def person(name: str, tenant: str | None, *groups: str, cluster: str | None = None) -> Principal:
+    return Principal(name=name, tenant=tenant, groups=(*groups, AUTHENTICATED), authenticator="test", cluster=cluster)
+
+
+PEOPLE = (
+    *(person("ann", tenant) for tenant in ("acme", "globex", "system", None)),
+    person("root", "system", "system:masters"),
+    person("root", "acme", "system:masters"),
+    person("system:node:n1", "system", "system:nodes"),
+    person("system:serviceaccount:team:bot", "acme", cluster="root:acme"),
+    person("system:serviceaccount:team:bot", "acme", cluster="root:acme:web"),
+)
+WHAT = (("get", "", "pods"), ("get", "", "nodes"), ("list", "", "secrets"), ("get", "example.org", "widgets"))
+
+
+def asked(cluster: str, verb: str, group: str, resource: str) -> RequestInfo:
+    return RequestInfo(
+        method="GET",
+        path="/",
+        cluster=cluster,
+        tenant=tenant_of(cluster),
+        verb=verb,
+        is_resource=True,
+        group=group,
+        version="v1",
+        resource=resource,
+        namespace="team",
+    )
+
+
+REQUESTS = (
+    *(asked(cluster, *what) for cluster in SPACES for what in WHAT),
+    *(replace(asked(cluster, "get", "", ""), is_resource=False, path=path) for cluster in SPACES for path in ("/healthz", "/api")),
+    replace(asked("root", "list", "", "pods"), all_tenants=True),
+)  # fmt: skip
+
+
+def binding(name: str, role: str, namespace: str, kind: str) -> dict[str, Any]:
+    subjects = [{"kind": "User", "name": "ann"}, {"kind": "ServiceAccount", "name": "bot", "namespace": "team"}]
+    return {
+        "metadata": {"name": name, "namespace": namespace},
+        "roleRef": {"kind": kind, "name": role},
+        "subjects": subjects,
+    }
+
+
+def role(name: str, namespace: str, resource: str) -> dict[str, Any]:
+    rules: list[dict[str, Any]] = [
+        {"verbs": ["*"], "apiGroups": ["*"], "resources": [resource], "scopeType": "Cluster"}
+    ]
+    if not namespace:
+        rules.append({"verbs": ["access"], "nonResourceURLs": ["/"]})
+    return {"metadata": {"name": name, "namespace": namespace}, "rules": rules}
+
+
+def change(space: str, name: str, what: str, resource: str, *, namespaced: bool) -> tuple[Key, dict[str, Any] | None]:
+    namespace = "team" if namespaced else ""
+    plural = f"{'' if namespaced else 'cluster'}{'role' if 'role' in what else 'rolebinding'}s"
+    if what == "role":
+        body: dict[str, Any] | None = role(name, namespace, resource)
+    elif what == "binding":
+        body = binding(name, name, namespace, "Role" if namespaced else "ClusterRole")
+    else:
+        body = None
+    return Key(space, GROUP, plural, namespace, name), body
+
+
+CHANGES = st.lists(
+    st.builds(
+        change,
+        st.sampled_from(SPACES),
+        st.sampled_from(["a", "view"]),
+        st.sampled_from(["role", "binding", "-role", "-binding"]),
+        st.sampled_from(["pods", "*"]),
+        namespaced=st.booleans(),
+    ),
+    max_size=6,
+)
+
+
+async def check(authorization: Authorization) -> None:
+    for principal in PEOPLE:
+        for request in REQUESTS:
+            decision = await authorization.chain.authorize(principal, request)
+            explained = await authorization.chain.explain(principal, request)
+            assert replace(explained, trace=()) == decision, (principal, request)
+            # A step that was left out had nothing to say, and the last of the rest decided.
+            opinions = [said for said in explained.trace if said.verdict.value != "no opinion"]
+            assert opinions in ([], [decision])
+
+
+@settings(max_examples=15, deadline=None)
+@given(CHANGES)
+def test_decisions_are_those_of_every_step_asked_anew_after_every_change(
+    changes: list[tuple[Key, dict[str, Any] | None]],
+) -> None:
+    """AZ1, AZ2, KC8: neither the plan of steps nor what is remembered of a principal outlives a change."""
+
+    async def run() -> None:
+        shelf = Shelf()
+        authorization = build_authorization(
+            AuthorizationOptions(), shelf, locks=Doors(), system_only=Catalogs().is_system_only
+        )
+        await check(authorization)
+        for key, body in changes:
+            authorization.on_events([shelf.put(key, body)])
+            await check(authorization)
+        authorization.forget()
+        await check(authorization)
+
+    asyncio.run(run())
