@@ -263,7 +263,8 @@ def _secret(body: Body) -> None:
 
 def _namespace(body: Body) -> None:
     metadata = body.setdefault("metadata", {})
-    if metadata.get("name"):
+    if metadata.get("name") and ("resourceVersion" in metadata or not metadata.get("generateName")):
+        # A name that the server makes up is not known yet when a new object's fields get their owners.
         metadata.setdefault("labels", {})[NAME_LABEL] = metadata["name"]
     _default(body.setdefault("status", {}), "phase", "Active")
 
@@ -272,6 +273,7 @@ def _namespace_created(body: Body) -> None:
     finalizers = _spec(body).setdefault("finalizers", [])
     if "kubernetes" not in finalizers:
         finalizers.append("kubernetes")
+    body["metadata"].setdefault("labels", {})[NAME_LABEL] = body["metadata"]["name"]
     body["status"] = {"phase": "Active"}
 
 

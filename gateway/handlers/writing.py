@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -78,10 +79,10 @@ async def keep_new(runtime: Runtime, request: Request, kind: Kind, body: Body, *
         candidate = deep_copy(body)
         key = objects.key_of(request.info, kind.resource, candidate["metadata"]["name"])
         attributes = attributes_of(request, kind, CREATE, key.name, candidate, None)
+        if write is None:
+            attributes.owned = partial(managedfields.update, kind.structure, None, write=_write(request, kind))
         async with runtime.turns.of(key.space, key.namespace):
             extra = await runtime.admission.admit(attributes)
-            if write is None:
-                candidate = managedfields.update(kind.structure, None, candidate, _write(request, kind))
             request.warnings.extend(attributes.warnings)
             if request.dry_run:
                 if await runtime.store.get(key) is not None:
@@ -244,10 +245,10 @@ async def change(
         _check_preconditions(kind, key.name, current, old, new)
         inherit(kind, info.subresource, old, new)
         attributes = attributes_of(request, kind, UPDATE, key.name, new, old)
+        if not managed:
+            attributes.owned = partial(managedfields.update, kind.structure, old, write=_write(request, kind))
         async with runtime.turns.of(key.space, key.namespace):
             extra = await runtime.admission.admit(attributes)
-            if not managed:
-                new = managedfields.update(kind.structure, old, new, _write(request, kind))
             if unchanged(old, new):
                 return current
             count_generation(kind, old, new)
