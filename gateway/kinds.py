@@ -14,7 +14,7 @@ from kube.paths import not_found
 from kube.requestinfo import RequestInfo
 from kube.resources import Catalog, Resource, Subresource, Version, api_version
 from kube.schemas import MISSING, Definitions, Schema
-from kube.status import MethodNotAllowed
+from kube.status import MethodNotAllowed, NoSuchPage
 from kube.structure import DEDUCED, Structure, structure_of
 from kube.tables import Layout, layout
 
@@ -148,6 +148,8 @@ class Catalogs:
     def require(self, info: RequestInfo) -> Kind:
         """The kind that a request names. Raises ``NotFound`` in kubectl's words, and for the wrong scope."""
         kind = self.kind(info.cluster, info.group, info.version, info.resource)
+        if kind is None and info.group and info.group not in self.of(info.cluster).groups():
+            raise NoSuchPage
         if kind is None or (info.subresource and kind.subresource(info.subresource) is None):
             raise not_found()
         if info.namespace and not kind.resource.namespaced and info.resource != "namespaces":

@@ -142,7 +142,7 @@ def apply(
     (never with ``force``), ``BadRequest`` for a configuration that does not fit its structure, names another
     version or carries managed fields.
     """
-    _check_applied(structure, applied, write)
+    check_applied(structure, applied, write)
     old = _bare(live) if live is not None else {}
     managers = _current(structure, _decode(_entries_of(live or {})), write)
     try:
@@ -293,7 +293,8 @@ def _with_last_applied(new: dict[str, Any], applied: Mapping[str, Any]) -> dict[
     return {**new, "metadata": {**metadata, "annotations": annotations}}
 
 
-def _check_applied(structure: Structure, applied: Mapping[str, Any], write: Write) -> None:
+def check_applied(structure: Structure, applied: Mapping[str, Any], write: Write) -> None:
+    """Raises ``BadRequest`` for a configuration that cannot be applied: see ``apply``."""
     kind = _kind(applied.get("apiVersion"), applied.get("kind"))
     if applied.get("apiVersion") != write.version:
         raise BadRequest(f"invalid object type: {kind}")
