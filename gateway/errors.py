@@ -8,6 +8,7 @@ from typing import Any, Final
 from gateway.exchange import Headers, Response
 from gateway.negotiation import encode, preferred
 from kube.status import (
+    Cause,
     Expired,
     InternalError,
     NoSuchPage,
@@ -30,7 +31,9 @@ def as_status_error(error: BaseException) -> StatusError:
     if isinstance(error, RevisionTooOld | SlowWatcher):
         return Expired("The resourceVersion for the provided watch or list is too old.")
     if isinstance(error, RevisionTooNew):
-        return Timeout("Too large resource version", retry_after=1)
+        cause = Cause("ResourceVersionTooLarge", "Too large resource version")
+        text = f"Timeout: {cause.message}: {error.asked}, current: {error.current}"
+        return Timeout(text, causes=[cause], retry_after=1)
     if isinstance(error, Unavailable):
         return ServiceUnavailable("the store is not available right now, please try again", retry_after=1)
     if isinstance(error, StoreError):

@@ -29,6 +29,9 @@ MEDIA_TYPES: Final = ("application/json", "application/yaml", protobuf.MEDIA_TYP
 _SHOWN: Final = 30
 """How many bytes of a body that cannot be read are shown."""
 
+_OMITTED: Final = frozenset({"annotations", "finalizers", "labels", "ownerReferences"})
+"""What of a custom object's metadata shows only when something is in it."""
+
 _SCHEME: Final = "pkg/runtime/scheme.go:111"
 
 
@@ -48,10 +51,15 @@ def decode_body(request: Request, expected: str) -> dict[str, Any]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        into = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
-        problem = f"json: cannot unmarshal {json_type(value)} into Go value of type {into}"
-        raise unrecognized(expected, f"couldn't get version/kind; json parse error: {problem}", request.body)
+        raise unrecognized(expected, not_an_object(value), request.body)
     return value
+
+
+def not_an_object(value: Any) -> str:
+    """What is said of a body that is JSON, and no object."""
+    into = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
+    problem = f"json: cannot unmarshal {json_type(value)} into Go value of type {into}"
+    return f"couldn't get version/kind; json parse error: {problem}"
 
 
 def json_type(value: Any) -> str:
@@ -145,7 +153,10 @@ def fit(
     if problems and mode == "Warn":
         request.warnings.extend(problems)
     result: dict[str, Any] = decoded.value
-    result.setdefault("metadata", {})
+    metadata = result.setdefault("metadata", {})
+    if kind.resource.custom and isinstance(metadata, dict):
+        written = {name: part for name, part in metadata.items() if part or name not in _OMITTED}
+        result = {**result, "metadata": written} if len(written) < len(metadata) else result
     return result
 
 
@@ -229,8 +240,8 @@ def check_place(info: RequestInfo, kind: Kind, body: dict[str, Any]) -> None:
         if namespace and namespace != info.namespace:
             raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
         metadata["namespace"] = info.namespace
-    elif metadata.pop("namespace", ""):
-        raise BadRequest("namespace is not allowed on this type")
+    else:
+        metadata.pop("namespace", None)
 
 
 def own_place(info: RequestInfo, kind: Kind, body: dict[str, Any], name: str) -> None:

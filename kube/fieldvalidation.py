@@ -26,6 +26,9 @@ _DATE_TIME: Final = re.compile(
     re.ASCII,
 )
 _NOT_BASE64: Final = re.compile(r"[^A-Za-z0-9+/=]|=[^=]", re.ASCII)
+_ALWAYS_WRITTEN: Final = frozenset({"rules", "ports"})
+"""Optional lists of roles and endpoint slices that show even when they are empty."""
+
 _BOUNDS: Final = {"int32": 2**31, "int64": 2**63}
 
 _Path = tuple["_Path", str] | None
@@ -153,11 +156,11 @@ def _decode_object(
                 unknown.append(_text(here))
         elif child is not None:
             below = _decode(child, field, here if additional is None else path, owner, unknown)
-            if below is child:
+            if below or additional is not None or not _is_omitted(below, name, field, schema, path):
+                if below is not child:
+                    kept = dict(value) if kept is None else kept
+                    kept[name] = below
                 continue
-            kept = dict(value) if kept is None else kept
-            kept[name] = below
-            continue
         elif additional is not None:
             kept = dict(value) if kept is None else kept
             kept[name] = _zero(additional)
@@ -165,6 +168,16 @@ def _decode_object(
         kept = dict(value) if kept is None else kept
         del kept[name]
     return value if kept is None else kept
+
+
+def _is_omitted(value: Any, name: str, field: Schema, schema: Schema, path: _Path) -> bool:
+    """Whether Go leaves an empty value out: an optional list or map, but for the few that are always written.
+
+    An empty list of managed fields means something: they are cleared.
+    """
+    empty = type(value) is list or (type(value) is dict and field.additional is not None)
+    written = name in schema.required or name == "managedFields" or (path is None and name in _ALWAYS_WRITTEN)
+    return empty and not written
 
 
 def _decode_list(value: list[Any], schema: Schema, path: _Path, owner: Schema, unknown: list[str]) -> list[Any]:

@@ -166,6 +166,14 @@ def apply(
     return _with_entries(new, entries)
 
 
+def without_owners(entries: Any, uids: Collection[str], *, all_gone: bool) -> list[dict[str, Any]]:
+    """The entries without the references to these owners, which nobody owns once they are taken off."""
+    gone: Fields = {} if all_gone else {f'k:{{"uid":{orjson.dumps(uid).decode()}}}': {} for uid in uids}
+    lost: Fields = {"f:metadata": {"f:ownerReferences": gone}}
+    left = {manager: replace(entry, fields=without(entry.fields, lost)) for manager, entry in _decode(entries).items()}
+    return _encode({manager: entry for manager, entry in left.items() if entry.fields})
+
+
 def manager_from_user_agent(agent: str) -> str:
     """The field manager of a request that names none: what stands before the first slash of its User-Agent."""
     name = "".join(character for character in agent.split("/", 1)[0] if character.isprintable())

@@ -44,6 +44,15 @@ def scale_layout() -> Layout:
     return Layout(shape.columns, shape.cells)
 
 
+def check_included(include_object: str) -> None:
+    """Raises ``BadRequest`` for an ``includeObject`` that is none of ``INCLUDE_OBJECT``."""
+    if include_object not in INCLUDE_OBJECT:
+        raise BadRequest(
+            f'Unable to convert to Table as requested: includeObject: Invalid value: "{include_object[:64]}": must be '
+            "'Metadata', 'Object', 'None', or empty"
+        )
+
+
 def table(
     shown: Layout,
     objects: Iterable[dict[str, Any]],
@@ -59,8 +68,7 @@ def table(
     ``metadata`` is the list's (resourceVersion, continue, remainingItemCount). ``headers`` is ``False`` for all
     events of a watch but the first. Raises ``BadRequest`` for an unknown ``include_object``.
     """
-    if include_object not in INCLUDE_OBJECT:
-        raise BadRequest(f'unrecognized includeObject value: "{include_object}"')
+    check_included(include_object)
     rows = [
         {"cells": list(shown.cells(item, now)), "object": _included(item, include_object, version)} for item in objects
     ]

@@ -27,6 +27,7 @@ _PATHS: Final = (
     "/readyz",
     "/version",
 )
+_GO_NAMES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 _TEXT: Final = b"text/plain; charset=utf-8"
 
 
@@ -91,6 +92,6 @@ def _version() -> bytes:
             "buildDate": "1970-01-01T00:00:00Z",
             "goVersion": "",
             "compiler": platform.python_implementation(),
-            "platform": f"{platform.system().lower()}/{platform.machine()}",
+            "platform": f"{platform.system().lower()}/{_GO_NAMES.get(platform.machine(), platform.machine())}",
         }
     )

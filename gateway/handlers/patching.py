@@ -134,7 +134,7 @@ async def apply(runtime: Runtime, request: Request, kind: Kind) -> Response:
 
 def forced(request: Request) -> bool:
     """Whether an apply may take fields from others."""
-    return request.query.get("force", "").lower() in ("true", "1")
+    return parameters.flag(request.query.get("force"))
 
 
 def _check_new(request: Request, kind: Kind, applied: Body) -> None:

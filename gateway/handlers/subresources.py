@@ -9,7 +9,7 @@ import orjson
 
 from gateway import objects, parameters
 from gateway.exchange import Request, Response
-from gateway.handlers.deleting import DeleteOptions, remove
+from gateway.handlers.deleting import remove, with_preconditions
 from gateway.handlers.reading import find
 from gateway.handlers.writing import Body, change, modified
 from gateway.kinds import Kind
@@ -172,7 +172,7 @@ async def evict(runtime: Runtime, request: Request, kind: Kind) -> Response:
     if isinstance(options, dict) and options.get("dryRun") == ["All"]:
         request.query = {**request.query, "dryRun": "All"}
     preconditions = (options.get("preconditions") if isinstance(options, dict) else None) or {}
-    wanted = DeleteOptions(str(preconditions.get("uid") or ""), str(preconditions.get("resourceVersion") or ""))
+    wanted = with_preconditions(preconditions if isinstance(preconditions, dict) else {})
     await remove(runtime, request, kind, objects.key_of(request.info, kind.resource, request.info.name), wanted)
     return _success()
 

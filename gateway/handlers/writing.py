@@ -65,15 +65,15 @@ async def keep_new(runtime: Runtime, request: Request, kind: Kind, body: Body, *
             extra = await runtime.admission.admit(attributes)
             request.warnings.extend(attributes.warnings)
             if request.dry_run:
-                if await runtime.store.get(key) is not None:
-                    raise already_exists(kind, key.name)
+                if (taken := await runtime.store.get(key)) is not None:
+                    raise already_exists(kind, key.name, taken)
                 return Stored(key, 0, orjson.dumps(candidate))
             try:
                 return (await runtime.store.commit(Create(key, stored_form(candidate, kind)), *extra))[0]
             except PreconditionFailed as failure:
                 if failure.key == key:
                     if not generated or attempt > 8:
-                        raise already_exists(kind, key.name) from None
+                        raise already_exists(kind, key.name, await runtime.store.get(key)) from None
                     body["metadata"].pop("name")
                     name = objects.new_metadata(request, kind, body)
                     objects.own_place(request.info, kind, body, name)
@@ -254,11 +254,15 @@ def modified(kind: Kind, name: str) -> Conflict:
     )
 
 
-def already_exists(kind: Kind, name: str) -> AlreadyExists:
-    """The 409 of a taken name."""
+def already_exists(kind: Kind, name: str, taken: Stored | None = None) -> AlreadyExists:
+    """The 409 of a name that is taken, by this object where it is known."""
     resource = kind.resource
+    ending = taken is not None and "deletionTimestamp" in orjson.loads(taken.data)["metadata"]
     return AlreadyExists(
-        f'{resource.qualified_name} "{name}" already exists', group=resource.group, kind=resource.plural, name=name
+        f'{"object is being deleted: " if ending else ""}{resource.qualified_name} "{name}" already exists',
+        group=resource.group,
+        kind=resource.plural,
+        name=name,
     )
 
 

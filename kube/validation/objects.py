@@ -135,6 +135,7 @@ _JUDGES: Final[dict[tuple[str, str], Judge]] = {
 
 _COMPARISONS: Final[dict[tuple[str, str], Comparison]] = {
     ("", "ConfigMap"): updates.sealed_causes,
+    ("", "Namespace"): updates.namespace_causes,
     ("", "PersistentVolume"): storage.volume_update_causes,
     ("", "PersistentVolumeClaim"): storage.claim_update_causes,
     ("", "Pod"): pod_update_causes,
