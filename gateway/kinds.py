@@ -88,9 +88,31 @@ class Kind:
         """The subresource of that name, or ``None``."""
         return self.served.subresource(name)
 
+    def part(self, name: str) -> Kind:
+        """The kind that a subresource takes where that is not the object's own: ``Scale``. Raises ``NotFound``."""
+        part = self.subresource(name)
+        if part is None:
+            raise not_found()
+        return _part_kind(part, namespaced=self.resource.namespaced)
+
     def list_prefix(self) -> dict[str, Any]:
         """The ``kind`` and ``apiVersion`` of a list."""
         return {"kind": self.resource.list_kind, "apiVersion": self.api_version}
+
+
+@lru_cache(maxsize=64)
+def _part_kind(part: Subresource, *, namespaced: bool) -> Kind:
+    served = Version(name=part.version, storage=True)
+    resource = Resource(
+        group=part.group,
+        kind=part.kind,
+        plural=f"{part.kind.lower()}s",
+        singular=part.kind.lower(),
+        list_kind="",
+        namespaced=namespaced,
+        versions=(served,),
+    )
+    return Kind(resource, served)
 
 
 def _has_defaults(schema: Schema) -> bool:

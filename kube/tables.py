@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -41,7 +41,8 @@ def layout(resource: Resource, version: str) -> Layout:
 def scale_layout() -> Layout:
     """The columns of the ``scale`` subresource."""
     shape: Shape = SHAPES["autoscaling", "Scale"]
-    return Layout(shape.columns, shape.cells)
+    name, *others = shape.columns
+    return Layout((replace(name, format=""), *others), shape.cells)
 
 
 def check_included(include_object: str) -> None:

@@ -44,8 +44,7 @@ async def patch(runtime: Runtime, request: Request, kind: Kind) -> Response:
         else:
             result = strategic_merge(kind.structure, current, document)
             result["apiVersion"], result["kind"] = current["apiVersion"], current["kind"]
-        shown = go_text(document) if media == STRATEGIC_PATCH else orjson.dumps(result).decode()
-        return _checked(request, kind, result, shown)
+        return checked(request, kind, result, document)
 
     stored = await change(runtime, request, kind, patched)
     return show(request, kind, stored)
@@ -82,7 +81,9 @@ def decode_applied(request: Request, group_version: str, kind: str) -> Body:
     return applied
 
 
-def _checked(request: Request, kind: Kind, result: Body, shown: str) -> Body:
+def checked(request: Request, kind: Kind, result: Body, document: Any) -> Body:
+    """What a patch made of an object, fit to be kept. Raises ``Invalid`` and ``BadRequest`` in kube-apiserver's words."""
+    shown = orjson.dumps(result).decode()
     media = content_type(request)
     repeated = objects.repeated(request)
     if media == JSON_PATCH:
@@ -92,6 +93,8 @@ def _checked(request: Request, kind: Kind, result: Body, shown: str) -> Body:
         objects.check_patched_kind(kind, result, converted=converted)
         result = objects.fit(request, kind, result, repeated, converted=converted)
     except fieldvalidation.Unfit as error:
+        if media == STRATEGIC_PATCH:
+            shown = go_text(document)
         message = f"Invalid value: {orjson.dumps(shown).decode()}: {error.problem}"
         cause = Cause("FieldValueInvalid", message, "patch")
         raise Invalid(f' "" is invalid: patch: {message}', causes=[cause]) from None

@@ -129,7 +129,8 @@ async def change(
             extra = await runtime.admission.admit(attributes)
             if unchanged(old, new):
                 return current
-            count_generation(kind, old, new)
+            if info.subresource != "binding":
+                count_generation(kind, old, new)
             if request.dry_run:
                 return Stored(key, current.revision, orjson.dumps(new))
             kept = stored_form(new, kind)
@@ -145,6 +146,8 @@ async def change(
 
 def inherit(kind: Kind, subresource: str, old: Body, new: Body) -> None:
     """Take over from the current object what this endpoint does not write."""
+    if subresource == "binding":
+        return
     if subresource and subresource != "finalize":
         field = "status" if subresource in ("status", "approval") else "spec"
         wanted, metadata_wanted = new.get(field), new["metadata"]

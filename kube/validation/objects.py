@@ -18,6 +18,7 @@ from kube.validation import configuration, networking, policies, rbac, storage, 
 from kube.validation.metadata import metadata_causes, metadata_update_causes, name_rule
 from kube.validation.pods import pod_spec_causes, pod_update_causes
 from kube.validation.schema import required_causes
+from kube.validation.statuses import status_causes
 
 _JUDGED_TWICE: Final = ("metadata.labels", "metadata.annotations", "metadata.ownerReferences")
 Judge = Callable[[dict[str, Any]], list[Cause]]
@@ -59,6 +60,7 @@ def update_causes(
     key = (resource.group, resource.kind)
     compare = _COMPARISONS.get(key)
     causes = _own_causes(resource, version, new, definitions) + updates.immutable_causes(key, new, old)
+    causes += status_causes(key, new)
     causes = _unique(causes + ([] if compare is None else compare(new, old)))
     return _repeated(resource, changed, metadata) + causes if changed or metadata else causes
 

@@ -17,6 +17,7 @@ VOLATILE = (
     (re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]+"), "<jwt>"),
     (re.compile(r"10\.0\.0\.\d+"), "<ip>"),
     (re.compile(r"^\d+[smhd](\d+[smhd])?$"), "<age>"),
+    (re.compile(r"(?<=X509SHA256=)[0-9a-f]{64}"), "<hash>"),
     (re.compile(r"(?<=current: )\d+"), "<revision>"),
     (re.compile(r"(?<=in record \()\d+"), "<revision>"),
 )
