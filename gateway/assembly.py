@@ -14,7 +14,7 @@ from cryptography import x509
 from access.admission.apibindings import ApiBindings
 from access.admission.chain import AdmissionChain
 from access.admission.customresourcedefinitions import CustomResourceDefinitions
-from access.admission.defaults import Defaults
+from access.admission.defaults import Defaults, FirstState
 from access.admission.escalation import EscalationPrevention
 from access.admission.limitranger import LimitRanger
 from access.admission.namespacelifecycle import IMMORTAL, NamespaceLifecycle
@@ -96,6 +96,7 @@ async def assembled(options: Options, certificates: Certificates, *, background:
                 ApiBindings(store, authorization.workspaces, definitions),
                 ServiceAccount(store),
                 LimitRanger(store),
+                FirstState(),
                 CustomResourceDefinitions(store, definitions),
                 ObjectValidation(definitions),
                 EscalationPrevention(authorization.policies, authorization.chain),

@@ -24,9 +24,13 @@ Body = dict[str, Any]
 
 def fill_defaults(body: Body) -> None:
     """Fill the defaults of a built-in kind; a kind without any is left as it is."""
-    fill = _DEFAULTS.get(_key(body))
+    key = _key(body)
+    fill = _DEFAULTS.get(key)
     if fill is not None:
         fill(body)
+    for condition in (body.get("status") or {}).get("conditions") or ():
+        for field in _CONDITION_TIMES.get(key, ()):
+            condition.setdefault(field, None)
 
 
 def fill_on_create(body: Body) -> None:
@@ -263,7 +267,8 @@ def _secret(body: Body) -> None:
 
 def _namespace(body: Body) -> None:
     metadata = body.setdefault("metadata", {})
-    if metadata.get("name"):
+    if metadata.get("name") and ("resourceVersion" in metadata or not metadata.get("generateName")):
+        # A name that the server makes up is not known yet when a new object's fields get their owners.
         metadata.setdefault("labels", {})[NAME_LABEL] = metadata["name"]
     _default(body.setdefault("status", {}), "phase", "Active")
 
@@ -272,6 +277,7 @@ def _namespace_created(body: Body) -> None:
     finalizers = _spec(body).setdefault("finalizers", [])
     if "kubernetes" not in finalizers:
         finalizers.append("kubernetes")
+    body["metadata"].setdefault("labels", {})[NAME_LABEL] = body["metadata"]["name"]
     body["status"] = {"phase": "Active"}
 
 
@@ -303,7 +309,7 @@ def _claim(body: Body) -> None:
 
 def _pod_created(body: Body) -> None:
     spec = body["spec"]
-    body["status"] = {"phase": "Pending", "qosClass": _quality(spec)}
+    body["status"] = {"phase": "Pending", "qosClass": quality(spec)}
     if not spec.get("priorityClassName"):
         spec.setdefault("priority", 0)
         spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
@@ -319,7 +325,7 @@ def _tolerates(toleration: Body, key: str) -> bool:
     return toleration.get("key") in (None, "", key) and toleration.get("effect") in (None, "", "NoExecute")
 
 
-def _quality(spec: Body) -> str:
+def quality(spec: Body) -> str:
     """The quality-of-service class: by cpu and memory requests and limits of all containers."""
     containers = [*spec.get("containers", ()), *spec.get("initContainers", ())]
     guaranteed = bool(containers)
@@ -445,6 +451,20 @@ _DEFAULTS: Final[dict[tuple[str, str], Callable[[Body], None]]] = {
     (_ADMISSION, "ValidatingAdmissionPolicyBinding"): _admission_binding,
     (_ADMISSION, "ValidatingWebhookConfiguration"): _webhooks,
 }
+
+_CONDITION_TIMES: Final[dict[tuple[str, str], tuple[str, ...]]] = {
+    ("", "Node"): ("lastHeartbeatTime", "lastTransitionTime"),
+    ("", "PersistentVolumeClaim"): ("lastProbeTime", "lastTransitionTime"),
+    ("", "Pod"): ("lastProbeTime", "lastTransitionTime"),
+    ("", "ReplicationController"): ("lastTransitionTime",),
+    ("apps", "DaemonSet"): ("lastTransitionTime",),
+    ("apps", "Deployment"): ("lastTransitionTime", "lastUpdateTime"),
+    ("apps", "ReplicaSet"): ("lastTransitionTime",),
+    ("apps", "StatefulSet"): ("lastTransitionTime",),
+    ("autoscaling/v2", "HorizontalPodAutoscaler"): ("lastTransitionTime",),
+    ("batch", "Job"): ("lastProbeTime", "lastTransitionTime"),
+}
+"""The times in conditions that show as ``null`` when they are not set."""
 
 _ON_CREATE: Final[dict[tuple[str, str], Callable[[Body], None]]] = {
     ("", "Namespace"): _namespace_created,

@@ -26,6 +26,9 @@ _DATE_TIME: Final = re.compile(
     re.ASCII,
 )
 _NOT_BASE64: Final = re.compile(r"[^A-Za-z0-9+/=]|=[^=]", re.ASCII)
+_ALWAYS_WRITTEN: Final = frozenset({"rules", "ports"})
+"""Optional lists of roles and endpoint slices that show even when they are empty."""
+
 _BOUNDS: Final = {"int32": 2**31, "int64": 2**63}
 
 _Path = tuple["_Path", str] | None
@@ -39,17 +42,28 @@ class Decoded:
     unknown: tuple[str, ...]
 
 
-def decode_fields(value: dict[str, Any], schema: Schema, *, kind: str, version: str) -> Decoded:
+class Unfit(BadRequest):
+    """The 400 for a body that is not what its kind says."""
+
+    def __init__(self, kind: str, version: str, problem: str) -> None:
+        super().__init__(f'{kind} in version "{version}" cannot be handled as a {kind}: {problem}')
+        self.problem = problem
+
+
+def decode_fields(
+    value: dict[str, Any], schema: Schema, *, kind: str, version: str, converted: bool = False
+) -> Decoded:
     """A built-in object as its kind's decoder reads it. ``version`` is the ``apiVersion``'s version.
 
-    Unknown and ``null`` fields are dropped. Raises ``BadRequest`` in kube-apiserver's words when a value has
-    another type than its field. The value is not changed in place; unchanged parts are shared.
+    Unknown and ``null`` fields are dropped. Raises ``Unfit`` in kube-apiserver's words when a value has another type
+    than its field; with ``converted`` in the words for what a strategic merge made, which Go does not decode but
+    convert. The value is not changed in place; unchanged parts are shared.
     """
     unknown: list[str] = []
     try:
         kept = _decode(value, schema, None, schema, unknown)
     except _Mismatch as error:
-        raise cannot_be_handled(kind, version, str(error)) from None
+        raise Unfit(kind, version, error.conversion if converted and error.conversion else str(error)) from None
     return Decoded(kept, tuple(unknown))
 
 
@@ -59,14 +73,13 @@ def prune(value: Any, schema: Schema) -> Decoded:
     return Decoded(_prune(value, schema, None, unknown), tuple(unknown))
 
 
-def cannot_be_handled(kind: str, version: str, problem: str) -> BadRequest:
-    """The 400 for a body that is not what its kind says."""
-    return BadRequest(f'{kind} in version "{version}" cannot be handled as a {kind}: {problem}')
+def problems(unknown: Sequence[str], repeated: Sequence[str]) -> list[str]:
+    """What ``fieldValidation`` reports, one text each: error text for ``Strict``, warnings for ``Warn``.
 
-
-def problems(unknown: Sequence[str], duplicates: Sequence[str]) -> list[str]:
-    """What ``fieldValidation`` reports, one text each: error text for ``Strict``, warnings for ``Warn``."""
-    texts = [f'duplicate field "{path}"' for path in duplicates]
+    ``repeated`` are texts already. What is unknown is not looked into: that it is there twice is not said.
+    """
+    ignored = tuple(f'duplicate field "{path}{end}' for path in unknown for end in '".[')
+    texts = [text for text in repeated if not text.startswith(ignored)] if ignored else list(repeated)
     texts += [f'unknown field "{path}"' for path in unknown]
     return texts[:MAX_PROBLEMS]
 
@@ -77,7 +90,11 @@ def strict_decoding_error(found: Sequence[str]) -> str:
 
 
 class _Mismatch(Exception):
-    """A value that its field cannot hold."""
+    """A value that its field cannot hold, in words for decoding and for conversion."""
+
+    def __init__(self, text: str, conversion: str = "") -> None:
+        super().__init__(text)
+        self.conversion = conversion
 
 
 def _text(path: _Path) -> str:
@@ -121,7 +138,7 @@ def _decode(value: Any, schema: Schema, path: _Path, owner: Schema, unknown: lis
             return value
     else:
         return value
-    raise _Mismatch(_mismatch(value, schema, path, owner))
+    raise _Mismatch(_mismatch(value, schema, path, owner), _conversion(value, schema))
 
 
 def _decode_object(
@@ -141,11 +158,11 @@ def _decode_object(
                 unknown.append(_text(here))
         elif child is not None:
             below = _decode(child, field, here if additional is None else path, owner, unknown)
-            if below is child:
+            if below or additional is not None or not _is_omitted(below, name, field, schema, path):
+                if below is not child:
+                    kept = dict(value) if kept is None else kept
+                    kept[name] = below
                 continue
-            kept = dict(value) if kept is None else kept
-            kept[name] = below
-            continue
         elif additional is not None:
             kept = dict(value) if kept is None else kept
             kept[name] = _zero(additional)
@@ -153,6 +170,16 @@ def _decode_object(
         kept = dict(value) if kept is None else kept
         del kept[name]
     return value if kept is None else kept
+
+
+def _is_omitted(value: Any, name: str, field: Schema, schema: Schema, path: _Path) -> bool:
+    """Whether Go leaves an empty value out: an optional list or map, but for the few that are always written.
+
+    An empty list of managed fields means something: they are cleared.
+    """
+    empty = type(value) is list or (type(value) is dict and field.additional is not None)
+    written = name in schema.required or name == "managedFields" or (path is None and name in _ALWAYS_WRITTEN)
+    return empty and not written
 
 
 def _decode_list(value: list[Any], schema: Schema, path: _Path, owner: Schema, unknown: list[str]) -> list[Any]:
@@ -218,6 +245,22 @@ def _mismatch(value: Any, schema: Schema, path: _Path, owner: Schema) -> str:
     struct = (owner.definition or schema.definition).rpartition(".")[2]
     where = f"{struct}.{_go_path(path)}" if path is not None else struct
     return f"json: cannot unmarshal {_json_word(value, schema)} into Go struct field {where} of type {_go_type(schema)}"
+
+
+def _conversion(value: Any, schema: Schema) -> str:
+    """What Go's converter of generic values says; empty for types that read JSON themselves."""
+    if schema.definition == QUANTITY or schema.format in ("int-or-string", "date-time"):
+        return ""
+    given = {dict: "map", list: "slice", str: "string", bool: "bool", int: "int64", float: "float64"}[type(value)]
+    if schema.type == "object":
+        return f"cannot restore map from {given}" if schema.additional else f"cannot restore struct from: {given}"
+    if schema.type == "array":
+        return f"cannot restore slice from {given}"
+    wanted = _go_type(schema)
+    between_numbers = given in ("int64", "float64") and schema.type in ("integer", "number")
+    if between_numbers or (given, wanted) == ("int64", "string"):
+        return f"cannot convert {given} to {wanted}"
+    return f"unrecognized type: {wanted}"
 
 
 def _json_word(value: Any, schema: Schema) -> str:

@@ -14,7 +14,7 @@ class Defaults(Quiet):
     name = "Defaults"
 
     async def admit(self, attributes: Attributes) -> None:
-        """Fill in what is missing."""
+        """Fill in what is missing, and note whose fields these are."""
         body = attributes.object
         if body is None:
             return
@@ -23,7 +23,21 @@ class Defaults(Quiet):
                 filled = without_nulls(attributes.schema, with_defaults(body, attributes.schema))
                 body.clear()
                 body.update(filled)
+        else:
+            fill_defaults(body)
+        if attributes.owned is not None:
+            body.update(attributes.owned(body))
+
+
+class FirstState(Quiet):
+    """What the server alone decides of a new object of a built-in kind: its first status, what it is labelled with."""
+
+    name = "FirstState"
+
+    async def admit(self, attributes: Attributes) -> None:
+        """Fill it in, after all that clients and plugins have said."""
+        body = attributes.object
+        if body is None or attributes.resource.custom:
             return
-        fill_defaults(body)
         if attributes.operation == CREATE and not attributes.subresource:
             fill_on_create(body)

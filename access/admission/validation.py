@@ -9,6 +9,7 @@ from access.admission.base import CREATE, UPDATE, Attributes, Quiet
 from kube.schemas import Definitions
 from kube.validation.causes import invalid_object
 from kube.validation.objects import create_causes, update_causes
+from kube.validation.statuses import resize_causes
 from store.types import Operation
 
 _PARTS_OF_PODS: Final = frozenset({"binding", "ephemeralcontainers", "resize"})
@@ -31,6 +32,8 @@ class ObjectValidation(Quiet):
         version = attributes.info.version
         if attributes.operation == CREATE or attributes.subresource in _PARTS_OF_PODS:
             causes = create_causes(resource, version, body, self._definitions())
+            if attributes.subresource == "resize" and old is not None:
+                causes += resize_causes(body, old)
         elif attributes.operation == UPDATE and old is not None:
             causes = update_causes(resource, version, body, old, self._definitions())
         else:

@@ -16,6 +16,7 @@ from gateway.handlers import (
     verbs,
     virtualview,
 )
+from gateway.negotiation import require_acceptable
 from gateway.runtime import Runtime
 from gateway.streams import Recheck
 from kube.apiexports import EXPORTS
@@ -34,6 +35,7 @@ _STREAMS: Final = frozenset({"log", "exec", "attach", "portforward", "proxy"})
 async def serve(runtime: Runtime, request: Request, recheck: Recheck) -> Response | Stream:
     """Answer an authorised request. Raises ``StatusError``."""
     info = request.info
+    require_acceptable(request)
     if not info.is_resource:
         return await _non_resource(runtime, request)
     if (info.group, info.resource, info.subresource) == (*EXPORTS, "content"):
@@ -57,9 +59,10 @@ async def serve(runtime: Runtime, request: Request, recheck: Recheck) -> Respons
 
 
 async def _non_resource(runtime: Runtime, request: Request) -> Response:
-    if request.info.method != "GET":
+    path = request.info.path
+    if request.info.method != "GET" and (path.strip("/") == "version" or discovery.is_version(path)):
         raise verbs.not_allowed()
-    if request.info.path.startswith("/openapi/"):
+    if path.startswith("/openapi/"):
         return await openapi.serve(runtime, request)
     if discovery.is_discovery(request.info.path):
         return await discovery.discover(runtime, request)

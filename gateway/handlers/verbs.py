@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.exchange import Request, Response, Stream
-from gateway.handlers import deleting, reading, watching, writing
+from gateway.handlers import deleting, patching, reading, watching, writing
 from gateway.kinds import Kind
 from gateway.runtime import Runtime
 from gateway.streams import Recheck
@@ -24,7 +24,7 @@ async def perform(runtime: Runtime, request: Request, kind: Kind, recheck: Reche
         case "update":
             return await writing.update(runtime, request, kind)
         case "patch":
-            return await writing.patch(runtime, request, kind)
+            return await patching.patch(runtime, request, kind)
         case "delete":
             return await deleting.delete(runtime, request, kind)
         case "deletecollection":

@@ -69,7 +69,7 @@ def config_map_causes(body: dict[str, Any]) -> list[Cause]:
         causes += [invalid(key_path("binaryData", key), key, reason) for reason in data_key(key)]
     size = sum(len(value.encode()) for value in data.values()) + sum(map(_decoded_size, binary.values()))
     if size > MAX_DATA:
-        causes.append(too_long("", MAX_DATA))
+        causes.append(too_long("[]", MAX_DATA))
     return causes
 
 

@@ -18,7 +18,9 @@ from kube.validation import configuration, networking, policies, rbac, storage, 
 from kube.validation.metadata import metadata_causes, metadata_update_causes, name_rule
 from kube.validation.pods import pod_spec_causes, pod_update_causes
 from kube.validation.schema import required_causes
+from kube.validation.statuses import status_causes
 
+_JUDGED_TWICE: Final = ("metadata.labels", "metadata.annotations", "metadata.ownerReferences")
 Judge = Callable[[dict[str, Any]], list[Cause]]
 Comparison = Callable[[dict[str, Any], dict[str, Any]], list[Cause]]
 
@@ -30,32 +32,45 @@ def create_causes(resource: Resource, version: str, body: dict[str, Any], defini
     """
     rule = name_rule(resource.group, resource.kind)
     causes = metadata_causes(body.get("metadata", {}), namespaced=resource.namespaced, rule=rule)
+    return _unique(causes + _own_causes(resource, version, body, definitions))
+
+
+def _own_causes(resource: Resource, version: str, body: dict[str, Any], definitions: Definitions) -> list[Cause]:
+    """What is wrong with an object beside its metadata."""
+    causes: list[Cause] = []
     schema = _schema(resource, version, definitions)
     if schema is not None:
         causes += custom_causes(schema, body, None) if resource.custom else required_causes(body, schema)
     judge = None if resource.custom else _JUDGES.get((resource.group, resource.kind))
     if judge is not None:
         causes += judge(body)
-    return _unique(causes)
+    return causes
 
 
 def update_causes(
     resource: Resource, version: str, new: dict[str, Any], old: dict[str, Any], definitions: Definitions
 ) -> list[Cause]:
     """What is wrong with an update: with the new state itself, and with what it changes."""
-    causes = metadata_update_causes(new.get("metadata", {}), old.get("metadata", {}))
+    changed = metadata_update_causes(new.get("metadata", {}), old.get("metadata", {}))
+    rule = name_rule(resource.group, resource.kind)
+    metadata = metadata_causes(new.get("metadata", {}), namespaced=resource.namespaced, rule=rule)
     if resource.custom:
-        rule = name_rule(resource.group, resource.kind)
-        causes += metadata_causes(new.get("metadata", {}), namespaced=resource.namespaced, rule=rule)
         schema = _schema(resource, version, definitions)
-        causes += custom_causes(schema, new, old) if schema is not None else []
-    else:
-        causes += create_causes(resource, version, new, definitions)
-        key = (resource.group, resource.kind)
-        compare = _COMPARISONS.get(key)
-        causes += updates.immutable_causes(key, new, old)
-        causes += [] if compare is None else compare(new, old)
-    return _unique(causes)
+        return _unique(changed + metadata + (custom_causes(schema, new, old) if schema is not None else []))
+    key = (resource.group, resource.kind)
+    compare = _COMPARISONS.get(key)
+    causes = _own_causes(resource, version, new, definitions) + updates.immutable_causes(key, new, old)
+    causes += status_causes(key, new)
+    causes = _unique(causes + ([] if compare is None else compare(new, old)))
+    return _repeated(resource, changed, metadata) + causes if changed or metadata else causes
+
+
+def _repeated(resource: Resource, changed: list[Cause], metadata: list[Cause]) -> list[Cause]:
+    """The causes in the metadata of an update as often as kube-apiserver names them: it judges metadata several times."""
+    shared = [cause for cause in metadata if cause.field.startswith(_JUDGED_TWICE)]
+    finalizers = [cause for cause in metadata if cause.field.startswith("metadata.finalizers")]
+    whole = [] if resource.group == "apps" or resource.kind in ("Job", "Service") else metadata
+    return shared + changed + shared + changed + shared + finalizers + whole
 
 
 def custom_causes(schema: Schema, new: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
@@ -122,6 +137,7 @@ _JUDGES: Final[dict[tuple[str, str], Judge]] = {
 
 _COMPARISONS: Final[dict[tuple[str, str], Comparison]] = {
     ("", "ConfigMap"): updates.sealed_causes,
+    ("", "Namespace"): updates.namespace_causes,
     ("", "PersistentVolume"): storage.volume_update_causes,
     ("", "PersistentVolumeClaim"): storage.claim_update_causes,
     ("", "Pod"): pod_update_causes,

@@ -85,10 +85,25 @@ def pod_update_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
         "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
     )
     after, before = new.get("spec", {}), old.get("spec", {})
+    late = _deadline_causes(after.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds"))
+    if late:
+        return late
     lost = [item for item in before.get("tolerations", ()) if item not in after.get("tolerations", ())]
     if _fixed(after) != _fixed(before) or lost:
         return [forbidden("spec", detail)]
     return []
+
+
+def _deadline_causes(new: int | None, old: int | None) -> list[Cause]:
+    """A deadline is set once, and after that only brought forward."""
+    path, detail = "spec.activeDeadlineSeconds", ""
+    if new is not None and not 0 <= new <= 2**31 - 1:
+        detail = "must be between 0 and 2147483647, inclusive"
+    elif new is not None and old is not None and new > old:
+        detail = "must be less than or equal to previous value"
+    elif new is None and old is not None:
+        detail = "must not update from a positive integer to nil value"
+    return [invalid(path, new, detail)] if detail else []
 
 
 def resource_causes(resources: dict[str, Any], path: str) -> list[Cause]:

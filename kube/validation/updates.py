@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kube.status import Cause
-from kube.validation.causes import forbidden, immutable
+from kube.validation.causes import forbidden, immutable, invalid
 
 IMMUTABLE: Final[dict[tuple[str, str], tuple[str, ...]]] = {
     ("", "Secret"): ("type",),
@@ -56,6 +56,18 @@ def immutable_causes(key: tuple[str, str], new: dict[str, Any], old: dict[str, A
         if _at(new, path) != _at(old, path):
             causes.append(forbidden(path, detail))
     return causes
+
+
+def namespace_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:  # noqa: ARG001 - one signature for all
+    """A namespace ends when it is deleted, and only then."""
+    phase = (new.get("status") or {}).get("phase", "")
+    ending = bool(new.get("metadata", {}).get("deletionTimestamp"))
+    if phase == ("Terminating" if ending else "Active"):
+        return []
+    detail = "may only be 'Terminating' if `deletionTimestamp` is not empty"
+    if not ending:
+        detail = "may only be 'Active' if `deletionTimestamp` is empty"
+    return [invalid("status.Phase", phase, detail)]
 
 
 def sealed_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
