@@ -24,7 +24,7 @@ from gateway.negotiation import (
     require_content_type,
 )
 from gateway.runtime import Runtime
-from kube import fieldvalidation, managedfields
+from kube import conversion, fieldvalidation, managedfields
 from kube.documents import decode_json, decode_yaml, duplicate_fields
 from kube.fieldpaths import SPEC, SPEC_AND_LABELS, STATUS
 from kube.managedfields import Write
@@ -428,7 +428,7 @@ def stored_form(body: Body, kind: Kind) -> Body:
     resource = kind.resource
     group = resource.group if resource.storage_group is None else resource.storage_group
     version = resource.storage_version.name
-    return {**body, "apiVersion": f"{group}/{version}" if group else version}
+    return conversion.converted(body, f"{group}/{version}" if group else version)
 
 
 def _of_group(kind: Kind) -> str:
