@@ -98,7 +98,7 @@ def delimited_value(type_: str, value: Any) -> bytes:
 
 @pytest.mark.parametrize("body", OBJECTS, ids=lambda body: f"{body['kind']}-{body['metadata']['name']}")
 def test_an_object_of_every_kind_is_read_as_it_was_meant(body: dict[str, Any]) -> None:
-    assert protobuf.decode(encoded(body)) == body
+    assert protobuf.decode(encoded(body)) == {field: value for field, value in body.items() if value != []}
 
 
 DEFINITION = {
