@@ -12,7 +12,7 @@ import orjson
 from gateway.exchange import Request
 from gateway.kinds import Kind, definitions
 from gateway.negotiation import content_type, require_content_type
-from kube import fieldvalidation, protobuf, traits
+from kube import conversion, fieldvalidation, protobuf, traits
 from kube.builtins import BUILTINS
 from kube.documents import decode_json, decode_yaml, duplicate_fields, read_yaml
 from kube.identity import SYSTEM_TENANT
@@ -301,4 +301,4 @@ def converted(body: dict[str, Any], kind: Kind) -> dict[str, Any]:
         return body
     if kind.has_defaults and kind.schema is not None:
         body = with_defaults(body, kind.schema)
-    return {**body, "apiVersion": kind.api_version, "kind": kind.name}
+    return {**conversion.converted(body, kind.api_version), "kind": kind.name}

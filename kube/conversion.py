@@ -63,11 +63,14 @@ def _renamed(body: Body, names: Mapping[str, str]) -> Body:
 
 
 def _to_new_event(body: Body) -> Body:
-    return _renamed(body, _EVENT_FIELDS)
+    """Core events always say who reports, if only that nobody does; the others leave it out."""
+    filled = {name: value for name, value in body.items() if value != "" or not name.startswith("reporting")}
+    return {"deprecatedSource": {}, **_renamed(filled, _EVENT_FIELDS)}
 
 
 def _to_core_event(body: Body) -> Body:
-    return _renamed(body, _EVENT_FIELDS_BACK)
+    empty = {"source": {}, "reportingComponent": "", "reportingInstance": ""}
+    return empty | _renamed(body, _EVENT_FIELDS_BACK)
 
 
 def _to_old_scaler(body: Body) -> Body:

@@ -24,6 +24,27 @@ _OPTIONS: Final = (
     OBJECT_META,
     LIST_META,
 )
+_CONVENTIONS: Final = "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md"
+_IDENTITY: Final[dict[str, Any]] = {
+    "apiVersion": {
+        "type": "string",
+        "description": (
+            "APIVersion defines the versioned schema of this representation of an object. Servers should convert "
+            "recognized schemas to the latest internal value, and may reject unrecognized values. More info: "
+            f"{_CONVENTIONS}#resources"
+        ),
+    },
+    "kind": {
+        "type": "string",
+        "description": (
+            "Kind is a string value representing the REST resource this object represents. Servers may infer this "
+            "from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: "
+            f"{_CONVENTIONS}#types-kinds"
+        ),
+    },
+}
+_METADATA: Final = f"Standard object's metadata. More info: {_CONVENTIONS}#metadata"
+_ITEMS: Final = f"List of objects. More info: {_CONVENTIONS}"
 _V3_REFERENCE: Final = "#/components/schemas/"
 _V2_DROPPED: Final = frozenset(
     (
@@ -37,6 +58,9 @@ _V2_DROPPED: Final = frozenset(
         "x-kubernetes-int-or-string",
     )
 )
+
+
+_SHAPE: Final = frozenset(("type", "properties", "items", "additionalProperties"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,23 +196,23 @@ def _custom_schemas(resource: Resource, version: Version) -> dict[str, Any]:
     kind, kinds = resource.kind, resource.list_kind
     name, names = (model_name(resource.group, version.name, word) for word in (kind, kinds))
     source = dict(version.openapi or {"type": "object", "x-kubernetes-preserve-unknown-fields": True})
-    identity = {"apiVersion": {"type": "string"}, "kind": {"type": "string"}}
     gvk = {"group": resource.group, "version": version.name}
     return {
         name: source
         | {
             "properties": source.get("properties", {})
-            | identity
-            | {"metadata": {"allOf": [{"$ref": _V3_REFERENCE + OBJECT_META}]}},
+            | _IDENTITY
+            | {"metadata": {"description": _METADATA, "allOf": [{"$ref": _V3_REFERENCE + OBJECT_META}]}},
             "x-kubernetes-group-version-kind": [gvk | {"kind": kind}],
         },
         names: {
             "type": "object",
             "required": ["items"],
-            "properties": identity
+            "description": f"{kinds} is a list of {kind}",
+            "properties": _IDENTITY
             | {
-                "metadata": {"allOf": [{"$ref": _V3_REFERENCE + LIST_META}]},
-                "items": {"type": "array", "items": {"$ref": _V3_REFERENCE + name}},
+                "metadata": {"description": _METADATA, "allOf": [{"$ref": _V3_REFERENCE + LIST_META}]},
+                "items": {"type": "array", "description": _ITEMS, "items": {"$ref": _V3_REFERENCE + name}},
             },
             "x-kubernetes-group-version-kind": [gvk | {"kind": kinds}],
         },
@@ -230,7 +254,12 @@ def _as_v2(source: Any) -> Any:
     if isinstance(source, dict):
         alone = source.get("allOf")
         if isinstance(alone, list) and len(alone) == 1 and isinstance(alone[0], dict) and "$ref" in alone[0]:
-            return {"$ref": alone[0]["$ref"].replace(_V3_REFERENCE, "#/definitions/")}
+            beside = {"description": source["description"]} if "description" in source else {}
+            return beside | {"$ref": alone[0]["$ref"].replace(_V3_REFERENCE, "#/definitions/")}
+        if source.get("x-kubernetes-preserve-unknown-fields") is True or source.get("nullable") is True:
+            # kubectl would refuse what is not described beside what is, and null.
+            shape = _SHAPE - {"type"} if "x-kubernetes-group-version-kind" in source else _SHAPE
+            source = {key: value for key, value in source.items() if key not in shape}
         reference = source.get("$ref")
         if isinstance(reference, str):
             return {"$ref": reference.replace(_V3_REFERENCE, "#/definitions/")}

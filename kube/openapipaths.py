@@ -16,6 +16,8 @@ _PATCH_TYPES: Final = (
     "application/strategic-merge-patch+json",
     "application/apply-patch+yaml",
 )
+_CUSTOM_PATCH_TYPES: Final = tuple(name for name in _PATCH_TYPES if "strategic" not in name)
+"""kubectl sends the patches that it finds here: custom kinds have no strategic ones."""
 _BODY_TYPES: Final = ("application/json", "application/yaml")
 
 # verb → (HTTP method, x-kubernetes-action, query parameters)
@@ -73,7 +75,7 @@ def paths_of(resource: Resource, version: str, models: Mapping[str, str], *, v3:
         f"{prefix}/namespaces/{{namespace}}/{resource.plural}" if resource.namespaced else f"{prefix}/{resource.plural}"
     )
     gvk = {"group": resource.group, "version": version, "kind": resource.kind}
-    writer = _Writer(models, v3=v3)
+    writer = _Writer(models, _CUSTOM_PATCH_TYPES if resource.custom else _PATCH_TYPES, v3=v3)
     collection = {verb: spec for verb, spec in _ON_COLLECTION.items() if verb in resource.verbs}
     paths: dict[str, Any] = {}
     if collection:
@@ -105,8 +107,9 @@ def _part(writer: _Writer, resource: Resource, part: Subresource) -> dict[str, A
 class _Writer:
     """Writes operations in one of the two dialects."""
 
-    def __init__(self, models: Mapping[str, str], *, v3: bool) -> None:
+    def __init__(self, models: Mapping[str, str], patch_types: tuple[str, ...], *, v3: bool) -> None:
         self._models = models
+        self._patch_types = patch_types
         self._v3 = v3
         self._prefix = "#/components/schemas/" if v3 else "#/definitions/"
 
@@ -162,7 +165,7 @@ class _Writer:
 
     def _body(self, verb: str, model: str) -> tuple[dict[str, str] | None, tuple[str, ...]]:
         if verb == "patch":
-            return self._reference(_PATCH), _PATCH_TYPES
+            return self._reference(_PATCH), self._patch_types
         if verb in ("delete", "deletecollection"):
             return self._reference(_DELETE_OPTIONS), _BODY_TYPES
         if verb in ("create", "update") and model:

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Final
 
 import orjson
 
 from gateway.exchange import Headers, Request, Response
 from gateway.kinds import definitions
-from gateway.negotiation import respond
+from gateway.negotiation import PLAIN, Accept, respond
 from gateway.runtime import Runtime
-from kube import openapi
+from kube import openapi, openapiproto
 from kube.builtins import KUBERNETES_MINOR
 from kube.openapi import Document
 from kube.resources import Catalog
 from kube.status import NoSuchPage
 
 _KEPT: Final = 128
-_known: dict[tuple[int, str], tuple[Catalog, Document]] = {}
+_known: dict[tuple[int, str, bool], tuple[Catalog, Document]] = {}
+_PROTOBUF: Final = re.compile(rb"application/com\.github\.proto-openapi\.spec\.v2[@.]v1\.0\+protobuf")
+_ENCODED: Final = Accept(openapiproto.CONTENT_TYPE)
 
 
 async def serve(runtime: Runtime, request: Request) -> Response:
@@ -30,13 +33,14 @@ async def serve(runtime: Runtime, request: Request) -> Response:
     path = request.info.path.rstrip("/")
     if path == "/openapi/v3":
         return respond(request, orjson.dumps(openapi.v3_index(catalog)))
-    key = (id(catalog), path)
+    encoded = path == "/openapi/v2" and _PROTOBUF.match(request.headers.get(b"accept", b"")) is not None
+    key = (id(catalog), path, encoded)
     known = _known.get(key)
     if known is not None and known[0] is catalog:
         document = known[1]
     else:
         # Making a document takes long enough to hold others up: a thread does it.
-        made = await asyncio.to_thread(_make, catalog, path)
+        made = await asyncio.to_thread(_make, catalog, path, encoded)
         if made is None:
             if path.startswith("/openapi/v3/"):
                 return Response(404, b"", b"")
@@ -48,14 +52,15 @@ async def serve(runtime: Runtime, request: Request) -> Response:
     etag: Headers = ((b"etag", document.etag.encode()), (b"vary", b"Accept"))
     if request.headers.get(b"if-none-match") == document.etag.encode():
         return Response(304, b"", headers=etag)
-    response = respond(request, document.body)
+    response = respond(request, document.body, accept=_ENCODED if encoded else PLAIN)
     response.headers = (*response.headers, *etag)
     return response
 
 
-def _make(catalog: Catalog, path: str) -> Document | None:
+def _make(catalog: Catalog, path: str, encoded: bool) -> Document | None:
     if path == "/openapi/v2":
-        return openapi.v2_document(catalog, definitions(), f"v{KUBERNETES_MINOR}.0")
+        document = openapi.v2_document(catalog, definitions(), f"v{KUBERNETES_MINOR}.0")
+        return Document(openapiproto.encode(orjson.loads(document.body)), document.hash) if encoded else document
     if not path.startswith("/openapi/v3/"):
         return None
     parts = path.removeprefix("/openapi/v3/").split("/")

@@ -16,7 +16,7 @@ from gateway.kinds import Kind
 from gateway.rounds import ATTEMPTS, require_newest, step_aside, too_busy, until_kept
 from gateway.runtime import Runtime
 from gateway.selection import confine, confine_new
-from kube import managedfields
+from kube import conversion, managedfields
 from kube.fieldpaths import SPEC, SPEC_AND_LABELS, STATUS
 from kube.managedfields import Write
 from kube.names import path_segment
@@ -296,7 +296,7 @@ def stored_form(body: Body, kind: Kind) -> Body:
     resource = kind.resource
     group = resource.group if resource.storage_group is None else resource.storage_group
     version = resource.storage_version.name
-    return {**body, "apiVersion": f"{group}/{version}" if group else version}
+    return conversion.converted(body, f"{group}/{version}" if group else version)
 
 
 def _of_group(kind: Kind) -> str:
