@@ -18,6 +18,7 @@ from access.authorization.options import (
     modes,
 )
 from kube.workspaces import Dialect
+from portal.embedded.sockets import postgresql_url, redis_url
 from portal.oidc import mapping
 
 env = environ.Env()
@@ -103,9 +104,9 @@ TEMPLATES: list[dict[str, Any]] = [
     }
 ]
 
-DATABASE_URL = env.str("DATABASE_URL", "postgresql:///tenantry")
+DATABASE_URL = env.str("DATABASE_URL", "") or postgresql_url(DATA_DIR / "postgresql")
 DATABASES = {"default": {**env.db_url_config(DATABASE_URL), "ATOMIC_REQUESTS": False, "CONN_MAX_AGE": 60}}
-REDIS_URL = env.str("REDIS_URL", "redis://127.0.0.1:6379/0")
+REDIS_URL = env.str("REDIS_URL", "") or redis_url(DATA_DIR / "redis")
 CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
 
 AUTHORIZATION = AuthorizationOptions(
