@@ -121,8 +121,35 @@ RESOURCES: Final = {
 
 
 def resource_name(resource: str) -> str:
-    """A quota resource in words; ``count/deployments.apps`` stays what it is."""
-    return RESOURCES.get(resource, resource)
+    """A quota resource in words; ``count/deployments.apps`` is Deployments, what has no words stays what it is."""
+    plain = resource.removeprefix("count/")
+    if plain in RESOURCES or plain == resource:
+        return RESOURCES.get(plain, resource)
+    return plain.split(".")[0].capitalize()
+
+
+_NOUNS: Final = {
+    "audit": "audit log",
+    "clusters": "cluster",
+    "tenants": "tenant",
+    "tiers": "tier",
+    "tokens": "access token",
+    "users": "user",
+}
+
+
+def target_name(target: str) -> str:
+    """What an event is about: ``workspaces/acme/web`` is the workspace web of acme; what has no words stays as it is."""
+    match target.split("/"):
+        case ["workspaces", tenant, name]:
+            return f"workspace {name} of {tenant}"
+        case ["workspaces", tenant, name, "credentials", _]:
+            return f"credential for the workspace {name} of {tenant}"
+        case ["tenants", tenant, "members", _]:
+            return f"member of {tenant}"
+        case [noun, name] if noun in _NOUNS:
+            return f"{_NOUNS[noun]} {name}"
+    return target
 
 
 ACTIONS: Final = {

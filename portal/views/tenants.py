@@ -10,12 +10,14 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from audit.recorder import Actor
-from audit.selectors import entries_of_chain
+from audit.selectors import Filters, entries_of_chain
 from kube.identity import SYSTEM_TENANT
 from kube.status import Cause, Invalid, NotFound, StatusError
+from portal import plots
 from portal.forms import ConfirmForm, EmptyForm, MemberForm, ReasonForm, RoleForm, TenantForm
 from portal.requests import actor_of
 from portal.views.asking import ask
@@ -77,10 +79,18 @@ def tenant(request: HttpRequest, name: str) -> HttpResponse:
         "may": may,
         "stats": stats,
         "workspaces": selectors.workspaces_page(actor, tenant=name, limit=20).rows,
-        "entries": entries_of_chain(name, limit=8).rows if admin else [],
+        "entries": entries_of_chain(name, filters=Filters(settled=True), limit=8).rows if admin else [],
         "suspended_text": f"{found.suspended_reason}. Its space and its workspaces are closed.",
     }
     return render(request, "pages/tenants/detail.html", context)
+
+
+@require_safe
+@login_required
+def tenant_requests(request: HttpRequest, name: str) -> HttpResponse:
+    """Its requests to the API server in the last day, as a picture; the page does not wait for the count."""
+    found = selectors.tenant_visible_to(actor_of(request), name)
+    return render(request, "components/plot.html", {"plot": plots.requests_plot(timezone.now(), tenant=found.name)})
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
