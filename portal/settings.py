@@ -230,17 +230,12 @@ FORMAT_MODULE_PATH = "portal.formats"
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STATIC_ROOT = DATA_DIR / "static"
-# Hashed names need collectstatic; where it has not run (tests, a first look), files are served as they are.
-_COLLECTED = (STATIC_ROOT / "staticfiles.json").is_file()
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
-    "staticfiles": {
-        "BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"
-        if _COLLECTED
-        else "django.contrib.staticfiles.storage.StaticFilesStorage"
-    },
+    "staticfiles": {"BACKEND": "portal.staticfiles.HashedOnceCollected"},
 }
-WHITENOISE_USE_FINDERS = not _COLLECTED
+# Where nothing has been collected (the quickstart, tests), files are served from where they are.
+WHITENOISE_USE_FINDERS = not (STATIC_ROOT / "staticfiles.json").is_file()
 
 CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1).replace("?db=", "?virtual_host=")
 CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_connect_timeout": 1}

@@ -11,7 +11,7 @@ from django.db.models import Count, Exists, OuterRef, Prefetch, Q, QuerySet
 
 from audit.recorder import Actor
 from audit.selectors import Page, page_of
-from kube.status import NotFound
+from kube.status import Cause, Invalid, NotFound
 from tenants.models import (
     Cluster,
     Membership,
@@ -23,6 +23,7 @@ from tenants.models import (
     Tenant,
     TenantState,
     Tier,
+    User,
     Workspace,
 )
 from tenants.rights import require_operator, require_role, role_at_least, role_of
@@ -87,6 +88,24 @@ def members_of(actor: Actor, tenant: str) -> list[Membership]:
     return sorted(rows, key=lambda membership: list(Role).index(Role(membership.role)))
 
 
+def member_of(actor: Actor, tenant: str, user_id: UUID) -> User:
+    """A member of a tenant that the actor may know of. Raises ``NotFound``."""
+    for membership in members_of(actor, tenant):
+        if membership.user_id == user_id:
+            return membership.user
+    raise NotFound("There is no such member.", kind="members")
+
+
+def user_by_email(email: str, *, field: str) -> User:
+    """Somebody who has an account; raises ``Invalid`` that names ``field`` of the form or body otherwise."""
+    found = User.objects.filter(email__iexact=email).first()
+    if found is None:
+        words = "Nobody has an account with this address; an operator can create one."
+        causes = [Cause("FieldValueInvalid", words, field)]
+        raise Invalid("There is no such account.", kind="Membership", causes=causes)
+    return found
+
+
 def workspaces_visible_to(actor: Actor) -> QuerySet[Workspace]:
     """The workspaces that are not deleted of the actor's tenants, with tenant, tier, cluster and user.
 
@@ -143,6 +162,22 @@ def tiers_offered(actor: Actor) -> list[Tier]:
     """Tiers that the actor may choose, in their order; operators choose among all."""
     rows = Tier.objects.all() if actor.operator else Tier.objects.filter(is_available=True)
     return list(rows.order_by("position", "name"))
+
+
+def tier_visible_to(actor: Actor, name: str) -> Tier:
+    """A tier that the actor may choose. Raises ``NotFound``."""
+    for tier in tiers_offered(actor):
+        if tier.name == name:
+            return tier
+    raise NotFound("There is no such tier.", kind="tiers")
+
+
+def cluster_named(actor: Actor, name: str) -> Cluster:
+    """A cluster, without its credential. Operators only; raises ``Forbidden`` and ``NotFound``."""
+    for cluster in clusters_all(actor):
+        if cluster.name == name:
+            return cluster
+    raise NotFound("There is no such cluster.", kind="clusters")
 
 
 def clusters_all(actor: Actor) -> list[Cluster]:

@@ -16,14 +16,14 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from audit.recorder import Actor
 from audit.selectors import Filters, entries_of_chain
 from kube.identity import SYSTEM_TENANT
-from kube.status import Cause, Invalid, NotFound, StatusError
+from kube.status import NotFound, StatusError
 from portal import plots
 from portal.forms import ConfirmForm, EmptyForm, MemberForm, ReasonForm, RoleForm, TenantForm
 from portal.requests import actor_of
 from portal.views.asking import ask
 from portal.views.workspaces import pager
 from tenants import selectors, services
-from tenants.models import Role, Tenant, TenantState, User
+from tenants.models import Role, Tenant, TenantState
 from tenants.rights import require_operator, require_role, role_at_least, role_of
 
 PAGE = 50
@@ -106,7 +106,7 @@ def tenant_new(request: HttpRequest) -> HttpResponse:
             actor=actor,
             name=data["name"],
             display_name=data["display_name"],
-            owner=_person(data["owner"], "owner") if data["owner"] else None,
+            owner=selectors.user_by_email(data["owner"], field="owner") if data["owner"] else None,
         ),
         title="New tenant",
         submit="Create tenant",
@@ -203,7 +203,10 @@ def member_add(request: HttpRequest, name: str) -> HttpResponse:
         request,
         MemberForm(request.POST or None),
         lambda data: services.membership_set(
-            actor=actor, tenant=name, user=_person(data["email"], "email"), role=Role(data["role"])
+            actor=actor,
+            tenant=name,
+            user=selectors.user_by_email(data["email"], field="email"),
+            role=Role(data["role"]),
         ),
         title=f"Add a member to {name}",
         submit="Add member",
@@ -220,7 +223,7 @@ def member_role(request: HttpRequest, name: str, user_id: UUID) -> HttpResponse:
     actor = actor_of(request)
     form = RoleForm(request.POST)
     try:
-        member = _member(actor, name, user_id)
+        member = selectors.member_of(actor, name, user_id)
         if form.is_valid():
             services.membership_set(actor=actor, tenant=name, user=member, role=Role(form.cleaned_data["role"]))
             messages.success(
@@ -239,7 +242,7 @@ def member_remove(request: HttpRequest, name: str, user_id: UUID) -> HttpRespons
     """End a membership."""
     actor = actor_of(request)
     found = selectors.tenant_visible_to(actor, name)
-    member = _member(actor, name, user_id)
+    member = selectors.member_of(actor, name, user_id)
     return ask(
         request,
         EmptyForm(request.POST),
@@ -252,24 +255,6 @@ def member_remove(request: HttpRequest, name: str, user_id: UUID) -> HttpRespons
         crumbs=_crumbs(found),
         destroys=True,
     )
-
-
-def _person(email: str, field: str) -> User:
-    found = User.objects.filter(email__iexact=email).first()
-    if found is None:
-        causes = [
-            Cause("FieldValueInvalid", "Nobody has an account with this address; an operator can create one.", field)
-        ]
-        raise Invalid("There is no such account.", kind="Membership", causes=causes)
-    return found
-
-
-def _member(actor: Actor, tenant: str, user_id: UUID) -> User:
-    """A member of a tenant that the actor may know of; NotFound otherwise."""
-    for membership in selectors.members_of(actor, tenant):
-        if membership.user_id == user_id:
-            return membership.user
-    raise NotFound("There is no such member.", kind="members")
 
 
 def _for_operator(actor: Actor, name: str) -> Tenant:
