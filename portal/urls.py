@@ -50,6 +50,7 @@ urlpatterns = [
     path("tenants/", tenants.tenants, name="tenants"),
     path("tenants/new/", tenants.tenant_new, name="tenant-new"),
     path("tenants/<str:name>/", tenants.tenant, name="tenant"),
+    path("tenants/<str:name>/activity/", tenants.tenant_activity, name="tenant-activity"),
     path("tenants/<str:name>/requests/", tenants.tenant_requests, name="tenant-requests"),
     path("tenants/<str:name>/suspend/", tenants.tenant_suspend, name="tenant-suspend"),
     path("tenants/<str:name>/resume/", tenants.tenant_resume, name="tenant-resume"),

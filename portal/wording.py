@@ -7,7 +7,7 @@ from typing import Final
 
 from audit.actions import Action
 from audit.models import Outcome
-from tenants.models import Desired, OperationState, Phase, Status, TenantState, Workspace
+from tenants.models import OperationState, Phase, Status, TenantState, Workspace
 
 ALLOW: Final = "allow"
 DENY: Final = "deny"
@@ -81,8 +81,6 @@ def outcome_state(outcome: str) -> State:
     """How an audited event ended."""
     return _OUTCOMES[Outcome(outcome)]
 
-
-WISHES: Final = {Desired.READY: "Make ready", Desired.SUSPENDED: "Suspend", Desired.DELETED: "Delete"}
 
 STEPS: Final = {
     "namespace": "Namespace",

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from uuid import UUID
 
 from django.db.models import Count, Exists, OuterRef, Prefetch, Q, QuerySet
@@ -214,14 +212,6 @@ def overview_of(actor: Actor, *, tenant: str = "") -> Overview:
 def may_manage(actor: Actor, tenant: str) -> bool:
     """Whether the actor is at least admin of the tenant. Raises ``NotFound`` for whoever is no member."""
     return role_at_least(require_role(actor, tenant, Role.VIEWER), Role.ADMIN)
-
-
-def workspaces_stuck(*, before: datetime) -> Sequence[Workspace]:
-    """Workspaces whose wish is older than ``before`` and not yet true: for operators' alarms. A hundred at most."""
-    late = Operation.objects.filter(
-        workspace_id=OuterRef("pk"), generation=OuterRef("generation"), created_at__lt=before, finished_at=None
-    )
-    return list(Workspace.objects.filter(Exists(late)).select_related("tenant")[:100])
 
 
 def _current() -> Prefetch[str, QuerySet[Operation], str]:

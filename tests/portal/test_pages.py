@@ -359,9 +359,36 @@ def test_what_happened_when_is_drawn_with_its_numbers_in_words(acme: House, oper
             created_at=now, tenant="acme", verb="get", path="/", code=200, allowed=allowed, count=count
         )
     stranger = factories.user()
-    for path, who in ((reverse("tenant-requests", args=["acme"]), acme.viewer), (reverse("requests"), operator)):
+    for path, who in ((reverse("tenant-activity", args=["acme"]), acme.viewer), (reverse("requests"), operator)):
         assert 'aria-label="1 allowed, 7 refused"' in signed_in(who).get(path).content.decode()
         assert signed_in(stranger).get(path).status_code in {403, 404}
+
+
+def test_request_is_told_by_the_person_behind_the_service_account(acme: House) -> None:
+    """GW8: every kubectl call, although all of a workspace share one account."""
+    now = timezone.now()
+    partitions_prepare(now=now)
+    issued = factories.credential(acme.workspace, acme.editor)
+    ApiRequest.objects.create(
+        created_at=now,
+        tenant="acme",
+        actor="system:serviceaccount:tenant-1:sa-tenant-admin",
+        credential=f"JTI={issued.jti}",
+        verb="list",
+        path="/api/v1/secrets",
+        code=403,
+        allowed=False,
+        latency=1234,
+    )
+    path = reverse("tenant-requests", args=["acme"])
+    body = signed_in(acme.admin).get(path, {"outcome": "refused"}).content.decode()
+    assert acme.editor.email in body
+    assert "list /api/v1/secrets" in body
+    assert "Refused, 403" in body
+    assert "1.2 ms" in body
+    assert "/api/v1/secrets" not in signed_in(acme.admin).get(path, {"outcome": "allowed"}).content.decode()
+    assert signed_in(acme.viewer).get(path).status_code == 403
+    assert signed_in(factories.user()).get(path).status_code == 404
 
 
 @pytest.mark.parametrize(
