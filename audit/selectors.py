@@ -14,11 +14,12 @@ from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from django.contrib.postgres.search import SearchQuery
-from django.db.models import Model, Q, QuerySet
+from django.db.models import Count, Model, Q, QuerySet, Sum
+from django.db.models.functions import TruncDay, TruncHour
 from django.utils.dateparse import parse_datetime
 
 from audit import chain as chains
-from audit.models import ApiRequest, AuditChain, AuditEntry, key_of
+from audit.models import ApiRequest, AuditChain, AuditEntry, Outcome, key_of
 from kube.status import BadRequest
 
 PAGE_LIMIT = 200
@@ -50,6 +51,8 @@ class Filters:
     since: datetime | None = None
     until: datetime | None = None
     text: str = ""
+    settled: bool = False
+    """Without intents: what was begun is followed by how it ended."""
 
 
 def entries_of_chain(
@@ -83,6 +86,33 @@ def request_of(key: str) -> ApiRequest | None:
     """The request of ``ApiRequest.key``, found by the primary key. Raises ``BadRequest`` for what is no key."""
     moment, identifier = _read_cursor(key)
     return ApiRequest.objects.filter(created_at=moment, id=identifier).first()
+
+
+def requests_by_hour(since: datetime, *, tenant: str = "") -> list[tuple[datetime, int, int]]:
+    """How many requests of a tenant, or of all, were let through and refused in each hour that had any, in order."""
+    rows = ApiRequest.objects.filter(created_at__gte=since, **({"tenant": tenant} if tenant else {}))
+    counted = (
+        rows.order_by()
+        .annotate(when=TruncHour("created_at"))
+        .values_list("when")
+        .annotate(
+            good=Sum("count", filter=Q(allowed=True), default=0), bad=Sum("count", filter=Q(allowed=False), default=0)
+        )
+    )
+    return list(counted.order_by("when"))
+
+
+def events_by_day(workspace_id: UUID, since: datetime) -> list[tuple[datetime, int, int]]:
+    """How many events about a workspace succeeded and did not on each day that had any, in order."""
+    rows = AuditEntry.objects.filter(workspace_id=workspace_id, created_at__gte=since).exclude(outcome=Outcome.INTENT)
+    well = Q(outcome=Outcome.SUCCESS)
+    counted = (
+        rows.order_by()
+        .annotate(when=TruncDay("created_at"))
+        .values_list("when")
+        .annotate(good=Count("id", filter=well), bad=Count("id", filter=~well))
+    )
+    return list(counted.order_by("when"))
 
 
 def entry_rows(chain: str, *, since: datetime | None = None) -> Iterator[dict[str, Any]]:
@@ -127,6 +157,8 @@ def _filtered(rows: QuerySet[AuditEntry], filters: Filters | None) -> QuerySet[A
         rows = rows.filter(created_at__gte=filters.since)
     if filters.until:
         rows = rows.filter(created_at__lt=filters.until)
+    if filters.settled:
+        rows = rows.exclude(outcome=Outcome.INTENT)
     words = ["".join(c for c in word if c.isalnum() or c in "-_.@:/") for word in filters.text.split()[:8]]
     for word in words:
         if any(c.isalnum() for c in word):

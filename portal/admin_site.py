@@ -10,6 +10,7 @@ class TenantryAdminSite(AdminSite):
     site_header = "Tenantry"
     site_title = "Tenantry"
     index_title = "Operations"
+    site_url = None  # the page's own link leads to the portal
 
 
 class TenantryAdminConfig(AdminConfig):

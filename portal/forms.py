@@ -13,9 +13,10 @@ from access.models import PersonalAccessToken
 from audit.models import Outcome
 from kube.inspection import TEXT_MAX
 from kube.status import StatusError
+from portal import wording
 from portal.accounts import MAX_PASSWORD
 from portal.navigation import DENSITIES, THEMES
-from tenants.models import Role, Tenant, Tier
+from tenants.models import Role, Tier
 
 
 class Renderer(TemplatesSetting):
@@ -331,7 +332,8 @@ class AuditForm(forms.Form):
             self.fields["chain"] = forms.CharField(required=False, max_length=63, label="Tenant", widget=words)
         else:
             self.fields["chain"].choices = chains  # type: ignore[attr-defined]
-        self.fields["action"].choices = [("", "Any"), *((action, action) for action in actions)]  # type: ignore[attr-defined]
+        events = [(action, wording.action_name(action)) for action in actions]
+        self.fields["action"].choices = [("", "Any"), *events]  # type: ignore[attr-defined]
 
 
 class ApiRequestForm(forms.Form):
@@ -415,8 +417,3 @@ class WhatIfForm(forms.Form):
         help_text="A Role, ClusterRole, RoleBinding, ClusterRoleBinding or Policy, in YAML or JSON. Nothing is saved.",
     )  # fmt: skip
     delete = forms.BooleanField(required=False, label="It would be deleted")
-
-
-def tenant_choice(tenant: Tenant) -> tuple[str, str]:
-    """How a tenant reads in a list of choices."""
-    return tenant.name, tenant.display_name or tenant.name

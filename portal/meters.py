@@ -2,32 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Final
 
 from django.core.cache import cache
 
+from kube.quantities import InvalidQuantity, Quantity, parse_quantity
 from tenants import blueprints
 from tenants.clusters import ClusterUnusable, Outcome, client_for
 from tenants.models import Workspace
 
-_FORM: Final = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,9})?)(n|u|m|k|Ki|Mi|Gi|Ti|Pi|Ei|M|G|T|P|E)?", re.ASCII)
-_SCALE: Final = {
-    "n": Decimal("1e-9"),
-    "u": Decimal("1e-6"),
-    "m": Decimal("1e-3"),
-    "": Decimal(1),
-    "k": Decimal("1e3"),
-    "M": Decimal("1e6"),
-    "G": Decimal("1e9"),
-    "T": Decimal("1e12"),
-    "P": Decimal("1e15"),
-    "E": Decimal("1e18"),
-    **{unit: Decimal(1024) ** power for power, unit in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), start=1)},
-}
+_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _ORDER: Final = ("requests.cpu", "requests.memory", "limits.cpu", "limits.memory", "pods")
 
 
@@ -72,14 +58,30 @@ def meters_of(hard: Mapping[str, str], used: Mapping[str, str] | None) -> list[M
 
 
 def _meter(resource: str, hard: str, used: str | None) -> Meter:
-    limit, amount = _number(hard), _number(used or "0")
-    if used is None or limit is None or amount is None:
-        return Meter(resource, used or "—", hard, 0, "")
-    percent = 100 if limit == 0 else min(100, int(amount * 100 / limit))
+    limit, amount = _read(hard), _read(used)
+    shown = "—" if used is None else _shown(resource, amount, used)
+    if limit is None or amount is None:
+        return Meter(resource, shown, _shown(resource, limit, hard), 0, "")
+    percent = min(100, amount.nanos * 100 // limit.nanos) if limit else 100
     level = "full" if percent >= 100 else "high" if percent >= 80 else ""
-    return Meter(resource, used, hard, percent, level)
+    return Meter(resource, shown, _shown(resource, limit, hard), percent, level)
 
 
-def _number(text: str) -> Decimal | None:
-    match = _FORM.fullmatch(text)
-    return Decimal(match[1]) * _SCALE[match[2] or ""] if match else None
+def _read(text: str | None) -> Quantity | None:
+    try:
+        return None if text is None else parse_quantity(text)
+    except InvalidQuantity:
+        return None
+
+
+def _shown(resource: str, amount: Quantity | None, text: str) -> str:
+    """An amount as people write it: 3.5 for 3500m, 1,000 for 1k, 5 GiB for 5368709120."""
+    if amount is None:
+        return text
+    units = amount.nanos / 10**9
+    if not resource.endswith(("memory", "storage")):
+        return f"{units:,.3f}".rstrip("0").rstrip(".")
+    power = 0
+    while units >= 1024 and power < len(_UNITS) - 1:
+        units, power = units / 1024, power + 1
+    return f"{units:.1f}".removesuffix(".0") + f" {_UNITS[power]}"

@@ -83,6 +83,20 @@ def progress_of(workspace: Workspace, operation: Operation | None, *, url: str) 
     )
 
 
+def receipt_text(workspace: Workspace) -> str:
+    """The receipt of a suspension as plain text, for an incident's record; empty without one."""
+    if not workspace.receipt:
+        return ""
+    at = f"{workspace.suspended_at:%Y-%m-%d %H:%M:%S} UTC" if workspace.suspended_at else "an unknown time"
+    lines = [
+        f"{workspace} ({workspace.pk}) suspended at {at} by {workspace.suspended_by or 'unknown'}",
+        f"Reason: {workspace.suspended_reason}",
+    ]
+    steps = steps_of(workspace.receipt)
+    lines += [f"{step.took or '-':>9}  {wording.step_name(step.name)}: {step.note}" for step in steps]
+    return "\n".join(lines)
+
+
 def steps_of(rows: Iterable[Mapping[str, Any]], *, since: datetime | None = None) -> tuple[Step, ...]:
     """Finished steps, or the layers of a suspension's receipt: how long each took, and whether it was read back.
 

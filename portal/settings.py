@@ -18,6 +18,7 @@ from access.authorization.options import (
     modes,
 )
 from kube.workspaces import Dialect
+from portal.embedded.sockets import postgresql_url, redis_url
 from portal.oidc import mapping
 
 env = environ.Env()
@@ -103,9 +104,9 @@ TEMPLATES: list[dict[str, Any]] = [
     }
 ]
 
-DATABASE_URL = env.str("DATABASE_URL", "postgresql:///tenantry")
+DATABASE_URL = env.str("DATABASE_URL", "") or postgresql_url(DATA_DIR / "postgresql")
 DATABASES = {"default": {**env.db_url_config(DATABASE_URL), "ATOMIC_REQUESTS": False, "CONN_MAX_AGE": 60}}
-REDIS_URL = env.str("REDIS_URL", "redis://127.0.0.1:6379/0")
+REDIS_URL = env.str("REDIS_URL", "") or redis_url(DATA_DIR / "redis")
 CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
 
 AUTHORIZATION = AuthorizationOptions(
@@ -225,20 +226,16 @@ LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
 USE_TZ = True
 USE_I18N = True
+FORMAT_MODULE_PATH = "portal.formats"
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STATIC_ROOT = DATA_DIR / "static"
-# Hashed names need collectstatic; where it has not run (tests, a first look), files are served as they are.
-_COLLECTED = (STATIC_ROOT / "staticfiles.json").is_file()
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
-    "staticfiles": {
-        "BACKEND": "whitenoise.storage.CompressedManifestStaticFilesStorage"
-        if _COLLECTED
-        else "django.contrib.staticfiles.storage.StaticFilesStorage"
-    },
+    "staticfiles": {"BACKEND": "portal.staticfiles.HashedOnceCollected"},
 }
-WHITENOISE_USE_FINDERS = not _COLLECTED
+# Where nothing has been collected (the quickstart, tests), files are served from where they are.
+WHITENOISE_USE_FINDERS = not (STATIC_ROOT / "staticfiles.json").is_file()
 
 CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1).replace("?db=", "?virtual_host=")
 CELERY_BROKER_TRANSPORT_OPTIONS = {"socket_connect_timeout": 1}

@@ -7,7 +7,7 @@ from typing import Final
 
 from audit.actions import Action
 from audit.models import Outcome
-from tenants.models import Desired, OperationState, Phase, Status, TenantState, Workspace
+from tenants.models import OperationState, Phase, Status, TenantState, Workspace
 
 ALLOW: Final = "allow"
 DENY: Final = "deny"
@@ -82,8 +82,6 @@ def outcome_state(outcome: str) -> State:
     return _OUTCOMES[Outcome(outcome)]
 
 
-WISHES: Final = {Desired.READY: "Make ready", Desired.SUSPENDED: "Suspend", Desired.DELETED: "Delete"}
-
 STEPS: Final = {
     "namespace": "Namespace",
     "quota": "Resource quota",
@@ -121,8 +119,35 @@ RESOURCES: Final = {
 
 
 def resource_name(resource: str) -> str:
-    """A quota resource in words; ``count/deployments.apps`` stays what it is."""
-    return RESOURCES.get(resource, resource)
+    """A quota resource in words; ``count/deployments.apps`` is Deployments, what has no words stays what it is."""
+    plain = resource.removeprefix("count/")
+    if plain in RESOURCES or plain == resource:
+        return RESOURCES.get(plain, resource)
+    return plain.split(".")[0].capitalize()
+
+
+_NOUNS: Final = {
+    "audit": "audit log",
+    "clusters": "cluster",
+    "tenants": "tenant",
+    "tiers": "tier",
+    "tokens": "access token",
+    "users": "user",
+}
+
+
+def target_name(target: str) -> str:
+    """What an event is about: ``workspaces/acme/web`` is the workspace web of acme; what has no words stays as it is."""
+    match target.split("/"):
+        case ["workspaces", tenant, name]:
+            return f"workspace {name} of {tenant}"
+        case ["workspaces", tenant, name, "credentials", _]:
+            return f"credential for the workspace {name} of {tenant}"
+        case ["tenants", tenant, "members", _]:
+            return f"member of {tenant}"
+        case [noun, name] if noun in _NOUNS:
+            return f"{_NOUNS[noun]} {name}"
+    return target
 
 
 ACTIONS: Final = {

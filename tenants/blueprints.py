@@ -5,8 +5,10 @@ On a cluster they are ours only if they carry both labels; anything else is fore
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
+from kube.quantities import parse_quantity
 from tenants.clusters import object_path
 from tenants.models import Workspace
 
@@ -49,13 +51,17 @@ def namespace(workspace: Workspace) -> dict[str, Any]:
 
 
 def resource_quota(workspace: Workspace) -> dict[str, Any]:
-    """The tier's quota."""
-    return _object(workspace, "v1", "ResourceQuota", QUOTA, spec={"hard": workspace.tier.quota})
+    """The tier's quota, as a cluster writes it."""
+    return _object(workspace, "v1", "ResourceQuota", QUOTA, spec={"hard": _canonical(workspace.tier.quota)})
 
 
 def limit_range(workspace: Workspace) -> dict[str, Any]:
     """The tier's limits: without defaults every plain pod would be refused under the quota."""
-    return _object(workspace, "v1", "LimitRange", LIMITS, spec={"limits": workspace.tier.limit_range})
+    limits = [
+        {name: _canonical(value) if isinstance(value, dict) else value for name, value in limit.items()}
+        for limit in workspace.tier.limit_range
+    ]
+    return _object(workspace, "v1", "LimitRange", LIMITS, spec={"limits": limits})
 
 
 def service_account(workspace: Workspace, name: str) -> dict[str, Any]:
@@ -96,6 +102,11 @@ def path(workspace: Workspace, resource: str, name: str | None = None, *, sub: s
 def namespace_path(workspace: Workspace) -> str:
     """The URL path of the namespace itself."""
     return object_path("", "v1", "namespaces", name=workspace.k8s_namespace)
+
+
+def _canonical(amounts: Mapping[str, str]) -> dict[str, str]:
+    """Amounts as a cluster reads them back, 1000 as 1k: written otherwise they would look changed for ever."""
+    return {resource: str(parse_quantity(amount)) for resource, amount in amounts.items()}
 
 
 def _object(workspace: Workspace, api_version: str, kind: str, name: str, **fields: Any) -> dict[str, Any]:

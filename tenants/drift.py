@@ -43,10 +43,10 @@ def _active(client: ClusterClient, workspace: Workspace) -> list[str]:
     if not blueprints.is_ours(workspace, namespace.get("metadata") or {}):
         return ["the namespace has lost its labels"]
     quota = _read(client, blueprints.path(workspace, "resourcequotas", blueprints.QUOTA))
-    if quota is None or _spec(quota).get("hard") != workspace.tier.quota:
+    if quota is None or _spec(quota) != blueprints.resource_quota(workspace)["spec"]:
         found.append("the quota differs from the tier's")
     limits = _read(client, blueprints.path(workspace, "limitranges", blueprints.LIMITS))
-    if limits is None or _spec(limits).get("limits") != workspace.tier.limit_range:
+    if limits is None or _spec(limits) != blueprints.limit_range(workspace)["spec"]:
         found.append("the limits differ from the tier's")
     for account in blueprints.ACCOUNTS.values():
         body = _read(client, blueprints.path(workspace, "serviceaccounts", account))

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from uuid import UUID
 
 from django.db.models import Count, Exists, OuterRef, Prefetch, Q, QuerySet
 
 from audit.recorder import Actor
 from audit.selectors import Page, page_of
-from kube.status import NotFound
+from kube.status import Cause, Invalid, NotFound
 from tenants.models import (
     Cluster,
     Membership,
@@ -23,6 +21,7 @@ from tenants.models import (
     Tenant,
     TenantState,
     Tier,
+    User,
     Workspace,
 )
 from tenants.rights import require_operator, require_role, role_at_least, role_of
@@ -87,6 +86,24 @@ def members_of(actor: Actor, tenant: str) -> list[Membership]:
     return sorted(rows, key=lambda membership: list(Role).index(Role(membership.role)))
 
 
+def member_of(actor: Actor, tenant: str, user_id: UUID) -> User:
+    """A member of a tenant that the actor may know of. Raises ``NotFound``."""
+    for membership in members_of(actor, tenant):
+        if membership.user_id == user_id:
+            return membership.user
+    raise NotFound("There is no such member.", kind="members")
+
+
+def user_by_email(email: str, *, field: str) -> User:
+    """Somebody who has an account; raises ``Invalid`` that names ``field`` of the form or body otherwise."""
+    found = User.objects.filter(email__iexact=email).first()
+    if found is None:
+        words = "Nobody has an account with this address; an operator can create one."
+        causes = [Cause("FieldValueInvalid", words, field)]
+        raise Invalid("There is no such account.", kind="Membership", causes=causes)
+    return found
+
+
 def workspaces_visible_to(actor: Actor) -> QuerySet[Workspace]:
     """The workspaces that are not deleted of the actor's tenants, with tenant, tier, cluster and user.
 
@@ -145,6 +162,22 @@ def tiers_offered(actor: Actor) -> list[Tier]:
     return list(rows.order_by("position", "name"))
 
 
+def tier_visible_to(actor: Actor, name: str) -> Tier:
+    """A tier that the actor may choose. Raises ``NotFound``."""
+    for tier in tiers_offered(actor):
+        if tier.name == name:
+            return tier
+    raise NotFound("There is no such tier.", kind="tiers")
+
+
+def cluster_named(actor: Actor, name: str) -> Cluster:
+    """A cluster, without its credential. Operators only; raises ``Forbidden`` and ``NotFound``."""
+    for cluster in clusters_all(actor):
+        if cluster.name == name:
+            return cluster
+    raise NotFound("There is no such cluster.", kind="clusters")
+
+
 def clusters_all(actor: Actor) -> list[Cluster]:
     """Every cluster, without its credential. Operators only; raises ``Forbidden``."""
     require_operator(actor)
@@ -179,14 +212,6 @@ def overview_of(actor: Actor, *, tenant: str = "") -> Overview:
 def may_manage(actor: Actor, tenant: str) -> bool:
     """Whether the actor is at least admin of the tenant. Raises ``NotFound`` for whoever is no member."""
     return role_at_least(require_role(actor, tenant, Role.VIEWER), Role.ADMIN)
-
-
-def workspaces_stuck(*, before: datetime) -> Sequence[Workspace]:
-    """Workspaces whose wish is older than ``before`` and not yet true: for operators' alarms. A hundred at most."""
-    late = Operation.objects.filter(
-        workspace_id=OuterRef("pk"), generation=OuterRef("generation"), created_at__lt=before, finished_at=None
-    )
-    return list(Workspace.objects.filter(Exists(late)).select_related("tenant")[:100])
 
 
 def _current() -> Prefetch[str, QuerySet[Operation], str]:

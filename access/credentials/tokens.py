@@ -123,6 +123,14 @@ def token_revoke(*, actor: Actor, token_id: UUID, now: datetime) -> None:
     actor.record(Action.TOKEN_REVOKED, chain=chain, target=f"tokens/{token.id}", detail={"name": token.name})
 
 
+def token_of(user: User, pk: UUID) -> PersonalAccessToken:
+    """One of the user's tokens. Raises ``NotFound``."""
+    token = PersonalAccessToken.objects.filter(pk=pk, user=user).first()
+    if token is None:
+        raise NotFound("There is no such token.", kind="tokens")
+    return token
+
+
 def tokens_of(user: User) -> list[PersonalAccessToken]:
     """The user's tokens, living ones first, newest first; a hundred at most."""
     rows = PersonalAccessToken.objects.filter(user=user).select_related("tenant")

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import yaml
 from django.contrib import admin
 
 from audit.models import AuditChain, AuditEntry
-from portal.admin.translating import Translator
+from portal import wording
+from portal.admin.translating import Translator, lines
 
 
 @admin.register(AuditEntry)
 class AuditEntryAdmin(Translator):
     """Security events, newest first. Words are searched on the portal's page, which has an index for them."""
 
-    list_display = ("created_at", "action", "outcome", "actor", "target", "chain", "sequence", "ip_address")
+    list_display = ("created_at", "event", "outcome", "actor", "target", "chain", "sequence", "ip_address")
     list_filter = ("outcome",)
     search_fields = ("actor__exact", "action__exact", "chain__exact")
     ordering = ("-created_at", "-id")
-    exclude = ("words",)
+    exclude = ("words", "detail")
+    readonly_fields = ("what_else",)
+
+    @admin.display(description="Event", ordering="action")
+    def event(self, entry: AuditEntry) -> str:
+        """In words."""
+        return wording.action_name(entry.action)
+
+    @admin.display(description="Detail")
+    def what_else(self, entry: AuditEntry) -> str:
+        """As YAML, which people read more easily than JSON."""
+        return lines(yaml.safe_dump(entry.detail, sort_keys=False, allow_unicode=True) if entry.detail else "")
 
 
 @admin.register(AuditChain)

@@ -10,7 +10,8 @@ from django.contrib.admin.helpers import ActionForm
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from portal.admin.translating import Translator, actor
+from portal import progress, wording
+from portal.admin.translating import Translator, actor, lines
 from tenants import services
 from tenants.models import Lock, Membership, Operation, Role, Tenant, Workspace
 
@@ -110,14 +111,25 @@ class MembershipAdmin(Translator):
 class WorkspaceAdmin(Translator):
     """To read, and the kill switch (GW5)."""
 
-    list_display = ("name", "tenant", "user", "tier", "cluster", "status", "phase", "k8s_namespace", "created_at")
+    list_display = ("name", "tenant", "user", "cluster", "status", "phase", "k8s_namespace", "created_at")
     list_filter = ("status", "phase")
-    list_select_related = ("tenant", "user", "tier", "cluster")
+    list_select_related = ("tenant", "user", "cluster")
     search_fields = ("name__startswith", "k8s_namespace__startswith", "tenant__name__startswith")
     ordering = ("-created_at", "-id")
-    exclude = ("saved_bindings",)
+    exclude = ("saved_bindings", "service_accounts", "receipt")
+    readonly_fields = ("accounts", "proofs")
     actions = ("suspend", "resume")
     action_form = ReasonActionForm
+
+    @admin.display(description="Service accounts")
+    def accounts(self, workspace: Workspace) -> str:
+        """Their names and UIDs."""
+        return lines("\n".join(f"{name}  {uid}" for name, uid in workspace.service_accounts.items()))
+
+    @admin.display(description="Receipt")
+    def proofs(self, workspace: Workspace) -> str:
+        """Of the suspension, in words."""
+        return lines(progress.receipt_text(workspace))
 
     @admin.action(description="Suspend (give a reason)")
     def suspend(self, request: HttpRequest, rows: QuerySet[Workspace]) -> None:
@@ -143,9 +155,17 @@ class OperationAdmin(Translator):
     """The queue of record, to read."""
 
     list_display = ("workspace", "desired", "generation", "state", "step", "attempts", "error", "created_at")
+    exclude = ("steps_done",)
+    readonly_fields = ("done",)
     list_filter = ("state", "desired")
     list_select_related = ("workspace",)
     ordering = ("-created_at", "-id")
+
+    @admin.display(description="Steps done")
+    def done(self, operation: Operation) -> str:
+        """With the time that each took."""
+        steps = progress.steps_of(operation.steps_done, since=operation.created_at)
+        return lines("\n".join(f"{step.took:>9}  {wording.step_name(step.name)}: {step.note}" for step in steps))
 
 
 @admin.register(Lock)

@@ -10,6 +10,7 @@ from django.core.paginator import Paginator
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.functional import cached_property
+from django.utils.html import format_html
 
 from kube.status import StatusError
 from portal.requests import actor_of
@@ -33,6 +34,7 @@ class Translator(admin.ModelAdmin):  # type: ignore[type-arg]
 
     paginator = BoundedPaginator
     show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER  # they count whole tables
     list_per_page = 50
     list_max_show_all = 50
     actions_on_top = True
@@ -71,8 +73,9 @@ class Translator(admin.ModelAdmin):  # type: ignore[type-arg]
         self, request: HttpRequest, object_id: str | None = None, form_url: str = "", extra_context: Any = None
     ) -> Any:
         """The form, or the refusal above it."""
+        context = {"show_save_and_add_another": False, "show_save_and_continue": False, **(extra_context or {})}
         return self._said(
-            request, lambda: super(Translator, self).changeform_view(request, object_id, form_url, extra_context)
+            request, lambda: super(Translator, self).changeform_view(request, object_id, form_url, context)
         )
 
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> Any:
@@ -106,6 +109,11 @@ class Translator(admin.ModelAdmin):  # type: ignore[type-arg]
         except StatusError as error:
             self.message_user(request, error.message, messages.ERROR)
             return HttpResponseRedirect(request.get_full_path())
+
+
+def lines(text: str) -> str:
+    """Lines as they are, for what would be raw JSON otherwise."""
+    return format_html("<pre>{}</pre>", text) if text else "-"
 
 
 actor = actor_of

@@ -33,9 +33,11 @@ class Endpoint(APIView):
         if unknown:
             raise BadRequest(f"There is no parameter “{unknown[0][:64]}” here.")
 
-    def body(self, request: Request, shape: type[serializers.Serializer[Any]]) -> dict[str, Any]:
-        """The checked body; raises ``ValidationError`` naming each wrong field."""
-        form = shape(data=request.data)
+    def body(
+        self, request: Request, shape: type[serializers.Serializer[Any]], *, partial: bool = False
+    ) -> dict[str, Any]:
+        """The checked body, with what it leaves out unless ``partial``; raises ``ValidationError`` naming wrong fields."""
+        form = shape(data=request.data, partial=partial)
         form.is_valid(raise_exception=True)
         return dict(form.validated_data)
 

@@ -38,6 +38,14 @@ def api_actor(request: Request) -> Actor:
     return actor
 
 
+def api_operator(request: Request) -> Actor:
+    """The caller, who is an operator. Raises ``Forbidden``."""
+    actor = api_actor(request)
+    if not actor.operator:
+        raise Forbidden("Only operators may do this, with a session or a token of the scope operate.")
+    return actor
+
+
 def token_tenant(request: Request) -> str:
     """The one tenant that the caller's token is good for; empty for all."""
     return getattr(request.auth, "tenant_id", None) or ""

@@ -6,14 +6,10 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from audit.recorder import Actor
-from kube.status import NotFound
 from portal.api import serializers as shapes
 from portal.api.endpoint import Endpoint, listed, page
-from portal.api.permissions import api_actor, require_unbound
+from portal.api.permissions import api_actor, api_operator
 from tenants import selectors, services
-from tenants.models import Cluster, Tier
-from tenants.rights import require_operator
 
 
 class Tiers(Endpoint):
@@ -34,7 +30,7 @@ class Tiers(Endpoint):
     )
     def post(self, request: Request) -> Response:
         """A plan."""
-        actor = _operator(request)
+        actor = api_operator(request)
         made = services.tier_create(actor=actor, **self.body(request, shapes.NewTierBody))
         return Response(shapes.TierAnswer(made).data, status=201, headers={"Location": f"/api/v1/tiers/{made.name}/"})
 
@@ -45,18 +41,18 @@ class OneTier(Endpoint):
     @extend_schema(operation_id="getTier", summary="Read a tier", responses={200: shapes.TierAnswer})
     def get(self, request: Request, name: str) -> Response:
         """A withdrawn one only for operators."""
-        return Response(shapes.TierAnswer(_tier(api_actor(request), name)).data)
+        return Response(shapes.TierAnswer(selectors.tier_visible_to(api_actor(request), name)).data)
 
     @extend_schema(
         operation_id="changeTier",
         summary="Change a tier; its workspaces follow (operators)",
-        request=shapes.TierChangeBody,
+        request=shapes.TierFields,
         responses={200: shapes.TierAnswer},
     )
     def patch(self, request: Request, name: str) -> Response:
         """GW2."""
-        actor = _operator(request)
-        changed = services.tier_change(actor=actor, name=name, **self.body(request, shapes.TierChangeBody))
+        actor = api_operator(request)
+        changed = services.tier_change(actor=actor, name=name, **self.body(request, shapes.TierFields, partial=True))
         return Response(shapes.TierAnswer(changed).data)
 
     @extend_schema(
@@ -64,7 +60,7 @@ class OneTier(Endpoint):
     )
     def delete(self, request: Request, name: str) -> Response:
         """Refused while workspaces have it."""
-        services.tier_delete(actor=_operator(request), name=name)
+        services.tier_delete(actor=api_operator(request), name=name)
         return Response(status=204)
 
 
@@ -76,7 +72,7 @@ class Clusters(Endpoint):
     )
     def get(self, request: Request) -> Response:
         """Without credentials."""
-        return page(request, selectors.clusters_all(_operator(request)), shapes.ClusterAnswer)
+        return page(request, selectors.clusters_all(api_operator(request)), shapes.ClusterAnswer)
 
     @extend_schema(
         operation_id="registerCluster",
@@ -86,7 +82,7 @@ class Clusters(Endpoint):
     )
     def post(self, request: Request) -> Response:
         """The credential is sealed and never shown again."""
-        actor = _operator(request)
+        actor = api_operator(request)
         made = services.cluster_register(actor=actor, **self.body(request, shapes.ClusterBody))
         return Response(
             shapes.ClusterAnswer(made).data, status=201, headers={"Location": f"/api/v1/clusters/{made.name}/"}
@@ -101,11 +97,7 @@ class OneCluster(Endpoint):
     )
     def get(self, request: Request, name: str) -> Response:
         """Without its credential."""
-        _operator(request)
-        found = Cluster.objects.defer("sealed_credential").filter(name=name).first()
-        if found is None:
-            raise NotFound("There is no such cluster.", kind="clusters")
-        return Response(shapes.ClusterAnswer(found).data)
+        return Response(shapes.ClusterAnswer(selectors.cluster_named(api_operator(request), name)).data)
 
     @extend_schema(
         operation_id="changeCluster",
@@ -116,7 +108,7 @@ class OneCluster(Endpoint):
     )
     def patch(self, request: Request, name: str) -> Response:
         """Its addresses, role, default."""
-        actor = _operator(request)
+        actor = api_operator(request)
         changed = services.cluster_change(actor=actor, name=name, **self.body(request, shapes.ClusterChangeBody))
         return Response(shapes.ClusterAnswer(changed).data)
 
@@ -128,19 +120,5 @@ class OneCluster(Endpoint):
     )
     def delete(self, request: Request, name: str) -> Response:
         """Nothing on it is touched."""
-        services.cluster_delete(actor=_operator(request), name=name)
+        services.cluster_delete(actor=api_operator(request), name=name)
         return Response(status=204)
-
-
-def _operator(request: Request) -> Actor:
-    require_unbound(request)
-    actor = api_actor(request)
-    require_operator(actor)
-    return actor
-
-
-def _tier(actor: Actor, name: str) -> Tier:
-    for tier in selectors.tiers_offered(actor):
-        if tier.name == name:
-            return tier
-    raise NotFound("There is no such tier.", kind="tiers")

@@ -15,17 +15,17 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from access.credentials import token_create, token_revoke
-from access.credentials.tokens import tokens_of
+from access.credentials.tokens import token_of, tokens_of
 from access.models import PersonalAccessToken
 from audit.actions import Action
 from audit.models import Outcome
-from audit.selectors import Filters, entries_everywhere, entries_of_chain
+from audit.selectors import Filters
 from kube.status import BadRequest, Forbidden, NotFound
 from portal.api import serializers as shapes
 from portal.api.authentication import SessionAuthentication
 from portal.api.endpoint import AFTER, LIMIT, Endpoint, listed, page, window
 from portal.api.permissions import api_actor, require_tenant, require_unbound, token_tenant
-from portal.views.audit import export_of, visible_chains
+from portal.auditing import entries_page, export_of, visible_chains
 from tenants import selectors
 
 
@@ -69,9 +69,6 @@ class AuditLogs(Endpoint):
         outcome = query.get("outcome", "")
         if outcome and outcome not in Outcome.values:
             raise BadRequest(f"The outcome is one of {', '.join(Outcome.values)}.")
-        whole = actor.operator or chain in visible_chains(actor)
-        if chain and not whole:
-            selectors.tenant_visible_to(actor, chain)
         filters = Filters(
             action=query.get("action", "")[:64],
             outcome=outcome,
@@ -80,13 +77,8 @@ class AuditLogs(Endpoint):
             workspace_id=workspace_id,
             since=_moment(query.get("since", "")),
             until=_moment(query.get("until", "")),
-            user_id=None if whole else actor.user_id,
         )
-        found_page = (
-            entries_of_chain(chain, filters=filters, after=after, limit=limit)
-            if chain
-            else entries_everywhere(filters=filters, after=after, limit=limit)
-        )
+        found_page = entries_page(actor, filters, chain=chain, chains=visible_chains(actor), after=after, limit=limit)
         return page(request, found_page.rows, shapes.AuditAnswer, found_page.next)
 
 
@@ -161,9 +153,9 @@ class OneToken(Endpoint):
     @extend_schema(operation_id="revokeToken", summary="Revoke a token", request=None, responses={204: None})
     def delete(self, request: Request, pk: UUID) -> Response:
         """At once. A token may end itself."""
-        own = PersonalAccessToken.objects.filter(pk=pk, user_id=request.user.pk).exists()  # type: ignore[misc]
-        if not own or (token_tenant(request) and request.auth.pk != pk):
+        if token_tenant(request) and request.auth.pk != pk:
             raise NotFound("There is no such token.", kind="tokens")
+        token_of(request.user, pk)  # type: ignore[arg-type]
         token_revoke(actor=api_actor(request), token_id=pk, now=timezone.now())
         return Response(status=204)
 

@@ -77,10 +77,9 @@ class MemberRoleBody(Body):
     role = serializers.ChoiceField(choices=Role.choices)
 
 
-class NewTierBody(Body):
-    """A new tier."""
+class TierFields(Body):
+    """What may change of a tier."""
 
-    name = serializers.CharField(max_length=63)
     display_name = serializers.CharField(max_length=64)
     description = serializers.CharField(max_length=256, required=False, default="", allow_blank=True)
     quota = serializers.DictField(child=serializers.CharField(max_length=32))
@@ -90,16 +89,10 @@ class NewTierBody(Body):
     position = serializers.IntegerField(min_value=0, max_value=1000, required=False, default=0)
 
 
-class TierChangeBody(Body):
-    """What to change of a tier."""
+class NewTierBody(TierFields):
+    """A new tier."""
 
-    display_name = serializers.CharField(max_length=64, required=False)
-    description = serializers.CharField(max_length=256, required=False, allow_blank=True)
-    quota = serializers.DictField(child=serializers.CharField(max_length=32), required=False)
-    limit_range = serializers.ListField(child=serializers.DictField(), required=False, max_length=20)
-    workspaces_per_user = serializers.IntegerField(min_value=0, max_value=1000, required=False)
-    is_available = serializers.BooleanField(required=False)
-    position = serializers.IntegerField(min_value=0, max_value=1000, required=False)
+    name = serializers.CharField(max_length=63)
 
 
 class ClusterBody(Body):

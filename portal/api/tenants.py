@@ -14,12 +14,12 @@ from rest_framework.response import Response
 from access.models import Credential
 from audit.models import ApiRequest
 from audit.recorder import Actor
-from kube.status import Cause, Forbidden, Invalid, NotFound
+from kube.status import Forbidden
 from portal.api import serializers as shapes
 from portal.api.endpoint import LIMIT, Endpoint, listed, page, window
-from portal.api.permissions import api_actor, require_tenant, require_unbound, token_tenant
+from portal.api.permissions import api_actor, api_operator, require_tenant, token_tenant
 from tenants import selectors, services
-from tenants.models import Membership, Role, Tenant, User
+from tenants.models import Membership, Role, Tenant
 
 
 class Tenants(Endpoint):
@@ -58,9 +58,9 @@ class Tenants(Endpoint):
     )
     def post(self, request: Request) -> Response:
         """One code path with kubectl, admin and pages (TS1)."""
-        actor = _operator(request)
+        actor = api_operator(request)
         data = self.body(request, shapes.TenantBody)
-        owner = _person(data["owner"], "owner") if data["owner"] else None
+        owner = selectors.user_by_email(data["owner"], field="owner") if data["owner"] else None
         made = services.tenant_create(actor=actor, name=data["name"], display_name=data["display_name"], owner=owner)
         return Response(
             shapes.TenantAnswer(made).data, status=201, headers={"Location": f"/api/v1/tenants/{made.name}/"}
@@ -101,7 +101,7 @@ class SuspendTenant(Endpoint):
     def post(self, request: Request, name: str) -> Response:
         """From this moment on."""
         _visible(request, name)
-        actor = _operator(request)
+        actor = api_operator(request)
         reason = self.body(request, shapes.ReasonBody)["reason"]
         return Response(shapes.TenantAnswer(services.tenant_suspend(actor=actor, name=name, reason=reason)).data)
 
@@ -118,7 +118,7 @@ class ResumeTenant(Endpoint):
     def post(self, request: Request, name: str) -> Response:
         """With the workspaces that were suspended with it."""
         _visible(request, name)
-        return Response(shapes.TenantAnswer(services.tenant_resume(actor=_operator(request), name=name)).data)
+        return Response(shapes.TenantAnswer(services.tenant_resume(actor=api_operator(request), name=name)).data)
 
 
 class Members(Endpoint):
@@ -145,7 +145,10 @@ class Members(Endpoint):
             raise Forbidden(f"This needs the role Admin in {name}.", kind="members")
         data = self.body(request, shapes.MemberBody)
         made = services.membership_set(
-            actor=actor, tenant=name, user=_person(data["email"], "email"), role=Role(data["role"])
+            actor=actor,
+            tenant=name,
+            user=selectors.user_by_email(data["email"], field="email"),
+            role=Role(data["role"]),
         )
         return Response(shapes.MemberAnswer(made).data, status=201)
 
@@ -161,7 +164,8 @@ class OneMember(Endpoint):
     )
     def patch(self, request: Request, name: str, user_id: UUID) -> Response:
         """The last owner stays one."""
-        member = _member(request, name, user_id)
+        _visible(request, name)
+        member = selectors.member_of(api_actor(request), name, user_id)
         role = Role(self.body(request, shapes.MemberRoleBody)["role"])
         changed = services.membership_set(actor=api_actor(request), tenant=name, user=member, role=role)
         return Response(shapes.MemberAnswer(changed).data)
@@ -169,7 +173,8 @@ class OneMember(Endpoint):
     @extend_schema(operation_id="removeMember", summary="Remove a member", request=None, responses={204: None})
     def delete(self, request: Request, name: str, user_id: UUID) -> Response:
         """Members may remove themselves."""
-        member = _member(request, name, user_id)
+        _visible(request, name)
+        member = selectors.member_of(api_actor(request), name, user_id)
         services.membership_remove(actor=api_actor(request), tenant=name, user=member)
         return Response(status=204)
 
@@ -221,27 +226,3 @@ def _usage(actor: Actor, tenant: Tenant) -> dict[str, int]:
 def _visible(request: Request, name: str) -> Tenant:
     require_tenant(request, name)
     return selectors.tenant_visible_to(api_actor(request), name)
-
-
-def _operator(request: Request) -> Actor:
-    require_unbound(request)
-    actor = api_actor(request)
-    if not actor.operator:
-        raise Forbidden("Only operators may do this, with a session or a token of the scope operate.")
-    return actor
-
-
-def _person(email: str, field: str) -> User:
-    found = User.objects.filter(email__iexact=email).first()
-    if found is None:
-        causes = [Cause("FieldValueInvalid", "Nobody has an account with this address.", field)]
-        raise Invalid("There is no such account.", kind="Membership", causes=causes)
-    return found
-
-
-def _member(request: Request, name: str, user_id: UUID) -> User:
-    _visible(request, name)
-    for membership in selectors.members_of(api_actor(request), name):
-        if membership.user_id == user_id:
-            return membership.user
-    raise NotFound("There is no such member.", kind="members")

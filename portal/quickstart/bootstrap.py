@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from dataclasses import dataclass
-from pathlib import Path
 
 from django.conf import settings
-from django.contrib.staticfiles.finders import get_finders
 from django.core.management import call_command
 from django.db import connection, transaction
 from django.db.migrations.executor import MigrationExecutor
@@ -60,7 +57,6 @@ def _bootstrap() -> Facts:
     executor = MigrationExecutor(connection)
     if executor.migration_plan(executor.loader.graph.leaf_nodes()):
         call_command("migrate", interactive=False, verbosity=0)
-    _collect_static()
     options = Options(
         database_url=settings.DATABASE_URL, data_folder=settings.DATA_DIR, secure_port=settings.APISERVER_PORT
     )
@@ -77,20 +73,6 @@ def _bootstrap() -> Facts:
         operator_email=email,
         operator_password=password,
     )
-
-
-def _collect_static() -> None:
-    """Collect the static files when one of them is not what it was the last time."""
-    digest = hashlib.sha256(repr(settings.STORAGES["staticfiles"]).encode())
-    for finder in get_finders():
-        for path, storage in finder.list([]):
-            status = Path(storage.path(path)).stat()
-            digest.update(f"{path}\n{status.st_size} {status.st_mtime_ns}\n".encode())
-    stamp = settings.STATIC_ROOT / ".collected"
-    if stamp.is_file() and stamp.read_text() == digest.hexdigest():
-        return
-    call_command("collectstatic", interactive=False, verbosity=0)
-    stamp.write_text(digest.hexdigest())
 
 
 def _create_operator() -> tuple[str, str | None]:

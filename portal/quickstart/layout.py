@@ -28,17 +28,19 @@ class Layout:
         """One file a process."""
         return self.folder / "log"
 
-    @property
-    def admin_kubeconfig(self) -> Path:
-        """The kubeconfig of a system-tenant admin."""
-        return self.folder / "admin.kubeconfig"
+    def make_secrets(self) -> bool:
+        """Make the folder and the secrets that are missing, readable by the owner alone; says whether any was."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        made = [
+            write_once(self.folder / "secret-key", secrets.token_urlsafe(50)),
+            write_once(self.folder / "sealing-key", Fernet.generate_key().decode()),
+        ]
+        return any(made)
 
     def prepare(self) -> None:
-        """Make the folder and the secrets that are missing; secrets are readable by the owner alone."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        """Make the folders, and begin new logs; those of the last run are kept."""
         self.logs.mkdir(exist_ok=True)
-        write_once(self.folder / "secret-key", secrets.token_urlsafe(50))
-        write_once(self.folder / "sealing-key", Fernet.generate_key().decode())
+        (self.folder / "static").mkdir(exist_ok=True)  # stays empty: the quickstart serves files from their sources
         for log in self.logs.glob("*.log"):
             log.replace(log.with_suffix(".log.1"))
 
@@ -55,13 +57,15 @@ class Layout:
             raise QuickstartError(
                 f"Tenantry already runs with the data in {self.folder}: stop it, or set TENANTRY_DATA_DIR."
             ) from None
+        # Processes forked from this one would go on holding it after its end.
+        os.register_at_fork(after_in_child=handle.close)
         return handle
 
 
-def write_once(path: Path, content: str) -> None:
-    """Write a secret that does not exist yet, complete or not at all, mode 0600."""
+def write_once(path: Path, content: str) -> bool:
+    """Write a secret, complete or not at all, mode 0600, unless it exists; says whether it was written."""
     if path.exists():
-        return
+        return False
     temporary = path.with_name(f"{path.name}.{os.getpid()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:
@@ -69,6 +73,7 @@ def write_once(path: Path, content: str) -> None:
         file.flush()
         os.fsync(file.fileno())
     temporary.replace(path)
+    return True
 
 
 def check_port(host: str, port: int, variable: str) -> None:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from portal.embedded.children import Child
+from portal.embedded.children import Process, tail
 from portal.quickstart.layout import QuickstartError
 
 _WINDOW = 60.0
@@ -17,27 +17,24 @@ _RESTARTS_IN_WINDOW = 5
 
 @dataclass(slots=True)
 class Service:
-    """A process, how it is started, stopped, and known to be ready."""
+    """A process, and how it is known to be ready."""
 
-    child: Child
-    start: Callable[[], None]
-    stop: Callable[[], None]
-    ready: Callable[[], bool] = lambda: True
+    process: Process
+    ready: Callable[[], bool]
     deaths: deque[float] = field(default_factory=deque)
 
 
 class Supervisor:
-    """Starts services one after the other and brings back those that die."""
+    """Brings back processes that die, and stops them all, the last one first."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._services: list[Service] = []
         self._stopping = False
 
-    def start(self, service: Service) -> None:
-        """Start a service; it is looked after from now on."""
-        self._services.append(service)
-        service.start()
+    def look_after(self, process: Process, ready: Callable[[], bool] = lambda: True) -> None:
+        """Bring the process back when it dies, and stop it in the end; whoever calls this has started it or will."""
+        self._services.append(Service(process, ready))
 
     def ask_to_stop(self) -> None:
         """Make ``watch`` return; safe to call from a signal handler."""
@@ -59,10 +56,10 @@ class Supervisor:
                 self._mend(service)
                 if time.monotonic() > deadline:
                     raise QuickstartError(
-                        f"{service.child.name} did not become ready. The end of {service.child.log}:\n"
-                        f"{service.child.tail()}"
+                        f"{service.process.name} did not become ready. The end of {service.process.log}:\n"
+                        f"{tail(service.process.log)}"
                     )
-                time.sleep(0.05)
+                time.sleep(0.02)
 
     def watch(self) -> None:
         """Look after the services until the end is asked for.
@@ -78,10 +75,10 @@ class Supervisor:
         """Stop all services, the last one started first."""
         self._stopping = True
         while self._services:
-            self._services.pop().stop()
+            self._services.pop().process.stop()
 
     def _mend(self, service: Service) -> None:
-        if service.child.alive or self._stopping:
+        if service.process.alive or self._stopping:
             return
         now = time.monotonic()
         service.deaths.append(now)
@@ -89,7 +86,7 @@ class Supervisor:
             service.deaths.popleft()
         if len(service.deaths) > _RESTARTS_IN_WINDOW:
             raise QuickstartError(
-                f"{service.child.name} keeps ending. The end of {service.child.log}:\n{service.child.tail()}"
+                f"{service.process.name} keeps ending. The end of {service.process.log}:\n{tail(service.process.log)}"
             )
-        self._say(f"{service.child.name} ended; starting it again (its log: {service.child.log}).")
-        service.start()
+        self._say(f"{service.process.name} ended; starting it again (its log: {service.process.log}).")
+        service.process.start()

@@ -104,6 +104,12 @@ def action_name(action: str) -> str:
 
 
 @register.filter
+def target_name(target: str) -> str:
+    """What an event is about, in words."""
+    return wording.target_name(target)
+
+
+@register.filter
 def resource_name(resource: str) -> str:
     """A quota resource in words."""
     return wording.resource_name(resource)

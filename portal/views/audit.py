@@ -13,29 +13,17 @@ from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from audit import export
 from audit.actions import Action
-from audit.models import AuditEntry
 from audit.recorder import SYSTEM_CHAIN, Actor
-from audit.selectors import (
-    Filters,
-    Page,
-    anchored_chain_names,
-    chain_flaw,
-    entries_everywhere,
-    entries_of_chain,
-    entry_rows,
-    request_of,
-    requests_of_tenant,
-)
-from kube.status import BadRequest, Forbidden, NotFound
+from audit.selectors import Filters, chain_flaw, request_of, requests_of_tenant
+from kube.status import BadRequest, NotFound
 from portal import wording
+from portal.auditing import entries_page, entry_visible_to, export_of, visible_chains
 from portal.explain import refused
 from portal.forms import ApiRequestForm, AuditForm
 from portal.requests import actor_of
 from portal.views.workspaces import pager
 from tenants import selectors
-from tenants.models import Membership, Role
 
 _VERIFIED_FOR = 60
 """Seconds for which a check of a chain is shown again: reading a whole chain on every visit would not end."""
@@ -51,10 +39,26 @@ def audit(request: HttpRequest) -> HttpResponse:
         raise NotFound("There is no such audit log.", kind="audit-logs")
     form = AuditForm(request.GET or None, chains=_choices(actor, chains), actions=[action.value for action in Action])
     data: dict[str, Any] = form.cleaned_data if form.is_bound and form.is_valid() else {}
-    page = entries(actor, chains, data, workspace=request.GET.get("workspace", ""), after=request.GET.get("after", ""))
+    # Who administers one tenant and asks for nothing in particular means that one.
+    chain = data.get("chain") or (chains[0] if len(chains) == 1 and not actor.operator else "")
+    workspace = request.GET.get("workspace", "")
+    filters = Filters(
+        action=data.get("action", ""),
+        outcome=data.get("outcome", ""),
+        text=data.get("text", ""),
+        workspace_id=selectors.workspace_visible_to(actor, workspace).pk if workspace else None,
+        since=_midnight(data.get("since")),
+        until=_midnight(data.get("until")),
+    )
+    page = entries_page(
+        actor,
+        filters,
+        chain="" if workspace else chain,
+        chains=chains,
+        after=request.GET.get("after", ""),
+    )
     query = request.GET.copy()
     query.pop("after", None)
-    chain = data.get("chain") or (chains[0] if len(chains) == 1 and not actor.operator else "")
     context = {
         "form": form,
         "entries": page.rows,
@@ -70,10 +74,7 @@ def audit(request: HttpRequest) -> HttpResponse:
 @login_required
 def audit_entry(request: HttpRequest, pk: UUID) -> HttpResponse:
     """One event with its hashes."""
-    actor = actor_of(request)
-    entry = AuditEntry.objects.filter(pk=pk).first()
-    if entry is None or not (actor.operator or entry.user_id == actor.user_id or entry.chain in visible_chains(actor)):
-        raise NotFound("There is no such event.", kind="audit-logs")
+    entry = entry_visible_to(actor_of(request), pk)
     detail = json.dumps(entry.detail, indent=2, ensure_ascii=False) if entry.detail else ""
     return render(request, "pages/audit/entry.html", {"entry": entry, "detail": detail})
 
@@ -124,59 +125,6 @@ def audit_export(request: HttpRequest) -> StreamingHttpResponse:
     if not chain:
         raise BadRequest("Choose a tenant first: an export is one tenant's chain.")
     return export_of(actor, chain, request.GET.get("format", "jsonl"))
-
-
-def export_of(actor: Actor, chain: str, form: str) -> StreamingHttpResponse:
-    """The download of a chain that the actor may read whole. Raises ``NotFound``, ``Forbidden``, ``BadRequest``."""
-    if not actor.operator:
-        if not Membership.objects.filter(user_id=actor.user_id, tenant_id=chain).exists():  # type: ignore[misc]
-            raise NotFound("There is no such audit log.", kind="audit-logs")
-        if chain not in visible_chains(actor):
-            raise Forbidden("Only the tenant's admins may export its audit log.")
-    lines = {"csv": (export.csv_lines, "text/csv"), "jsonl": (export.json_lines, "application/jsonl")}.get(form)
-    if lines is None:
-        raise BadRequest("The format is csv or jsonl.")
-    actor.record(Action.AUDIT_EXPORTED, chain=chain, target=f"audit/{chain}", detail={"format": form})
-    response = StreamingHttpResponse(lines[0](entry_rows(chain)), content_type=f"{lines[1]}; charset=utf-8")
-    response["Content-Disposition"] = f'attachment; filename="audit-{chain}.{form}"'
-    response["X-Content-Type-Options"] = "nosniff"
-    return response
-
-
-def visible_chains(actor: Actor) -> list[str]:
-    """The chains that the actor may read whole."""
-    if actor.operator:
-        return anchored_chain_names()
-    admins = Membership.objects.filter(user_id=actor.user_id, role__in=[Role.OWNER, Role.ADMIN])  # type: ignore[misc]
-    return list(admins.order_by("tenant_id").values_list("tenant_id", flat=True))
-
-
-def entries(
-    actor: Actor, chains: list[str], data: dict[str, Any], *, workspace: str = "", after: str = "", limit: int = 50
-) -> Page[AuditEntry]:
-    """One page of what the actor may see. Raises ``NotFound`` for a chain or workspace that is not theirs."""
-    workspace_id = None
-    if workspace:
-        found = selectors.workspace_visible_to(actor, workspace)
-        workspace_id = found.pk
-    filters = {
-        "action": data.get("action", ""),
-        "outcome": data.get("outcome", ""),
-        "text": data.get("text", ""),
-        "workspace_id": workspace_id,
-        "since": _midnight(data.get("since")),
-        "until": _midnight(data.get("until")),
-    }
-    chain = data.get("chain", "")
-    if chain:
-        if chain not in chains:
-            raise NotFound("There is no such audit log.", kind="audit-logs")
-        return entries_of_chain(chain, filters=Filters(**filters), after=after, limit=limit)
-    if actor.operator or workspace_id:
-        return entries_everywhere(filters=Filters(**filters), after=after, limit=limit)
-    if len(chains) == 1:
-        return entries_of_chain(chains[0], filters=Filters(**filters), after=after, limit=limit)
-    return entries_everywhere(filters=Filters(**filters, user_id=actor.user_id), after=after, limit=limit)
 
 
 def _choices(actor: Actor, chains: list[str]) -> list[tuple[str, str]]:

@@ -8,15 +8,18 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from access.models import Credential
 from audit.recorder import Actor
 from audit.selectors import Filters, entries_everywhere
+from portal import plots
 from portal.navigation import page
 from portal.requests import actor_of
 from tenants import selectors
 from tenants.models import Role, Tenant
+from tenants.rights import require_operator
 
 
 @require_safe
@@ -29,14 +32,15 @@ def overview(request: HttpRequest) -> HttpResponse:
     if not actor.operator:
         mine = mine.filter(user_id=actor.user_id)  # type: ignore[misc]
     workspaces = list(mine.order_by("-created_at", "-id")[:8])
-    entries = entries_everywhere(filters=None if actor.operator else Filters(user_id=actor.user_id), limit=6).rows
+    mine_only = Filters(user_id=None if actor.operator else actor.user_id, settled=True)
+    entries = entries_everywhere(filters=mine_only, limit=6).rows
     credentials = Credential.objects.filter(issued_to_id=actor.user_id).exists()
     tokens: Any = request.user.access_tokens.exists()  # type: ignore[union-attr]
     can_create = actor.operator or bool(editable_tenants(actor))
     steps = [
         {
             "done": numbers.tenants > 0,
-            "title": "Be in a tenant",
+            "title": "Join a tenant",
             "url": reverse("tenants"),
             "text": "An operator or an owner adds you by your e-mail address.",
         },
@@ -93,6 +97,14 @@ def overview(request: HttpRequest) -> HttpResponse:
         "summary": "Everything on this platform." if actor.operator else "What is yours on this platform.",
     }
     return render(request, "pages/overview.html", context)
+
+
+@require_safe
+@login_required
+def requests(request: HttpRequest) -> HttpResponse:
+    """The API server's requests of the last day, as a picture. Operators only."""
+    require_operator(actor_of(request))
+    return render(request, "components/plot.html", {"plot": plots.requests_plot(timezone.now())})
 
 
 @require_safe

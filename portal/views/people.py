@@ -18,7 +18,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from access.credentials import token_create, token_revoke
-from access.credentials.tokens import tokens_of
+from access.credentials.tokens import token_of, tokens_of
 from access.models import PersonalAccessToken
 from audit.selectors import page_of
 from kube.status import NotFound, StatusError
@@ -90,9 +90,7 @@ def token_new(request: HttpRequest) -> HttpResponse:
 @login_required
 def token_end(request: HttpRequest, pk: UUID) -> HttpResponse:
     """Revoke one of my tokens."""
-    token = PersonalAccessToken.objects.filter(pk=pk, user_id=request.user.pk).first()  # type: ignore[misc]
-    if token is None:
-        raise NotFound("There is no such token.", kind="tokens")
+    token = token_of(request.user, pk)  # type: ignore[arg-type]
     return ask(
         request,
         EmptyForm(request.POST),

@@ -13,14 +13,13 @@ from django.urls import reverse
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from kube.status import NotFound
 from portal import wording
 from portal.forms import ClusterForm, ConfirmForm, EmptyForm, TierForm
 from portal.requests import actor_of
 from portal.views.asking import ask
 from portal.views.workspaces import tier_card
 from tenants import selectors, services
-from tenants.models import Cluster, Status, Tier, Workspace
+from tenants.models import Cluster, Status, Workspace
 from tenants.rights import require_operator
 
 
@@ -61,7 +60,7 @@ def tier(request: HttpRequest, name: str) -> HttpResponse:
     """Change a tier; its workspaces follow (GW2)."""
     actor = actor_of(request)
     require_operator(actor)
-    found = _tier(name)
+    found = selectors.tier_visible_to(actor, name)
     form = TierForm(request.POST or None, initial={field: getattr(found, field) for field in TierForm.base_fields})
     del form.fields["name"]
     reached = found.workspaces.filter(status=Status.ACTIVE).count()
@@ -86,7 +85,7 @@ def tier_delete(request: HttpRequest, name: str) -> HttpResponse:
     """Delete a tier that nobody has."""
     actor = actor_of(request)
     require_operator(actor)
-    _tier(name)
+    selectors.tier_visible_to(actor, name)
     return ask(
         request,
         EmptyForm(request.POST),
@@ -118,8 +117,7 @@ def clusters(request: HttpRequest) -> HttpResponse:
 @login_required
 def cluster(request: HttpRequest, name: str) -> HttpResponse:
     """One cluster; its credential is never shown."""
-    require_operator(actor_of(request))
-    found = _cluster(name)
+    found = selectors.cluster_named(actor_of(request), name)
     context = {
         "cluster": found,
         "shown": _cluster_state(found),
@@ -176,8 +174,7 @@ def cluster_check(request: HttpRequest, name: str) -> HttpResponse:
 def cluster_delete(request: HttpRequest, name: str) -> HttpResponse:
     """Forget a cluster without workspaces."""
     actor = actor_of(request)
-    require_operator(actor)
-    _cluster(name)
+    selectors.cluster_named(actor, name)
     return ask(
         request,
         ConfirmForm(request.POST or None, expected=name),
@@ -191,20 +188,6 @@ def cluster_delete(request: HttpRequest, name: str) -> HttpResponse:
         crumbs=[{"text": "Clusters", "url": reverse("clusters")}],
         destroys=True,
     )
-
-
-def _tier(name: str) -> Tier:
-    found = Tier.objects.filter(name=name).first()
-    if found is None:
-        raise NotFound("There is no such tier.", kind="tiers")
-    return found
-
-
-def _cluster(name: str) -> Cluster:
-    found = Cluster.objects.defer("sealed_credential").filter(name=name).first()
-    if found is None:
-        raise NotFound("There is no such cluster.", kind="clusters")
-    return found
 
 
 def _has_credential(found: Cluster) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
@@ -10,21 +11,27 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from access.credentials.selectors import people_of_credentials
+from audit.models import ApiRequest
 from audit.recorder import Actor
-from audit.selectors import entries_of_chain
+from audit.selectors import Filters, entries_of_chain, requests_of_tenant
 from kube.identity import SYSTEM_TENANT
-from kube.status import Cause, Invalid, NotFound, StatusError
+from kube.status import NotFound, StatusError
+from portal import plots, wording
 from portal.forms import ConfirmForm, EmptyForm, MemberForm, ReasonForm, RoleForm, TenantForm
 from portal.requests import actor_of
 from portal.views.asking import ask
 from portal.views.workspaces import pager
 from tenants import selectors, services
-from tenants.models import Role, Tenant, TenantState, User
+from tenants.models import Role, Tenant, TenantState
 from tenants.rights import require_operator, require_role, role_at_least, role_of
 
 PAGE = 50
+_JTI = "JTI="
+"""How a request names its credential (``kube.identity``)."""
 
 
 @require_safe
@@ -56,6 +63,7 @@ def tenant(request: HttpRequest, name: str) -> HttpResponse:
     may = {
         "suspend": actor.operator and found.state == TenantState.ACTIVE and not system,
         "resume": actor.operator and found.state == TenantState.SUSPENDED,
+        "read_all": role is not None and role_at_least(role, Role.ADMIN),
         "create_workspace": role is not None and role_at_least(role, Role.EDITOR) and found.state == TenantState.ACTIVE,
         "delete": role is Role.OWNER and found.state != TenantState.TERMINATING and not system,
     }
@@ -71,16 +79,43 @@ def tenant(request: HttpRequest, name: str) -> HttpResponse:
         {"icon": "lock", "label": "Suspended", "value": numbers.suspended, "unit": "", "note": ""},
         {"icon": "users", "label": "Members", "value": found.memberships.count(), "unit": "", "note": ""},
     ]
-    admin = role is not None and role_at_least(role, Role.ADMIN)
     context = {
         "tenant": found,
         "may": may,
         "stats": stats,
         "workspaces": selectors.workspaces_page(actor, tenant=name, limit=20).rows,
-        "entries": entries_of_chain(name, limit=8).rows if admin else [],
+        "entries": entries_of_chain(name, filters=Filters(settled=True), limit=8).rows if may["read_all"] else [],
         "suspended_text": f"{found.suspended_reason}. Its space and its workspaces are closed.",
     }
     return render(request, "pages/tenants/detail.html", context)
+
+
+@require_safe
+@login_required
+def tenant_activity(request: HttpRequest, name: str) -> HttpResponse:
+    """Its requests to the API server in the last day, as a picture; the page does not wait for the count."""
+    found = selectors.tenant_visible_to(actor_of(request), name)
+    return render(request, "components/plot.html", {"plot": plots.requests_plot(timezone.now(), tenant=found.name)})
+
+
+@require_safe
+@login_required
+def tenant_requests(request: HttpRequest, name: str) -> HttpResponse:
+    """Its requests to the API server, each with the person behind the service account. Admins only."""
+    actor = actor_of(request)
+    found = selectors.tenant_visible_to(actor, name)
+    require_role(actor, name, Role.ADMIN)
+    outcome = request.GET.get("outcome", "")
+    allowed = {"allowed": True, "refused": False}.get(outcome)
+    page = requests_of_tenant(name, allowed=allowed, after=request.GET.get("after", ""))
+    people = people_of_credentials(row.credential.removeprefix(_JTI) for row in page.rows)
+    context = {
+        "tenant": found,
+        "outcome": outcome if allowed is not None else "",
+        "requests": [_request(row, people) for row in page.rows],
+        "pager": pager(request, page.next),
+    }
+    return render(request, "pages/tenants/requests.html", context)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -96,7 +131,7 @@ def tenant_new(request: HttpRequest) -> HttpResponse:
             actor=actor,
             name=data["name"],
             display_name=data["display_name"],
-            owner=_person(data["owner"], "owner") if data["owner"] else None,
+            owner=selectors.user_by_email(data["owner"], field="owner") if data["owner"] else None,
         ),
         title="New tenant",
         submit="Create tenant",
@@ -193,7 +228,10 @@ def member_add(request: HttpRequest, name: str) -> HttpResponse:
         request,
         MemberForm(request.POST or None),
         lambda data: services.membership_set(
-            actor=actor, tenant=name, user=_person(data["email"], "email"), role=Role(data["role"])
+            actor=actor,
+            tenant=name,
+            user=selectors.user_by_email(data["email"], field="email"),
+            role=Role(data["role"]),
         ),
         title=f"Add a member to {name}",
         submit="Add member",
@@ -210,7 +248,7 @@ def member_role(request: HttpRequest, name: str, user_id: UUID) -> HttpResponse:
     actor = actor_of(request)
     form = RoleForm(request.POST)
     try:
-        member = _member(actor, name, user_id)
+        member = selectors.member_of(actor, name, user_id)
         if form.is_valid():
             services.membership_set(actor=actor, tenant=name, user=member, role=Role(form.cleaned_data["role"]))
             messages.success(
@@ -229,7 +267,7 @@ def member_remove(request: HttpRequest, name: str, user_id: UUID) -> HttpRespons
     """End a membership."""
     actor = actor_of(request)
     found = selectors.tenant_visible_to(actor, name)
-    member = _member(actor, name, user_id)
+    member = selectors.member_of(actor, name, user_id)
     return ask(
         request,
         EmptyForm(request.POST),
@@ -244,22 +282,20 @@ def member_remove(request: HttpRequest, name: str, user_id: UUID) -> HttpRespons
     )
 
 
-def _person(email: str, field: str) -> User:
-    found = User.objects.filter(email__iexact=email).first()
-    if found is None:
-        causes = [
-            Cause("FieldValueInvalid", "Nobody has an account with this address; an operator can create one.", field)
-        ]
-        raise Invalid("There is no such account.", kind="Membership", causes=causes)
-    return found
-
-
-def _member(actor: Actor, tenant: str, user_id: UUID) -> User:
-    """A member of a tenant that the actor may know of; NotFound otherwise."""
-    for membership in selectors.members_of(actor, tenant):
-        if membership.user_id == user_id:
-            return membership.user
-    raise NotFound("There is no such member.", kind="members")
+def _request(row: ApiRequest, people: Mapping[str, str]) -> dict[str, Any]:
+    credential = row.credential.removeprefix(_JTI)
+    verdict, word = (wording.ALLOW, "Allowed") if row.allowed else (wording.DENY, "Refused")
+    return {
+        "person": people.get(credential, row.actor or "nobody"),
+        "credential": credential if credential in people else "",
+        "verb": row.verb,
+        "path": row.path,
+        "count": row.count,
+        "state": wording.State(verdict, f"{word}, {row.code}"),
+        "why": "" if row.allowed else row.reason or "No rule allows it.",
+        "milliseconds": f"{row.latency / 1000:.1f}",
+        "created_at": row.created_at,
+    }
 
 
 def _for_operator(actor: Actor, name: str) -> Tenant:

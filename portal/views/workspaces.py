@@ -19,7 +19,7 @@ from access.models import Credential
 from audit.recorder import Actor
 from audit.selectors import Filters, entries_everywhere
 from kube.status import StatusError
-from portal import meters, progress, wording
+from portal import meters, plots, progress, wording
 from portal.forms import ConfirmForm, EmptyForm, KubeconfigForm, ReasonForm, TierChoiceForm, WorkspaceForm, refuse
 from portal.requests import actor_of
 from portal.views.asking import ask, failed
@@ -104,9 +104,11 @@ def workspace(request: HttpRequest, pk: UUID) -> HttpResponse:
         "meters": meters.meters_of(found.tier.quota, None),
         "credentials": credentials,
         "receipt": progress.steps_of(found.receipt),
+        "receipt_text": progress.receipt_text(found),
+        "api_server": found.cluster.client_url or found.cluster.server,
         "path": f"{found.tenant.cluster_path}:{found.name}",
         "members": selectors.members_of(actor, found.tenant_id)[:8],
-        "entries": entries_everywhere(filters=Filters(workspace_id=found.pk), limit=8).rows,
+        "entries": entries_everywhere(filters=Filters(workspace_id=found.pk, settled=True), limit=8).rows,
         "suspended_text": f"{found.suspended_reason}{suspended_by}. Only operators can resume it.",
     }
     return render(request, "pages/workspaces/detail.html", context)
@@ -133,6 +135,14 @@ def workspace_quota(request: HttpRequest, pk: UUID) -> HttpResponse:
     note = "" if used is not None else "What is used cannot be read from the cluster at this moment."
     context = {"meters": meters.meters_of(found.tier.quota, used), "note": note}
     return render(request, "components/meters.html", context)
+
+
+@require_safe
+@login_required
+def workspace_activity(request: HttpRequest, pk: UUID) -> HttpResponse:
+    """What happened on which day, as a picture; asked for by the page, which does not wait for the count."""
+    found = selectors.workspace_visible_to(actor_of(request), pk)
+    return render(request, "components/plot.html", {"plot": plots.events_plot(timezone.now(), found.pk)})
 
 
 @never_cache
@@ -346,6 +356,8 @@ def _credential(row: Credential) -> dict[str, Any]:
         state = wording.State(wording.ALLOW, "Works") if row.expires_at > now else wording.State(wording.PASS, "Ended")
     return {
         "issued_to": row.issued_to.email,
+        "role": row.role,
+        "jti": row.jti or "",
         "ip_address": row.ip_address,
         "issued_at": row.issued_at,
         "expires_at": row.expires_at,

@@ -91,6 +91,7 @@ def member_pages(house: dict[str, Any]) -> dict[str, str]:
         "workspace-progress": f"/workspaces/{house['staging'].pk}/",
         "tenant": "/tenants/acme/",
         "members": "/tenants/acme/members/",
+        "requests": "/tenants/acme/requests/",
         "tokens": "/tokens/",
         "audit": "/audit/?chain=acme",
         "explain": "/explain/",

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management import get_commands, load_command_class
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,8 +24,16 @@ def test_every_part_of_the_product_is_a_service() -> None:
     assert set(COMPOSE["services"]) == {"postgres", "redis", "bootstrap", "portal", "apiserver", "worker", "beat"}
 
 
+def test_portal_does_not_serve_with_a_key_that_everybody_knows(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.SECRET_KEY_IS_SET = False
+    monkeypatch.delitem(sys.modules, "portal.asgi", raising=False)
+    with pytest.raises(ImproperlyConfigured, match="SECRET_KEY"):
+        importlib.import_module("portal.asgi")
+
+
 @pytest.mark.parametrize(("service", "command"), COMMANDS)
-def test_command_exists_and_takes_its_flags(service: str, command: list[str]) -> None:
+def test_command_exists_and_takes_its_flags(service: str, command: list[str], settings: Any) -> None:
+    settings.SECRET_KEY_IS_SET = True
     if command[1] == "manage.py":
         loaded = load_command_class(get_commands()[command[2]], command[2])
         loaded.create_parser("manage.py", command[2]).parse_args(command[3:])

@@ -7,8 +7,13 @@ import re
 import pytest
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from audit.actions import Action
+from audit.models import ApiRequest
+from audit.partitions import partitions_prepare
+from portal.meters import meters_of
+from portal.wording import target_name
 from tests import factories
 from tests.portal.conftest import House, signed_in
 
@@ -184,8 +189,8 @@ def test_dialog_and_page_are_the_same_form(acme: House) -> None:
     path = reverse("workspace-delete", args=[acme.workspace.pk])
     page = client.get(path).content.decode()
     dialog = client.get(path, headers={"HX-Request": "true", "HX-Target": "dialog"}).content.decode()
-    assert "<!doctype html>" in page
-    assert "<!doctype html>" not in dialog
+    assert "<!DOCTYPE html>" in page
+    assert "<!DOCTYPE html>" not in dialog
     assert "hx-post" in dialog
     done = client.post(path, {"name": "acme-web"}, headers={"HX-Request": "true", "HX-Target": "dialog"})
     assert done.headers["HX-Redirect"] == reverse("workspace", args=[acme.workspace.pk])
@@ -365,7 +370,83 @@ def test_foreign_cursor_is_refused(path: str, acme: House) -> None:
     assert signed_in(acme.owner).get(path).status_code == 400
 
 
+def test_what_happened_when_is_drawn_with_its_numbers_in_words(acme: House, operator: factories.User) -> None:
+    """GW14: a picture is no news to those who cannot see it."""
+    factories.event("acme", Action.KUBECONFIG_ISSUED, acme.owner, of=acme.workspace)
+    factories.event("acme", Action.WORKSPACE_SUSPENDED, acme.viewer, of=acme.workspace, outcome="denied")
+    factories.event("acme", Action.KUBECONFIG_ISSUED, acme.owner, of=acme.workspace, outcome="intent")
+    path = reverse("workspace-activity", args=[acme.workspace.pk])
+    assert 'aria-label="1 done, 1 denied or failed"' in signed_in(acme.viewer).get(path).content.decode()
+    now = timezone.now()
+    partitions_prepare(now=now)
+    for allowed, count in ((True, 1), (False, 7)):
+        ApiRequest.objects.create(
+            created_at=now, tenant="acme", verb="get", path="/", code=200, allowed=allowed, count=count
+        )
+    stranger = factories.user()
+    for path, who in ((reverse("tenant-activity", args=["acme"]), acme.viewer), (reverse("requests"), operator)):
+        assert 'aria-label="1 allowed, 7 refused"' in signed_in(who).get(path).content.decode()
+        assert signed_in(stranger).get(path).status_code in {403, 404}
+
+
+def test_request_is_told_by_the_person_behind_the_service_account(acme: House) -> None:
+    """GW8: every kubectl call, although all of a workspace share one account."""
+    now = timezone.now()
+    partitions_prepare(now=now)
+    issued = factories.credential(acme.workspace, acme.editor)
+    ApiRequest.objects.create(
+        created_at=now,
+        tenant="acme",
+        actor="system:serviceaccount:tenant-1:sa-tenant-admin",
+        credential=f"JTI={issued.jti}",
+        verb="list",
+        path="/api/v1/secrets",
+        code=403,
+        allowed=False,
+        latency=1234,
+    )
+    path = reverse("tenant-requests", args=["acme"])
+    body = signed_in(acme.admin).get(path, {"outcome": "refused"}).content.decode()
+    assert acme.editor.email in body
+    assert "list /api/v1/secrets" in body
+    assert "Refused, 403" in body
+    assert "1.2 ms" in body
+    assert "/api/v1/secrets" not in signed_in(acme.admin).get(path, {"outcome": "allowed"}).content.decode()
+    assert signed_in(acme.viewer).get(path).status_code == 403
+    assert signed_in(factories.user()).get(path).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("resource", "amount", "shown"),
+    [
+        ("requests.cpu", "3500m", "3.5"),
+        ("count/configmaps", "1k", "1,000"),
+        ("limits.memory", "5368709120", "5 GiB"),
+        ("requests.storage", "1536Mi", "1.5 GiB"),
+        ("pods", "0", "0"),
+        ("pods", "many", "many"),
+    ],
+)
+def test_amounts_are_shown_as_people_write_them(resource: str, amount: str, shown: str) -> None:
+    assert meters_of({resource: amount}, None)[0].hard == shown
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("workspaces/acme/web", "workspace web of acme"),
+        ("workspaces/acme/web/credentials/1", "credential for the workspace web of acme"),
+        ("tenants/acme", "tenant acme"),
+        ("tenants/acme/members/1", "member of acme"),
+        ("session", "session"),
+        ("", ""),
+    ],
+)
+def test_targets_of_events_are_said_in_words(target: str, words: str) -> None:
+    assert target_name(target) == words
+
+
 def test_quota_that_cannot_be_read_still_shows_the_limits(acme: House) -> None:
     body = signed_in(acme.viewer).get(reverse("workspace-quota", args=[acme.workspace.pk])).content.decode()
-    assert "8Gi" in body
+    assert "8 GiB" in body
     assert "cannot be read from the cluster" in body

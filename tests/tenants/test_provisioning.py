@@ -274,6 +274,16 @@ def test_drift_is_found_recorded_and_repaired(cluster, workspace, damage, words)
     assert AuditEntry.objects.filter(action="workspace.drift").count() == 1
 
 
+def test_amounts_that_a_cluster_writes_its_own_way_are_no_drift(cluster, workspace):
+    """PR-28: 1000 comes back as 1k, 1500m as it is, 1024Mi as 1Gi."""
+    cluster.settle(workspace, Phase.READY)
+    quota = {"requests.cpu": "1500m", "requests.memory": "1024Mi", "count/configmaps": "1000"}
+    limits = [{"type": "Container", "default": {"cpu": "1000m"}, "defaultRequest": {"cpu": "1000m"}}]
+    tier_change(actor=OPERATOR, name="basic", quota=quota, limit_range=limits)
+    cluster.settle(workspace, Phase.READY)
+    assert workspace_reconcile(workspace.id) == []
+
+
 def test_a_deleted_workspace_leaves_nothing_but_its_row(cluster, workspace):
     workspace = cluster.settle(workspace, Phase.READY)
     workspace_delete(actor=OPERATOR, workspace_id=workspace.id)

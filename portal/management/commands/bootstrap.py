@@ -1,4 +1,4 @@
-"""``manage.py bootstrap``: migrate and make what a new installation needs; running it again changes nothing."""
+"""``manage.py bootstrap``: migrate and make what a new release needs; running it again changes nothing."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
 from portal.quickstart.bootstrap import bootstrap
@@ -20,4 +21,5 @@ class Command(BaseCommand):
 
     def handle(self, **_options: Any) -> None:
         """Do it."""
+        call_command("collectstatic", interactive=False, verbosity=0, ignore_patterns=["rest_framework"])
         self.stdout.write(json.dumps(asdict(bootstrap())))

@@ -1,4 +1,8 @@
-"""``manage.py quickstart``: everything on this machine, set up when needed, stopped in order (contract.md)."""
+"""``manage.py quickstart``: everything on this machine, set up when needed, stopped in order (contract.md).
+
+The parts are forked from this process once it has loaded what all of them need: nothing is loaded twice, while the
+databases start beside it. One of them that dies is back at once.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +10,28 @@ import json
 import os
 import signal
 import ssl
-import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Callable
+from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
+from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from portal.embedded.children import Child
+from portal.embedded.children import Fork, tail
 from portal.embedded.postgresql import PostgreSQL
 from portal.embedded.redis import Redis
 from portal.quickstart.layout import Layout, QuickstartError, check_port
-from portal.quickstart.supervisor import Service, Supervisor
+from portal.quickstart.supervisor import Supervisor
 
 _HOST = "127.0.0.1"
+_PARTS = ("portal.asgi", "portal.urls", "uvicorn.main", "gateway.server", "celery.bin.worker", "celery.apps.worker")
+"""What the parts are made of, beside the models."""
 
 
 class Command(BaseCommand):
@@ -45,6 +53,9 @@ class Command(BaseCommand):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda *_: supervisor.ask_to_stop())
         try:
+            if layout.make_secrets():
+                # The settings were read before there were any.
+                os.execv(sys.executable, sys.orig_argv)  # noqa: S606 # ourselves, as we were called
             with layout.lock():
                 self._run(layout, supervisor, as_json=options["json"])
         except QuickstartError as error:
@@ -60,13 +71,14 @@ class Command(BaseCommand):
         layout.prepare()
         say = (lambda _message: None) if as_json else self._say
         try:
-            environment = self._start_databases(layout, supervisor)
+            self._start_databases(layout, supervisor)
             say("Preparing the database…")
-            facts = self._bootstrap(layout, environment)
+            facts = self._bootstrap(layout)
             say("Starting the portal, the API server and the workers…")
-            for service in _services(layout, environment):
+            for part, ready in _parts(layout):
                 if not supervisor.stopping:
-                    supervisor.start(service)
+                    part.start()
+                    supervisor.look_after(part, ready)
             supervisor.wait_ready(patience=60)
             if not supervisor.stopping:
                 self._announce(facts, as_json=as_json)
@@ -77,38 +89,38 @@ class Command(BaseCommand):
         finally:
             supervisor.stop()
 
-    def _start_databases(self, layout: Layout, supervisor: Supervisor) -> dict[str, str]:
-        """The environment of all processes, with the URLs of what was given or started here."""
-        environment = {
-            "TENANTRY_DATA_DIR": str(layout.folder),
-            "DJANGO_SETTINGS_MODULE": os.environ.get("DJANGO_SETTINGS_MODULE", "portal.settings"),
-            "PYTHONUNBUFFERED": "1",
-        }
+    def _start_databases(self, layout: Layout, supervisor: Supervisor) -> None:
+        """Start what no URL names, and load what everything else needs meanwhile."""
+        servers = []
         for variable, kind in (("DATABASE_URL", PostgreSQL), ("REDIS_URL", Redis)):
-            if os.environ.get(variable):
-                environment[variable] = os.environ[variable]
-                continue
-            name = kind.__name__.lower()
-            server = kind(layout.folder / name, layout.logs / f"{name}.log")
-            supervisor.start(Service(server.child, server.start, server.stop))
-            environment[variable] = server.url
-        return environment
+            if not os.environ.get(variable):
+                name = kind.__name__.lower()
+                server = kind(layout.folder / name, layout.logs / f"{name}.log")
+                supervisor.look_after(server)
+                server.launch()
+                servers.append(server)
+        for module in _PARTS:
+            import_module(module)
+        for server in servers:
+            server.wait()
 
-    def _bootstrap(self, layout: Layout, environment: Mapping[str, str]) -> dict[str, Any]:
-        """Migrate and make what a first start needs, in a process that has the database's URL."""
-        result = subprocess.run(
-            [sys.executable, "manage.py", "bootstrap"],
-            cwd=settings.BASE_DIR,
-            env={**os.environ, **environment},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=False,
+    def _bootstrap(self, layout: Layout) -> dict[str, Any]:
+        """Migrate and make what a first start needs. The answer may hold a password: it goes through no file."""
+        from portal.quickstart.bootstrap import bootstrap
+
+        reader, writer = os.pipe()
+        child = Fork(
+            "bootstrap",
+            lambda: os.write(writer, json.dumps(asdict(bootstrap())).encode()),
+            layout.logs / "bootstrap.log",
         )
-        (layout.logs / "bootstrap.log").write_text(result.stderr)
-        if result.returncode:
-            raise QuickstartError(f"The database could not be prepared:\n{result.stderr.strip()[-2000:]}")
-        facts: dict[str, Any] = json.loads(result.stdout.strip().splitlines()[-1])
+        child.start()
+        os.close(writer)
+        with os.fdopen(reader) as pipe:
+            answer = pipe.read()
+        if child.wait():
+            raise QuickstartError(f"The database could not be prepared:\n{tail(child.log)}")
+        facts: dict[str, Any] = json.loads(answer)
         return facts
 
     def _announce(self, facts: dict[str, Any], *, as_json: bool) -> None:
@@ -135,37 +147,38 @@ class Command(BaseCommand):
         self.stdout.flush()
 
 
-def _services(layout: Layout, environment: Mapping[str, str]) -> list[Service]:
-    """What runs beside the databases, in the order of starting."""
-    python = sys.executable
+def _parts(layout: Layout) -> list[tuple[Fork, Callable[[], bool]]]:
+    """What runs beside the databases, in the order of starting, and how each is known to be ready."""
     portal_url = f"http://{_HOST}:{settings.PORTAL_PORT}"
     apiserver_url = f"https://{_HOST}:{settings.APISERVER_PORT}"
+    schedule = layout.folder / "beat-schedule"
 
-    def child(name: str, *command: str, patience: float = 15.0) -> Child:
-        return Child(
-            name=name, command=command, log=layout.logs / f"{name}.log", environment=environment, patience=patience
-        )
+    def fork(name: str, run: Callable[[], object]) -> Fork:
+        return Fork(name, run, layout.logs / f"{name}.log")
 
-    celery = (python, "-m", "celery", "--app", "portal", "--quiet")
-    worker = child("worker", *celery, "worker", "--pool", "threads", "--concurrency", "4", "--loglevel", "INFO")
-    beat = child("beat", *celery, "beat", "--schedule", str(layout.folder / "beat-schedule"), "--pidfile", "")
-    apiserver = child("apiserver", python, "manage.py", "apiserver", *settings.APISERVER_FLAGS)
-    portal = child(
-        "portal",
-        *(python, "-m", "uvicorn", "portal.asgi:application", "--no-access-log", "--no-server-header"),
-        *("--host", _HOST, "--port", str(settings.PORTAL_PORT), "--timeout-graceful-shutdown", "5"),
-    )
+    apiserver = fork("apiserver", lambda: call_command("apiserver", *settings.APISERVER_FLAGS))
+    portal = fork("portal", _serve_portal)
+    worker = fork("worker", lambda: _celery("worker", "--pool", "threads", "--concurrency", "4", "--loglevel", "INFO"))
+    beat = fork("beat", lambda: _celery("beat", "--schedule", str(schedule), "--pidfile", ""))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     return [
-        _service(apiserver, lambda: _answers(f"{apiserver_url}/readyz", _trusting(context))),
-        _service(portal, lambda: _answers(f"{portal_url}/readyz", None)),
-        _service(worker, lambda: _says(worker.log, b" ready.")),
-        _service(beat, lambda: beat.alive),
+        (apiserver, lambda: _answers(f"{apiserver_url}/readyz", _trusting(context))),
+        (portal, lambda: _answers(f"{portal_url}/readyz", None)),
+        (worker, lambda: _says(worker.log, b" ready.")),
+        (beat, lambda: beat.alive),
     ]
 
 
-def _service(child: Child, ready: Any) -> Service:
-    return Service(child, child.start, child.stop, ready)
+def _serve_portal() -> None:
+    uvicorn = import_module("uvicorn.main").main
+    listen = ("--host", _HOST, "--port", str(settings.PORTAL_PORT), "--timeout-graceful-shutdown", "5")
+    uvicorn(["portal.asgi:application", "--no-access-log", "--no-server-header", *listen])
+
+
+def _celery(*arguments: str) -> None:
+    from portal.celery import app
+
+    app.start(["--quiet", *arguments])
 
 
 def _trusting(context: ssl.SSLContext) -> ssl.SSLContext:

@@ -1,0 +1,77 @@
+"""Who may read which part of the audit, for the pages and the REST API (GW13)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from uuid import UUID
+
+from django.http import StreamingHttpResponse
+
+from audit import export
+from audit.actions import Action
+from audit.models import AuditEntry
+from audit.recorder import Actor
+from audit.selectors import (
+    Filters,
+    Page,
+    anchored_chain_names,
+    entries_everywhere,
+    entries_of_chain,
+    entry_rows,
+)
+from kube.status import BadRequest, Forbidden, NotFound
+from tenants import selectors
+from tenants.models import Membership, Role
+
+
+def visible_chains(actor: Actor) -> list[str]:
+    """The chains that the actor may read whole."""
+    if actor.operator:
+        return anchored_chain_names()
+    admins = Membership.objects.filter(user_id=actor.user_id, role__in=[Role.OWNER, Role.ADMIN])  # type: ignore[misc]
+    return list(admins.order_by("tenant_id").values_list("tenant_id", flat=True))
+
+
+def entries_page(
+    actor: Actor, filters: Filters, *, chain: str = "", chains: Sequence[str], after: str = "", limit: int = 50
+) -> Page[AuditEntry]:
+    """One page of what the actor may see; ``chains`` are ``visible_chains(actor)``.
+
+    Operators see every chain, admins of a tenant its own, members what happened to a workspace of theirs, everybody
+    what they did themselves. Raises ``NotFound`` for a chain or a workspace that is not theirs to know of.
+    """
+    if filters.workspace_id:
+        selectors.workspace_visible_to(actor, filters.workspace_id)
+    elif not actor.operator and chain not in chains:
+        filters = replace(filters, user_id=actor.user_id)
+    if not chain:
+        return entries_everywhere(filters=filters, after=after, limit=limit)
+    if not actor.operator and chain not in chains:
+        selectors.tenant_visible_to(actor, chain)
+    return entries_of_chain(chain, filters=filters, after=after, limit=limit)
+
+
+def entry_visible_to(actor: Actor, pk: UUID) -> AuditEntry:
+    """One event. Raises ``NotFound`` for what is not the actor's to see."""
+    entry = AuditEntry.objects.filter(pk=pk).first()
+    if entry is None or not (actor.operator or entry.user_id == actor.user_id or entry.chain in visible_chains(actor)):
+        raise NotFound("There is no such event.", kind="audit-logs")
+    return entry
+
+
+def export_of(actor: Actor, chain: str, form: str) -> StreamingHttpResponse:
+    """The download of a chain that the actor may read whole. Raises ``NotFound``, ``Forbidden``, ``BadRequest``."""
+    if not actor.operator:
+        if not Membership.objects.filter(user_id=actor.user_id, tenant_id=chain).exists():  # type: ignore[misc]
+            raise NotFound("There is no such audit log.", kind="audit-logs")
+        if chain not in visible_chains(actor):
+            raise Forbidden("Only the tenant's admins may export its audit log.")
+    lines = {"csv": (export.csv_lines, "text/csv"), "jsonl": (export.json_lines, "application/jsonl")}.get(form)
+    if lines is None:
+        raise BadRequest("The format is csv or jsonl.")
+    actor.record(Action.AUDIT_EXPORTED, chain=chain, target=f"audit/{chain}", detail={"format": form})
+    response = StreamingHttpResponse(lines[0](entry_rows(chain)), content_type=f"{lines[1]}; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="audit-{chain}.{form}"'
+    response["X-Content-Type-Options"] = "nosniff"
+    return response
