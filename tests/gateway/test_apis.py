@@ -125,7 +125,7 @@ def body_of(case: dict[str, Any]) -> dict[str, Any] | None:
 
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: f"{case['is']} {case['who']} {case['do']}"[:110])
 def test_decision_table(people: dict[str, Caller], case: dict[str, Any]) -> None:
-    """KC5, KC11."""
+    """KC5, KC6, KC11."""
     method, path = case["do"].replace("umbrella", "supply").split()
     answer = people[case["who"]].call(method, path, body_of(case))
     assert answer.status == case["gives"], answer.body
