@@ -18,8 +18,8 @@ import orjson
 
 from access.workspaces import logical_cluster_key
 from gateway.objects import timestamp
-from kube.logicalclusters import is_valid, is_workspace
-from kube.workspaceobjects import logical_cluster_objects
+from kube.logicalclusters import ROOT, is_valid, is_workspace, space_of
+from kube.workspaceobjects import logical_cluster_objects, organization_object
 from kube.workspaces import (
     BASES_MAX,
     FINALIZER,
@@ -36,6 +36,7 @@ from store.connections import AWAY
 from store.engine import Engine
 from store.leadership import RETRY_SECONDS, leading
 from store.types import (
+    Check,
     Create,
     Delete,
     Event,
@@ -53,6 +54,7 @@ logger = logging.getLogger(__name__)
 
 LEADER_LOCK: Final = 7_236_018_502
 _CHUNK: Final = 200
+_TENANTS: Final = (ROOT, "", "tenants")
 _IDLE_SECONDS: Final = 5.0
 
 Body = dict[str, Any]
@@ -72,7 +74,7 @@ class WorkspaceWorker:
         """Note what has changed; called by the store with every batch of its log."""
         for event in events:
             key = event.key
-            if key[1:3] == WORKSPACES and event.type is not EventType.DELETED:
+            if (key[1:3] == WORKSPACES or key[:3] == _TENANTS) and event.type is not EventType.DELETED:
                 self._note(key)
             elif key[1:3] == LOGICAL_CLUSTERS and is_workspace(key.space):
                 self._note(_workspace_key(key.space))
@@ -86,14 +88,22 @@ class WorkspaceWorker:
         while True:
             try:
                 async with leading(self._conninfo, LEADER_LOCK, "tenantry-workspaces") as still:
-                    for item in (await self._store.list(Everywhere(*WORKSPACES), cached=True)).items:
-                        self._note(item.key)
+                    await self._begin()
                     while True:
                         await self._work()
                         await still()
             except (*AWAY, StoreError) as error:
                 logger.warning("the worker of workspaces starts over: %s", type(error).__name__)
             await asyncio.sleep(RETRY_SECONDS)
+
+    async def _begin(self) -> None:
+        """Note what an earlier worker left, and tenants from before their spaces had a logical cluster."""
+        for item in (await self._store.list(Everywhere(*WORKSPACES), cached=True)).items:
+            self._note(item.key)
+        known = {item.key.space for item in (await self._store.list(Everywhere(*LOGICAL_CLUSTERS), cached=True)).items}
+        for item in (await self._store.list(Range(*_TENANTS), cached=True)).items:
+            if space_of(item.key.name) not in known:
+                self._note(item.key)
 
     async def _work(self) -> None:
         while self._due:
@@ -115,11 +125,14 @@ class WorkspaceWorker:
             return
 
     async def _settle(self, key: Key) -> None:
-        """Do whatever one workspace is due for now; what it writes brings it back here."""
+        """Do whatever one workspace, or tenant, is due for now; what it writes brings it back here."""
         stored = await self._store.get(key)
         if stored is None:
             return
         body = orjson.loads(stored.data)
+        if key[:3] == _TENANTS:
+            await self._found(stored, body)
+            return
         path = f"{key.space}:{key.name}"
         if "deletionTimestamp" in body["metadata"]:
             await self._remove(stored, body, path)
@@ -132,6 +145,17 @@ class WorkspaceWorker:
             await self._schedule(stored, body, path)
         else:
             await self._initialize(stored, body, cluster)
+
+    async def _found(self, tenant: Stored, body: Body) -> None:
+        """Give the tenant's space its logical cluster, unless the tenant ends."""
+        path = space_of(tenant.key.name)
+        key = logical_cluster_key(path)
+        if "deletionTimestamp" in body["metadata"] or await self._store.get(key) is not None:
+            return
+        made = organization_object(
+            path, url=f"{self._url}/clusters/{path}", now=timestamp(time.time()), uid=str(uuid.uuid4())
+        )
+        await self._store.commit(Create(key, made), Check(tenant.key, tenant.revision))
 
     async def _schedule(self, stored: Stored, body: Body, path: str) -> None:
         kind = body["spec"]["type"]

@@ -8,13 +8,14 @@ from typing import Any, Final
 import orjson
 
 from kube.identity import SERVICE_ACCOUNT_PREFIX, SYSTEM_TENANT
-from kube.logicalclusters import full_path, tenant_of
+from kube.logicalclusters import ROOT, full_path, tenant_of
 from kube.rbac import GROUP as RBAC
 from kube.workspaces import (
     ADMIN_GROUPS,
     CLUSTER_NAME,
     CORE,
     LOGICAL_CLUSTERS,
+    ORGANIZATION_TYPE,
     OWNER,
     REQUIRED_GROUPS,
     TENANCY,
@@ -95,6 +96,22 @@ def logical_cluster_objects(
         _admins(path, "system:kcp:workspace:admin", {"kind": "Group", "name": ADMIN_GROUPS[0]}, now, uids[2]),
         _admins(path, "workspace-admin", _maker(owner, tenant_of(path)), now, uids[3]),
     ]
+
+
+def organization_object(path: str, *, url: str, now: str, uid: str) -> Body:
+    """The ``LogicalCluster`` of a tenant's space: what its workspaces inherit is written there (KC3)."""
+    return {
+        "apiVersion": f"{CORE}/{VERSION}",
+        "kind": "LogicalCluster",
+        "metadata": {
+            **_metadata(path, *LOGICAL_CLUSTERS, VERSION, CLUSTER_NAME, now, uid),
+            "annotations": {TYPE: ORGANIZATION_TYPE},
+        },
+        "spec": {
+            "owner": {"apiVersion": "v1", "resource": "tenants", "name": tenant_of(path), "cluster": ROOT},
+        },
+        "status": {"phase": Phase.READY, "URL": url},
+    }
 
 
 def _maker(owner: Mapping[str, Any], tenant: str) -> Body:

@@ -201,7 +201,7 @@ class WorkspaceTree:
         """
         old, body, principal = attributes.old, attributes.object, attributes.principal
         if attributes.operation in (CREATE, DELETE):
-            raise _refused(attributes, "a logical cluster begins and ends with its Workspace object in the parent")
+            raise _refused(attributes, "a logical cluster begins and ends with its Workspace or Tenant object")
         if body is None or old is None:
             return
         if attributes.subresource == "status":
@@ -214,7 +214,8 @@ class WorkspaceTree:
         before, after = _annotation(old), _annotation(body)
         if before == after:
             return
-        if not await self._workspaces.administers(principal, attributes.cluster):
+        # What a tenant's workspaces inherit is for those to say who may change the object in the tenant's own space.
+        if is_workspace(attributes.cluster) and not await self._workspaces.administers(principal, attributes.cluster):
             raise _refused(
                 attributes, 'required groups are changed by those with the verb "admin" on workspaces/content above'
             )

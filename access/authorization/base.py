@@ -67,6 +67,15 @@ class Enumerable(Protocol):
 
 
 @runtime_checkable
+class Limiting(Protocol):
+    """An authorizer that gives nothing and takes away from what the steps after it give."""
+
+    async def limited(self, held: Holdings, principal: Principal, cluster: str, namespace: str) -> Holdings:
+        """What is left of it."""
+        ...
+
+
+@runtime_checkable
 class Joining(Protocol):
     """An authorizer that makes the principal a member of further groups, for the steps after it (KC2)."""
 

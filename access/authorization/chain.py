@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from access.authorization.base import Authorizer, Enumerable, Holdings, Immediate, Joining, Selective, deny
+from access.authorization.base import Authorizer, Enumerable, Holdings, Immediate, Joining, Limiting, Selective, deny
 from kube.identity import SYSTEM_TENANT, Principal
 from kube.logicalclusters import Terrain, terrain_of
 from kube.rbac import Rule
@@ -102,6 +102,7 @@ class AuthorizationChain:
         An authorizer that cannot list what it allows, such as a webhook, makes the answer incomplete.
         """
         rules: dict[Rule, None] = {}
+        limits: list[Limiting] = []
         complete = True
         for authorizer, _, joining in self._steps:
             if not isinstance(authorizer, Enumerable):
@@ -109,11 +110,15 @@ class AuthorizationChain:
                 continue
             try:
                 held = await authorizer.holdings(principal, cluster, namespace)
+                for limit in limits if held.rules else ():
+                    held = await limit.limited(held, principal, cluster, namespace)
                 if joining is not None and not held.final:
                     principal = await joining.joined(principal, cluster)
             except Exception:
                 logger.exception("authorizer %s failed", authorizer.name)
                 held = Holdings(complete=False, final=True)
+            if isinstance(authorizer, Limiting):
+                limits.append(authorizer)
             rules.update(dict.fromkeys(held.rules))
             complete = complete and held.complete
             if held.final:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from dataclasses import replace
 from typing import Any, Final
 
 import orjson
@@ -13,13 +14,14 @@ from kube.apiexports import EXPORT, EXPORTS, as_bound, has_policy, is_local, spl
 from kube.builtins import BUILTINS
 from kube.crds import CRDS
 from kube.identity import SYSTEM_TENANT, Principal
+from kube.limits import within
 from kube.logicalclusters import ROOT
-from kube.rbac import Attributes
+from kube.rbac import TENANTED, Attributes, Rule
 from kube.rbacindex import Reach
 from kube.requestinfo import RequestInfo
 from kube.verdicts import Decision
 from store.port import Reader
-from store.types import Key
+from store.types import Key, Range
 
 _BUILTIN: Final = frozenset((resource.group, resource.plural) for resource in BUILTINS)
 _KNOWN_MAX: Final = 4096
@@ -72,8 +74,36 @@ class MaximalPermissionPolicy:
         return deny(self.name, "beyond the maximal permission policy of the export")
 
     async def holdings(self, principal: Principal, cluster: str, namespace: str) -> Holdings:  # noqa: ARG002
-        """Nothing; what others give may be more than is left, where something is bound."""
+        """Nothing; ``limited`` says what is left of what others give."""
         return NOTHING
+
+    async def limited(self, held: Holdings, principal: Principal, cluster: str, namespace: str) -> Holdings:
+        """What providers leave of it; incomplete where a ``*`` covers what is limited."""
+        limits: dict[tuple[str, str], tuple[Rule, ...]] = {}
+        for stored in (await self._store.list(Range(cluster, *CRDS), cached=True)).items:
+            if EXPORT.encode() not in stored.data:
+                continue
+            definition = orjson.loads(stored.data)
+            export = (definition["metadata"].get("annotations") or {}).get(EXPORT)
+            if isinstance(export, str):
+                limit = await self._limit(principal, export, namespace)
+                if limit is not None:
+                    limits[definition["spec"]["group"], definition["spec"]["names"]["plural"]] = limit
+        rules, exact = within(held.rules, limits)
+        return replace(held, rules=rules, complete=held.complete and exact)
+
+    async def _limit(self, principal: Principal, export: str, namespace: str) -> tuple[Rule, ...] | None:
+        """The rules of an export's policy for a principal, or ``None`` when it has none."""
+        path, name = split_export(export)
+        body = await self._body(Key(path, *EXPORTS, "", name))
+        if body is not None and not has_policy(body):
+            return None
+        if body is None or not is_local(body):
+            return ()
+        user, groups = as_bound(principal)
+        reach = Reach(SYSTEM_TENANT) if path == ROOT else None
+        found = (await self._policies.of(path)).rules_for(user, groups, namespace, reach)
+        return tuple(replace(rule, scope=TENANTED) for rule in found)
 
     async def _body(self, key: Key) -> Any:
         stored = await self._store.get(key, cached=True)

@@ -125,7 +125,7 @@ def body_of(case: dict[str, Any]) -> dict[str, Any] | None:
 
 @pytest.mark.parametrize("case", TABLE, ids=lambda case: f"{case['is']} {case['who']} {case['do']}"[:110])
 def test_decision_table(people: dict[str, Caller], case: dict[str, Any]) -> None:
-    """KC5, KC11."""
+    """KC5, KC6, KC11."""
     method, path = case["do"].replace("umbrella", "supply").split()
     answer = people[case["who"]].call(method, path, body_of(case))
     assert answer.status == case["gives"], answer.body
@@ -228,6 +228,27 @@ def test_without_the_export_nothing_more_is_allowed(olga: Caller) -> None:
     assert olga.delete(f"{PROVIDER}{APIS}/apiexports/fleeting").status == 200
     assert olga.get(path).status == 403
     assert olga.delete(f"{ORG}:left{APIS}/apibindings/fleeting").status == 200
+
+
+def test_rules_reviews_show_what_the_policy_leaves(people: dict[str, Caller], olga: Caller) -> None:
+    """KC5, AZ10."""
+    role(olga, CONSUMER, "widgeteer", rule("get list create delete", "example.org", "widgets gadgets"))
+    bound(olga, CONSUMER, "widgeteer", "User", "ann")
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectRulesReview",
+        "spec": {"namespace": "default"},
+    }
+    path = f"{CONSUMER}/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
+
+    def verbs(caller: Caller, resource: str) -> tuple[set[str], bool]:
+        status = made(caller.post(path, review))["status"]
+        rules = [one for one in status["resourceRules"] if resource in one["resources"]]
+        return {verb for one in rules for verb in one["verbs"]}, status["incomplete"]
+
+    assert verbs(people["ann"], "widgets") == ({"get", "list"}, False)
+    assert verbs(people["ann"], "gadgets") == ({"get", "list", "create", "delete"}, False)
+    assert verbs(people["bob"], "*") == ({"*"}, True), "all but some cannot be said by rules"
 
 
 def test_nobody_signs_in_with_a_prefixed_name(server: Server, people: dict[str, Caller]) -> None:

@@ -154,6 +154,37 @@ def test_required_groups_are_set_from_above_alone(people: dict[str, Caller]) -> 
     assert greta.patch(inside("guarded:below") + CLUSTER, {"metadata": {"annotations": {key: "g1,,g2"}}}).status == 422
 
 
+def test_the_organisation_has_a_logical_cluster_whose_required_groups_its_workspaces_inherit(
+    server: Server, people: dict[str, Caller]
+) -> None:
+    """KC3, KC13: they are asked for below, not at the organisation's own door."""
+    tenant_named(server, "guild")
+    owner, key = server.user("guild", "gwen", "tenantry:owner"), "authorization.kcp.io/required-groups"
+    at = "/clusters/root:guild"
+    assert eventually(lambda: owner.get(f"{at}{CLUSTER}").status == 200)
+    body = owner.get(f"{at}{CLUSTER}").body
+    assert body["status"]["phase"] == "Ready"
+    assert body["status"]["URL"].endswith(at)
+    assert body["spec"]["owner"] == {"apiVersion": "v1", "resource": "tenants", "name": "guild", "cluster": "root"}
+    assert owner.patch(f"{at}{CLUSTER}", {"metadata": {"annotations": {key: "a,,b"}}}).status == 422
+    assert (
+        server.user("guild", "ned", "tenantry:editor")
+        .patch(f"{at}{CLUSTER}", {"metadata": {"annotations": {key: "a"}}})
+        .status
+        == 403
+    )
+    assert owner.patch(f"{at}{CLUSTER}", {"metadata": {"annotations": {key: "masons"}}}).status == 200
+    assert owner.delete(f"{at}{CLUSTER}").status == 403
+    assert owner.patch(f"{at}{CLUSTER}", {"status": {"phase": "Deleting"}}).body["status"]["phase"] == "Ready"
+    made(owner.post(f"{at}{TENANCY}/workspaces", workspace("lodge")))
+    mason = server.user("guild", "gwen", "tenantry:owner", "masons")
+    below = f"{at}:lodge"
+    assert eventually(lambda: mason.get(f"{below}{CLUSTER}").status == 200)
+    assert mason.get(f"{below}{CLUSTER}").body["metadata"]["annotations"][key] == "masons"
+    assert owner.get(f"{below}/api/v1/namespaces").status == 403
+    assert owner.get(f"{at}/api/v1/namespaces").status == 200
+
+
 def test_the_dialect_of_required_groups_can_be_switched(
     server: Server, people: dict[str, Caller], tmp_path: Path
 ) -> None:

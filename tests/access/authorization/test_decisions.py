@@ -47,6 +47,33 @@ def test_decisions_are_those_of_the_table(world: Client, table: str) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.parametrize(
+    ("who", "what", "given", "status"),
+    yaml.safe_load((Path(__file__).parent / "writes.yaml").read_text()),
+    ids=lambda part: str(part),
+)
+def test_nobody_gives_away_what_it_does_not_hold(world: Client, who: str, what: str, given: str, status: int) -> None:
+    """AZ2: escalation prevention."""
+    author = {"name": who, "tenant": "acme", "groups": ["system:authenticated"]}
+    if what == "impersonate":
+        found = [
+            world.review(author, "root:acme", {"verb": "impersonate", "resource": "users", "name": given})["allowed"]
+        ]
+        assert found == [status == 200]
+        return
+    group = "rbac.authorization.k8s.io"
+    body: dict[str, Any] = {"apiVersion": f"{group}/v1", "metadata": {"generateName": "made-", "namespace": "team"}}
+    if what == "role":
+        verb, _, resource = given.partition(" ")
+        body |= {"kind": "Role", "rules": [{"verbs": [verb], "apiGroups": [""], "resources": [resource]}]}
+    else:
+        body |= {"kind": "RoleBinding", "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": given}}
+        body["subjects"] = [{"apiGroup": group, "kind": "User", "name": "somebody"}]
+    path = f"/clusters/root:acme/apis/{group}/v1/namespaces/team/{what.replace('binding', 'rolebinding')}s?dryRun=All"
+    found_status, answer = world.request("POST", path, body, who=author)
+    assert found_status == status, answer
+
+
 def test_a_review_without_a_tenant_is_about_a_user_of_the_space(world: Client) -> None:
     """Contract: only the system tenant asks about users of others."""
     spec = {"user": "carol", "resourceAttributes": {"verb": "get", "resource": "pods", "namespace": "team"}}
