@@ -21,6 +21,7 @@ from access.admission.namespacelifecycle import IMMORTAL, NamespaceLifecycle
 from access.admission.noderestriction import NodeRestriction
 from access.admission.resourcequota import ResourceQuota
 from access.admission.serviceaccount import ServiceAccount
+from access.admission.tenantlifecycle import TenantLifecycle
 from access.admission.tenantscope import TenantScope
 from access.admission.validation import ObjectValidation
 from access.admission.workspacelifecycle import WorkspaceLifecycle
@@ -91,6 +92,7 @@ async def assembled(options: Options, certificates: Certificates, *, background:
         admission = AdmissionChain(
             [
                 TenantScope(),
+                TenantLifecycle(store),
                 Defaults(),
                 WorkspaceTree(store, authorization.workspaces, options.workspace_depth),
                 ApiBindings(store, authorization.workspaces, definitions),

@@ -226,3 +226,17 @@ def test_a_label_that_makes_a_role_flow_into_another_needs_its_rules(alice: Call
         alice.patch(f"{RBAC}/clusterroles/vault", {"metadata": {"finalizers": None, **label["metadata"]}}).status == 200
     )
     assert alice.delete(f"{RBAC}/clusterroles/vault").status == 200
+
+
+@pytest.mark.parametrize("at", ["/clusters/root:nowhere/api/v1", "/api/v1/tenants/nowhere"])
+def test_nothing_comes_into_the_space_of_a_tenant_that_is_not_there(admin: Caller, at: str) -> None:
+    """TS1: a later tenant of the name would find it."""
+    made = admin.post(f"{at}/namespaces", {"metadata": {"name": "planted"}})
+    assert (made.status, made.body["message"]) == (404, 'tenants "nowhere" not found')
+    applied = admin.patch(
+        f"{at}/namespaces/planted",
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "planted"}},
+        "apply",
+        fieldManager="t",
+    )
+    assert applied.status == 404
