@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import time
 from typing import Any
 
 import pytest
@@ -30,7 +29,7 @@ def _flags(settings: Any) -> None:
 
 
 def claims(**changes: object) -> str:
-    said = {"iss": "https://idp.example", "aud": "tenantry", "sub": "u1", "org": "acme", "exp": int(time.time()) + 60}
+    said = {"iss": "https://idp.example", "aud": "tenantry", "sub": "u1", "org": "acme", "exp": 4_102_444_800}
     return json.dumps(said | changes)
 
 
