@@ -12,6 +12,7 @@ import django
 from cryptography import x509
 
 from access.admission.apibindings import ApiBindings
+from access.admission.certificaterequests import CertificateRequests
 from access.admission.chain import AdmissionChain
 from access.admission.customresourcedefinitions import CustomResourceDefinitions
 from access.admission.defaults import Defaults
@@ -94,6 +95,7 @@ async def assembled(options: Options, certificates: Certificates, *, background:
                 TenantScope(),
                 TenantLifecycle(store),
                 Defaults(),
+                CertificateRequests(),
                 WorkspaceTree(store, authorization.workspaces, options.workspace_depth),
                 ApiBindings(store, authorization.workspaces, definitions),
                 ServiceAccount(store),
