@@ -12,6 +12,7 @@ import django
 from cryptography import x509
 
 from access.admission.apibindings import ApiBindings
+from access.admission.certificaterequests import CertificateRequests
 from access.admission.chain import AdmissionChain
 from access.admission.customresourcedefinitions import CustomResourceDefinitions
 from access.admission.defaults import Defaults, FirstState
@@ -21,6 +22,7 @@ from access.admission.namespacelifecycle import IMMORTAL, NamespaceLifecycle
 from access.admission.noderestriction import NodeRestriction
 from access.admission.resourcequota import ResourceQuota
 from access.admission.serviceaccount import ServiceAccount
+from access.admission.tenantlifecycle import TenantLifecycle
 from access.admission.tenantscope import TenantScope
 from access.admission.validation import ObjectValidation
 from access.admission.workspacelifecycle import WorkspaceLifecycle
@@ -91,7 +93,9 @@ async def assembled(options: Options, certificates: Certificates, *, background:
         admission = AdmissionChain(
             [
                 TenantScope(),
+                TenantLifecycle(store),
                 Defaults(),
+                CertificateRequests(),
                 WorkspaceTree(store, authorization.workspaces, options.workspace_depth),
                 ApiBindings(store, authorization.workspaces, definitions),
                 ServiceAccount(store),

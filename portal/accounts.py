@@ -20,6 +20,7 @@ from portal.requests import actor_of, visitor_of
 from tenants import ratelimit
 from tenants.models import User
 from tenants.rights import require_operator
+from tenants.services.departures import credentials_end
 
 _CHANGEABLE = ("name", "status", "is_staff", "is_superuser", "issuer", "subject")
 _SUPERUSERS_ONLY = {"is_superuser", "issuer", "subject"}
@@ -101,7 +102,7 @@ def user_change(*, actor: Actor, user_id: UUID, **changes: Any) -> User:
     Never one's own rights. Only superusers change superusers or make them (API-23), or say whose sign-in at the
     OpenID Connect provider opens an account.
 
-    Disabling ends the person's sessions with their next request. Raises ``NotFound``, ``Conflict``, ``Forbidden``.
+    Disabling ends the person's sessions with their next request, and their credentials. Raises ``NotFound``, ``Conflict``, ``Forbidden``.
     """
     require_operator(actor)
     user = User.objects.select_for_update().filter(pk=user_id).first()
@@ -121,7 +122,9 @@ def user_change(*, actor: Actor, user_id: UUID, **changes: Any) -> User:
             user.save(update_fields=[field for field in _CHANGEABLE if field in changes])
     except IntegrityError:
         raise Conflict("Another account is linked to this subject already.", kind="users") from None
-    detail = {"user": user.email, "before": before, "after": changes}
+    detail: dict[str, Any] = {"user": user.email, "before": before, "after": changes}
+    if not user.is_active or (before.get("is_staff") and not user.is_staff):
+        detail["credentials_revoked"] = credentials_end(actor=actor, user=user)
     actor.record(Action.USER_CHANGED, chain=SYSTEM_CHAIN, target=f"users/{user.id}", detail=detail)
     return user
 

@@ -213,6 +213,10 @@ def _conclude(actor: Actor, workspace: Workspace, credential: Credential, token:
         current = Workspace.objects.select_for_update().get(pk=workspace.pk)
         if current.status != Status.ACTIVE or current.service_accounts != workspace.service_accounts:
             raise Conflict("The workspace was closed while the credential was made.", kind="workspaces")
+        revoked = Credential.objects.select_for_update().get(pk=credential.pk).revoked_at is not None
+        member = role_of(actor, workspace.tenant_id)
+        if revoked or member is None or _RANK[credential.role] > _RANK[_ROLE_OF_MEMBER[member]]:
+            raise Forbidden("The right to the workspace ended while the credential was made.", kind="workspaces")
         credential.jti, credential.expires_at = token.jti, token.expires_at
         credential.save(update_fields=["jti", "expires_at"])
         detail = {

@@ -9,13 +9,15 @@ from audit.recorder import Actor
 from kube.status import Cause, Conflict, Forbidden, Invalid, NotFound
 from tenants.models import Membership, Role, Tenant, User
 from tenants.rights import require_role, role_at_least
+from tenants.services.departures import credentials_end
 
 
 @transaction.atomic
 def membership_set(*, actor: Actor, tenant: str, user: User, role: Role) -> Membership:
     """Make ``user`` a member as ``role``, or change the role.
 
-    Admins of the tenant set members up to admin, owners and operators everybody. Raises ``NotFound``, ``Forbidden``,
+    Admins of the tenant set members up to admin, owners and operators everybody. A lower role ends the credentials that
+    the higher one gave. Raises ``NotFound``, ``Forbidden``,
     ``Invalid`` for an unknown role, ``Conflict`` when the last owner would be lost.
     """
     if role not in Role.values:
@@ -27,18 +29,24 @@ def membership_set(*, actor: Actor, tenant: str, user: User, role: Role) -> Memb
         membership = Membership(tenant_id=tenant, user=user)
     membership.role = role
     membership.save()
-    detail = {"user": user.email, "role": str(role), "before": before}
+    detail: dict[str, object] = {"user": user.email, "role": str(role), "before": before}
+    if before and _rank(role) < _rank(Role(before)):
+        detail["credentials_revoked"] = credentials_end(actor=actor, user=user, tenant=tenant)
     actor.record(Action.MEMBERSHIP_SET, chain=tenant, target=f"tenants/{tenant}/members/{user.id}", detail=detail)
     return membership
 
 
 @transaction.atomic
 def membership_remove(*, actor: Actor, tenant: str, user: User) -> None:
-    """End a membership; members may always leave. Raises as ``membership_set`` does, ``NotFound`` for no member."""
+    """End a membership, and every credential that came of it; members may always leave.
+
+    Raises as ``membership_set`` does, ``NotFound`` for no member.
+    """
     membership = _current(actor, tenant, user, None)
     if membership is None:
         raise NotFound(f"{user.email} is no member of {tenant}.", kind="members", name=str(user.id))
-    detail = {"user": user.email, "before": membership.role}
+    ended = credentials_end(actor=actor, user=user, tenant=tenant)
+    detail = {"user": user.email, "before": membership.role, "credentials_revoked": ended}
     membership.delete()
     actor.record(Action.MEMBERSHIP_REMOVED, chain=tenant, target=f"tenants/{tenant}/members/{user.id}", detail=detail)
 

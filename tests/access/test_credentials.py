@@ -25,6 +25,7 @@ from hypothesis import strategies as st
 from access.credentials import (
     credential_revoke,
     credentials_expire,
+    issuing,
     kubeconfig_issue,
     token_authenticate,
     token_create,
@@ -35,9 +36,10 @@ from access.models import Credential, PersonalAccessToken
 from audit.models import AuditEntry
 from audit.selectors import chain_flaw
 from kube.status import Conflict, Forbidden, Invalid, NotFound, ServiceUnavailable, TooManyRequests
+from portal.accounts import user_change
 from tenants import ratelimit
 from tenants.models import Phase, Role, Workspace
-from tenants.services import workspace_init, workspace_resume, workspace_suspend
+from tenants.services import membership_remove, membership_set, workspace_init, workspace_resume, workspace_suspend
 from tenants.tasks import operations_sweep
 from tests.faultproxy import Fault
 from tests.tenants.conftest import OPERATOR, actor_of, join, make_tenant, make_user
@@ -163,6 +165,56 @@ def test_a_revoked_credential_dies_alone(cluster, workspace, alice):
         time.sleep(0.3)
     assert call(cluster, token_of(second), path) == 200
     assert AuditEntry.objects.filter(action="credential.revoke").count() == 1
+
+
+@on_a_cluster
+def test_credentials_end_with_the_membership_that_gave_them(cluster, workspace, alice):
+    """RV-11: of two members only the one who leaves loses the way in; a lower role ends what the higher one gave."""
+    bob = make_user("bob@example.org")
+    join(workspace.tenant, bob)
+    hers, his = issue(alice, workspace), issue(bob, workspace)
+    path = f"/api/v1/namespaces/{workspace.k8s_namespace}/configmaps"
+    assert call(cluster, token_of(his), path) == 200
+    membership_set(actor=actor_of(alice), tenant="acme", user=bob, role=Role.ADMIN)
+    assert Credential.objects.filter(revoked_at=None).count() == 2
+    membership_set(actor=actor_of(alice), tenant="acme", user=bob, role=Role.VIEWER)
+    assert Credential.objects.get(revoked_at=None).pk == hers.credential.pk
+    low = issue(bob, workspace)
+    membership_remove(actor=actor_of(alice), tenant="acme", user=bob)
+    assert credentials_expire(now=timezone.now()) == 2
+    end = time.monotonic() + 15
+    while {call(cluster, token_of(his), path), call(cluster, token_of(low), path)} != {401}:
+        assert time.monotonic() < end
+        time.sleep(0.3)
+    assert call(cluster, token_of(hers), path) == 200
+    assert AuditEntry.objects.get(action="membership.remove").detail["credentials_revoked"] == 1
+
+
+@on_a_cluster
+def test_a_membership_that_ends_while_a_token_is_made_lets_none_out(cluster, workspace, alice, monkeypatch):
+    """RV-17."""
+    bob = make_user("bob@example.org")
+    join(workspace.tenant, bob)
+    made = issuing._request
+
+    def leaving(*arguments, **named):
+        token = made(*arguments, **named)
+        membership_remove(actor=actor_of(alice), tenant="acme", user=bob)
+        return token
+
+    monkeypatch.setattr(issuing, "_request", leaving)
+    with pytest.raises(Forbidden, match="ended while the credential was made"):
+        issue(bob, workspace)
+    credential = Credential.objects.get()
+    assert (credential.jti, credential.failed_at is not None) == (None, True)
+
+
+@on_a_cluster
+def test_credentials_of_a_disabled_account_end(cluster, workspace, alice):
+    """RV-17."""
+    issue(alice, workspace)
+    user_change(actor=OPERATOR, user_id=alice.pk, status="disabled")
+    assert Credential.objects.get().revoked_by == OPERATOR.name
 
 
 @on_a_cluster

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import NameOID
 
 from tests.gateway.callers import Caller, config_map
 from tests.gateway.conftest import Server
@@ -226,3 +232,42 @@ def test_a_label_that_makes_a_role_flow_into_another_needs_its_rules(alice: Call
         alice.patch(f"{RBAC}/clusterroles/vault", {"metadata": {"finalizers": None, **label["metadata"]}}).status == 200
     )
     assert alice.delete(f"{RBAC}/clusterroles/vault").status == 200
+
+
+@pytest.mark.parametrize("at", ["/clusters/root:nowhere/api/v1", "/api/v1/tenants/nowhere"])
+def test_nothing_comes_into_the_space_of_a_tenant_that_is_not_there(admin: Caller, at: str) -> None:
+    """TS1: a later tenant of the name would find it."""
+    made = admin.post(f"{at}/namespaces", {"metadata": {"name": "planted"}})
+    assert (made.status, made.body["message"]) == (404, 'tenants "nowhere" not found')
+    applied = admin.patch(
+        f"{at}/namespaces/planted",
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "planted"}},
+        "apply",
+        fieldManager="t",
+    )
+    assert applied.status == 404
+
+
+def test_a_certificate_request_says_who_asked_whatever_it_claims(alice: Caller) -> None:
+    """CT-16: whoever signs goes by it."""
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "x")])
+    signed = (
+        x509.CertificateSigningRequestBuilder()
+        .subject_name(name)
+        .sign(ec.generate_private_key(ec.SECP256R1()), SHA256())
+    )
+    claimed = {"username": "admin", "groups": ["system:masters"], "uid": "7", "extra": {"a": ["b"]}}
+    spec = {
+        "request": base64.b64encode(signed.public_bytes(Encoding.PEM)).decode(),
+        "signerName": "example.com/signer",
+        "usages": ["client auth"],
+    }
+    requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+    made = alice.post(requests, {"metadata": {"name": "claimed"}, "spec": {**spec, **claimed}})
+    assert made.status == 201, made.body
+    said = made.body["spec"]
+    assert (said["username"], said["groups"]) == ("alice", ["tenantry:owner", "system:authenticated"])
+    assert "uid" not in said
+    assert said["extra"]["multi-tenancy.k8s.io/tenant"] == ["acme"]
+    assert "a" not in said["extra"]
+    alice.delete(f"{requests}/claimed")

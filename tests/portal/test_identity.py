@@ -29,13 +29,7 @@ def _flags(settings: Any) -> None:
 
 
 def claims(**changes: object) -> str:
-    said = {
-        "iss": "https://idp.example",
-        "aud": "tenantry",
-        "sub": "u1",
-        "org": "acme",
-        "exp": 4_102_444_800,
-    }  # 2100: every test process must name the case alike
+    said = {"iss": "https://idp.example", "aud": "tenantry", "sub": "u1", "org": "acme", "exp": 4_102_444_800}
     return json.dumps(said | changes)
 
 

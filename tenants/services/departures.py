@@ -1,0 +1,36 @@
+"""What ends with a person's rights: the credentials that were issued to them (RV-11)."""
+
+from __future__ import annotations
+
+import contextlib
+
+from celery import current_app
+from django.db import transaction
+from django.utils import timezone
+
+from audit.recorder import Actor
+from tenants.models import User
+
+
+def credentials_end(*, actor: Actor, user: User, tenant: str = "") -> int:
+    """Revoke the living credentials of ``user`` in a tenant, or in all of them; how many there were.
+
+    Call it in the transaction that takes the right away. One that is being issued is never handed out; of the others
+    a worker deletes the anchors at once, and the tokens die with them.
+    """
+    now = timezone.now()
+    # They are kept by the floor above; their rows point at the person.
+    living = user.credentials.filter(revoked_at=None, failed_at=None).exclude(expires_at__lt=now)
+    if tenant:
+        living = living.filter(workspace__tenant_id=tenant)
+    ended: int = living.update(revoked_at=now, revoked_by=actor.name[:254])
+    if ended:
+        transaction.on_commit(_wake)
+    return ended
+
+
+def _wake() -> None:
+    """Tell a worker to look; nothing depends on it, the sweep finds every ended credential."""
+    # Redis may be away: the revocation is in PostgreSQL all the same.
+    with contextlib.suppress(Exception):
+        current_app.send_task("access.credentials_expire", retry=False, expires=30)
