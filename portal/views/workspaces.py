@@ -362,7 +362,7 @@ def _credential(row: Credential) -> dict[str, Any]:
         "jti": row.jti or "",
         "ip_address": row.ip_address,
         "issued_at": row.issued_at,
-        "expires_at": row.expires_at,
+        "ends_at": row.revoked_at or row.expires_at,
         "state": state,
         "revocable": state.text == "Works",
         "revoke_url": reverse("credential-revoke", args=[row.workspace_id, row.jti or row.pk]),
