@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
+from itertools import islice
 from uuid import UUID
 
+from asgiref.sync import sync_to_async
 from django.http import StreamingHttpResponse
 
 from audit import export
@@ -23,6 +25,18 @@ from audit.selectors import (
 from kube.status import BadRequest, Forbidden, NotFound
 from tenants import selectors
 from tenants.models import Membership, Role
+
+_PORTION = 500
+"""Lines that are read at once."""
+
+
+class Lines(StreamingHttpResponse):
+    """A long file, read while it is sent. Django would read all of it first where it serves asynchronously."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        lines = iter(self)
+        while portion := await sync_to_async(lambda: b"".join(islice(lines, _PORTION)))():
+            yield portion
 
 
 def visible_chains(actor: Actor) -> list[str]:
@@ -71,7 +85,7 @@ def export_of(actor: Actor, chain: str, form: str) -> StreamingHttpResponse:
     if lines is None:
         raise BadRequest("The format is csv or jsonl.")
     actor.record(Action.AUDIT_EXPORTED, chain=chain, target=f"audit/{chain}", detail={"format": form})
-    response = StreamingHttpResponse(lines[0](entry_rows(chain)), content_type=f"{lines[1]}; charset=utf-8")
+    response = Lines(lines[0](entry_rows(chain)), content_type=f"{lines[1]}; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="audit-{chain}.{form}"'
     response["X-Content-Type-Options"] = "nosniff"
     return response

@@ -48,6 +48,13 @@ _WORDS: Final = {
 }
 
 
+_PROBLEMS: Final = {
+    400: "The request cannot be understood.",
+    404: "There is nothing at this path, or it is not the caller's to know of.",
+}
+"""For programs, which see no page."""
+
+
 def answer(request: HttpRequest, code: int, detail: str = "", *, retry_after: int | None = None) -> HttpResponse:
     """The failure in the form that fits the path: problems under ``/api/``, pages everywhere else."""
     if request.path.startswith("/api/v1/"):
@@ -74,7 +81,7 @@ def problem_body(request: HttpRequest, code: int, detail: str, *, reason: str = 
         "type": "about:blank",
         "title": http.client.responses.get(code, "Error"),
         "status": code,
-        "detail": detail or _WORDS.get(code, _WORDS[500])[1],
+        "detail": detail or _PROBLEMS.get(code) or _WORDS.get(code, _WORDS[500])[1],
         "instance": request.path,
         "request_id": getattr(request, "request_id", ""),
     }

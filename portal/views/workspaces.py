@@ -25,7 +25,7 @@ from portal.requests import actor_of
 from portal.views.asking import ask, failed
 from portal.views.overview import editable_tenants
 from tenants import selectors, services
-from tenants.models import Role, Status, TenantState, Tier, Workspace
+from tenants.models import Cluster, Role, Status, TenantState, Tier, Workspace
 from tenants.rights import role_at_least, role_of
 
 _LAYERS = (
@@ -206,7 +206,9 @@ def workspace_suspend(request: HttpRequest, pk: UUID) -> HttpResponse:
         done=f"{found.name} is closed; the receipt grows as the cluster confirms each layer.",
         back=reverse("workspace", args=[found.pk]),
         points=_LAYERS,
-        warning="Watches opened directly at the cluster, end with their credentials within two hours.",
+        warning=""
+        if found.cluster.kind == Cluster.Kind.EMBEDDED
+        else "Watches that are open at the cluster itself go on until their credentials end, two hours at most.",
         crumbs=_crumbs(found),
         destroys=True,
     )
@@ -360,7 +362,7 @@ def _credential(row: Credential) -> dict[str, Any]:
         "jti": row.jti or "",
         "ip_address": row.ip_address,
         "issued_at": row.issued_at,
-        "expires_at": row.expires_at,
+        "ends_at": row.revoked_at or row.expires_at,
         "state": state,
         "revocable": state.text == "Works",
         "revoke_url": reverse("credential-revoke", args=[row.workspace_id, row.jti or row.pk]),

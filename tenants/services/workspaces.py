@@ -250,10 +250,8 @@ def _offered(actor: Actor, name: str) -> Tier:
 def _require_room(user_id: UUID, tier: Tier) -> None:
     count = Workspace.objects.filter(user_id=user_id, tier=tier).exclude(status=Status.DELETED).count()
     if count >= tier.workspaces_per_user:
-        raise Forbidden(
-            f"The tier {tier.name} allows {tier.workspaces_per_user} workspaces per user, and there are {count}.",
-            kind="workspaces",
-        )
+        room = f"{tier.workspaces_per_user} workspace{'' if tier.workspaces_per_user == 1 else 's'}"
+        raise Forbidden(f"The tier {tier.name} allows {room} per user, and you have {count}.", kind="workspaces")
 
 
 def _require_active(tenant: Tenant) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from django.test import Client
+from asgiref.sync import async_to_sync
+from django.test import AsyncClient, Client
 from django.urls import reverse
 from django.utils import timezone
 
@@ -283,6 +284,23 @@ def test_audit_export_is_formula_safe_and_an_event_itself(acme: House) -> None:
     text = b"".join(client.get("/audit/export/?chain=acme&format=csv").streaming_content).decode()  # type: ignore[attr-defined]
     assert "'=HYPERLINK(1)" in text
     assert "audit.export" in client.get("/audit/").content.decode()
+
+
+@pytest.mark.filterwarnings("error:StreamingHttpResponse")
+def test_audit_export_is_read_while_it_is_sent(acme: House) -> None:
+    """Django reads all of a download first where it serves asynchronously: a chain of a million rows would not fit."""
+
+    async def lines() -> bytes:
+        response = await browser.get("/audit/export/?chain=acme")
+        return b"".join([part async for part in response])
+
+    browser = AsyncClient()
+    browser.cookies = signed_in(acme.admin).cookies
+    factories.event("acme", Action.WORKSPACE_READY, acme.owner, of=acme.workspace)
+    assert b"workspace.ready" in async_to_sync(lines)()
+
+
+def test_audit_export_is_for_admins(acme: House) -> None:
     assert signed_in(acme.viewer).get("/audit/export/?chain=acme&format=csv").status_code == 403
 
 

@@ -105,7 +105,7 @@ def test_bad_input_is_told_and_makes_nothing(alice, fields, error):
 
 def test_the_tiers_limit_is_told(alice):
     init(alice, name="one")
-    with pytest.raises(Forbidden, match="allows 1 workspaces per user"):
+    with pytest.raises(Forbidden, match="allows 1 workspace per user, and you have 1"):
         init(alice, name="two")
     workspace_delete(actor=actor_of(alice), workspace_id=Workspace.objects.get().id)
     init(alice, name="two")

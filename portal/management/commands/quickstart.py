@@ -23,6 +23,7 @@ from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
+from portal import celery_app
 from portal.embedded.children import Fork, tail
 from portal.embedded.postgresql import PostgreSQL
 from portal.embedded.redis import Redis
@@ -30,7 +31,11 @@ from portal.quickstart.layout import Layout, QuickstartError, check_port
 from portal.quickstart.supervisor import Supervisor
 
 _HOST = "127.0.0.1"
-_PARTS = ("portal.asgi", "portal.urls", "uvicorn.main", "gateway.server", "celery.bin.worker", "celery.apps.worker")
+_PARTS = (
+    *("portal.asgi", "portal.urls", "uvicorn.main", "uvicorn.loops.uvloop"),
+    *("gateway.server", "gateway.management.commands.apiserver"),
+    *("celery.apps.worker", "celery.apps.beat", "celery.concurrency.thread", "kombu.transport.redis"),
+)
 """What the parts are made of, beside the models."""
 
 
@@ -158,8 +163,8 @@ def _parts(layout: Layout) -> list[tuple[Fork, Callable[[], bool]]]:
 
     apiserver = fork("apiserver", lambda: call_command("apiserver", *settings.APISERVER_FLAGS))
     portal = fork("portal", _serve_portal)
-    worker = fork("worker", lambda: _celery("worker", "--pool", "threads", "--concurrency", "4", "--loglevel", "INFO"))
-    beat = fork("beat", lambda: _celery("beat", "--schedule", str(schedule), "--pidfile", ""))
+    worker = fork("worker", _work)
+    beat = fork("beat", lambda: celery_app.Beat(schedule=str(schedule), loglevel="INFO", quiet=True).run())
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     return [
         (apiserver, lambda: _answers(f"{apiserver_url}/readyz", _trusting(context))),
@@ -172,13 +177,13 @@ def _parts(layout: Layout) -> list[tuple[Fork, Callable[[], bool]]]:
 def _serve_portal() -> None:
     uvicorn = import_module("uvicorn.main").main
     listen = ("--host", _HOST, "--port", str(settings.PORTAL_PORT), "--timeout-graceful-shutdown", "5")
-    uvicorn(["portal.asgi:application", "--no-access-log", "--no-server-header", *listen])
+    uvicorn(["portal.asgi:application", "--no-access-log", "--no-server-header", "--ws", "none", *listen])
 
 
-def _celery(*arguments: str) -> None:
-    from portal.celery import app
-
-    app.start(["--quiet", *arguments])
+def _work() -> None:
+    # There is no other worker to look for, which would take a second.
+    alone: dict[str, Any] = {"without_mingle": True, "without_gossip": True}
+    celery_app.Worker(pool="threads", concurrency=4, loglevel="INFO", quiet=True, **alone).start()
 
 
 def _trusting(context: ssl.SSLContext) -> ssl.SSLContext:
