@@ -28,6 +28,9 @@ _DATE_TIME: Final = re.compile(
 _NOT_BASE64: Final = re.compile(r"[^A-Za-z0-9+/=]|=[^=]", re.ASCII)
 _BOUNDS: Final = {"int32": 2**31, "int64": 2**63}
 
+_KUBERNETES: Final = "io.k8s."
+"""How the names of Kubernetes' own definitions begin."""
+
 _Path = tuple["_Path", str] | None
 
 
@@ -139,6 +142,10 @@ def _decode_object(
                 unknown.append(_text(here))
         elif child is not None:
             below = _decode(child, field, here if additional is None else path, owner, unknown)
+            if not below and additional is None and _left_out(below, name, field, schema, owner):
+                kept = dict(value) if kept is None else kept
+                del kept[name]
+                continue
             if below is child:
                 continue
             kept = dict(value) if kept is None else kept
@@ -151,6 +158,13 @@ def _decode_object(
         kept = dict(value) if kept is None else kept
         del kept[name]
     return value if kept is None else kept
+
+
+def _left_out(value: Any, name: str, field: Schema, schema: Schema, owner: Schema) -> bool:
+    """Whether an empty value is as good as none: an optional list or map, which Go writes only with something in it."""
+    if name in schema.required or not (schema.definition or owner.definition).startswith(_KUBERNETES):
+        return False
+    return type(value) is list or (type(value) is dict and field.additional is not None)
 
 
 def _decode_list(value: list[Any], schema: Schema, path: _Path, owner: Schema, unknown: list[str]) -> list[Any]:

@@ -146,9 +146,11 @@ async def remove(
             extra = await runtime.admission.admit(attributes)
             if "deletionTimestamp" not in metadata:
                 metadata["deletionTimestamp"] = objects.timestamp(request.now)
-                metadata["deletionGracePeriodSeconds"] = 0
-                if kind.name == "Pod":
-                    metadata["generation"] = int(metadata.get("generation") or 0) + 1
+                if (key.group, key.resource) != ("", "namespaces"):
+                    metadata["deletionGracePeriodSeconds"] = 0
+                waits = not finished(new) and (key.group, key.resource) != CRDS
+                if metadata.get("generation") and (waits or kind.name == "Pod"):
+                    metadata["generation"] += 1
                 if key.resource == "namespaces" and not key.group:
                     new.setdefault("status", {})["phase"] = "Terminating"
                 elif (key.group, key.resource) == CRDS:

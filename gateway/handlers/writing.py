@@ -32,7 +32,7 @@ from kube.names import path_segment
 from kube.patches import deep_copy, json_patch, merge_patch, same
 from kube.status import AlreadyExists, BadRequest, Cause, Conflict, InternalError, Invalid, StatusError
 from kube.strategicmerge import strategic_merge
-from kube.traits import LABELS_OUTSIDE_STATUS
+from kube.traits import COUNTED_METADATA, LABELS_OUTSIDE_STATUS
 from kube.validation.causes import immutable, invalid_object
 from store.types import Create, Delete, Key, PreconditionFailed, Stored, Update
 
@@ -75,13 +75,13 @@ async def keep_new(runtime: Runtime, request: Request, kind: Kind, body: Body, *
     objects.own_place(request.info, kind, body, name)
     generated = bool(body["metadata"].get("generateName"))
     for attempt in range(_ATTEMPTS):
-        candidate = deep_copy(body)
+        candidate = objects.fill(kind, deep_copy(body))
+        if write is None:
+            candidate = managedfields.update(kind.structure, None, candidate, _write(request, kind))
         key = objects.key_of(request.info, kind.resource, candidate["metadata"]["name"])
         attributes = attributes_of(request, kind, CREATE, key.name, candidate, None)
         async with runtime.turns.of(key.space, key.namespace):
             extra = await runtime.admission.admit(attributes)
-            if write is None:
-                candidate = managedfields.update(kind.structure, None, candidate, _write(request, kind))
             request.warnings.extend(attributes.warnings)
             if request.dry_run:
                 if await runtime.store.get(key) is not None:
@@ -243,11 +243,12 @@ async def change(
         new = await transform(old)
         _check_preconditions(kind, key.name, current, old, new)
         inherit(kind, info.subresource, old, new)
+        new = objects.fill(kind, new)
+        if not managed:
+            new = managedfields.update(kind.structure, old, new, _write(request, kind))
         attributes = attributes_of(request, kind, UPDATE, key.name, new, old)
         async with runtime.turns.of(key.space, key.namespace):
             extra = await runtime.admission.admit(attributes)
-            if not managed:
-                new = managedfields.update(kind.structure, old, new, _write(request, kind))
             if unchanged(old, new):
                 return current
             count_generation(kind, old, new)
@@ -329,10 +330,9 @@ def count_generation(kind: Kind, old: Body, new: Body) -> None:
     aside = {"metadata", "status"} if kind.has_status or not kind.resource.custom else {"metadata"}
     before = {name: value for name, value in old.items() if name not in aside}
     after = {name: value for name, value in new.items() if name not in aside}
-    annotated = kind.resource.storage_key == ("apps", "deployments") and not same(
-        old["metadata"].get("annotations"), new["metadata"].get("annotations")
-    )
-    if annotated or not same(before, after):
+    counted = COUNTED_METADATA.get(kind.resource.storage_key, "")
+    described = bool(counted) and not same(old["metadata"].get(counted), new["metadata"].get(counted))
+    if described or not same(before, after):
         new["metadata"]["generation"] = int(old["metadata"].get("generation") or 0) + 1
 
 
@@ -450,7 +450,8 @@ def _write(request: Request, kind: Kind) -> Write:
     return Write(
         manager=manager,
         version=kind.api_version,
-        now=objects.timestamp(request.now),
+        # kube-apiserver's scale keeps no time.
+        now="" if subresource == "scale" else objects.timestamp(request.now),
         subresource=subresource,
         reset=reset,
     )
