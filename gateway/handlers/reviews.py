@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+import orjson
+
 from access.authentication.base import Credentials
 from gateway import stages
 from gateway.exchange import Request, Response
@@ -79,13 +81,24 @@ def access_causes(body: dict[str, Any]) -> list[Cause]:
         causes += _selector_causes((resource or {}).get(field), f"spec.resourceAttributes.{field}")
     local = kind == "LocalSubjectAccessReview"
     if metadata.keys() - {"managedFields", *(("namespace",) if local else ())}:
-        causes.append(invalid("metadata", metadata, f"must be empty{' except for namespace' if local else ''}"))
+        causes.append(
+            invalid("metadata", _sorted(metadata), f"must be empty{' except for namespace' if local else ''}")
+        )
     if local and resource is not None and resource.get("namespace", "") != metadata["namespace"]:
         path = "spec.resourceAttributes.namespace"
         causes.append(invalid(path, resource.get("namespace", ""), "must match metadata.namespace"))
     if local and other is not None:
         causes.append(invalid(_URL, url, "disallowed on this kind of request"))
     return causes
+
+
+def _sorted(metadata: dict[str, Any]) -> dict[str, Any]:
+    """Metadata with its owners' fields in order."""
+    entries = [
+        {**entry, "fieldsV1": orjson.loads(orjson.dumps(entry["fieldsV1"], option=orjson.OPT_SORT_KEYS))}
+        for entry in metadata.get("managedFields") or ()
+    ]
+    return {**metadata, "managedFields": entries} if entries else metadata
 
 
 def _selector_causes(selector: dict[str, Any] | None, path: str) -> list[Cause]:
@@ -203,6 +216,7 @@ async def _token(runtime: Runtime, request: Request, body: dict[str, Any]) -> di
         raise BadRequest("token is required for TokenReview in authentication")
     if not isinstance(audiences, list) or not all(isinstance(audience, str) for audience in audiences):
         raise BadRequest("spec.audiences is not a list of strings")
+    body["spec"] = {**spec, "token": ""}
     own = tenant_of(request.info.cluster)
     wanted = [audience for audience in audiences if audience in runtime.options.audiences]
     if audiences and not wanted:

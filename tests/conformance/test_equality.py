@@ -111,8 +111,17 @@ def _listed(request: str, path: str, mine: Any, other: Any) -> bool:
         and re.fullmatch(entry.get("path", ".*"), path)
         and re.search(entry.get("ours", ""), str(mine), re.DOTALL)
         and re.search(entry.get("theirs", ""), str(other), re.DOTALL)
+        and _agree(entry.get("same"), mine, other)
         for entry in ALLOWED
     )
+
+
+def _agree(part: str | None, mine: Any, other: Any) -> bool:
+    """Whether both values have this part, and say the same in its groups."""
+    if part is None:
+        return True
+    found = [re.search(part, str(value), re.DOTALL) for value in (mine, other)]
+    return all(found) and found[0].groups() == found[1].groups()  # type: ignore[union-attr]
 
 
 def _shown(value: Any) -> str:
