@@ -15,13 +15,13 @@ from access.admission.apibindings import ApiBindings
 from access.admission.certificaterequests import CertificateRequests
 from access.admission.chain import AdmissionChain
 from access.admission.customresourcedefinitions import CustomResourceDefinitions
-from access.admission.defaults import Defaults, FirstState
 from access.admission.escalation import EscalationPrevention
 from access.admission.limitranger import LimitRanger
 from access.admission.namespacelifecycle import IMMORTAL, NamespaceLifecycle
 from access.admission.noderestriction import NodeRestriction
 from access.admission.resourcequota import ResourceQuota
 from access.admission.serviceaccount import ServiceAccount
+from access.admission.strategies import Strategies
 from access.admission.tenantlifecycle import TenantLifecycle
 from access.admission.tenantscope import TenantScope
 from access.admission.validation import ObjectValidation
@@ -94,13 +94,12 @@ async def assembled(options: Options, certificates: Certificates, *, background:
             [
                 TenantScope(),
                 TenantLifecycle(store),
-                Defaults(),
                 CertificateRequests(),
                 WorkspaceTree(store, authorization.workspaces, options.workspace_depth),
                 ApiBindings(store, authorization.workspaces, definitions),
                 ServiceAccount(store),
                 LimitRanger(store),
-                FirstState(),
+                Strategies(),
                 CustomResourceDefinitions(store, definitions),
                 ObjectValidation(definitions),
                 EscalationPrevention(authorization.policies, authorization.chain),

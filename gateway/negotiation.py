@@ -102,6 +102,12 @@ def require_acceptable(request: Request) -> None:
         error = NotAcceptable(f"406: Not Acceptable\n\nAvailable representations: {media}")
         error.always_detailed = True
         raise error
+    if header and request.info.is_resource and not parse_accept(header):
+        raise _unproducible()
+
+
+def _unproducible() -> NotAcceptable:
+    return NotAcceptable(f"only the following media types are accepted: {', '.join(_ENCODINGS)}")
 
 
 @lru_cache(maxsize=1024)
@@ -125,7 +131,7 @@ def negotiate(request: Request, *, forms: bool = True, aggregated: bool = False)
             return accept
         if aggregated and accept.is_aggregated:
             return accept
-    raise NotAcceptable(f"only the following media types are accepted: {', '.join(_ENCODINGS)}")
+    raise _unproducible()
 
 
 def content_type(request: Request) -> str:

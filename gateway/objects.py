@@ -14,6 +14,8 @@ from gateway.kinds import Kind, definitions
 from gateway.negotiation import content_type, require_content_type
 from kube import conversion, fieldvalidation, protobuf, traits
 from kube.builtins import BUILTINS
+from kube.customobjects import without_nulls
+from kube.defaults import fill_defaults
 from kube.documents import decode_json, decode_yaml, duplicate_fields, read_yaml
 from kube.identity import SYSTEM_TENANT
 from kube.logicalclusters import full_path, tenant_of
@@ -158,6 +160,17 @@ def fit(
         written = {name: part for name, part in metadata.items() if part or name not in _OMITTED}
         result = {**result, "metadata": written} if len(written) < len(metadata) else result
     return result
+
+
+def fill(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
+    """``body`` with the defaults of its kind: kube-apiserver's, or those of the custom kind's schema (TS15)."""
+    if not kind.resource.custom:
+        fill_defaults(body)
+        return body
+    if kind.schema is None:
+        return body
+    filled: dict[str, Any] = without_nulls(kind.schema, with_defaults(body, kind.schema))
+    return filled
 
 
 def check_body_kind(request: Request, kind: Kind, value: dict[str, Any]) -> None:

@@ -1,9 +1,7 @@
 """The defaults that kube-apiserver fills into objects and that clients rely on (TS15).
 
-``fill_defaults`` runs whenever an object is read from a body or a patch; ``fill_on_create`` once, for a new object
-that has its name, namespace and uid. Both change the object they are given, which its caller owns.
-
-No controller runs here: Services get no cluster IP (a cluster IP that is given is kept), Deployments no status.
+``fill_defaults`` runs whenever an object is read from a body or a patch, before anybody owns a field of it; what the
+server sets besides is ``kube.strategies``'. It changes the object it is given, which its caller owns.
 """
 
 from __future__ import annotations
@@ -14,17 +12,18 @@ from typing import Any, Final
 
 from kube.poddefaults import fill_pod, fill_pod_template
 from kube.resources import parse_api_version
-from kube.traits import empty_status
 
 RBAC_GROUP: Final = "rbac.authorization.k8s.io"
 NAME_LABEL: Final = "kubernetes.io/metadata.name"
+TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
+"""The annotation in which a DaemonSet counts the versions of its template."""
 
 Body = dict[str, Any]
 
 
 def fill_defaults(body: Body) -> None:
     """Fill the defaults of a built-in kind; a kind without any is left as it is."""
-    key = _key(body)
+    key = key_of(body)
     fill = _DEFAULTS.get(key)
     if fill is not None:
         fill(body)
@@ -33,18 +32,8 @@ def fill_defaults(body: Body) -> None:
             condition.setdefault(field, None)
 
 
-def fill_on_create(body: Body) -> None:
-    """Fill what a new object of a built-in kind gets besides its defaults, ``metadata.uid`` being set."""
-    key = _key(body)
-    status = empty_status(*key)
-    if status is not None:
-        body.setdefault("status", status)
-    fill = _ON_CREATE.get(key)
-    if fill is not None:
-        fill(body)
-
-
-def _key(body: Body) -> tuple[str, str]:
+def key_of(body: Body) -> tuple[str, str]:
+    """(group, kind) of an object, with the version where versions have defaults of their own; empty for no kind."""
     try:
         group, version = parse_api_version(body.get("apiVersion", ""))
     except ValueError:
@@ -60,6 +49,13 @@ def _default(body: Body, field: str, value: Any) -> None:
 def _spec(body: Body) -> Body:
     spec: Body = body.setdefault("spec", {})
     return spec
+
+
+def _of(body: Body, field: str) -> Body:
+    """A map of the object, made when it is missing, for this object alone."""
+    found: Body = dict(body.get(field) or {})
+    body[field] = found
+    return found
 
 
 def _template(body: Body) -> None:
@@ -119,6 +115,8 @@ def _stateful_set(body: Body) -> None:
 
 
 def _daemon_set(body: Body) -> None:
+    annotations = _of(body.setdefault("metadata", {}), "annotations")
+    annotations.setdefault(TEMPLATE_GENERATION, "0")
     spec = _spec(body)
     spec.setdefault("revisionHistoryLimit", 10)
     strategy = spec.setdefault("updateStrategy", {})
@@ -159,22 +157,6 @@ def _cron_job(body: Body) -> None:
     template.setdefault("metadata", {})
     if "template" in template.get("spec", {}):
         fill_pod_template(template["spec"]["template"])
-
-
-def _label_job(body: Body) -> None:
-    """A job's pods are told by its uid, unless the author manages the selector."""
-    spec, metadata = body["spec"], body["metadata"]
-    if spec.get("manualSelector"):
-        return
-    uid, name = metadata["uid"], metadata["name"]
-    labels = spec.setdefault("template", {}).setdefault("metadata", {}).setdefault("labels", {})
-    labels |= {
-        "batch.kubernetes.io/controller-uid": uid,
-        "batch.kubernetes.io/job-name": name,
-        "controller-uid": uid,
-        "job-name": name,
-    }
-    spec.setdefault("selector", {}).setdefault("matchLabels", {})["batch.kubernetes.io/controller-uid"] = uid
 
 
 def _autoscaler_v1(body: Body) -> None:
@@ -220,15 +202,6 @@ def _service(body: Body) -> None:
         spec.setdefault("internalTrafficPolicy", "Cluster")
     if spec["type"] == "LoadBalancer":
         spec.setdefault("allocateLoadBalancerNodePorts", True)
-    if spec.get("clusterIP") and not spec.get("clusterIPs"):
-        spec["clusterIPs"] = [spec["clusterIP"]]
-
-
-def _service_families(body: Body) -> None:
-    spec = body["spec"]
-    if spec["type"] != "ExternalName":
-        spec.setdefault("ipFamilies", ["IPv6" if ":" in spec.get("clusterIP", "") else "IPv4"])
-        spec.setdefault("ipFamilyPolicy", "SingleStack")
 
 
 def _endpoints(body: Body) -> None:
@@ -237,7 +210,43 @@ def _endpoints(body: Body) -> None:
             _default(port, "protocol", "TCP")
 
 
+def _event(body: Body) -> None:
+    body.setdefault("source", {})
+    body.setdefault("reportingComponent", "")
+    body.setdefault("reportingInstance", "")
+
+
+def _new_event(body: Body) -> None:
+    body.setdefault("deprecatedSource", {})
+
+
+def _node(body: Body) -> None:
+    """What a node's kubelet reports is written out even where it is empty."""
+    status = _of(body, "status")
+    endpoint = _of(_of(status, "daemonEndpoints"), "kubeletEndpoint")
+    endpoint.setdefault("Port", 0)
+    info = _of(status, "nodeInfo")
+    for field in _NODE_INFO:
+        info.setdefault(field, "")
+
+
+_NODE_INFO: Final = (
+    "architecture",
+    "bootID",
+    "containerRuntimeVersion",
+    "kernelVersion",
+    "kubeProxyVersion",
+    "kubeletVersion",
+    "machineID",
+    "operatingSystem",
+    "osImage",
+    "systemUUID",
+)
+
+
 def _endpoint_slice(body: Body) -> None:
+    for endpoint in body.get("endpoints", ()):
+        endpoint.setdefault("conditions", {})
     for port in body.get("ports", ()):
         port.setdefault("name", "")
         port.setdefault("protocol", "TCP")
@@ -273,14 +282,6 @@ def _namespace(body: Body) -> None:
     _default(body.setdefault("status", {}), "phase", "Active")
 
 
-def _namespace_created(body: Body) -> None:
-    finalizers = _spec(body).setdefault("finalizers", [])
-    if "kubernetes" not in finalizers:
-        finalizers.append("kubernetes")
-    body["metadata"].setdefault("labels", {})[NAME_LABEL] = body["metadata"]["name"]
-    body["status"] = {"phase": "Active"}
-
-
 def _limit_range(body: Body) -> None:
     for limit in _spec(body).get("limits", ()):
         if limit.get("type") == "Container":
@@ -298,6 +299,8 @@ def _limit_range(body: Body) -> None:
 def _volume(body: Body) -> None:
     spec = _spec(body)
     _default(spec, "persistentVolumeReclaimPolicy", "Retain")
+    if "hostPath" in spec:
+        spec["hostPath"].setdefault("type", "")
     spec.setdefault("volumeMode", "Filesystem")
     _default(body.setdefault("status", {}), "phase", "Pending")
 
@@ -305,38 +308,6 @@ def _volume(body: Body) -> None:
 def _claim(body: Body) -> None:
     _spec(body).setdefault("volumeMode", "Filesystem")
     _default(body.setdefault("status", {}), "phase", "Pending")
-
-
-def _pod_created(body: Body) -> None:
-    spec = body["spec"]
-    body["status"] = {"phase": "Pending", "qosClass": quality(spec)}
-    if not spec.get("priorityClassName"):
-        spec.setdefault("priority", 0)
-        spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
-    tolerations = spec.get("tolerations") or []
-    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
-        if not any(_tolerates(toleration, key) for toleration in tolerations):
-            missing = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
-            tolerations = [*tolerations, missing]
-    spec["tolerations"] = tolerations
-
-
-def _tolerates(toleration: Body, key: str) -> bool:
-    return toleration.get("key") in (None, "", key) and toleration.get("effect") in (None, "", "NoExecute")
-
-
-def quality(spec: Body) -> str:
-    """The quality-of-service class: by cpu and memory requests and limits of all containers."""
-    containers = [*spec.get("containers", ()), *spec.get("initContainers", ())]
-    guaranteed = bool(containers)
-    burstable = False
-    for container in containers:
-        resources = container.get("resources", {})
-        requests, limits = resources.get("requests", {}), resources.get("limits", {})
-        for name in ("cpu", "memory"):
-            burstable = burstable or name in requests or name in limits
-            guaranteed = guaranteed and name in limits and requests.get(name) == limits[name]
-    return "Guaranteed" if guaranteed else "Burstable" if burstable else "BestEffort"
 
 
 def _role_binding(body: Body) -> None:
@@ -414,23 +385,14 @@ def _pod_template(body: Body) -> None:
         fill_pod_template(body["template"])
 
 
-def _event_created(body: Body) -> None:
-    """What an event shows even when nothing is known of it."""
-    body.setdefault("source", {})
-    body.setdefault("reportingComponent", "")
-    body.setdefault("reportingInstance", "")
-
-
-def _newer_event_created(body: Body) -> None:
-    body.setdefault("deprecatedSource", {})
-
-
 _ADMISSION: Final = "admissionregistration.k8s.io"
 
 _DEFAULTS: Final[dict[tuple[str, str], Callable[[Body], None]]] = {
     ("", "Endpoints"): _endpoints,
+    ("", "Event"): _event,
     ("", "LimitRange"): _limit_range,
     ("", "Namespace"): _namespace,
+    ("", "Node"): _node,
     ("", "PersistentVolume"): _volume,
     ("", "PersistentVolumeClaim"): _claim,
     ("", "Pod"): fill_pod,
@@ -447,6 +409,7 @@ _DEFAULTS: Final[dict[tuple[str, str], Callable[[Body], None]]] = {
     ("batch", "CronJob"): _cron_job,
     ("batch", "Job"): _job,
     ("discovery.k8s.io", "EndpointSlice"): _endpoint_slice,
+    ("events.k8s.io", "Event"): _new_event,
     ("networking.k8s.io", "IngressClass"): _ingress_class,
     ("networking.k8s.io", "NetworkPolicy"): _network_policy,
     (RBAC_GROUP, "ClusterRoleBinding"): _role_binding,
@@ -476,12 +439,3 @@ _CONDITION_TIMES: Final[dict[tuple[str, str], tuple[str, ...]]] = {
     ("batch", "Job"): ("lastProbeTime", "lastTransitionTime"),
 }
 """The times in conditions that show as ``null`` when they are not set."""
-
-_ON_CREATE: Final[dict[tuple[str, str], Callable[[Body], None]]] = {
-    ("", "Event"): _event_created,
-    ("", "Namespace"): _namespace_created,
-    ("", "Pod"): _pod_created,
-    ("", "Service"): _service_families,
-    ("batch", "Job"): _label_job,
-    ("events.k8s.io", "Event"): _newer_event_created,
-}

@@ -49,7 +49,7 @@ class FieldSelector:
         """The one value that this field must have, if the selector says so."""
         return next((term.value for term in self.terms if term.field == field and not term.negated), None)
 
-    def check(self, supported: Collection[str], refusal: str) -> None:
+    def check(self, supported: Collection[str], refusal: str = "field label not supported: {}") -> None:
         """Raise ``BadRequest`` for a field that the resource cannot be selected by; ``refusal`` has room for it."""
         for term in self.terms:
             if term.field not in supported:

@@ -26,10 +26,18 @@ _DATE_TIME: Final = re.compile(
     re.ASCII,
 )
 _NOT_BASE64: Final = re.compile(r"[^A-Za-z0-9+/=]|=[^=]", re.ASCII)
-_ALWAYS_WRITTEN: Final = frozenset({"rules", "ports"})
-"""Optional lists of roles and endpoint slices that show even when they are empty."""
+_WRITTEN: Final[dict[str, tuple[str, ...]]] = {
+    "ClusterRole": ("rules",),
+    "EndpointSlice": ("ports",),
+    "ObjectMeta": ("managedFields",),
+    "Role": ("rules",),
+}
+"""Optional lists that show even when they are empty."""
 
 _BOUNDS: Final = {"int32": 2**31, "int64": 2**63}
+
+_KUBERNETES: Final = "io.k8s."
+"""How the names of Kubernetes' own definitions begin."""
 
 _Path = tuple["_Path", str] | None
 
@@ -158,11 +166,15 @@ def _decode_object(
                 unknown.append(_text(here))
         elif child is not None:
             below = _decode(child, field, here if additional is None else path, owner, unknown)
-            if below or additional is not None or not _is_omitted(below, name, field, schema, path):
-                if below is not child:
-                    kept = dict(value) if kept is None else kept
-                    kept[name] = below
+            if not below and additional is None and _left_out(below, name, field, schema, owner):
+                kept = dict(value) if kept is None else kept
+                del kept[name]
                 continue
+            if below is child:
+                continue
+            kept = dict(value) if kept is None else kept
+            kept[name] = below
+            continue
         elif additional is not None:
             kept = dict(value) if kept is None else kept
             kept[name] = _zero(additional)
@@ -172,14 +184,16 @@ def _decode_object(
     return value if kept is None else kept
 
 
-def _is_omitted(value: Any, name: str, field: Schema, schema: Schema, path: _Path) -> bool:
-    """Whether Go leaves an empty value out: an optional list or map, but for the few that are always written.
+def _left_out(value: Any, name: str, field: Schema, schema: Schema, owner: Schema) -> bool:
+    """Whether an empty value is as good as none: an optional list or map, which Go writes only with something in it.
 
     An empty list of managed fields means something: they are cleared.
     """
-    empty = type(value) is list or (type(value) is dict and field.additional is not None)
-    written = name in schema.required or name == "managedFields" or (path is None and name in _ALWAYS_WRITTEN)
-    return empty and not written
+    if name in schema.required or name in _WRITTEN.get((schema.definition or owner.definition).rpartition(".")[2], ()):
+        return False
+    if not (schema.definition or owner.definition).startswith(_KUBERNETES):
+        return False
+    return type(value) is list or (type(value) is dict and field.additional is not None)
 
 
 def _decode_list(value: list[Any], schema: Schema, path: _Path, owner: Schema, unknown: list[str]) -> list[Any]:

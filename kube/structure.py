@@ -32,6 +32,28 @@ _STRUCTS: Final = frozenset(
 )
 """Struct fields that an empty Go object always carries, so that no manager is ever recorded as owning them."""
 
+_CORE: Final = "io.k8s.api.core.v1"
+_MORE_STRUCTS: Final = frozenset(
+    {
+        (f"{_CORE}.Event", "source"),
+        (f"{_CORE}.NodeDaemonEndpoints", "kubeletEndpoint"),
+        (f"{_CORE}.NodeStatus", "daemonEndpoints"),
+        (f"{_CORE}.NodeStatus", "nodeInfo"),
+        (f"{_CORE}.ServiceStatus", "loadBalancer"),
+        ("io.k8s.api.events.v1.Event", "deprecatedSource"),
+        ("io.k8s.api.events.v1.Event", "regarding"),
+        ("io.k8s.api.networking.v1.IngressStatus", "loadBalancer"),
+        ("io.k8s.api.networking.v1.NetworkPolicySpec", "podSelector"),
+    }
+)
+_POINTERS: Final = frozenset({(f"{_CORE}.ReplicationControllerSpec", "template")})
+"""Fields of those names that are pointers, hence absent from an empty object."""
+
+_WRITTEN_SCALARS: Final = frozenset({(f"{_CORE}.Event", "reportingComponent"), (f"{_CORE}.Event", "reportingInstance")})
+"""Optional scalars that Go writes even when they are empty; it does so with all required ones."""
+
+_RAW: Final = "io.k8s.apimachinery.pkg.runtime.RawExtension"
+
 
 class Structure:
     """One place of a typed tree.
@@ -56,7 +78,7 @@ class Structure:
         self.scalar = _SCALARS.get(schema.type, "untyped")
         if schema.format in ("int-or-string", "quantity"):
             self.is_map, self.is_list, self.is_scalar, self.scalar = False, False, True, "untyped"
-        self.atomic = schema.map_type == "atomic"
+        self.atomic = schema.map_type == "atomic" or schema.definition == _RAW
         self.merge_key = schema.merge_key
         self.strategy = next((part for part in schema.patch_strategy if part != "retainKeys"), "")
         self.list_type, self.keys = _list_type(schema)
@@ -99,10 +121,21 @@ class Structure:
             return {}
         required = frozenset(self._schema.required)
         return {
-            name: child.zero if child.is_map and child.fields else None
+            name: child.empty
             for name, child in self.fields.items()
-            if (name in required or name in _STRUCTS) and not child.is_scalar
+            if name in required or self._is_struct(name) or (self.name, name) in _WRITTEN_SCALARS
         }
+
+    @cached_property
+    def empty(self) -> Any:
+        """What stands here in an object that nobody filled in."""
+        if self.is_scalar:
+            return _EMPTY[self.scalar]
+        return self.zero if self.is_map and self.fields else None
+
+    def _is_struct(self, name: str) -> bool:
+        place = (self.name, name)
+        return (name in _STRUCTS and place not in _POINTERS) or place in _MORE_STRUCTS
 
     def child(self, name: str) -> Structure | None:
         """The member ``name``, or ``None`` when the schema knows no such member."""

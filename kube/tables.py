@@ -11,6 +11,7 @@ import orjson
 
 from kube import durations, jsonpath
 from kube.columns import SHAPES, Column, Shape
+from kube.defaults import TEMPLATE_GENERATION
 from kube.resources import PrinterColumn, Resource
 from kube.status import BadRequest
 
@@ -87,8 +88,19 @@ def partial_object(item: dict[str, Any], version: str = "v1") -> dict[str, Any]:
     return {
         "kind": "PartialObjectMetadata",
         "apiVersion": f"{META_GROUP}/{version}",
-        "metadata": item.get("metadata", {}),
+        "metadata": _metadata(item),
     }
+
+
+def _metadata(item: dict[str, Any]) -> dict[str, Any]:
+    """An object's metadata; the count that a DaemonSet carries in an annotation belongs to the whole object."""
+    metadata: dict[str, Any] = item.get("metadata", {})
+    annotations = metadata.get("annotations") or {}
+    if item.get("kind") != "DaemonSet" or TEMPLATE_GENERATION not in annotations:
+        return metadata
+    kept = {name: value for name, value in annotations.items() if name != TEMPLATE_GENERATION}
+    metadata = {name: value for name, value in metadata.items() if name != "annotations"}
+    return {**metadata, "annotations": kept} if kept else metadata
 
 
 def partial_list(objects: Iterable[dict[str, Any]], metadata: dict[str, Any], version: str = "v1") -> dict[str, Any]:

@@ -25,6 +25,12 @@ _GENERATION_GROUPS: Final = frozenset(
 _GENERATIONS: Final = frozenset({("", "pods"), ("", "podtemplates"), ("", "replicationcontrollers")})
 _NO_GENERATIONS: Final = frozenset({("apps", "controllerrevisions")})
 
+COUNTED_METADATA: Final[dict[Place, str]] = {
+    ("apps", "deployments"): "annotations",
+    ("discovery.k8s.io", "endpointslices"): "labels",
+}
+"""Metadata whose change counts as a new generation."""
+
 SHOWN_WHEN_DELETED: Final = frozenset(
     {
         ("", "persistentvolumeclaims"),

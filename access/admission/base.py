@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -23,8 +23,7 @@ class Attributes:
     """One write on its way. ``object`` is ``None`` for a deletion, ``old`` for a creation.
 
     Plugins change ``object`` in place while they mutate. ``name`` is the final name, ``namespace`` the object's.
-    ``now`` is the time of the request in Unix seconds. ``warnings`` reach the client. ``owned`` gives an object with its
-    defaults its managed fields: what plugins add later was nobody's wish.
+    ``now`` is the time of the request in Unix seconds. ``warnings`` reach the client.
     """
 
     principal: Principal
@@ -38,7 +37,6 @@ class Attributes:
     old: dict[str, Any] | None
     now: float
     dry_run: bool = False
-    owned: Callable[[dict[str, Any]], dict[str, Any]] | None = None
     warnings: list[str] = field(default_factory=list)
 
     @property

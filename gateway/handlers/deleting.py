@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
@@ -120,7 +120,7 @@ async def delete(runtime: Runtime, request: Request, kind: Kind) -> Response:
 
 
 async def delete_collection(runtime: Runtime, request: Request, kind: Kind) -> Response:
-    """DELETE of a collection: what was in it, as it was."""
+    """DELETE of a collection. What was in it is shown, as it was, to those who may list it."""
     options, accept = read_options(request), negotiate(request)
     chosen = selection(request, kind)
     items, revision, _, _ = await read_list(runtime, request, kind, chosen)
@@ -129,6 +129,9 @@ async def delete_collection(runtime: Runtime, request: Request, kind: Kind) -> R
             await remove(runtime, request, kind, item.key, options)
         except NotFound:
             continue
+    decision = await runtime.authorization.authorize(request.principal, replace(request.info, verb="list"))
+    if not decision.allowed:
+        return respond(request, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})
     return show_list(request, kind, items, {"resourceVersion": str(revision)}, accept)
 
 
@@ -151,10 +154,11 @@ async def remove(
             request.warnings.extend(attributes.warnings)
             if "deletionTimestamp" not in metadata:
                 metadata["deletionTimestamp"] = objects.timestamp(request.now)
-                if key.resource != "namespaces" or key.group:
+                if (key.group, key.resource) != ("", "namespaces"):
                     metadata["deletionGracePeriodSeconds"] = 0
-                if kind.name == "Pod":
-                    metadata["generation"] = int(metadata.get("generation") or 0) + 1
+                waits = not finished(new) and (key.group, key.resource) != CRDS
+                if metadata.get("generation") and (waits or kind.name == "Pod"):
+                    metadata["generation"] += 1
                 if key.resource == "namespaces" and not key.group:
                     new.setdefault("status", {})["phase"] = "Terminating"
                 elif (key.group, key.resource) == CRDS:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -22,7 +21,7 @@ from kube.managedfields import Write
 from kube.names import path_segment
 from kube.patches import deep_copy, same
 from kube.status import AlreadyExists, BadRequest, Cause, Conflict, Invalid
-from kube.traits import LABELS_OUTSIDE_STATUS
+from kube.traits import COUNTED_METADATA, LABELS_OUTSIDE_STATUS
 from store.types import Create, Delete, PreconditionFailed, Stored, Update
 
 Body = dict[str, Any]
@@ -53,12 +52,12 @@ async def keep_new(runtime: Runtime, request: Request, kind: Kind, body: Body, *
     objects.own_place(request.info, kind, body, name)
     generated = bool(body["metadata"].get("generateName"))
     for attempt in range(ATTEMPTS):
-        candidate = deep_copy(body)
+        candidate = objects.fill(kind, deep_copy(body))
+        if write is None:
+            candidate = managedfields.update(kind.structure, None, candidate, write_of(request, kind))
         key = objects.key_of(request.info, kind.resource, candidate["metadata"]["name"])
         confine_new(request, kind, key, candidate)
         attributes = attributes_of(request, kind, CREATE, key.name, candidate, None)
-        if write is None:
-            attributes.owned = partial(managedfields.update, kind.structure, None, write=write_of(request, kind))
         async with runtime.turns.of_namespace(key.space, key.namespace):
             extra = await runtime.admission.admit(attributes)
             request.warnings.extend(attributes.warnings)
@@ -121,10 +120,11 @@ async def change(
         new = await transform(old)
         _check_preconditions(kind, key.name, current, old, new, replaces=info.verb == "update")
         inherit(kind, info.subresource, old, new)
+        new = objects.fill(kind, new)
+        if not managed:
+            new = managedfields.update(kind.structure, old, new, write_of(request, kind))
         confine_new(request, kind, key, new)
         attributes = attributes_of(request, kind, UPDATE, key.name, new, old)
-        if not managed:
-            attributes.owned = partial(managedfields.update, kind.structure, old, write=write_of(request, kind))
         async with runtime.turns.of_namespace(key.space, key.namespace):
             extra = await runtime.admission.admit(attributes)
             request.warnings.extend(attributes.warnings)
@@ -202,10 +202,9 @@ def count_generation(kind: Kind, old: Body, new: Body) -> None:
     aside = {"metadata", "status"} if kind.has_status or not kind.resource.custom else {"metadata"}
     before = {name: value for name, value in old.items() if name not in aside}
     after = {name: value for name, value in new.items() if name not in aside}
-    annotated = kind.resource.storage_key == ("apps", "deployments") and not same(
-        old["metadata"].get("annotations"), new["metadata"].get("annotations")
-    )
-    if annotated or not same(before, after):
+    counted = COUNTED_METADATA.get(kind.resource.storage_key, "")
+    described = bool(counted) and not same(old["metadata"].get(counted), new["metadata"].get(counted))
+    if described or not same(before, after):
         new["metadata"]["generation"] = int(old["metadata"].get("generation") or 0) + 1
 
 
@@ -313,7 +312,8 @@ def write_of(request: Request, kind: Kind) -> Write:
     return Write(
         manager=manager,
         version=kind.api_version,
-        now=objects.timestamp(request.now),
+        # kube-apiserver's scale keeps no time.
+        now="" if subresource == "scale" else objects.timestamp(request.now),
         subresource=subresource,
         reset=reset,
     )

@@ -41,7 +41,7 @@ class Shape:
 
 
 def shape(columns: str, cells: Cells) -> Shape:
-    """``columns``: names parted by ``|``; ``#`` in front: an integer, ``?``: a boolean, ``+``: wide only."""
+    """``columns``: names parted by ``|``; in front ``#``: an integer, ``?``: a boolean, ``@``: a name, ``+``: wide only."""
     return Shape(tuple(_column(name) for name in columns.split("|")), cells)
 
 
@@ -49,8 +49,8 @@ def _column(name: str) -> Column:
     priority = 1 if name.startswith("+") else 0
     name = name.removeprefix("+")
     type_ = {"#": "integer", "?": "boolean"}.get(name[0], "string")
-    name = name.lstrip("#?")
-    return Column(name, type_, "name" if name == "Name" else "", priority)
+    format_ = "name" if name == "Name" or name.startswith("@") else ""
+    return Column(name.lstrip("#?@"), type_, format_, priority)
 
 
 def at(item: Any, *path: str, default: Any = None) -> Any:

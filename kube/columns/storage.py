@@ -118,16 +118,13 @@ SHAPES: Final[dict[tuple[str, str], Shape]] = {
     ),
     ("storage.k8s.io", "VolumeAttributesClass"): shape("Name|DriverName|Age", simple("driverName")),
     ("storage.k8s.io", "VolumeAttachment"): shape(
-        "Name|Attacher|PV|Node|?Attached|Age",
+        "Name|@Attacher|PV|Node|?Attached|Age",
         simple("spec.attacher", "spec.source.persistentVolumeName", "spec.nodeName", "bool:status.attached"),
     ),
     ("storage.k8s.io", "CSINode"): shape("Name|#Drivers|Age", simple("len:spec.drivers")),
     ("storage.k8s.io", "CSIDriver"): shape(
         "Name|?AttachRequired|?PodInfoOnMount|?StorageCapacity|TokenRequests|?RequiresRepublish|Modes|Age",
         _csi_driver,
-    ),
-    ("storage.k8s.io", "CSIStorageCapacity"): shape(
-        "Name|StorageClassName|Capacity|Age", simple("storageClassName", "capacity=<unset>")
     ),
     ("resource.k8s.io", "DeviceClass"): shape("Name|Age", simple()),
     ("resource.k8s.io", "ResourceClaim"): shape("Name|State|Age", _resource_claim),

@@ -208,7 +208,7 @@ SHAPES: Final[dict[tuple[str, str], Shape]] = {
     ("apps", "ControllerRevision"): shape("Name|Controller|Revision|Age", _controller_revision),
     ("batch", "Job"): shape("Name|Status|Completions|Duration|Age|+Containers|+Images|+Selector", _job),
     ("batch", "CronJob"): shape(
-        "Name|Schedule|Timezone|Suspend|Active|Last Schedule|Age|+Containers|+Images|+Selector", _cron_job
+        "Name|Schedule|Timezone|?Suspend|#Active|Last Schedule|Age|+Containers|+Images|+Selector", _cron_job
     ),
     ("autoscaling", "HorizontalPodAutoscaler"): shape(
         "Name|Reference|Targets|MinPods|MaxPods|Replicas|Age", _autoscaler

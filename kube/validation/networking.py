@@ -73,7 +73,7 @@ def ingress_causes(body: dict[str, Any]) -> list[Cause]:
     spec = body.get("spec", {})
     causes: list[Cause] = []
     if not spec.get("rules") and "defaultBackend" not in spec:
-        causes.append(invalid("spec", {}, "either `defaultBackend` or `rules` must be specified"))
+        causes.append(invalid("spec", None, "either `defaultBackend` or `rules` must be specified"))
     if "defaultBackend" in spec:
         causes += _backend_causes(spec["defaultBackend"], "spec.defaultBackend")
     for index, rule in enumerate(spec.get("rules", ())):

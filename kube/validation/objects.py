@@ -20,7 +20,6 @@ from kube.validation.pods import pod_spec_causes, pod_update_causes
 from kube.validation.schema import required_causes
 from kube.validation.statuses import status_causes
 
-_JUDGED_TWICE: Final = ("metadata.labels", "metadata.annotations", "metadata.ownerReferences")
 Judge = Callable[[dict[str, Any]], list[Cause]]
 Comparison = Callable[[dict[str, Any], dict[str, Any]], list[Cause]]
 
@@ -59,18 +58,11 @@ def update_causes(
         return _unique(changed + metadata + (custom_causes(schema, new, old) if schema is not None else []))
     key = (resource.group, resource.kind)
     compare = _COMPARISONS.get(key)
-    causes = _own_causes(resource, version, new, definitions) + updates.immutable_causes(key, new, old)
-    causes += status_causes(key, new)
-    causes = _unique(causes + ([] if compare is None else compare(new, old)))
-    return _repeated(resource, changed, metadata) + causes if changed or metadata else causes
-
-
-def _repeated(resource: Resource, changed: list[Cause], metadata: list[Cause]) -> list[Cause]:
-    """The causes in the metadata of an update as often as kube-apiserver names them: it judges metadata several times."""
-    shared = [cause for cause in metadata if cause.field.startswith(_JUDGED_TWICE)]
-    finalizers = [cause for cause in metadata if cause.field.startswith("metadata.finalizers")]
-    whole = [] if resource.group == "apps" or resource.kind in ("Job", "Service") else metadata
-    return shared + changed + shared + changed + shared + finalizers + whole
+    own, fixed = _unique(_own_causes(resource, version, new, definitions)), updates.immutable_causes(key, new, old)
+    causes = fixed + own if resource.kind == "DaemonSet" else own + fixed
+    later = status_causes(key, new) + ([] if compare is None else compare(new, old))
+    causes += [cause for cause in later if cause not in causes]
+    return updates.repeated(key, changed, metadata) + causes if changed or metadata else causes
 
 
 def custom_causes(schema: Schema, new: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kube.defaults import quality
 from kube.status import Cause
+from kube.strategies import quality
 from kube.validation.causes import invalid
 
 _REPLICAS: Final = "cannot be greater than status.replicas"

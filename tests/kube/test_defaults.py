@@ -10,10 +10,11 @@ import pytest
 import yaml
 
 from kube.builtins import BUILTINS
-from kube.defaults import fill_defaults, fill_on_create
+from kube.defaults import fill_defaults
 from kube.fieldvalidation import decode_fields
 from kube.poddefaults import pull_policy
 from kube.schemas import Definitions
+from kube.strategies import fill_on_create
 
 CASES = yaml.safe_load((Path(__file__).parent / "defaults.yaml").read_text())
 

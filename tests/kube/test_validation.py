@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 
 from kube import tables
 from kube.builtins import BUILTINS
-from kube.defaults import fill_defaults, fill_on_create
+from kube.defaults import fill_defaults
 from kube.fieldvalidation import decode_fields
 from kube.resources import Resource, Version
 from kube.schemas import Definitions
 from kube.status import BadRequest, Cause
+from kube.strategies import fill_on_create
 from kube.structural import structural_schema
 from kube.validation.causes import forbidden, invalid_object, required
 from kube.validation.configuration import MAX_DATA
@@ -48,6 +49,7 @@ def prepared(source: dict[str, Any], definitions: Definitions) -> dict[str, Any]
     if schema is not None:
         body = decode_fields(body, schema, kind=resource.kind, version=version).value
     fill_defaults(body)
+    fill_on_create({**body, "metadata": {"uid": "u", **body["metadata"]}})
     return body
 
 

@@ -1,0 +1,176 @@
+"""What kube-apiserver sets in an object besides its defaults: when it is made, and when it is changed (TS15).
+
+``fill_on_create`` and ``fill_on_update`` run after the fields have found their owners and after admission, so what
+they set is nobody's. Both change the new object, never the old one, nor what the new one shares with it.
+
+No controller and no network is behind a space: Services get no cluster IP (one that is given is kept), Deployments no
+status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from kube.defaults import NAME_LABEL, TEMPLATE_GENERATION, Body, key_of
+from kube.patches import same
+from kube.traits import empty_status
+
+
+def fill_on_create(body: Body) -> None:
+    """Fill what a new object of a built-in kind gets besides its defaults; ``metadata`` has its uid and its time."""
+    key = key_of(body)
+    status = empty_status(*key)
+    if status is not None:
+        body.setdefault("status", status)
+    fill = _ON_CREATE.get(key)
+    if fill is not None:
+        fill(body)
+
+
+def fill_on_update(new: Body, old: Body) -> None:
+    """Take over from the old object, or count on, what only the server writes."""
+    fill = _ON_UPDATE.get(key_of(new))
+    if fill is not None:
+        fill(new, old)
+
+
+def _job_created(body: Body) -> None:
+    """A job's pods are told by its uid, unless the author manages the selector."""
+    spec, metadata = body["spec"], body["metadata"]
+    if not spec.get("manualSelector"):
+        uid, name = metadata["uid"], metadata["name"]
+        labels = spec.setdefault("template", {}).setdefault("metadata", {}).setdefault("labels", {})
+        labels |= {
+            "batch.kubernetes.io/controller-uid": uid,
+            "batch.kubernetes.io/job-name": name,
+            "controller-uid": uid,
+            "job-name": name,
+        }
+        spec.setdefault("selector", {}).setdefault("matchLabels", {})["batch.kubernetes.io/controller-uid"] = uid
+    labels = spec.get("template", {}).get("metadata", {}).get("labels")
+    if labels and not metadata.get("labels"):
+        metadata["labels"] = dict(labels)
+
+
+def _service_created(body: Body) -> None:
+    spec = body["spec"]
+    if spec.get("clusterIP") and not spec.get("clusterIPs"):
+        spec["clusterIPs"] = [spec["clusterIP"]]
+    _settle_families(spec)
+
+
+def _settle_families(spec: Body) -> None:
+    if spec["type"] == "ExternalName":
+        return
+    if spec.get("clusterIP") == "None" and not spec.get("selector"):
+        # Whoever fills in the endpoints may do so in both families.
+        spec.setdefault("ipFamilyPolicy", "RequireDualStack")
+        spec.setdefault("ipFamilies", ["IPv4", "IPv6"])
+    spec.setdefault("ipFamilies", ["IPv6" if ":" in spec.get("clusterIP", "") else "IPv4"])
+    spec.setdefault("ipFamilyPolicy", "SingleStack")
+
+
+def _service_updated(new: Body, old: Body) -> None:
+    """What was given stays, unless the client changes it; what belongs to another type goes."""
+    before = old.get("spec", {})
+    spec = dict(new["spec"])
+    new["spec"] = spec
+    if spec["type"] == "ExternalName":
+        if before.get("type") != "ExternalName":
+            for field in ("clusterIP", "clusterIPs"):
+                if spec.get(field) == before.get(field):
+                    spec.pop(field, None)
+            for field in ("ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"):
+                if spec.get(field) == before.get(field):
+                    spec.pop(field, None)
+        return
+    if before.get("type") != "ExternalName":
+        for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+            if not spec.get(field) and field in before:
+                spec[field] = before[field]
+    if spec.get("clusterIP") and (not spec.get("clusterIPs") or spec["clusterIP"] != before.get("clusterIP")):
+        given = spec.get("clusterIPs") or []
+        spec["clusterIPs"] = [spec["clusterIP"], *given[1:]]
+    _settle_families(spec)
+
+
+def _namespace_created(body: Body) -> None:
+    spec = body.setdefault("spec", {})
+    finalizers = spec.setdefault("finalizers", [])
+    if "kubernetes" not in finalizers:
+        finalizers.append("kubernetes")
+    body["metadata"].setdefault("labels", {})[NAME_LABEL] = body["metadata"]["name"]
+    body["status"] = {"phase": "Active"}
+
+
+def _volume_created(body: Body) -> None:
+    body["status"] = {"phase": "Pending", "lastPhaseTransitionTime": body["metadata"].get("creationTimestamp")}
+
+
+def _daemon_set_created(body: Body) -> None:
+    body["metadata"]["annotations"][TEMPLATE_GENERATION] = "1"
+
+
+def _daemon_set_updated(new: Body, old: Body) -> None:
+    count = int((old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION) or 0)
+    if not same(new["spec"].get("template"), old.get("spec", {}).get("template")):
+        count += 1
+    new["metadata"]["annotations"] = {**(new["metadata"].get("annotations") or {}), TEMPLATE_GENERATION: str(count)}
+
+
+def _node_created(body: Body) -> None:
+    """No pod goes to a node before its kubelet has said that it is ready."""
+    taint = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+    spec = body.setdefault("spec", {})
+    taints = spec.setdefault("taints", [])
+    if not any(each.get("key") == taint["key"] and each.get("effect") == taint["effect"] for each in taints):
+        taints.append(taint)
+
+
+def _pod_created(body: Body) -> None:
+    spec = body["spec"]
+    body["status"] = {"phase": "Pending", "qosClass": quality(spec)}
+    if not spec.get("priorityClassName"):
+        spec.setdefault("priority", 0)
+        spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
+    tolerations = spec.get("tolerations") or []
+    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
+        if not any(_tolerates(toleration, key) for toleration in tolerations):
+            missing = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+            tolerations = [*tolerations, missing]
+    spec["tolerations"] = tolerations
+
+
+def _tolerates(toleration: Body, key: str) -> bool:
+    return toleration.get("key") in (None, "", key) and toleration.get("effect") in (None, "", "NoExecute")
+
+
+def quality(spec: Body) -> str:
+    """The quality-of-service class: by cpu and memory requests and limits of all containers."""
+    containers = [*spec.get("containers", ()), *spec.get("initContainers", ())]
+    guaranteed = bool(containers)
+    burstable = False
+    for container in containers:
+        resources = container.get("resources", {})
+        requests, limits = resources.get("requests", {}), resources.get("limits", {})
+        for name in ("cpu", "memory"):
+            burstable = burstable or name in requests or name in limits
+            guaranteed = guaranteed and name in limits and requests.get(name) == limits[name]
+    return "Guaranteed" if guaranteed else "Burstable" if burstable else "BestEffort"
+
+
+_ON_CREATE: Final[dict[tuple[str, str], Callable[[Body], None]]] = {
+    ("", "Namespace"): _namespace_created,
+    ("", "Node"): _node_created,
+    ("", "PersistentVolume"): _volume_created,
+    ("", "Pod"): _pod_created,
+    ("", "Service"): _service_created,
+    ("apps", "DaemonSet"): _daemon_set_created,
+    ("batch", "Job"): _job_created,
+}
+
+_ON_UPDATE: Final[dict[tuple[str, str], Callable[[Any, Any], None]]] = {
+    ("", "Service"): _service_updated,
+    ("apps", "DaemonSet"): _daemon_set_updated,
+}
