@@ -18,6 +18,7 @@ VOLATILE = (
     (re.compile(r"10\.0\.0\.\d+"), "<ip>"),
     (re.compile(r"^\d+[smhd](\d+[smhd])?$"), "<age>"),
     (re.compile(r"(?<=current: )\d+"), "<revision>"),
+    (re.compile(r"(?<=Bad_)[a-z0-9]{5}\b"), "<suffix>"),
 )
 BY_NAME = {
     "resourceVersion": "<revision>",
