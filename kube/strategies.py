@@ -147,9 +147,6 @@ def _pod_created(body: Body) -> None:
     body["status"] = {"phase": "Pending", "qosClass": _quality(spec)}
     if spec.get("terminationGracePeriodSeconds", 0) < 0:
         spec["terminationGracePeriodSeconds"] = 1
-    if not spec.get("priorityClassName"):
-        spec.setdefault("priority", 0)
-        spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
     tolerations = spec.get("tolerations") or []
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
         if not any(_tolerates(toleration, key) for toleration in tolerations):

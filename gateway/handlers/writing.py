@@ -248,6 +248,7 @@ async def change(
         attributes = attributes_of(request, kind, UPDATE, key.name, new, old)
         async with runtime.turns.of(key.space, key.namespace):
             extra = await runtime.admission.admit(attributes)
+            request.warnings.extend(attributes.warnings)
             if unchanged(old, new):
                 return current
             count_generation(kind, old, new)

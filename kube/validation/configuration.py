@@ -92,7 +92,8 @@ def priority_class_causes(body: dict[str, Any]) -> list[Cause]:
             detail = f"value must be {_SYSTEM_PRIORITIES[name]} for {name}"
             causes.append(forbidden("metadata.name", detail))
     elif name.startswith("system-"):
-        detail = "priority class names with 'system-' prefix are reserved for system use only"
+        reserved = "priority class names with 'system-' prefix are reserved for system use only"
+        detail = f"{reserved}. error: {name} is not a known system priority class"
         causes.append(forbidden("metadata.name", detail))
     elif value > 1_000_000_000:
         detail = "maximum allowed value of a user defined priority is 1000000000"

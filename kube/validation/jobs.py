@@ -70,7 +70,7 @@ def _generated_causes(body: dict[str, Any]) -> list[Cause]:
         if key not in labels:
             causes.append(required(here, f"must be '{wanted}'"))
         elif labels[key] != wanted:
-            causes.append(invalid(here, labels, f"must be '{wanted}'"))
+            causes.append(invalid(here, dict(sorted(labels.items())), f"must be '{wanted}'"))
     if spec["selector"] != {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}:
         causes.append(invalid("spec.selector", spec["selector"], "`selector` not auto-generated"))
     return causes

@@ -18,6 +18,7 @@ NAME_RULES: Final[dict[tuple[str, str], Rule]] = {
     ("", "Namespace"): names.dns_label,
     ("", "Tenant"): names.tenant_name,
     ("", "Service"): names.dns_label,
+    ("apps", "StatefulSet"): names.dns_label,
     (_RBAC, "Role"): names.path_segment,
     (_RBAC, "RoleBinding"): names.path_segment,
     (_RBAC, "ClusterRole"): names.path_segment,

@@ -71,8 +71,13 @@ def _state_causes(
     judges: Mapping[tuple[str, str], Judge],
 ) -> list[Cause]:
     """What is wrong with an object as it is. Kinds without a judge are judged by their schema."""
+    key = (resource.group, resource.kind)
+    first = None if resource.custom else _FIRST_JUDGES.get(key)
+    causes = [] if first is None else first(body)
+    if causes:
+        return causes
     causes = _metadata_causes(resource, body)
-    judge = None if resource.custom else judges.get((resource.group, resource.kind))
+    judge = None if resource.custom else judges.get(key)
     if judge is not None:
         return causes + judge(body)
     schema = _schema(resource, version, definitions)
@@ -162,6 +167,9 @@ _NEW_JUDGES: Final[dict[tuple[str, str], Judge]] = {
     ("networking.k8s.io", "Ingress"): networking.new_ingress_causes,
 }
 """Judges of new objects alone, where they differ."""
+
+_FIRST_JUDGES: Final[dict[tuple[str, str], Judge]] = {("", "Service"): services.service_address_causes}
+"""Judges who must be content before anything else is looked at."""
 
 _COMPARISONS: Final[dict[tuple[str, str], Comparison]] = {
     ("", "ConfigMap"): updates.sealed_causes,

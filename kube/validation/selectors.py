@@ -30,7 +30,8 @@ def mismatch_causes(selector: dict[str, Any] | None, template: dict[str, Any], p
     labels = template.get("metadata", {}).get("labels")
     if selector is not None and (not is_selective(selector) or selects(selector, labels or {})):
         return []
-    return [invalid(f"{path}.metadata.labels", labels, "`selector` does not match template `labels`")]
+    shown = dict(sorted(labels.items())) if labels else labels
+    return [invalid(f"{path}.metadata.labels", shown, "`selector` does not match template `labels`")]
 
 
 def long_running_causes(template: dict[str, Any], path: str, owner: str) -> list[Cause]:

@@ -38,7 +38,6 @@ def service_causes(body: dict[str, Any]) -> list[Cause]:
     causes += label_causes(spec.get("selector", {}), "spec.selector")
     causes += choice_causes(spec, "sessionAffinity", ("ClientIP", "None"), "spec")
     causes += _affinity_causes(spec)
-    causes += _address_causes(spec, kind)
     for index, address in enumerate(spec.get("externalIPs", ())):
         here = f"spec.externalIPs[{index}]"
         causes += address_causes(address, here) or special_causes(address, here)
@@ -86,9 +85,10 @@ def _affinity_causes(spec: dict[str, Any]) -> list[Cause]:
     return [invalid(here, seconds, f"must be greater than 0 and less than {_AFFINITY_SECONDS}")]
 
 
-def _address_causes(spec: dict[str, Any], kind: str) -> list[Cause]:
-    """What is wrong with a service's own addresses and their families."""
-    if kind == "ExternalName":
+def service_address_causes(body: dict[str, Any]) -> list[Cause]:
+    """What is wrong with a service's own addresses and their families, which is settled before anything else."""
+    spec = body.get("spec", {})
+    if spec.get("type") == "ExternalName":
         return []
     address, addresses = spec.get("clusterIP", ""), spec.get("clusterIPs", [])
     causes: list[Cause] = []
