@@ -94,7 +94,7 @@ def dns1035_label(value: str) -> list[str]:
     """Why this is no RFC 1035 label (Services, names of CRDs)."""
     reasons = []
     if len(value) > LABEL_MAX:
-        reasons.append(_no_longer_than(LABEL_MAX))
+        reasons.append(_no_longer_than(LABEL_MAX, "characters"))
     if not _DNS1035.fullmatch(value):
         reasons.append(_shape(_DNS1035_WORDS, _DNS1035_FORMAT, "my-name", "abc-123"))
     return reasons

@@ -45,7 +45,7 @@ def test_a_label_with_dots_is_told_so() -> None:
 def test_lengths_are_bounded() -> None:
     assert names.dns_label("a" * 64) == ["must be no more than 63 characters"]
     assert names.dns_subdomain("a" * 254) == ["must be no more than 253 characters"]
-    assert names.dns1035_label("a" * 64) == ["must be no more than 63 bytes"]
+    assert names.dns1035_label("a" * 64) == ["must be no more than 63 characters"]
     assert names.label_value("a" * 64) == ["must be no more than 63 bytes"]
     assert names.qualified_name("a" * 64) == ["name part must be no more than 63 bytes"]
 
