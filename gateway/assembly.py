@@ -19,6 +19,7 @@ from access.admission.escalation import EscalationPrevention
 from access.admission.limitranger import LimitRanger
 from access.admission.namespacelifecycle import IMMORTAL, NamespaceLifecycle
 from access.admission.noderestriction import NodeRestriction
+from access.admission.podclasses import PodClasses
 from access.admission.resourcequota import ResourceQuota
 from access.admission.serviceaccount import ServiceAccount
 from access.admission.strategies import Strategies
@@ -98,6 +99,7 @@ async def assembled(options: Options, certificates: Certificates, *, background:
                 WorkspaceTree(store, authorization.workspaces, options.workspace_depth),
                 ApiBindings(store, authorization.workspaces, definitions),
                 ServiceAccount(store),
+                PodClasses(store),
                 LimitRanger(store),
                 Strategies(),
                 CustomResourceDefinitions(store, definitions),

@@ -10,7 +10,7 @@ import base64
 from collections.abc import Callable
 from typing import Any, Final
 
-from kube.poddefaults import fill_pod, fill_pod_template
+from kube.poddefaults import fill_pod, fill_pod_template, fill_source
 from kube.resources import parse_api_version
 
 RBAC_GROUP: Final = "rbac.authorization.k8s.io"
@@ -59,9 +59,7 @@ def _of(body: Body, field: str) -> Body:
 
 
 def _template(body: Body) -> None:
-    template = _spec(body).get("template")
-    if template is not None:
-        fill_pod_template(template)
+    fill_pod_template(_spec(body).setdefault("template", {}))
 
 
 def _deployment(body: Body) -> None:
@@ -90,7 +88,8 @@ def _replication_controller(body: Body) -> None:
     if labels:
         _default(spec, "selector", dict(labels))
         _default(body.setdefault("metadata", {}), "labels", dict(labels))
-    _template(body)
+    if "template" in spec:
+        _template(body)
 
 
 def _stateful_set(body: Body) -> None:
@@ -153,10 +152,9 @@ def _cron_job(body: Body) -> None:
     spec.setdefault("suspend", False)
     spec.setdefault("successfulJobsHistoryLimit", 3)
     spec.setdefault("failedJobsHistoryLimit", 1)
-    template = spec.get("jobTemplate", {})
+    template = spec.setdefault("jobTemplate", {})
     template.setdefault("metadata", {})
-    if "template" in template.get("spec", {}):
-        fill_pod_template(template["spec"]["template"])
+    _template(template)
 
 
 def _autoscaler_v1(body: Body) -> None:
@@ -299,8 +297,7 @@ def _limit_range(body: Body) -> None:
 def _volume(body: Body) -> None:
     spec = _spec(body)
     _default(spec, "persistentVolumeReclaimPolicy", "Retain")
-    if "hostPath" in spec:
-        spec["hostPath"].setdefault("type", "")
+    fill_source(spec)
     spec.setdefault("volumeMode", "Filesystem")
     _default(body.setdefault("status", {}), "phase", "Pending")
 

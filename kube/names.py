@@ -58,8 +58,8 @@ _GENERATED_MAX: Final = 63
 _SUFFIX_LENGTH: Final = 5
 
 
-def _no_longer_than(limit: int) -> str:
-    return f"must be no more than {limit} bytes"
+def _no_longer_than(limit: int, unit: str = "bytes") -> str:
+    return f"must be no more than {limit} {unit}"
 
 
 def _shape(words: str, pattern: str, *examples: str) -> str:
@@ -71,7 +71,7 @@ def dns_label(value: str) -> list[str]:
     """Why this is no RFC 1123 label (namespaces, tenants, container names)."""
     reasons = []
     if len(value) > LABEL_MAX:
-        reasons.append(_no_longer_than(LABEL_MAX))
+        reasons.append(_no_longer_than(LABEL_MAX, "characters"))
     if not _LABEL.fullmatch(value):
         if _SUBDOMAIN.fullmatch(value[: SUBDOMAIN_MAX + 1]):
             reasons.append("must not contain dots")
@@ -84,7 +84,7 @@ def dns_subdomain(value: str) -> list[str]:
     """Why this is no RFC 1123 subdomain (the names of most objects)."""
     reasons = []
     if len(value) > SUBDOMAIN_MAX:
-        reasons.append(_no_longer_than(SUBDOMAIN_MAX))
+        reasons.append(_no_longer_than(SUBDOMAIN_MAX, "characters"))
     if not _SUBDOMAIN.fullmatch(value[: 4 * SUBDOMAIN_MAX]):
         reasons.append(_shape(_SUBDOMAIN_WORDS, _SUBDOMAIN_FORMAT, "example.com"))
     return reasons
@@ -94,7 +94,7 @@ def dns1035_label(value: str) -> list[str]:
     """Why this is no RFC 1035 label (Services, names of CRDs)."""
     reasons = []
     if len(value) > LABEL_MAX:
-        reasons.append(_no_longer_than(LABEL_MAX))
+        reasons.append(_no_longer_than(LABEL_MAX, "characters"))
     if not _DNS1035.fullmatch(value):
         reasons.append(_shape(_DNS1035_WORDS, _DNS1035_FORMAT, "my-name", "abc-123"))
     return reasons
@@ -117,7 +117,7 @@ def qualified_name(value: str) -> list[str]:
     prefix, slash, name = value.rpartition("/")
     if slash and "/" in prefix:
         shape = _shape(_QUALIFIED_WORDS, _QUALIFIED_FORMAT, "MyName", "my.name", "123-abc")
-        return [f"a qualified name {shape} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
+        return [f"a valid label key {shape} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
     reasons = []
     if slash and not prefix:
         reasons.append("prefix part must be non-empty")

@@ -108,14 +108,29 @@ def _fill_field_reference(source: dict[str, Any]) -> None:
         _default(source["fieldRef"], "apiVersion", "v1")
 
 
+_SOURCES: Final[dict[str, dict[str, Any]]] = {
+    "azureDisk": {"cachingMode": "ReadWrite", "fsType": "ext4", "kind": "Shared", "readOnly": False},
+    "hostPath": {"type": ""},
+    "iscsi": {"iscsiInterface": "default"},
+    "rbd": {"keyring": "/etc/ceph/keyring", "pool": "rbd", "user": "admin"},
+    "scaleIO": {"fsType": "xfs", "storageMode": "ThinProvisioned"},
+}
+
+
+def fill_source(holder: dict[str, Any]) -> None:
+    """The defaults of where a volume comes from, in a pod or as a PersistentVolume."""
+    for field, defaults in _SOURCES.items():
+        for name, value in defaults.items() if field in holder else ():
+            holder[field].setdefault(name, value)
+
+
 def _fill_volume(volume: dict[str, Any]) -> None:
     if len(volume) == 1 and "name" in volume:
         volume["emptyDir"] = {}
     for field in ("secret", "configMap", "downwardAPI", "projected"):
         if field in volume:
             volume[field].setdefault("defaultMode", _FILE_MODE)
-    if "hostPath" in volume:
-        volume["hostPath"].setdefault("type", "")
+    fill_source(volume)
     if "image" in volume:
         _default(volume["image"], "pullPolicy", pull_policy(volume["image"].get("reference", "")))
     for item in volume.get("downwardAPI", {}).get("items", ()):

@@ -41,13 +41,11 @@ def _job_created(body: Body) -> None:
     if not spec.get("manualSelector"):
         uid, name = metadata["uid"], metadata["name"]
         labels = spec.setdefault("template", {}).setdefault("metadata", {}).setdefault("labels", {})
-        labels |= {
-            "batch.kubernetes.io/controller-uid": uid,
-            "batch.kubernetes.io/job-name": name,
-            "controller-uid": uid,
-            "job-name": name,
-        }
-        spec.setdefault("selector", {}).setdefault("matchLabels", {})["batch.kubernetes.io/controller-uid"] = uid
+        for key, value in (("controller-uid", uid), ("job-name", name)):
+            labels.setdefault(key, value)
+            labels.setdefault(f"batch.kubernetes.io/{key}", value)
+        selected = spec.setdefault("selector", {}).setdefault("matchLabels", {})
+        selected.setdefault("batch.kubernetes.io/controller-uid", uid)
     labels = spec.get("template", {}).get("metadata", {}).get("labels")
     if labels and not metadata.get("labels"):
         metadata["labels"] = dict(labels)
@@ -108,6 +106,23 @@ def _volume_created(body: Body) -> None:
     body["status"] = {"phase": "Pending", "lastPhaseTransitionTime": body["metadata"].get("creationTimestamp")}
 
 
+def _claim_created(body: Body) -> None:
+    """What a claim is filled from is named in two ways, the older of which knows claims and snapshots alone."""
+    spec = body["spec"]
+    source = spec.get("dataSource")
+    if source is not None and (source.get("apiGroup", ""), source.get("kind", "")) not in _OLD_SOURCES:
+        del spec["dataSource"]
+        source = None
+    reference = spec.get("dataSourceRef")
+    if source is not None and reference is None:
+        spec["dataSourceRef"] = dict(source)
+    elif reference is not None and source is None and not reference.get("namespace"):
+        spec["dataSource"] = dict(reference)
+
+
+_OLD_SOURCES: Final = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
+
+
 def _daemon_set_created(body: Body) -> None:
     body["metadata"]["annotations"][TEMPLATE_GENERATION] = "1"
 
@@ -131,9 +146,8 @@ def _node_created(body: Body) -> None:
 def _pod_created(body: Body) -> None:
     spec = body["spec"]
     body["status"] = {"phase": "Pending", "qosClass": quality(spec)}
-    if not spec.get("priorityClassName"):
-        spec.setdefault("priority", 0)
-        spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
+    if spec.get("terminationGracePeriodSeconds", 0) < 0:
+        spec["terminationGracePeriodSeconds"] = 1
     tolerations = spec.get("tolerations") or []
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
         if not any(_tolerates(toleration, key) for toleration in tolerations):
@@ -164,6 +178,7 @@ _ON_CREATE: Final[dict[tuple[str, str], Callable[[Body], None]]] = {
     ("", "Namespace"): _namespace_created,
     ("", "Node"): _node_created,
     ("", "PersistentVolume"): _volume_created,
+    ("", "PersistentVolumeClaim"): _claim_created,
     ("", "Pod"): _pod_created,
     ("", "Service"): _service_created,
     ("apps", "DaemonSet"): _daemon_set_created,

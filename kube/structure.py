@@ -19,6 +19,7 @@ MAP: Final = "map"
 
 _KEY_DEFAULTS: Final = {
     ("io.k8s.api.core.v1.ContainerPort", "protocol"): "TCP",
+    ("io.k8s.api.core.v1.LocalObjectReference", "name"): "",
     ("io.k8s.api.core.v1.ServicePort", "protocol"): "TCP",
 }
 """Defaults of list-map keys. The definitions' source leaves defaults out, but the keys depend on them."""

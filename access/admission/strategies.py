@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from access.admission.base import CREATE, UPDATE, Attributes, Quiet
+from kube.advice import advice
 from kube.strategies import fill_on_create, fill_on_update
 
 
@@ -18,5 +19,8 @@ class Strategies(Quiet):
             return
         if attributes.operation == CREATE:
             fill_on_create(body)
+            attributes.warnings.extend(advice(body))
         elif attributes.operation == UPDATE and attributes.old is not None:
             fill_on_update(body, attributes.old)
+            if body.get("spec") != attributes.old.get("spec"):
+                attributes.warnings.extend(advice(body))

@@ -35,9 +35,9 @@ _STREAMS: Final = frozenset({"log", "exec", "attach", "portforward", "proxy"})
 async def serve(runtime: Runtime, request: Request, recheck: Recheck) -> Response | Stream:
     """Answer an authorised request. Raises ``StatusError``."""
     info = request.info
-    require_acceptable(request)
     if not info.is_resource:
         return await _non_resource(runtime, request)
+    require_acceptable(request)
     if (info.group, info.resource, info.subresource) == (*EXPORTS, "content"):
         return await virtualview.serve(runtime, request, recheck)
     kind = runtime.catalogs.require(info)
@@ -63,7 +63,9 @@ async def _non_resource(runtime: Runtime, request: Request) -> Response:
     if request.info.method != "GET" and (path.strip("/") == "version" or discovery.is_version(path)):
         raise verbs.not_allowed()
     if path.startswith("/openapi/"):
+        # The documents have media types of their own.
         return await openapi.serve(runtime, request)
+    require_acceptable(request)
     if discovery.is_discovery(request.info.path):
         return await discovery.discover(runtime, request)
     return await health.serve(runtime, request)

@@ -18,7 +18,6 @@ from gateway.selection import confine, confine_new
 from kube import conversion, managedfields
 from kube.fieldpaths import SPEC, SPEC_AND_LABELS, STATUS
 from kube.managedfields import Write
-from kube.names import path_segment
 from kube.patches import deep_copy, same
 from kube.status import AlreadyExists, BadRequest, Cause, Conflict, Invalid
 from kube.traits import COUNTED_METADATA, LABELS_OUTSIDE_STATUS
@@ -36,7 +35,7 @@ async def create(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """POST to a collection."""
     parameters.check(request)
     body = objects.decode_object(request, kind)
-    if body["metadata"].get("resourceVersion"):
+    if body["metadata"].get("resourceVersion") and not request.dry_run:
         raise BadRequest("resourceVersion should not be set on objects to be created")
     stored = await keep_new(runtime, request, kind, body)
     return show(request, kind, stored, status=201)
@@ -269,15 +268,13 @@ def already_exists(kind: Kind, name: str, taken: Stored | None = None) -> Alread
     )
 
 
-def check_name(kind: Kind, name: str, body: Body) -> None:
-    """A new object has a name that can stand in a path. Raises ``Invalid``."""
+def check_name(kind: Kind, name: Any, body: Body) -> None:
+    """A new object has a name; what is wrong with it else, admission says. Raises ``Invalid``."""
+    if name and isinstance(name, str):
+        return
+    reason, message = "FieldValueInvalid", f'Invalid value: "{name}": must be a string'
     if not name:
         reason, message = "FieldValueRequired", "Required value: name or generateName is required"
-    else:
-        problems = path_segment(name) if isinstance(name, str) else ["must be a string"]
-        if not problems:
-            return
-        reason, message = "FieldValueInvalid", f'Invalid value: "{name}": {"; ".join(problems)}'
     shown = name or body["metadata"].get("generateName") or ""
     raise Invalid(
         f'{kind.name}{_of_group(kind)} "{shown}" is invalid: metadata.name: {message}',

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -25,9 +25,14 @@ def too_long(path: str, limit: int) -> Cause:
     return _bare("FieldValueTooLong", "Too long", path, f"may not be more than {limit} bytes")
 
 
+def too_many(path: str, actual: int, limit: int) -> Cause:
+    """``Too many``: more than ``limit`` members."""
+    return Cause("FieldValueTooMany", f"Too many: {actual}: must have at most {limit} items", path)
+
+
 def invalid(path: str, value: Any, detail: str) -> Cause:
     """``Invalid value``: the value and what is wrong with it."""
-    return Cause("FieldValueInvalid", f"Invalid value: {shown(value)}: {detail}", path)
+    return _bare("FieldValueInvalid", f"Invalid value: {shown(value)}", path, detail)
 
 
 def immutable(path: str, value: Any) -> Cause:
@@ -40,15 +45,43 @@ def duplicate(path: str, value: Any) -> Cause:
     return Cause("FieldValueDuplicate", f"Duplicate value: {shown(value)}", path)
 
 
-def not_found(path: str, value: Any) -> Cause:
+def not_found(path: str, value: Any, detail: str = "") -> Cause:
     """``Not found``: the value names something that is not there."""
-    return Cause("FieldValueNotFound", f"Not found: {shown(value)}", path)
+    return _bare("FieldValueNotFound", f"Not found: {shown(value)}", path, detail)
 
 
 def not_supported(path: str, value: Any, supported: Iterable[str]) -> Cause:
-    """``Unsupported value``: the value is none of those supported."""
-    words = ", ".join(shown(word) for word in sorted(supported))
+    """``Unsupported value``: the value is none of those supported, which are named in this order."""
+    words = ", ".join(shown(word) for word in supported)
     return Cause("FieldValueNotSupported", f"Unsupported value: {shown(value)}: supported values: {words}", path)
+
+
+def choice_causes(body: Mapping[str, Any], field: str, choices: Iterable[str], path: str) -> list[Cause]:
+    """What is wrong with a field that has these values or none; an empty value counts as one unless it is a choice."""
+    value = body.get(field)
+    choices = tuple(choices)
+    return [] if value is None or value in choices else [not_supported(f"{path}.{field}", value, choices)]
+
+
+def needed_causes(body: Mapping[str, Any], path: str, *fields: str) -> list[Cause]:
+    """The fields that are absent or empty and must not be."""
+    return [required(f"{path}.{field}") for field in fields if not body.get(field)]
+
+
+def count_causes(body: Mapping[str, Any], path: str, *fields: str) -> list[Cause]:
+    """The fields that are negative and must not be."""
+    detail = "must be greater than or equal to 0"
+    return [invalid(f"{path}.{field}", body[field], detail) for field in fields if body.get(field, 0) < 0]
+
+
+def range_causes(value: int, low: int, high: int, path: str) -> list[Cause]:
+    """What is wrong with a number that must lie between two others, both inclusive."""
+    return [] if low <= value <= high else [invalid(path, value, f"must be between {low} and {high}, inclusive")]
+
+
+def reason_causes(path: str, value: Any, reasons: Iterable[str]) -> list[Cause]:
+    """``Invalid value`` once for each reason."""
+    return [invalid(path, value, reason) for reason in reasons]
 
 
 def shown(value: Any) -> str:

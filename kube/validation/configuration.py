@@ -1,4 +1,4 @@
-"""ConfigMaps, Secrets, quotas, limits and priorities."""
+"""ConfigMaps, Secrets and priorities."""
 
 from __future__ import annotations
 
@@ -8,10 +8,8 @@ from typing import Any, Final
 
 import orjson
 
-from kube import names
 from kube.status import Cause
-from kube.validation.amounts import amount_causes, exceeds, integer_causes, quantity_causes
-from kube.validation.causes import duplicate, forbidden, invalid, key_path, not_supported, required, too_long
+from kube.validation.causes import forbidden, invalid, key_path, not_supported, required, too_long
 
 MAX_DATA: Final = 1024 * 1024
 """Bytes that the data of a ConfigMap or Secret may take."""
@@ -25,16 +23,6 @@ _REQUIRED_KEYS: Final = {
     "kubernetes.io/ssh-auth": ("ssh-privatekey",),
     "kubernetes.io/tls": ("tls.crt", "tls.key"),
 }
-_LIMIT_TYPES: Final = ("Container", "PersistentVolumeClaim", "Pod")
-_SCOPES: Final = (
-    "BestEffort",
-    "CrossNamespacePodAffinity",
-    "NotBestEffort",
-    "NotTerminating",
-    "PriorityClass",
-    "Terminating",
-    "VolumeAttributesClass",
-)
 
 
 def data_key(key: str) -> list[str]:
@@ -95,94 +83,6 @@ def secret_causes(body: dict[str, Any]) -> list[Cause]:
     return causes
 
 
-def resource_quota_causes(body: dict[str, Any]) -> list[Cause]:
-    """What is wrong with a ResourceQuota."""
-    spec = body.get("spec", {})
-    causes: list[Cause] = []
-    for name, quantity in spec.get("hard", {}).items():
-        here = key_path("spec.hard", name)
-        causes += [invalid(here, name, reason) for reason in names.qualified_name(name)]
-        causes += amount_causes(quantity, here)
-        if _is_counted(name):
-            causes += integer_causes(quantity, here)
-    for scope in spec.get("scopes", ()):
-        if scope not in _SCOPES:
-            causes.append(invalid("spec.scopes", list(spec["scopes"]), "unsupported scope"))
-    return causes
-
-
-def limit_range_causes(body: dict[str, Any]) -> list[Cause]:
-    """What is wrong with a LimitRange."""
-    causes: list[Cause] = []
-    seen: set[str] = set()
-    for index, limit in enumerate(body.get("spec", {}).get("limits", ())):
-        here = f"spec.limits[{index}]"
-        kind = limit.get("type", "")
-        causes += [invalid(f"{here}.type", kind, reason) for reason in names.qualified_name(kind)]
-        if "/" not in kind and kind not in _LIMIT_TYPES:
-            causes.append(not_supported(f"{here}.type", kind, _LIMIT_TYPES))
-        if kind in seen:
-            causes.append(duplicate(f"{here}.type", kind))
-        seen.add(kind)
-        if kind == "Pod":
-            for field in ("default", "defaultRequest"):
-                if limit.get(field):
-                    causes.append(forbidden(f"{here}.{field}", "may not be specified when `type` is 'Pod'"))
-        if kind == "PersistentVolumeClaim" and not any("storage" in limit.get(f, {}) for f in ("min", "max")):
-            detail = "either minimum or maximum storage value is required, but neither was provided"
-            causes.append(required(f"{here}.limits", detail))
-        for field in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"):
-            for name, quantity in limit.get(field, {}).items():
-                path = key_path(f"{here}.{field}", name)
-                causes += [invalid(path, name, reason) for reason in names.qualified_name(name)]
-                causes += quantity_causes(quantity, path)
-        causes += _order_causes(limit, here)
-    return causes
-
-
-# low, high, the field that is named, the amount that is shown, and the words for both: kube-apiserver's own.
-_ORDER: Final = (
-    ("min", "max", "min", "min", "min", "max"),
-    ("min", "defaultRequest", "defaultRequest", "defaultRequest", "min", "default request"),
-    ("defaultRequest", "max", "defaultRequest", "defaultRequest", "default request", "max"),
-    ("defaultRequest", "default", "defaultRequest", "defaultRequest", "default request", "default limit"),
-    ("min", "default", "default", "min", "min", "default"),
-    ("default", "max", "default", "max", "default", "max"),
-)
-
-
-def _order_causes(limit: dict[str, Any], path: str) -> list[Cause]:
-    """Which amounts of a limit are greater than those they must not exceed."""
-    causes: list[Cause] = []
-    for low, high, field, shown, low_words, high_words in _ORDER:
-        for name in sorted(limit.get(low, {}).keys() & limit.get(high, {}).keys()):
-            least, most = limit[low][name], limit[high][name]
-            if exceeds(least, most):
-                detail = f"{low_words} value {least} is greater than {high_words} value {most}"
-                causes.append(invalid(key_path(f"{path}.{field}", name), limit[shown][name], detail))
-    return causes
-
-
-def _is_counted(name: str) -> bool:
-    """Whether a quota's resource is a number of objects."""
-    return name.startswith("count/") or name in _COUNTED
-
-
-_COUNTED: Final = frozenset(
-    (
-        "configmaps",
-        "persistentvolumeclaims",
-        "pods",
-        "replicationcontrollers",
-        "resourcequotas",
-        "secrets",
-        "services",
-        "services.loadbalancers",
-        "services.nodeports",
-    )
-)
-
-
 def priority_class_causes(body: dict[str, Any]) -> list[Cause]:
     """What is wrong with a PriorityClass: the highest priorities and names are the system's."""
     causes: list[Cause] = []
@@ -192,7 +92,8 @@ def priority_class_causes(body: dict[str, Any]) -> list[Cause]:
             detail = f"value must be {_SYSTEM_PRIORITIES[name]} for {name}"
             causes.append(forbidden("metadata.name", detail))
     elif name.startswith("system-"):
-        detail = "priority class names with 'system-' prefix are reserved for system use only"
+        reserved = "priority class names with 'system-' prefix are reserved for system use only"
+        detail = f"{reserved}. error: {name} is not a known system priority class"
         causes.append(forbidden("metadata.name", detail))
     elif value > 1_000_000_000:
         detail = "maximum allowed value of a user defined priority is 1000000000"

@@ -17,7 +17,8 @@ _RBAC: Final = "rbac.authorization.k8s.io"
 NAME_RULES: Final[dict[tuple[str, str], Rule]] = {
     ("", "Namespace"): names.dns_label,
     ("", "Tenant"): names.tenant_name,
-    ("", "Service"): names.dns1035_label,
+    ("", "Service"): names.dns_label,
+    ("apps", "StatefulSet"): names.dns_label,
     (_RBAC, "Role"): names.path_segment,
     (_RBAC, "RoleBinding"): names.path_segment,
     (_RBAC, "ClusterRole"): names.path_segment,
@@ -141,14 +142,14 @@ def _owner_causes(owners: Any, path: str) -> list[Cause]:
             group = ("", "")
             causes.append(invalid(f"{path}.apiVersion", version, "version must not be empty"))
         causes += [
-            invalid(f"{path}.{field}", owner.get(field, ""), f"{field} must not be empty")
+            invalid(f"{path}.{field}", owner.get(field, ""), "must not be empty")
             for field in ("kind", "name", "uid")
             if not owner.get(field)
         ]
         if group == ("", "v1") and owner.get("kind") == "Event":
             causes.append(invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner"))
         if owner.get("controller"):
-            name = owner.get("name", "")
+            name = f"{owner.get('kind', '')}/{owner.get('name', '')}"
             if controller:
                 detail = (
                     'Only one reference can have Controller set to true. Found "true" in references for '
@@ -157,6 +158,16 @@ def _owner_causes(owners: Any, path: str) -> list[Cause]:
                 causes.append(invalid(path, list(owners), detail))
             controller = name
     return causes
+
+
+_STANDARD_FINALIZERS: Final = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
+
+
+def kube_finalizer_causes(name: str, path: str) -> list[Cause]:
+    """Why a built-in object cannot have this finalizer: it is neither Kubernetes' own nor anybody's."""
+    if "/" in name or name in _STANDARD_FINALIZERS:
+        return []
+    return [invalid(path, name, "name is neither a standard finalizer name nor is it fully qualified")]
 
 
 def _finalizer_causes(finalizers: Any, path: str) -> list[Cause]:

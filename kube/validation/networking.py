@@ -1,107 +1,166 @@
-"""Services, ingresses and network policies."""
+"""Ingresses and network policies."""
 
 from __future__ import annotations
 
-import ipaddress
+import re
 from typing import Any, Final
 
 from kube import names
 from kube.status import Cause
-from kube.validation.causes import duplicate, forbidden, invalid, not_supported, required
-from kube.validation.metadata import label_causes, selector_causes
-from kube.validation.pods import port_causes, port_name
+from kube.validation.addresses import is_address, network_causes, parse_network
+from kube.validation.causes import (
+    choice_causes,
+    forbidden,
+    invalid,
+    not_supported,
+    reason_causes,
+    required,
+    too_long,
+)
+from kube.validation.jobs import prefixed_path_causes
+from kube.validation.metadata import selector_causes
+from kube.validation.probes import number_causes, port_causes, port_name
 
-_TYPES: Final = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
-_PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
 _PATH_TYPES: Final = ("Exact", "ImplementationSpecific", "Prefix")
-_ADDRESS: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
-
-
-def service_causes(body: dict[str, Any]) -> list[Cause]:
-    """What is wrong with a Service."""
-    spec = body.get("spec", {})
-    causes: list[Cause] = []
-    kind, addresses = spec.get("type", "ClusterIP"), spec.get("clusterIPs", ())
-    headless = "None" in addresses
-    ports = spec.get("ports", ())
-    if not ports and not headless and kind != "ExternalName":
-        causes.append(required("spec.ports"))
-    if kind not in _TYPES:
-        causes.append(not_supported("spec.type", kind, _TYPES))
-    if kind == "ExternalName":
-        name = spec.get("externalName", "").removesuffix(".")
-        if addresses:
-            causes.append(forbidden("spec.clusterIPs", "may not be set for ExternalName services"))
-        if not name:
-            causes.append(required("spec.externalName"))
-        else:
-            causes += [invalid("spec.externalName", name, reason) for reason in names.dns_subdomain(name)]
-    elif kind == "LoadBalancer" and headless:
-        detail = "may not be set to 'None' for LoadBalancer services"
-        causes.append(invalid("spec.clusterIPs[0]", "None", detail))
-    causes += _service_port_causes(ports)
-    causes += label_causes(spec.get("selector", {}), "spec.selector")
-    affinity = spec.get("sessionAffinity")
-    if affinity not in (None, "ClientIP", "None"):
-        causes.append(not_supported("spec.sessionAffinity", affinity, ("ClientIP", "None")))
-    for index, address in enumerate(addresses):
-        if address != "None" and not is_address(address):
-            causes.append(invalid(f"spec.clusterIPs[{index}]", address, _ADDRESS))
-    if spec.get("clusterIP") and (not addresses or spec["clusterIP"] != addresses[0]):
-        causes.append(invalid("spec.clusterIPs", list(addresses), "first value must match `clusterIP`"))
-    for index, address in enumerate(spec.get("externalIPs", ())):
-        if not is_address(address):
-            causes.append(invalid(f"spec.externalIPs[{index}]", address, _ADDRESS))
-    return causes
-
-
-def service_update_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
-    """A service's addresses stay, unless it becomes or was an ExternalName."""
-    after, before = new.get("spec", {}), old.get("spec", {})
-    if "ExternalName" in (after.get("type"), before.get("type")) or not before.get("clusterIPs"):
-        return []
-    addresses = after.get("clusterIPs", [])
-    if not addresses:
-        return [invalid("spec.clusterIPs[0]", addresses, "primary clusterIP can not be unset")]
-    if addresses[0] != before["clusterIPs"][0]:
-        return [invalid("spec.clusterIPs[0]", addresses, "may not change once set")]
-    return []
+_POLICY_PROTOCOLS: Final = ("TCP", "UDP", "SCTP")
+_POLICY_TYPES: Final = ("Ingress", "Egress")
+_CLASS_ANNOTATION: Final = "kubernetes.io/ingress.class"
+_CONTROLLER_MAX: Final = 250
+_LABEL_FORMAT: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_WILDCARD_FORMAT: Final = rf"\*\.{_LABEL_FORMAT}(\.{_LABEL_FORMAT})*"
+_WILDCARD_WORDS: Final = (
+    "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of "
+    "lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character (e.g. '*.example.com', "
+    f"regex used for validation is '{_WILDCARD_FORMAT}')"
+)
 
 
 def ingress_causes(body: dict[str, Any]) -> list[Cause]:
     """What is wrong with an Ingress."""
     spec = body.get("spec", {})
     causes: list[Cause] = []
+    for index, tls in enumerate(spec.get("tls", ())):
+        here = f"spec.tls[{index}]"
+        for position, host in enumerate(tls.get("hosts", ())):
+            causes += _pattern_causes(host, f"{here}.hosts[{position}]")
+        if tls.get("secretName"):
+            name = tls["secretName"]
+            causes += reason_causes(f"{here}.secretName", name, names.dns_subdomain(name))
     if not spec.get("rules") and "defaultBackend" not in spec:
         causes.append(invalid("spec", None, "either `defaultBackend` or `rules` must be specified"))
     if "defaultBackend" in spec:
         causes += _backend_causes(spec["defaultBackend"], "spec.defaultBackend")
     for index, rule in enumerate(spec.get("rules", ())):
-        here = f"spec.rules[{index}]"
+        here, http = f"spec.rules[{index}]", rule.get("http")
         causes += _host_causes(rule.get("host", ""), f"{here}.host")
-        http = rule.get("http")
         if http is not None and not http.get("paths"):
             causes.append(required(f"{here}.http.paths"))
         for position, path in enumerate((http or {}).get("paths", ())):
             causes += _path_causes(path, f"{here}.http.paths[{position}]")
-    for index, tls in enumerate(spec.get("tls", ())):
-        for position, host in enumerate(tls.get("hosts", ())):
-            causes += _host_causes(host, f"spec.tls[{index}].hosts[{position}]")
     if spec.get("ingressClassName"):
         name = spec["ingressClassName"]
-        causes += [invalid("spec.ingressClassName", name, reason) for reason in names.dns_subdomain(name)]
+        causes += reason_causes("spec.ingressClassName", name, names.dns_subdomain(name))
+    return causes
+
+
+def new_ingress_causes(body: dict[str, Any]) -> list[Cause]:
+    """What is wrong with a new Ingress, whose class is named in one place or the same in both."""
+    annotated = body.get("metadata", {}).get("annotations", {}).get(_CLASS_ANNOTATION)
+    named = body.get("spec", {}).get("ingressClassName")
+    causes: list[Cause] = []
+    if annotated and named is not None and annotated != named:
+        detail = "must match `ingressClassName` when both are specified"
+        causes.append(invalid(f"annotations.{_CLASS_ANNOTATION}", annotated, detail))
+    return causes + ingress_causes(body)
+
+
+def _host_causes(host: str, path: str) -> list[Cause]:
+    if not host:
+        return []
+    wrong = [invalid(path, host, "must be a DNS name, not an IP address")] if is_address(host) else []
+    return wrong + _pattern_causes(host, path)
+
+
+def _pattern_causes(host: str, path: str) -> list[Cause]:
+    if "*" not in host:
+        return reason_causes(path, host, names.dns_subdomain(host))
+    good = len(host) <= names.SUBDOMAIN_MAX and re.fullmatch(_WILDCARD_FORMAT, host, re.ASCII)
+    return [] if good else [invalid(path, host, _WILDCARD_WORDS)]
+
+
+def _path_causes(path: dict[str, Any], here: str) -> list[Cause]:
+    kind, text, place = path.get("pathType"), path.get("path", ""), f"{here}.path"
+    if kind is None:
+        return [required(f"{here}.pathType", "pathType must be specified")]
+    causes: list[Cause] = []
+    if kind not in _PATH_TYPES:
+        causes.append(not_supported(f"{here}.pathType", kind, _PATH_TYPES))
+    elif kind == "ImplementationSpecific":
+        causes += [invalid(place, text, "must be an absolute path")] if text and not text.startswith("/") else []
+    else:
+        causes += [] if text.startswith("/") else [invalid(place, text, "must be an absolute path")]
+        if text:
+            bad = ("//", "/./", "/../", "%2f", "%2F")
+            causes += [invalid(place, text, f"must not contain '{part}'") for part in bad if part in text]
+            causes += [invalid(place, text, f"cannot end with '{end}'") for end in ("/..", "/.") if text.endswith(end)]
+    return causes + _backend_causes(path.get("backend", {}), f"{here}.backend")
+
+
+def _backend_causes(backend: dict[str, Any], path: str) -> list[Cause]:
+    service, resource = backend.get("service"), backend.get("resource")
+    if service is not None and resource is not None:
+        return [invalid(path, "", "cannot set both resource and service backends")]
+    if resource is not None:
+        return _reference_causes(resource, f"{path}.resource")
+    if service is None:
+        return [invalid(path, "", "resource or service backend is required")]
+    causes: list[Cause] = []
+    name, port = service.get("name", ""), service.get("port", {})
+    here = f"{path}.service.name"
+    causes += reason_causes(here, name, names.dns_label(name)) if name else [required(here)]
+    if port.get("name") and port.get("number"):
+        causes.append(invalid(path, "", "cannot set both port name & port number"))
+    elif port.get("name"):
+        causes += reason_causes(f"{path}.service.port.name", port["name"], port_name(port["name"]))
+    elif port.get("number"):
+        causes += number_causes(port["number"], f"{path}.service.port.number")
+    else:
+        causes.append(required(path, "port name or number is required"))
+    return causes
+
+
+def _reference_causes(reference: dict[str, Any], path: str) -> list[Cause]:
+    group = reference.get("apiGroup")
+    causes: list[Cause] = []
+    if group is not None:
+        causes += reason_causes(f"{path}.apiGroup", group, names.dns_subdomain(group))
+    for field in ("kind", "name"):
+        value, here = reference.get(field, ""), f"{path}.{field}"
+        causes += reason_causes(here, value, names.path_segment(value)) if value else [required(here)]
     return causes
 
 
 def ingress_class_causes(body: dict[str, Any]) -> list[Cause]:
     """What is wrong with an IngressClass."""
-    controller = body.get("spec", {}).get("controller", "")
-    if not controller:
-        return [required("spec.controller")]
-    if "/" not in controller:
-        detail = 'must be a domain-prefixed path (such as "acme.io/foo")'
-        return [invalid("spec.controller", controller, detail)]
-    return []
+    spec = body.get("spec", {})
+    controller = spec.get("controller", "")
+    causes: list[Cause] = []
+    if len(controller) > _CONTROLLER_MAX:
+        causes.append(too_long("spec.controller", _CONTROLLER_MAX))
+    causes += prefixed_path_causes(controller, "spec.controller") if controller else [required("spec.controller")]
+    parameters, here = spec.get("parameters"), "spec.parameters"
+    if parameters is None:
+        return causes
+    causes += _reference_causes(parameters, here)
+    scope, namespace = parameters.get("scope"), parameters.get("namespace")
+    causes += choice_causes(parameters, "scope", ("Cluster", "Namespace"), here)
+    if scope == "Cluster" and namespace is not None:
+        causes.append(forbidden(f"{here}.namespace", "`parameters.scope` is set to 'Cluster'"))
+    elif scope == "Namespace" and not namespace:
+        causes.append(required(f"{here}.namespace", "`parameters.scope` is set to 'Namespace'"))
+    elif scope == "Namespace":
+        causes += reason_causes(f"{here}.namespace", namespace, names.dns_label(namespace))
+    return causes
 
 
 def network_policy_causes(body: dict[str, Any]) -> list[Cause]:
@@ -115,149 +174,60 @@ def network_policy_causes(body: dict[str, Any]) -> list[Cause]:
                 causes += _policy_port_causes(port, f"{here}.ports[{position}]")
             for position, peer in enumerate(rule.get(peers, ())):
                 causes += _peer_causes(peer, f"{here}.{peers}[{position}]")
-    for index, kind in enumerate(spec.get("policyTypes", ())):
-        if kind not in ("Egress", "Ingress"):
-            causes.append(not_supported(f"spec.policyTypes[{index}]", kind, ("Egress", "Ingress")))
-    return causes
-
-
-def is_address(text: str) -> bool:
-    """Whether this is an IP address in plain form (no zone, no leading zeros)."""
-    try:
-        return "%" not in text and bool(ipaddress.ip_address(text))
-    except ValueError:
-        return False
-
-
-def _service_port_causes(ports: Any) -> list[Cause]:
-    causes: list[Cause] = []
-    seen_names: set[str] = set()
-    seen: set[tuple[str, int]] = set()
-    for index, port in enumerate(ports):
-        here = f"spec.ports[{index}]"
-        name, number, protocol = port.get("name", ""), port.get("port", 0), port.get("protocol", "TCP")
-        if not name and len(ports) > 1:
-            causes.append(required(f"{here}.name"))
-        elif name:
-            causes += [invalid(f"{here}.name", name, reason) for reason in names.dns_label(name)]
-            if name in seen_names:
-                causes.append(duplicate(f"{here}.name", name))
-            seen_names.add(name)
-        causes += port_causes(number, f"{here}.port")
-        if protocol not in _PROTOCOLS:
-            causes.append(not_supported(f"{here}.protocol", protocol, _PROTOCOLS))
-        target = port.get("targetPort")
-        if isinstance(target, int):
-            causes += port_causes(target, f"{here}.targetPort")
-        elif isinstance(target, str):
-            causes += [invalid(f"{here}.targetPort", target, reason) for reason in port_name(target)]
-        if (protocol, number) in seen:
-            causes.append(duplicate(here, {"port": number, "protocol": protocol}))
-        seen.add((protocol, number))
-    return causes
-
-
-def _host_causes(host: str, path: str) -> list[Cause]:
-    if not host:
-        return []
-    if is_address(host):
-        return [invalid(path, host, "must be a DNS name, not an IP address")]
-    name = host.removeprefix("*.")
-    return [invalid(path, host, reason) for reason in names.dns_subdomain(name)]
-
-
-def _path_causes(path: dict[str, Any], here: str) -> list[Cause]:
-    causes: list[Cause] = []
-    kind, text = path.get("pathType"), path.get("path", "")
-    if kind is None:
-        causes.append(required(f"{here}.pathType", "pathType must be specified"))
-    elif kind not in _PATH_TYPES:
-        causes.append(not_supported(f"{here}.pathType", kind, _PATH_TYPES))
-    if kind in ("Exact", "Prefix") or text:
-        if not text.startswith("/"):
-            causes.append(invalid(f"{here}.path", text, "must be an absolute path"))
-        causes += [
-            invalid(f"{here}.path", text, f"must not contain '{bad}'")
-            for bad in ("//", "/./", "/../", "%2f", "%2F")
-            if kind != "ImplementationSpecific" and bad in text
-        ]
-    return causes + _backend_causes(path.get("backend", {}), f"{here}.backend")
-
-
-def _backend_causes(backend: dict[str, Any], path: str) -> list[Cause]:
-    service, resource = backend.get("service"), backend.get("resource")
-    if service is not None and resource is not None:
-        return [invalid(path, "", "cannot set both resource and service backends")]
-    if service is None:
-        return [] if resource is not None else [required(path, "resource or service backend is required")]
-    causes: list[Cause] = []
-    name, port = service.get("name", ""), service.get("port", {})
-    if not name:
-        causes.append(required(f"{path}.service.name"))
-    else:
-        causes += [invalid(f"{path}.service.name", name, reason) for reason in names.dns1035_label(name)]
-    if port.get("name") and port.get("number"):
-        causes.append(invalid(path, "", "cannot set both port name & port number"))
-    elif port.get("name"):
-        causes += [invalid(f"{path}.service.port.name", port["name"], r) for r in port_name(port["name"])]
-    elif port.get("number"):
-        causes += port_causes(port["number"], f"{path}.service.port.number")
-    else:
-        causes.append(required(path, "port name or number is required"))
-    return causes
+    kinds = spec.get("policyTypes", [])
+    if len(kinds) > len(_POLICY_TYPES):
+        causes.append(invalid("spec.policyTypes", kinds, "may not specify more than two policyTypes"))
+        return causes
+    return causes + [
+        not_supported(f"spec.policyTypes[{index}]", kind, _POLICY_TYPES)
+        for index, kind in enumerate(kinds)
+        if kind not in _POLICY_TYPES
+    ]
 
 
 def _policy_port_causes(port: dict[str, Any], path: str) -> list[Cause]:
-    causes: list[Cause] = []
-    if port.get("protocol", "TCP") not in _PROTOCOLS:
-        causes.append(not_supported(f"{path}.protocol", port["protocol"], _PROTOCOLS))
-    number = port.get("port")
-    if isinstance(number, int):
+    causes = choice_causes(port, "protocol", _POLICY_PROTOCOLS, path)
+    number, end, here = port.get("port"), port.get("endPort"), f"{path}.endPort"
+    if number is not None:
         causes += port_causes(number, f"{path}.port")
-        if "endPort" in port and port["endPort"] < number:
-            detail = "must be greater than or equal to `port`"
-            causes.append(invalid(f"{path}.endPort", port["endPort"], detail))
-    elif isinstance(number, str):
-        causes += [invalid(f"{path}.port", number, reason) for reason in port_name(number)]
-    elif "endPort" in port:
-        causes.append(required(f"{path}.port", "must be specified when `endPort` is specified"))
-    return causes
+    if end is None:
+        return causes
+    if number is None:
+        return [*causes, invalid(here, end, "may not be specified when `port` is not specified")]
+    if isinstance(number, str):
+        return [*causes, invalid(here, end, "may not be specified when `port` is non-numeric")]
+    if end < number:
+        return [*causes, invalid(here, number, "must be greater than or equal to `port`")]
+    return causes + number_causes(end, here)
 
 
 def _peer_causes(peer: dict[str, Any], path: str) -> list[Cause]:
     causes: list[Cause] = []
     for field in ("podSelector", "namespaceSelector"):
-        if field in peer:
-            causes += selector_causes(peer[field], f"{path}.{field}")
+        causes += selector_causes(peer.get(field, {}), f"{path}.{field}")
     block = peer.get("ipBlock")
     if block is not None:
-        if len(peer) > 1:
-            detail = "may not specify both ipBlock and another peer"
-            causes.append(forbidden(path, detail))
-        causes += _cidr_causes(block, f"{path}.ipBlock")
-    elif not peer:
+        causes += _block_causes(block, f"{path}.ipBlock")
+    if not peer:
         causes.append(required(path, "must specify a peer"))
+    elif block is not None and len(peer) > 1:
+        causes.append(forbidden(path, "may not specify both ipBlock and another peer"))
     return causes
 
 
-def _cidr_causes(block: dict[str, Any], path: str) -> list[Cause]:
-    detail = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
-    outer = _network(block.get("cidr", ""))
+def _block_causes(block: dict[str, Any], path: str) -> list[Cause]:
+    text = block.get("cidr", "")
+    if not text:
+        return [required(f"{path}.cidr")]
+    causes = network_causes(text, f"{path}.cidr")
+    outer = parse_network(text)
     if outer is None:
-        return [invalid(f"{path}.cidr", block.get("cidr", ""), detail)]
-    causes: list[Cause] = []
-    for index, text in enumerate(block.get("except", ())):
-        inner = _network(text)
-        here = f"{path}.except[{index}]"
+        return causes
+    for index, part in enumerate(block.get("except", ())):
+        inner, here = parse_network(part), f"{path}.except[{index}]"
+        causes += network_causes(part, here)
         if inner is None:
-            causes.append(invalid(here, text, detail))
-        elif inner.version != outer.version or not inner.subnet_of(outer) or inner == outer:  # type: ignore[arg-type]
-            causes.append(invalid(here, text, "must be a strict subset of `cidr`"))
+            continue
+        if inner.version != outer.version or not inner.subnet_of(outer) or inner == outer:  # type: ignore[arg-type]
+            causes.append(invalid(here, part, "must be a strict subset of `cidr`"))
     return causes
-
-
-def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
-    try:
-        return ipaddress.ip_network(text, strict=False) if "/" in text else None
-    except ValueError:
-        return None

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from kube import abac
@@ -14,9 +14,24 @@ from kube.customobjects import object_causes
 from kube.resources import Resource
 from kube.schemas import Definitions, Schema
 from kube.status import Cause
-from kube.validation import configuration, networking, policies, rbac, storage, updates, workloads
-from kube.validation.metadata import metadata_causes, metadata_update_causes, name_rule
-from kube.validation.pods import pod_spec_causes, pod_update_causes
+from kube.validation import (
+    autoscaling,
+    claims,
+    cluster,
+    configuration,
+    controllers,
+    endpoints,
+    jobs,
+    networking,
+    pods,
+    policies,
+    quotas,
+    rbac,
+    services,
+    storage,
+    updates,
+)
+from kube.validation.metadata import kube_finalizer_causes, metadata_causes, metadata_update_causes, name_rule
 from kube.validation.schema import required_causes
 from kube.validation.statuses import status_causes
 
@@ -25,25 +40,36 @@ Comparison = Callable[[dict[str, Any], dict[str, Any]], list[Cause]]
 
 
 def create_causes(resource: Resource, version: str, body: dict[str, Any], definitions: Definitions) -> list[Cause]:
-    """What is wrong with a new object, or with the new state of one; empty when it is good.
+    """What is wrong with a new object; empty when it is good.
 
     ``metadata.name`` must be set (a generated name is made before), and ``metadata.namespace`` for namespaced kinds.
     """
-    rule = name_rule(resource.group, resource.kind)
-    causes = metadata_causes(body.get("metadata", {}), namespaced=resource.namespaced, rule=rule)
-    return _unique(causes + _own_causes(resource, version, body, definitions))
+    key = (resource.group, resource.kind)
+    first = None if resource.custom else _FIRST_JUDGES.get(key)
+    causes = [] if first is None else first(body)
+    if causes:
+        return causes
+    causes = _metadata_causes(resource, body) + _own_causes(
+        resource, version, body, definitions, {**_JUDGES, **_NEW_JUDGES}
+    )
+    return causes if key in _JUDGES or key in _NEW_JUDGES else _unique(causes)
 
 
-def _own_causes(resource: Resource, version: str, body: dict[str, Any], definitions: Definitions) -> list[Cause]:
-    """What is wrong with an object beside its metadata."""
-    causes: list[Cause] = []
-    schema = _schema(resource, version, definitions)
-    if schema is not None:
-        causes += custom_causes(schema, body, None) if resource.custom else required_causes(body, schema)
-    judge = None if resource.custom else _JUDGES.get((resource.group, resource.kind))
+def _own_causes(
+    resource: Resource,
+    version: str,
+    body: dict[str, Any],
+    definitions: Definitions,
+    judges: Mapping[tuple[str, str], Judge],
+) -> list[Cause]:
+    """What is wrong with an object beside its metadata. Kinds without a judge are judged by their schema."""
+    judge = None if resource.custom else judges.get((resource.group, resource.kind))
     if judge is not None:
-        causes += judge(body)
-    return causes
+        return judge(body)
+    schema = _schema(resource, version, definitions)
+    if schema is None:
+        return []
+    return custom_causes(schema, body, None) if resource.custom else required_causes(body, schema)
 
 
 def update_causes(
@@ -57,12 +83,27 @@ def update_causes(
         schema = _schema(resource, version, definitions)
         return _unique(changed + metadata + (custom_causes(schema, new, old) if schema is not None else []))
     key = (resource.group, resource.kind)
+    first = _FIRST_JUDGES.get(key)
+    refused = [] if first is None else first(new)
+    if refused:
+        return refused
     compare = _COMPARISONS.get(key)
-    own, fixed = _unique(_own_causes(resource, version, new, definitions)), updates.immutable_causes(key, new, old)
+    own = _own_causes(resource, version, new, definitions, _JUDGES)
+    fixed = updates.immutable_causes(key, new, old)
     causes = fixed + own if resource.kind == "DaemonSet" else own + fixed
     later = status_causes(key, new) + ([] if compare is None else compare(new, old))
     causes += [cause for cause in later if cause not in causes]
     return updates.repeated(key, changed, metadata) + causes if changed or metadata else causes
+
+
+def _metadata_causes(resource: Resource, body: dict[str, Any]) -> list[Cause]:
+    metadata = body.get("metadata", {})
+    rule = name_rule(resource.group, resource.kind)
+    causes = metadata_causes(metadata, namespaced=resource.namespaced, rule=rule)
+    if not resource.custom:
+        for index, name in enumerate(metadata.get("finalizers", ())):
+            causes += kube_finalizer_causes(name, f"metadata.finalizers[{index}]")
+    return causes
 
 
 def custom_causes(schema: Schema, new: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
@@ -92,51 +133,65 @@ def _unique(causes: list[Cause]) -> list[Cause]:
     return list({(cause.field, cause.reason, cause.message): cause for cause in causes}.values())
 
 
-def _pod(body: dict[str, Any]) -> list[Cause]:
-    return pod_spec_causes(body.get("spec", {}), "spec")
-
-
 _JUDGES: Final[dict[tuple[str, str], Judge]] = {
     (abac.GROUP, "Policy"): policies.policy_causes,
     ("", "ConfigMap"): configuration.config_map_causes,
-    ("", "LimitRange"): configuration.limit_range_causes,
+    ("", "Endpoints"): endpoints.endpoints_causes,
+    ("", "LimitRange"): quotas.limit_range_causes,
+    ("", "Node"): cluster.node_causes,
     ("", "PersistentVolume"): storage.volume_causes,
-    ("", "PersistentVolumeClaim"): storage.claim_causes,
-    ("", "Pod"): _pod,
-    ("", "PodTemplate"): workloads.pod_template_causes,
-    ("", "ReplicationController"): workloads.replication_controller_causes,
-    ("", "ResourceQuota"): configuration.resource_quota_causes,
+    ("", "PersistentVolumeClaim"): claims.claim_causes,
+    ("", "Pod"): pods.changed_pod_causes,
+    ("", "PodTemplate"): controllers.pod_template_causes,
+    ("", "ReplicationController"): controllers.replication_controller_causes,
+    ("", "ResourceQuota"): quotas.resource_quota_causes,
     ("", "Secret"): configuration.secret_causes,
-    ("", "Service"): networking.service_causes,
-    ("apps", "DaemonSet"): workloads.controller_causes,
-    ("apps", "Deployment"): workloads.controller_causes,
-    ("apps", "ReplicaSet"): workloads.controller_causes,
-    ("apps", "StatefulSet"): workloads.controller_causes,
-    ("autoscaling", "HorizontalPodAutoscaler"): workloads.autoscaler_causes,
-    ("batch", "CronJob"): workloads.cron_job_causes,
-    ("batch", "Job"): workloads.job_causes,
+    ("", "Service"): services.service_causes,
+    ("apps", "ControllerRevision"): controllers.revision_causes,
+    ("apps", "DaemonSet"): controllers.daemon_set_causes,
+    ("apps", "Deployment"): controllers.deployment_causes,
+    ("apps", "ReplicaSet"): controllers.replica_set_causes,
+    ("apps", "StatefulSet"): controllers.stateful_set_causes,
+    ("autoscaling", "HorizontalPodAutoscaler"): autoscaling.autoscaler_causes,
+    ("batch", "CronJob"): jobs.cron_job_causes,
+    ("batch", "Job"): jobs.job_causes,
+    ("coordination.k8s.io", "Lease"): cluster.lease_causes,
+    ("discovery.k8s.io", "EndpointSlice"): endpoints.endpoint_slice_causes,
     ("networking.k8s.io", "Ingress"): networking.ingress_causes,
     ("networking.k8s.io", "IngressClass"): networking.ingress_class_causes,
     ("networking.k8s.io", "NetworkPolicy"): networking.network_policy_causes,
-    ("policy", "PodDisruptionBudget"): workloads.disruption_budget_causes,
+    ("node.k8s.io", "RuntimeClass"): cluster.runtime_class_causes,
+    ("policy", "PodDisruptionBudget"): controllers.disruption_budget_causes,
     (rbac.GROUP, "ClusterRole"): rbac.role_causes,
     (rbac.GROUP, "ClusterRoleBinding"): rbac.binding_causes,
     (rbac.GROUP, "Role"): rbac.role_causes,
     (rbac.GROUP, "RoleBinding"): rbac.binding_causes,
     ("scheduling.k8s.io", "PriorityClass"): configuration.priority_class_causes,
     ("storage.k8s.io", "StorageClass"): storage.storage_class_causes,
+    ("storage.k8s.io", "VolumeAttachment"): storage.attachment_causes,
 }
+
+_NEW_JUDGES: Final[dict[tuple[str, str], Judge]] = {
+    ("", "Namespace"): cluster.namespace_causes,
+    ("", "Pod"): pods.pod_causes,
+    ("networking.k8s.io", "Ingress"): networking.new_ingress_causes,
+}
+"""Judges of new objects alone, where they differ."""
+
+_FIRST_JUDGES: Final[dict[tuple[str, str], Judge]] = {("", "Service"): services.service_address_causes}
+"""Judges who must be content before anything else is looked at."""
 
 _COMPARISONS: Final[dict[tuple[str, str], Comparison]] = {
     ("", "ConfigMap"): updates.sealed_causes,
     ("", "Namespace"): updates.namespace_causes,
     ("", "PersistentVolume"): storage.volume_update_causes,
-    ("", "PersistentVolumeClaim"): storage.claim_update_causes,
-    ("", "Pod"): pod_update_causes,
+    ("", "PersistentVolumeClaim"): claims.claim_update_causes,
+    ("", "Pod"): pods.pod_update_causes,
+    ("", "ResourceQuota"): quotas.resource_quota_update_causes,
     ("", "Secret"): updates.sealed_causes,
-    ("", "Service"): networking.service_update_causes,
+    ("", "Service"): services.service_update_causes,
     ("apps", "StatefulSet"): updates.stateful_set_causes,
-    ("batch", "Job"): workloads.job_update_causes,
+    ("batch", "Job"): jobs.job_update_causes,
     (rbac.GROUP, "ClusterRoleBinding"): rbac.binding_update_causes,
     (rbac.GROUP, "RoleBinding"): rbac.binding_update_causes,
 }

@@ -1,80 +1,293 @@
-"""Pod specs, in pods and in templates."""
+"""Pods and pod templates as wholes."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Final
 
 from kube import names
-from kube.status import Cause
-from kube.validation.amounts import amount_causes, exceeds
-from kube.validation.causes import duplicate, forbidden, invalid, key_path, not_found, not_supported, required
+from kube.documents import decode_json
+from kube.status import BadRequest, Cause
+from kube.validation.addresses import address_causes
+from kube.validation.causes import (
+    choice_causes,
+    duplicate,
+    forbidden,
+    invalid,
+    key_path,
+    range_causes,
+    reason_causes,
+    required,
+)
+from kube.validation.containers import Surroundings, container_causes, image_causes
 from kube.validation.metadata import annotation_causes, label_causes
+from kube.validation.resourcelists import container_resource_causes, pod_level_causes, resource_amount_causes
+from kube.validation.scheduling import affinity_causes, spread_causes, toleration_causes
+from kube.validation.security import host_user_causes, pod_context_causes, seccomp_text_causes, system_causes
+from kube.validation.volumes import volume_list_causes
 
-_PROTOCOLS: Final = ("SCTP", "TCP", "UDP")
-_RESTARTS: Final = ("Always", "Never", "OnFailure")
-_DNS: Final = ("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None")
-_PULLS: Final = ("Always", "IfNotPresent", "Never")
-_MESSAGES: Final = ("FallbackToLogsOnError", "File")
+_RESTARTS: Final = ("Always", "OnFailure", "Never")
+_DNS: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
+_PREEMPTION: Final = ("PreemptLowerPriority", "Never")
+_INT32: Final = 2**31 - 1
+_SEARCH_FORMAT: Final = r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*"
+_SEARCH_WORDS: Final = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must "
+    f"start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SEARCH_FORMAT}')"
+)
+_MIRROR: Final = "kubernetes.io/config.mirror"
+_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
+_TOLERATIONS: Final = "scheduler.alpha.kubernetes.io/tolerations"
+_SECCOMP: Final = "seccomp.security.alpha.kubernetes.io/pod"
+_SECCOMP_CONTAINER: Final = "container.seccomp.security.alpha.kubernetes.io/"
+_APPARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
 
 
-def template_causes(
-    template: dict[str, Any],
-    path: str,
-    *,
-    restarts: Sequence[str] = ("Always",),
-    selector: dict[str, Any] | None,
-) -> list[Cause]:
-    """What is wrong with a pod template, and whether the controller's selector would find its pods."""
-    metadata, spec = template.get("metadata", {}), template.get("spec", {})
-    causes: list[Cause] = []
-    labels = metadata.get("labels", {})
-    if selector is not None and not _matches(selector, labels):
-        detail = "`selector` does not match template `labels`"
-        causes.append(invalid(f"{path}.metadata.labels", labels, detail))
-    causes += label_causes(labels, f"{path}.metadata.labels")
-    causes += annotation_causes(metadata.get("annotations", {}), f"{path}.metadata.annotations")
-    causes += pod_spec_causes(spec, f"{path}.spec")
-    policy = spec.get("restartPolicy")
-    if policy in _RESTARTS and policy not in restarts:
-        causes.append(not_supported(f"{path}.spec.restartPolicy", policy, restarts))
+def pod_causes(body: dict[str, Any]) -> list[Cause]:
+    """What is wrong with a new Pod."""
+    causes = _pod_causes(body)
+    spec = body.get("spec", {})
+    if spec.get("ephemeralContainers"):
+        causes.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
+    if spec.get("schedulingGates") and spec.get("nodeName"):
+        causes.append(forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
     return causes
 
 
-def pod_spec_causes(spec: dict[str, Any], path: str) -> list[Cause]:
-    """What is wrong with a pod spec."""
+def changed_pod_causes(body: dict[str, Any]) -> list[Cause]:
+    """What is wrong with the new state of a Pod that exists."""
+    return _pod_causes(body)
+
+
+def _pod_causes(body: dict[str, Any]) -> list[Cause]:
+    metadata, spec = body.get("metadata", {}), body.get("spec", {})
+    causes = _annotation_causes(metadata.get("annotations", {}), spec, "metadata.annotations")
+    causes += pod_spec_causes(spec, "spec", pod_name=metadata.get("name", ""))
+    for field in ("containers", "initContainers"):
+        causes += image_causes(spec.get(field, ()), f"spec.{field}")
+    return causes
+
+
+def template_causes(template: dict[str, Any], path: str) -> list[Cause]:
+    """What is wrong with a pod template."""
+    metadata, spec = template.get("metadata", {}), template.get("spec", {})
+    annotations = metadata.get("annotations", {})
+    causes = label_causes(metadata.get("labels", {}), f"{path}.labels")
+    causes += annotation_causes(annotations, f"{path}.annotations")
+    causes += _annotation_causes(annotations, spec, f"{path}.annotations")
+    causes += pod_spec_causes(spec, f"{path}.spec")
+    if spec.get("ephemeralContainers"):
+        detail = "ephemeral containers not allowed in pod template"
+        causes.append(forbidden(f"{path}.spec.ephemeralContainers", detail))
+    return causes
+
+
+def pod_spec_causes(spec: dict[str, Any], path: str, pod_name: str = "") -> list[Cause]:
+    """What is wrong with a pod spec; ``pod_name`` is empty for a template's."""
+    causes, volumes = volume_list_causes(spec.get("volumes", ()), f"{path}.volumes", pod_name)
+    claims = [str(claim["name"]) for claim in spec.get("resourceClaims", ()) if claim.get("name")]
+    causes += _claim_causes(spec.get("resourceClaims", ()), f"{path}.resourceClaims")
+    around = Surroundings(
+        volumes=volumes,
+        claims=claims,
+        grace=spec.get("terminationGracePeriodSeconds"),
+        restart=spec.get("restartPolicy", ""),
+        host_users=spec.get("hostUsers", True),
+    )
+    causes += container_causes(spec, path, around)
+    causes += pod_level_causes(spec, f"{path}.resources", claims)
+    causes += _host_network_causes(spec, path, of_pod=bool(pod_name))
+    causes += choice_causes(spec, "restartPolicy", _RESTARTS, path)
+    causes += choice_causes(spec, "dnsPolicy", _DNS, path)
+    causes += label_causes(spec.get("nodeSelector", {}), f"{path}.nodeSelector")
+    causes += pod_context_causes(spec, path)
+    causes += affinity_causes(spec.get("affinity", {}), f"{path}.affinity")
+    causes += _dns_causes(spec, f"{path}.dnsConfig")
+    causes += _gate_causes(spec, path)
+    causes += spread_causes(spec.get("topologySpreadConstraints", ()), f"{path}.topologySpreadConstraints")
+    causes += host_user_causes(spec, path)
+    return causes + _identity_causes(spec, path) + system_causes(spec, path)
+
+
+def _identity_causes(spec: dict[str, Any], path: str) -> list[Cause]:
+    """The pod's names, its deadline, and what it tolerates."""
     causes: list[Cause] = []
-    volumes = _volume_causes(spec.get("volumes", ()), f"{path}.volumes", causes)
-    seen: set[str] = set()
-    if not spec.get("containers"):
-        causes.append(required(f"{path}.containers"))
-    for field in ("initContainers", "containers", "ephemeralContainers"):
-        for index, container in enumerate(spec.get(field, ())):
-            here = f"{path}.{field}[{index}]"
-            name = container.get("name", "")
-            if name in seen:
-                causes.append(duplicate(f"{here}.name", name))
-            elif name:
-                seen.add(name)
-            causes += _container_causes(container, here, volumes)
-    causes += _choice(spec, "restartPolicy", _RESTARTS, path)
-    causes += _choice(spec, "dnsPolicy", _DNS, path)
-    for key, value in spec.get("nodeSelector", {}).items():
-        causes += label_causes({key: value}, f"{path}.nodeSelector")
-    for field in ("serviceAccountName", "nodeName", "priorityClassName", "schedulerName"):
+    for field in ("serviceAccountName", "nodeName"):
         if spec.get(field):
-            causes += [invalid(f"{path}.{field}", spec[field], reason) for reason in names.dns_subdomain(spec[field])]
+            causes += reason_causes(f"{path}.{field}", spec[field], names.dns_subdomain(spec[field]))
+    if "activeDeadlineSeconds" in spec:
+        causes += range_causes(spec["activeDeadlineSeconds"], 1, _INT32, f"{path}.activeDeadlineSeconds")
     for field in ("hostname", "subdomain"):
         if spec.get(field):
-            causes += [invalid(f"{path}.{field}", spec[field], reason) for reason in names.dns_label(spec[field])]
-    deadline = spec.get("activeDeadlineSeconds", 1)
-    if not 1 <= deadline <= 2**31 - 1:
-        detail = "must be between 1 and 2147483647, inclusive"
-        causes.append(invalid(f"{path}.activeDeadlineSeconds", deadline, detail))
-    if spec.get("terminationGracePeriodSeconds", 0) < 0:
-        detail = "must be greater than or equal to 0"
-        causes.append(invalid(f"{path}.terminationGracePeriodSeconds", spec["terminationGracePeriodSeconds"], detail))
+            causes += reason_causes(f"{path}.{field}", spec[field], names.dns_label(spec[field]))
+    causes += toleration_causes(spec.get("tolerations", ()), f"{path}.tolerations")
+    for index, alias in enumerate(spec.get("hostAliases", ())):
+        here = f"{path}.hostAliases[{index}]"
+        causes += address_causes(alias.get("ip", ""), f"{here}.ip")
+        for position, host in enumerate(alias.get("hostnames", ())):
+            causes += reason_causes(f"{here}.hostnames[{position}]", host, names.dns_subdomain(host))
+    if spec.get("priorityClassName"):
+        name = spec["priorityClassName"]
+        causes += reason_causes(f"{path}.priorityClassName", name, names.dns_subdomain(name))
+    if "runtimeClassName" in spec:
+        name = spec["runtimeClassName"]
+        causes += reason_causes(f"{path}.runtimeClassName", name, names.dns_subdomain(name))
+    causes += choice_causes(spec, "preemptionPolicy", _PREEMPTION, path)
+    for name, quantity in spec.get("overhead", {}).items():
+        here = key_path(f"{path}.overhead.limits", name)
+        causes += container_resource_causes(name, here) + resource_amount_causes(name, quantity, here)
     return causes
+
+
+def _claim_causes(claims: Sequence[dict[str, Any]], path: str) -> list[Cause]:
+    causes: list[Cause] = []
+    seen: set[str] = set()
+    for index, claim in enumerate(claims):
+        here, name = f"{path}[{index}]", claim.get("name", "")
+        if not name:
+            causes.append(required(f"{here}.name"))
+        elif name in seen:
+            causes.append(duplicate(f"{here}.name", name))
+        else:
+            causes += reason_causes(f"{here}.name", name, names.dns_label(name))
+            seen.add(name)
+        direct, template = claim.get("resourceClaimName"), claim.get("resourceClaimTemplateName")
+        shown = {"Name": name, "ResourceClaimName": direct, "ResourceClaimTemplateName": template}
+        if direct is not None and template is not None:
+            detail = "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+            causes.append(invalid(here, shown, detail))
+        if direct is None and template is None:
+            detail = "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`"
+            causes.append(invalid(here, shown, detail))
+        for field, value in (("resourceClaimName", direct), ("resourceClaimTemplateName", template)):
+            if value is not None:
+                causes += reason_causes(f"{here}.{field}", value, names.dns_subdomain(value))
+    return causes
+
+
+def _host_network_causes(spec: dict[str, Any], path: str, *, of_pod: bool) -> list[Cause]:
+    if not spec.get("hostNetwork"):
+        return []
+    causes: list[Cause] = []
+    for index, container in enumerate(spec.get("containers", ())):
+        for position, port in enumerate(container.get("ports", ())):
+            host, inside = port.get("hostPort", 0), port.get("containerPort", 0)
+            if (of_pod or host) and host != inside:
+                here = f"{path}.containers[{index}].ports[{position}].hostPort"
+                causes.append(invalid(here, host, "must match `containerPort` when `hostNetwork` is true"))
+    return causes
+
+
+def _dns_causes(spec: dict[str, Any], path: str) -> list[Cause]:
+    config = spec.get("dnsConfig")
+    servers = (config or {}).get("nameservers", [])
+    if spec.get("dnsPolicy") == "None":
+        if config is None:
+            return [required(path, "must provide `dnsConfig` when `dnsPolicy` is None")]
+        if not servers:
+            detail = "must provide at least one DNS nameserver when `dnsPolicy` is None"
+            return [required(f"{path}.nameservers", detail)]
+    if config is None:
+        return []
+    searches = config.get("searches", [])
+    causes: list[Cause] = []
+    if len(servers) > 3:
+        causes.append(invalid(f"{path}.nameservers", servers, "must not have more than 3 nameservers"))
+    for index, server in enumerate(servers):
+        causes += address_causes(server, f"{path}.nameservers[{index}]")
+    if len(searches) > 32:
+        causes.append(invalid(f"{path}.searches", searches, "must not have more than 32 search paths"))
+    if len(" ".join(searches)) > 2048:
+        detail = "must not have more than 2048 characters (including spaces) in the search list"
+        causes.append(invalid(f"{path}.searches", searches, detail))
+    for index, search in enumerate(searches):
+        plain = search.removesuffix(".")
+        if search != "." and not re.fullmatch(_SEARCH_FORMAT, plain[:1024], re.ASCII):
+            causes.append(invalid(f"{path}.searches[{index}]", plain, _SEARCH_WORDS))
+    for index, option in enumerate(config.get("options", ())):
+        if not option.get("name"):
+            causes.append(required(f"{path}.options[{index}]", "must not be empty"))
+    return causes
+
+
+def _gate_causes(spec: dict[str, Any], path: str) -> list[Cause]:
+    causes: list[Cause] = []
+    for index, gate in enumerate(spec.get("readinessGates", ())):
+        kind = gate.get("conditionType", "")
+        causes += reason_causes(f"{path}.readinessGates[{index}].conditionType", kind, names.qualified_name(kind))
+    seen: set[str] = set()
+    for index, gate in enumerate(spec.get("schedulingGates", ())):
+        here, name = f"{path}.schedulingGates[{index}]", gate.get("name", "")
+        causes += reason_causes(here, name, names.qualified_name(name))
+        causes += [duplicate(here, name)] if name in seen else []
+        seen.add(name)
+    return causes
+
+
+def _annotation_causes(annotations: dict[str, str], spec: dict[str, Any], path: str) -> list[Cause]:
+    """What is wrong with the annotations that mean something for a pod."""
+    causes: list[Cause] = []
+    if _MIRROR in annotations and not spec.get("nodeName"):
+        detail = "must set spec.nodeName if mirror pod annotation is set"
+        causes.append(invalid(key_path(path, _MIRROR), annotations[_MIRROR], detail))
+    if annotations.get(_TOLERATIONS):
+        causes += _toleration_text_causes(annotations[_TOLERATIONS], path)
+    cost = annotations.get(_COST)
+    if cost is not None and not _is_int32(cost):
+        causes.append(invalid(key_path(path, _COST), cost, "must be a 32bit integer"))
+    for key, profile in annotations.items():
+        if key == _SECCOMP or key.startswith(_SECCOMP_CONTAINER):
+            causes += seccomp_text_causes(profile, f"{path}.{key}")
+    containers = {
+        container.get("name")
+        for field in ("containers", "initContainers", "ephemeralContainers")
+        for container in spec.get(field, ())
+    }
+    for key, profile in annotations.items():
+        if key.startswith(_APPARMOR):
+            name, here = key.removeprefix(_APPARMOR), key_path(path, key)
+            causes += [] if name in containers else [invalid(here, name, "container not found")]
+            if profile not in ("", "runtime/default", "unconfined") and not profile.startswith("localhost/"):
+                causes.append(invalid(here, profile, f'invalid AppArmor profile name: "{profile}"'))
+    return causes
+
+
+def _is_int32(text: str) -> bool:
+    """Whether this is a whole number of 32 bits without a sign or zeros in front."""
+    return bool(re.fullmatch(r"0|-?[1-9][0-9]{0,9}", text, re.ASCII)) and -(2**31) <= int(text) <= _INT32
+
+
+def _toleration_text_causes(text: str, path: str) -> list[Cause]:
+    try:
+        tolerations = decode_json(text.encode())
+    except BadRequest as error:
+        return [invalid(path, _TOLERATIONS, error.message.rpartition("parse error: ")[2])]
+    if not isinstance(tolerations, list) or not all(isinstance(each, dict) for each in tolerations):
+        return [invalid(path, _TOLERATIONS, "json: cannot unmarshal object into Go value of type []core.Toleration")]
+    return []
+
+
+def selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
+    """Whether a valid ``LabelSelector`` matches labels."""
+    if any(labels.get(key) != value for key, value in selector.get("matchLabels", {}).items()):
+        return False
+    for wanted in selector.get("matchExpressions", ()):
+        key, values = wanted.get("key", ""), wanted.get("values", ())
+        good = {
+            "In": labels.get(key) in values,
+            "NotIn": key not in labels or labels[key] not in values,
+            "Exists": key in labels,
+            "DoesNotExist": key not in labels,
+        }
+        if not good.get(wanted.get("operator", ""), True):
+            return False
+    return True
+
+
+_MUTABLE: Final = frozenset(
+    ("activeDeadlineSeconds", "tolerations", "terminationGracePeriodSeconds", "schedulingGates", "nodeSelector")
+)
 
 
 def pod_update_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
@@ -106,36 +319,6 @@ def _deadline_causes(new: int | None, old: int | None) -> list[Cause]:
     return [invalid(path, new, detail)] if detail else []
 
 
-def resource_causes(resources: dict[str, Any], path: str) -> list[Cause]:
-    """What is wrong with resource requests and limits."""
-    causes: list[Cause] = []
-    limits = resources.get("limits", {})
-    for field in ("limits", "requests"):
-        for name, quantity in resources.get(field, {}).items():
-            here = key_path(f"{path}.{field}", name)
-            causes += [invalid(here, name, reason) for reason in names.qualified_name(name)]
-            if "/" not in name and name not in _STANDARD and not name.startswith("hugepages-"):
-                causes.append(invalid(here, name, "must be a standard resource for containers"))
-            causes += amount_causes(quantity, here)
-    for name, quantity in resources.get("requests", {}).items():
-        if name in limits and exceeds(quantity, limits[name]):
-            detail = f"must be less than or equal to {name} limit of {limits[name]}"
-            causes.append(invalid(f"{path}.requests", quantity, detail))
-    return causes
-
-
-_STANDARD: Final = frozenset(("cpu", "memory", "ephemeral-storage"))
-_MUTABLE: Final = frozenset(
-    (
-        "activeDeadlineSeconds",
-        "tolerations",
-        "terminationGracePeriodSeconds",
-        "schedulingGates",
-        "nodeSelector",
-    )
-)
-
-
 def _fixed(spec: dict[str, Any]) -> dict[str, Any]:
     """The parts of a pod's spec that no update changes. Scheduling gates open the node selector."""
     mutable = _MUTABLE if spec.get("schedulingGates") else _MUTABLE - {"nodeSelector"}
@@ -145,149 +328,3 @@ def _fixed(spec: dict[str, Any]) -> dict[str, Any]:
             fixed[field] = [{key: v for key, v in c.items() if key != "image"} for c in fixed[field]]
     fixed.pop("ephemeralContainers", None)
     return fixed
-
-
-def _container_causes(container: dict[str, Any], path: str, volumes: set[str]) -> list[Cause]:
-    causes: list[Cause] = []
-    name = container.get("name", "")
-    if not name:
-        causes.append(required(f"{path}.name"))
-    else:
-        causes += [invalid(f"{path}.name", name, reason) for reason in names.dns_label(name)]
-    image = container.get("image", "")
-    if not image:
-        causes.append(required(f"{path}.image"))
-    elif image != image.strip():
-        causes.append(invalid(f"{path}.image", image, "must not have leading or trailing whitespace"))
-    causes += _choice(container, "imagePullPolicy", _PULLS, path)
-    causes += _choice(container, "terminationMessagePolicy", _MESSAGES, path)
-    causes += _port_causes(container.get("ports", ()), f"{path}.ports")
-    causes += _environment_causes(container, path)
-    causes += resource_causes(container.get("resources", {}), f"{path}.resources")
-    mounts: set[str] = set()
-    for index, mount in enumerate(container.get("volumeMounts", ())):
-        here = f"{path}.volumeMounts[{index}]"
-        if not mount.get("name"):
-            causes.append(required(f"{here}.name"))
-        elif mount["name"] not in volumes:
-            causes.append(not_found(f"{here}.name", mount["name"]))
-        where = mount.get("mountPath", "")
-        if not where:
-            causes.append(required(f"{here}.mountPath"))
-        elif where in mounts:
-            causes.append(invalid(f"{here}.mountPath", where, "must be unique"))
-        mounts.add(where)
-    return causes
-
-
-def _port_causes(ports: Sequence[dict[str, Any]], path: str) -> list[Cause]:
-    causes: list[Cause] = []
-    seen: set[str] = set()
-    for index, port in enumerate(ports):
-        here = f"{path}[{index}]"
-        name = port.get("name", "")
-        if name:
-            causes += [invalid(f"{here}.name", name, reason) for reason in port_name(name)]
-            if name in seen:
-                causes.append(duplicate(f"{here}.name", name))
-            seen.add(name)
-        if not port.get("containerPort"):
-            causes.append(required(f"{here}.containerPort"))
-        else:
-            causes += port_causes(port["containerPort"], f"{here}.containerPort")
-        if port.get("hostPort"):
-            causes += port_causes(port["hostPort"], f"{here}.hostPort")
-        causes += _choice(port, "protocol", _PROTOCOLS, here)
-    return causes
-
-
-def port_causes(port: int, path: str) -> list[Cause]:
-    """What is wrong with a port's number."""
-    if 1 <= port <= 65535:
-        return []
-    return [invalid(path, port, "must be between 1 and 65535, inclusive")]
-
-
-def port_name(name: str) -> list[str]:
-    """Why this is no name of a port (``IANA_SVC_NAME``)."""
-    reasons = []
-    if len(name) > 15:
-        reasons.append("must be no more than 15 characters")
-    if not all(c in "abcdefghijklmnopqrstuvwxyz0123456789-" for c in name):
-        reasons.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
-    if not any(c in "abcdefghijklmnopqrstuvwxyz" for c in name):
-        reasons.append("must contain at least one letter (a-z)")
-    if "--" in name:
-        reasons.append("must not contain consecutive hyphens")
-    if name.startswith("-") or name.endswith("-"):
-        reasons.append("must not begin or end with a hyphen")
-    return reasons
-
-
-def _environment_causes(container: dict[str, Any], path: str) -> list[Cause]:
-    causes: list[Cause] = []
-    for index, variable in enumerate(container.get("env", ())):
-        here = f"{path}.env[{index}]"
-        name, source = variable.get("name", ""), variable.get("valueFrom")
-        if not name:
-            causes.append(required(f"{here}.name"))
-        elif "=" in name or not name.isprintable() or not name.isascii():
-            detail = "a valid environment variable name must consist only of printable ASCII characters other than '='"
-            causes.append(invalid(f"{here}.name", name, detail))
-        if source is not None:
-            if variable.get("value"):
-                detail = "may not be specified when `value` is not empty"
-                causes.append(invalid(f"{here}.valueFrom", "", detail))
-            if len(source) > 1:
-                detail = "may not have more than one field specified at a time"
-                causes.append(invalid(f"{here}.valueFrom", "", detail))
-            if not source:
-                detail = (
-                    "must specify one of: `fieldRef`, `resourceFieldRef`, `configMapKeyRef`, `secretKeyRef` or "
-                    "`fileKeyRef`"
-                )
-                causes.append(invalid(f"{here}.valueFrom", "", detail))
-    return causes
-
-
-def _volume_causes(volumes: Sequence[dict[str, Any]], path: str, causes: list[Cause]) -> set[str]:
-    """Adds what is wrong with the volumes to ``causes`` and returns their names."""
-    seen: set[str] = set()
-    for index, volume in enumerate(volumes):
-        here = f"{path}[{index}]"
-        name = volume.get("name", "")
-        if not name:
-            causes.append(required(f"{here}.name"))
-        else:
-            causes += [invalid(f"{here}.name", name, reason) for reason in names.dns_label(name)]
-            if name in seen:
-                causes.append(duplicate(f"{here}.name", name))
-            seen.add(name)
-        sources = [key for key in volume if key != "name"]
-        if not sources:
-            causes.append(required(here, "must specify a volume type"))
-        for extra in sources[1:]:
-            causes.append(forbidden(f"{here}.{extra}", "may not specify more than 1 volume type"))
-    return seen
-
-
-def _choice(body: dict[str, Any], field: str, choices: Sequence[str], path: str) -> list[Cause]:
-    value = body.get(field)
-    return [] if value is None or value in choices else [not_supported(f"{path}.{field}", value, choices)]
-
-
-def _matches(selector: dict[str, Any], labels: dict[str, str]) -> bool:
-    """Whether a (valid or not) selector matches labels; an invalid one is reported elsewhere."""
-    if any(labels.get(key) != value for key, value in selector.get("matchLabels", {}).items()):
-        return False
-    for wanted in selector.get("matchExpressions", ()):
-        key, values = wanted.get("key", ""), wanted.get("values", ())
-        good = {
-            "In": labels.get(key) in values,
-            "NotIn": key not in labels or labels[key] not in values,
-            "Exists": key in labels,
-            "DoesNotExist": key not in labels,
-        }
-        if not good.get(wanted.get("operator", ""), True):
-            return False
-    return True

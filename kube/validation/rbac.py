@@ -25,7 +25,8 @@ def role_causes(body: dict[str, Any]) -> list[Cause]:
         if not selectors:
             causes.append(required(here, "at least one clusterRoleSelector required if aggregationRule is non-nil"))
         for index, selector in enumerate(selectors):
-            causes += selector_causes(selector, f"{here}[{index}]")
+            wrong = selector_causes(selector, f"{here}[{index}]")
+            causes += [*wrong, invalid(f"{here}[{index}]", None, "invalid label selector.")] if wrong else []
     return causes
 
 
@@ -65,7 +66,7 @@ def binding_causes(body: dict[str, Any]) -> list[Cause]:
     role = body.get("roleRef", {})
     if role.get("apiGroup") != GROUP:
         causes.append(not_supported("roleRef.apiGroup", role.get("apiGroup", ""), [GROUP]))
-    kinds = ["ClusterRole", "Role"] if namespaced else ["ClusterRole"]
+    kinds = ["Role", "ClusterRole"] if namespaced else ["ClusterRole"]
     if role.get("kind") not in kinds:
         causes.append(not_supported("roleRef.kind", role.get("kind", ""), kinds))
     name = role.get("name", "")
@@ -105,8 +106,6 @@ def _subject_causes(subject: dict[str, Any], path: str, *, namespaced: bool) -> 
     elif kind in ("User", "Group"):
         if group != GROUP:
             causes.append(not_supported(f"{path}.apiGroup", group, [GROUP]))
-        if subject.get("namespace"):
-            causes.append(forbidden(f"{path}.namespace", f"{kind.lower()}s are not namespaced"))
     else:
-        causes.append(not_supported(f"{path}.kind", kind, ["Group", "ServiceAccount", "User"]))
+        causes.append(not_supported(f"{path}.kind", kind, ["ServiceAccount", "User", "Group"]))
     return causes

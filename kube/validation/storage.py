@@ -1,4 +1,4 @@
-"""Volumes, claims and storage classes."""
+"""Volumes and storage classes."""
 
 from __future__ import annotations
 
@@ -6,125 +6,153 @@ from typing import Any, Final
 
 from kube import names
 from kube.status import Cause
-from kube.validation.amounts import size_causes
-from kube.validation.causes import forbidden, immutable, invalid, key_path, not_supported, required
-from kube.validation.metadata import selector_causes
-
-_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
-_VOLUME_MODES: Final = ("Block", "Filesystem")
-_PLAIN: Final = frozenset(
-    (
-        "accessModes",
-        "capacity",
-        "claimRef",
-        "mountOptions",
-        "nodeAffinity",
-        "persistentVolumeReclaimPolicy",
-        "storageClassName",
-        "volumeAttributesClassName",
-        "volumeMode",
-    )
+from kube.validation.amounts import amount
+from kube.validation.causes import (
+    choice_causes,
+    duplicate,
+    forbidden,
+    immutable,
+    invalid,
+    key_path,
+    needed_causes,
+    not_supported,
+    reason_causes,
+    required,
+    too_long,
 )
-"""The fields of a volume's spec that are not its source."""
+from kube.validation.claims import access_causes, volume_mode_causes
+from kube.validation.scheduling import node_selector_causes
+from kube.validation.volumes import VOLUME_SOURCES, driver_causes, recycles_root, source_causes
 
-
-def claim_causes(body: dict[str, Any]) -> list[Cause]:
-    """What is wrong with a PersistentVolumeClaim."""
-    spec = body.get("spec", {})
-    causes = _mode_causes(spec)
-    if "selector" in spec:
-        causes += selector_causes(spec["selector"], "spec.selector")
-    here = key_path("spec.resources", "storage")
-    size = spec.get("resources", {}).get("requests", {}).get("storage")
-    if size is None:
-        causes.append(required(here))
-    else:
-        causes += size_causes(size, here)
-    if spec.get("storageClassName"):
-        name = spec["storageClassName"]
-        causes += [invalid("spec.storageClassName", name, reason) for reason in names.dns_subdomain(name)]
-    return causes
-
-
-def claim_update_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
-    """A claim's spec stays, but for its size, its attributes class, and its volume while it has none."""
-    after, before = _fixed_claim(new), _fixed_claim(old)
-    if not old.get("spec", {}).get("volumeName"):
-        after.pop("volumeName", None)
-    if not before.get("storageClassName"):
-        after.pop("storageClassName", None)
-        before.pop("storageClassName", None)
-    if after == before:
-        return []
-    detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
-    return [forbidden("spec", detail)]
+_POLICIES: Final = ("Delete", "Recycle", "Retain")
+_PARAMETERS_MAX: Final = 512
+_PARAMETERS_SIZE: Final = 256 * 1024
 
 
 def volume_causes(body: dict[str, Any]) -> list[Cause]:
     """What is wrong with a PersistentVolume."""
     spec = body.get("spec", {})
-    causes = _mode_causes(spec)
-    if not spec.get("capacity"):
-        causes.append(required("spec.capacity"))
-    elif "storage" not in spec["capacity"] or len(spec["capacity"]) > 1:
-        causes.append(not_supported("spec.capacity", spec["capacity"], ["storage"]))
-    sources = [field for field in spec if field not in _PLAIN]
-    if not sources:
-        causes.append(required("spec", "must specify a volume type"))
-    for extra in sources[1:]:
-        causes.append(forbidden(f"spec.{extra}", "may not specify more than 1 volume type"))
-    policy = spec.get("persistentVolumeReclaimPolicy")
-    choices = ("Delete", "Recycle", "Retain")
-    if policy not in (None, *choices):
-        causes.append(not_supported("spec.persistentVolumeReclaimPolicy", policy, choices))
+    causes = needed_causes(spec, "spec", "accessModes") + access_causes(spec.get("accessModes", ()), "spec.accessModes")
+    capacity = spec.get("capacity")
+    causes += [] if capacity else [required("spec.capacity")]
+    if capacity is None or set(capacity) != {"storage"}:
+        causes.append(not_supported("spec.capacity", capacity, ("storage",)))
+    for name, quantity in (capacity or {}).items():
+        causes += _capacity_causes(quantity, key_path("spec.capacity", name))
+    causes += choice_causes(spec, "persistentVolumeReclaimPolicy", _POLICIES, "spec")
+    affinity = spec.get("nodeAffinity")
+    if affinity is not None:
+        here = "spec.nodeAffinity.required"
+        if "required" in affinity:
+            causes += node_selector_causes(affinity["required"], here)
+        else:
+            causes.append(required(here, "must specify required node constraints"))
+    causes += source_causes(spec, "spec", VOLUME_SOURCES)
+    if "local" in spec and "required" not in (affinity or {}):
+        causes.append(required("spec.nodeAffinity", "Local volume requires node affinity"))
+    if recycles_root(spec):
+        detail = "may not be 'recycle' for a hostPath mount of '/'"
+        causes.append(forbidden("spec.persistentVolumeReclaimPolicy", detail))
+    if spec.get("storageClassName"):
+        name = spec["storageClassName"]
+        causes += reason_causes("spec.storageClassName", name, names.dns_subdomain(name))
+    causes += volume_mode_causes(spec, "spec")
+    return causes + _attribute_causes(spec)
+
+
+def _attribute_causes(spec: dict[str, Any]) -> list[Cause]:
+    name, here = spec.get("volumeAttributesClassName"), "spec.volumeAttributesClassName"
+    if name is None:
+        return []
+    causes = (
+        reason_causes(here, name, names.dns_subdomain(name))
+        if name
+        else [required(here, "an empty string is disallowed")]
+    )
+    if "csi" not in spec:
+        causes.append(required("spec.csi", "has to be specified when using volumeAttributesClassName"))
     return causes
+
+
+def _capacity_causes(quantity: Any, path: str) -> list[Cause]:
+    found = amount(quantity)
+    if found is None or found.nanos > 0:
+        return []
+    causes = [invalid(path, found.value(), "must be a valid resource quantity")] if found.nanos < 0 else []
+    return [*causes, invalid(path, quantity, "must be greater than zero")]
 
 
 def volume_update_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
     """A volume's source and mode stay."""
     after, before = new.get("spec", {}), old.get("spec", {})
     causes: list[Cause] = []
-    if {k: v for k, v in after.items() if k not in _PLAIN} != {k: v for k, v in before.items() if k not in _PLAIN}:
+    if any(after.get(field) != before.get(field) for field in VOLUME_SOURCES):
         detail = "spec.persistentvolumesource is immutable after creation"
         causes.append(forbidden("spec.persistentvolumesource", detail))
     if after.get("volumeMode") != before.get("volumeMode"):
-        causes.append(immutable("spec.volumeMode", after.get("volumeMode")))
+        causes.append(immutable("volumeMode", after.get("volumeMode")))
     return causes
 
 
 def storage_class_causes(body: dict[str, Any]) -> list[Cause]:
     """What is wrong with a StorageClass."""
-    causes: list[Cause] = []
-    provisioner = body.get("provisioner", "")
-    if not provisioner:
-        causes.append(required("provisioner"))
-    else:
-        reasons = names.qualified_name(provisioner.lower())
-        causes += [invalid("provisioner", provisioner, reason) for reason in reasons]
+    provisioner = body.get("provisioner", "").lower()
+    causes = [] if provisioner else [required("provisioner")]
+    if provisioner:
+        causes += reason_causes("provisioner", provisioner, names.qualified_name(provisioner))
+    causes += _parameter_causes(body.get("parameters", {}))
     for field, choices in (
         ("reclaimPolicy", ("Delete", "Retain")),
         ("volumeBindingMode", ("Immediate", "WaitForFirstConsumer")),
     ):
-        if body.get(field) not in (None, *choices):
-            causes.append(not_supported(field, body[field], choices))
+        value = body.get(field)
+        causes += [] if value in (None, *choices) else [not_supported(field, value, choices)]
+    return causes + _topology_causes(body.get("allowedTopologies", ()))
+
+
+def _parameter_causes(parameters: dict[str, str]) -> list[Cause]:
+    if len(parameters) > _PARAMETERS_MAX:
+        return [too_long("parameters", _PARAMETERS_MAX)]
+    causes = [invalid("parameters", "", "field can not be empty.") for key in parameters if not key]
+    size = sum(len(key.encode()) + len(value.encode()) for key, value in parameters.items())
+    return [*causes, too_long("parameters", _PARAMETERS_SIZE)] if size > _PARAMETERS_SIZE else causes
+
+
+def _topology_causes(terms: Any) -> list[Cause]:
+    causes: list[Cause] = []
+    known: list[dict[str, frozenset[str]]] = [{}]
+    for index, term in enumerate(terms):
+        path = f"allowedTopologies[{index}].matchLabelExpressions"
+        raw: dict[str, frozenset[str]] = {}
+        for position, wanted in enumerate(term.get("matchLabelExpressions", ())):
+            here, key, values = f"{path}[{position}]", wanted.get("key", ""), wanted.get("values", ())
+            causes += [] if values else [required(f"{here}.values")]
+            causes += [
+                duplicate(f"{here}.values[{number}]", value)
+                for number, value in enumerate(values)
+                if value in values[:number]
+            ]
+            causes += reason_causes(f"{here}.key", key, names.qualified_name(key))
+            causes += [duplicate(f"{here}.key", key)] if key in raw else []
+            raw[key] = frozenset(values)
+        causes += [duplicate(path, "")] if raw in known else []
+        known.append(raw)
     return causes
 
 
-def _mode_causes(spec: dict[str, Any]) -> list[Cause]:
-    modes = spec.get("accessModes", ())
-    causes = [] if modes else [required("spec.accessModes", "at least 1 access mode is required")]
-    causes += [not_supported("spec.accessModes", mode, _MODES) for mode in modes if mode not in _MODES]
-    if "ReadWriteOncePod" in modes and len(modes) > 1:
-        detail = "may not use ReadWriteOncePod with other access modes"
-        causes.append(forbidden("spec.accessModes", detail))
-    if spec.get("volumeMode") not in (None, *_VOLUME_MODES):
-        causes.append(not_supported("spec.volumeMode", spec["volumeMode"], _VOLUME_MODES))
-    return causes
-
-
-def _fixed_claim(body: dict[str, Any]) -> dict[str, Any]:
-    return {
-        key: value
-        for key, value in body.get("spec", {}).items()
-        if key not in ("resources", "volumeAttributesClassName")
-    }
+def attachment_causes(body: dict[str, Any]) -> list[Cause]:
+    """What is wrong with a VolumeAttachment."""
+    spec = body.get("spec", {})
+    causes = driver_causes(spec.get("attacher", ""), "spec.attacher")
+    source, here = spec.get("source", {}), "spec.source"
+    volume, inline = source.get("persistentVolumeName"), source.get("inlineVolumeSpec")
+    if volume is None and inline is None:
+        causes.append(required(here, "must specify exactly one of inlineVolumeSpec and persistentVolumeName"))
+    elif volume is not None and inline is not None:
+        detail = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
+        causes.append(forbidden(here, detail))
+    elif volume is not None:
+        name = f"{here}.persistentVolumeName"
+        causes += reason_causes(name, volume, names.dns_subdomain(volume)) if volume else [required(name)]
+    node = spec.get("nodeName", "")
+    return causes + reason_causes("spec.nodeName", node, names.dns_subdomain(node))

@@ -20,6 +20,7 @@ VOLATILE = (
     (re.compile(r"(?<=X509SHA256=)[0-9a-f]{64}"), "<hash>"),
     (re.compile(r"(?<=current: )\d+"), "<revision>"),
     (re.compile(r"(?<=in record \()\d+"), "<revision>"),
+    (re.compile(r"(?<=Bad_)[a-z0-9]{5}\b"), "<suffix>"),
 )
 BY_NAME = {
     "resourceVersion": "<revision>",

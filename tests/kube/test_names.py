@@ -43,9 +43,9 @@ def test_a_label_with_dots_is_told_so() -> None:
 
 
 def test_lengths_are_bounded() -> None:
-    assert names.dns_label("a" * 64) == ["must be no more than 63 bytes"]
-    assert names.dns_subdomain("a" * 254) == ["must be no more than 253 bytes"]
-    assert names.dns1035_label("a" * 64) == ["must be no more than 63 bytes"]
+    assert names.dns_label("a" * 64) == ["must be no more than 63 characters"]
+    assert names.dns_subdomain("a" * 254) == ["must be no more than 253 characters"]
+    assert names.dns1035_label("a" * 64) == ["must be no more than 63 characters"]
     assert names.label_value("a" * 64) == ["must be no more than 63 bytes"]
     assert names.qualified_name("a" * 64) == ["name part must be no more than 63 bytes"]
 
@@ -78,7 +78,7 @@ def test_dns1035_labels_start_with_a_letter() -> None:
             "a/b/c",
             [
                 (
-                    "a qualified name must consist of alphanumeric characters, '-', '_' or '.', and "
+                    "a valid label key must consist of alphanumeric characters, '-', '_' or '.', and "
                     "must start and end with "
                     "an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex "
                     "used for validation is "

@@ -1,0 +1,96 @@
+"""IP addresses and networks, in kube-apiserver's words."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Final
+
+from kube.status import Cause
+from kube.validation.causes import invalid
+
+_ADDRESS: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
+_NETWORK: Final = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+_SPECIAL: Final = (
+    ("is_loopback", "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
+    ("is_link_local", "may not be in the link-local range (169.254.0.0/16, fe80::/10)"),
+)
+_LOCAL_GROUPS: Final = (ipaddress.ip_network("224.0.0.0/24"), ipaddress.ip_network("ff02::/16"))
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+
+def parse_address(text: str) -> Address | None:
+    """The address, or ``None`` for what is none."""
+    try:
+        return None if "%" in text else ipaddress.ip_address(text)
+    except ValueError:
+        return None
+
+
+def parse_network(text: str) -> Network | None:
+    """The network that an address with a prefix length lies in, or ``None`` for what is none."""
+    try:
+        return ipaddress.ip_network(text, strict=False) if "/" in text and "%" not in text else None
+    except ValueError:
+        return None
+
+
+def is_address(text: str) -> bool:
+    """Whether this is an IP address."""
+    return parse_address(text) is not None
+
+
+def _padded(text: str) -> bool:
+    """Whether this would be an address but for leading zeros, which some read as octal."""
+    parts = text.split(".")
+    plain = ".".join(part.lstrip("0") or "0" for part in parts)
+    return len(parts) == 4 and plain != text and all(part.isdigit() for part in parts) and is_address(plain)
+
+
+def address_causes(text: str, path: str) -> list[Cause]:
+    """What is wrong with an address."""
+    found = parse_address(text)
+    if found is None:
+        return [invalid(path, text, "must not have leading 0s" if _padded(text) else _ADDRESS)]
+    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
+        return [invalid(path, text, "must not be an IPv4-mapped IPv6 address")]
+    return []
+
+
+def canonical_causes(text: str, path: str) -> list[Cause]:
+    """Why an IPv6 address is not written as it should be."""
+    found = parse_address(text)
+    if not isinstance(found, ipaddress.IPv6Address) or str(found) == text:
+        return []
+    return [invalid(path, text, f'must be in canonical form ("{found}")')]
+
+
+def network_value_causes(text: str, path: str) -> list[Cause]:
+    """What is wrong with a network, which may be named by any of its addresses."""
+    return [] if parse_network(text) is not None else [invalid(path, text, _NETWORK)]
+
+
+def network_causes(text: str, path: str) -> list[Cause]:
+    """What is wrong with a network whose address has no bits beyond its prefix."""
+    found = parse_network(text)
+    address, _, length = text.partition("/")
+    if found is None:
+        padded = _padded(address) and length.isdigit()
+        return [invalid(path, text, "must not have leading 0s in IP or prefix length" if padded else _NETWORK)]
+    if found.network_address != parse_address(address):
+        return [invalid(path, text, "must not have bits set beyond the prefix length")]
+    return []
+
+
+def special_causes(text: str, path: str) -> list[Cause]:
+    """Why an address cannot be an endpoint's: it means another host everywhere."""
+    found = parse_address(text)
+    if found is None:
+        return [invalid(path, text, "must be a valid IP address")]
+    causes = [invalid(path, text, f"may not be unspecified ({text})")] if found.is_unspecified else []
+    causes += [invalid(path, text, words) for test, words in _SPECIAL if getattr(found, test)]
+    if any(found.version == group.version and found in group for group in _LOCAL_GROUPS):
+        detail = "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"
+        causes.append(invalid(path, text, detail))
+    return causes
