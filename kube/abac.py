@@ -40,7 +40,7 @@ FILE_MAX: Final = 8 * 1024 * 1024
 LINES_MAX: Final = 50_000
 VALUE_MAX: Final = 1024
 
-_ANY: Final = "*"
+ANY: Final = "*"
 _NO_OPINION: Final = Decision(Verdict.NO_OPINION, STEP)
 _READ: Final = frozenset({"get", "list", "watch", "head"})
 STREAMS: Final = frozenset({"exec", "attach", "portforward", "proxy"})
@@ -71,34 +71,44 @@ class Policy:
 
         Nor is a service account of a workspace, whose name another of the tenant's space could have (KC9, AZ-05).
         """
-        if principal.tenant is None or self.tenant not in {_ANY, principal.tenant}:
+        if principal.tenant is None or self.tenant not in {ANY, principal.tenant}:
             return False
         if principal.cluster is not None and principal.cluster != space_of(principal.tenant):
             return False
-        wanted = {AUTHENTICATED} if _ANY in {self.user, self.group} else set()
-        if self.group not in {"", _ANY}:
+        wanted = {AUTHENTICATED} if ANY in {self.user, self.group} else set()
+        if self.group not in {"", ANY}:
             wanted.add(self.group)
-        if self.user not in {"", _ANY, principal.name}:
+        if self.user not in {"", ANY, principal.name}:
             return False
         return bool(self.user or self.group) and wanted <= set(principal.groups)
+
+    @property
+    def subject(self) -> tuple[str, str]:
+        """Whom it lets in, as a kind and a name: a user, a group, or a user who is in a group."""
+        user, group = self.user.removeprefix(ANY), self.group.removeprefix(ANY)
+        if user and group:
+            return "User", f"{user} in {group}"
+        if group:
+            return "Group", group
+        return ("User", self.user) if self.user else ("Group", self.group)
 
     def allows(self, attributes: Attributes) -> bool:
         """Whether this is about the request, its space aside."""
         if self.readonly and (attributes.verb not in _READ or attributes.subresource in STREAMS):
             return False
         if not attributes.is_resource:
-            return self.path in {_ANY, attributes.path} or (
-                self.path.endswith(_ANY) and attributes.path.startswith(self.path.rstrip(_ANY))
+            return self.path in {ANY, attributes.path} or (
+                self.path.endswith(ANY) and attributes.path.startswith(self.path.rstrip(ANY))
             )
         return (
-            self.namespace in {_ANY, attributes.namespace}
-            and self.resource in {_ANY, attributes.resource.partition("/")[0]}
-            and self.group_of_resource in {_ANY, attributes.group}
+            self.namespace in {ANY, attributes.namespace}
+            and self.resource in {ANY, attributes.resource.partition("/")[0]}
+            and self.group_of_resource in {ANY, attributes.group}
         )
 
     def opens(self, cluster: str) -> bool:
         """Whether this reaches the logical cluster: a system or tenant space; workspaces know RBAC alone."""
-        return (cluster == ROOT or is_tenant_space(cluster)) and self.space in {_ANY, tenant_of(cluster)}
+        return (cluster == ROOT or is_tenant_space(cluster)) and self.space in {ANY, tenant_of(cluster)}
 
     def rules(self, namespace: str | None = None) -> tuple[Rule, ...]:
         """The same as RBAC rules of the space: all of them, or those that count in a namespace.
@@ -106,9 +116,9 @@ class Policy:
         ``pods/*`` stands for the subresources of pods, which RBAC has no word for.
         """
         found = []
-        verbs = ("get", "list", "watch") if self.readonly else (_ANY,)
-        if self.resource and (namespace is None or self.namespace in {_ANY, "", namespace}):
-            resources = (_ANY,) if self.resource == _ANY else (self.resource, f"{self.resource}/*")
+        verbs = ("get", "list", "watch") if self.readonly else (ANY,)
+        if self.resource and (namespace is None or self.namespace in {ANY, "", namespace}):
+            resources = (ANY,) if self.resource == ANY else (self.resource, f"{self.resource}/*")
             found.append(Rule(verbs, (self.group_of_resource,), resources))
         if self.path:
             found.append(Rule(verbs, urls=(self.path,)))
@@ -117,7 +127,7 @@ class Policy:
 
 def _tenant(value: str) -> str:
     name = "-".join(value.lower().split()) if " " in value else value
-    if name in {_ANY, SYSTEM_TENANT} or is_tenant_name(name):
+    if name in {ANY, SYSTEM_TENANT} or is_tenant_name(name):
         return name
     raise InvalidPolicy("a tenant is named that cannot exist")
 

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from kube import abac, escalation
+from kube import abac, escalation, spacepolicy
 from kube.identity import SERVICE_ACCOUNT_PREFIX, SYSTEM_TENANT, Principal
-from kube.logicalclusters import ROOT, space_of, tenant_of
-from kube.rbac import GROUP, Attributes
+from kube.logicalclusters import ROOT, space_of
+from kube.rbac import GROUP, Attributes, role_from
 from kube.spacepolicy import Policies
+from kube.verdicts import Decision, Verdict
+from kube.workspaces import ACCESS_GROUPS, is_masters
 
 EXISTING_MAX: Final = 2
 """Existing roles that are offered: those with the fewest permissions beside the wanted one."""
 
 _READ: Final = ("get", "list", "watch")
+WALL: Final = "tenant-isolation"
+CONTENT: Final = "workspace-content"
+"""The steps whose refusal a grant can lift."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,19 +33,75 @@ class Remedy:
     permissions: int
 
 
-def remedies(principal: Principal, attributes: Attributes, policies: Policies) -> tuple[Remedy, ...]:
-    """What would allow this, smallest first; nothing for whoever belongs to no tenant, whom no grant means.
+def remedies(
+    principal: Principal, attributes: Attributes, policies: Policies, decision: Decision
+) -> tuple[Remedy, ...]:
+    """What would allow this, smallest first; ``decision`` is the refusal.
 
-    What a gate denies for another reason than the tenant, such as a lock, no grant allows.
+    Nothing for whoever belongs to no tenant, whom no grant means; and nothing where a gate refuses what no grant opens:
+    a lock, an operators' resource, required groups, a provider's limit.
     """
-    owner = tenant_of(policies.cluster)
-    if principal.tenant is None:
+    owner = policies.owner
+    foreign = principal.tenant not in {owner, SYSTEM_TENANT}
+    enters = decision.step == CONTENT
+    if principal.tenant is None or (
+        decision.verdict is Verdict.DENY and not enters and not (foreign and decision.step == WALL)
+    ):
         return ()
     if principal.tenant == owner:
-        return tuple(sorted(_bindings(principal, attributes, policies), key=lambda remedy: remedy.permissions))
+        found = sorted(_bindings(principal, attributes, policies), key=lambda remedy: remedy.permissions)
+        return tuple(_entering(principal, remedy) for remedy in found) if enters else tuple(found)
     if principal.tenant == SYSTEM_TENANT:
-        return (_from_afar(principal, attributes, owner),)
+        return (_from_afar(principal, attributes, owner, enters=enters),)
     return (_policy(principal, attributes, policies.cluster),) if policies.cluster == space_of(owner) else ()
+
+
+def may_make(grantor: Principal, remedy: Remedy, policies: Policies) -> bool:
+    """Whether the rules around ``remedy.cluster`` let somebody make these objects: create them, and give that away.
+
+    The same questions as admission asks (AZ2, AZ7); what other modes than RBAC would allow does not count.
+    """
+    if is_masters(grantor):
+        return True
+    local = policies.local
+    for manifest in remedy.objects:
+        kind, metadata = manifest["kind"], manifest["metadata"]
+        namespace = metadata.get("namespace", "")
+        group, plural = (abac.GROUP, "policies") if kind == "Policy" else (GROUP, f"{kind.lower()}s")
+        verb, where = "escalate", plural
+        if kind == "Policy":
+            policy = abac.policy_of(manifest, space=policies.owner)
+            wanted, within = policy.rules(), policy.namespace.removeprefix(abac.ANY)
+        elif kind.endswith("Role"):
+            role = role_from(manifest, scoped=policies.cluster == ROOT)
+            local = local.with_role(role)
+            wanted, within = role.rules, namespace
+        else:
+            reference = manifest["roleRef"]
+            verb, where = "bind", f"{reference['kind'].lower()}s"
+            wanted, within = local.rules_of(reference["kind"], namespace, reference["name"]) or (), namespace
+        name = manifest["roleRef"]["name"] if verb == "bind" else metadata.get("name", "")
+        create, give = (
+            Attributes("create", group, plural, namespace=namespace),
+            Attributes(verb, group, where, namespace=namespace, name=name),
+        )
+        if not spacepolicy.authorize(grantor, create, policies).allowed:
+            return False
+        held = spacepolicy.held_rules(grantor, within, policies)
+        if escalation.covers(held, wanted) and not spacepolicy.authorize(grantor, give, policies).allowed:
+            return False
+    return True
+
+
+def _entering(principal: Principal, remedy: Remedy) -> Remedy:
+    """The same for whoever has to be let into the workspace first."""
+    access = _binding(principal, "ClusterRole", ACCESS_GROUPS[0], "")
+    return replace(
+        remedy,
+        text=f"Let the user into the workspace. {remedy.text}",
+        objects=(access, *remedy.objects),
+        permissions=remedy.permissions + 1,
+    )
 
 
 def _bindings(principal: Principal, attributes: Attributes, policies: Policies) -> Iterator[Remedy]:
@@ -110,10 +171,13 @@ def _subject(principal: Principal) -> dict[str, str]:
     return {"apiGroup": GROUP, "kind": "User", "name": principal.name}
 
 
-def _from_afar(principal: Principal, attributes: Attributes, owner: str) -> Remedy:
+def _from_afar(principal: Principal, attributes: Attributes, owner: str, *, enters: bool) -> Remedy:
     role = _role(attributes, "", tenants=[owner])
+    if enters:
+        role["rules"].append({"verbs": ["access"], "nonResourceURLs": ["/"], "tenants": [owner]})
     made = _binding(principal, "ClusterRole", role["metadata"]["name"], "")
-    return Remedy(f"Make a role of the system space that reaches {owner}, and bind it.", ROOT, (role, made), 1)
+    text = f"Make a role of the system space that reaches {owner}, and bind it."
+    return Remedy(text, ROOT, (role, made), len(role["rules"]))
 
 
 def _policy(principal: Principal, attributes: Attributes, cluster: str) -> Remedy:

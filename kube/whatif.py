@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from kube import abac, escalation
-from kube.abac import Policy
+from kube.abac import ANY, Policy
 from kube.identity import SYSTEM_TENANT
 from kube.logicalclusters import ROOT, tenant_of
 from kube.rbac import GROUP, Rule, Subject, binding_from, role_from
@@ -39,12 +39,12 @@ def effects(
 ) -> tuple[Effect, ...]:
     """Who gains and loses what when this Role, ClusterRole, binding or Policy is written, or deleted, in the cluster.
 
-    ``index`` and ``policies`` are the cluster's as they are. Raises ``BadRequest`` for any other object, and where too
+    ``index`` is the cluster's as it is, ``policies`` are all that could open it. Raises ``BadRequest`` for any other object, and where too
     many subjects are concerned to be listed.
     """
     kind, group = manifest.get("kind"), str(manifest.get("apiVersion") or "").partition("/")[0]
     if kind == "Policy" and group == abac.GROUP:
-        return _of_policies(policies, _with_policy(policies, manifest, cluster, delete=delete))
+        return _of_policies(policies, _with_policy(policies, manifest, cluster, delete=delete), cluster)
     if group != GROUP or kind not in (*_ROLES, *_BINDINGS):
         raise BadRequest("a role, a binding or a policy is needed")
     return _of_indexes(index, _with(index, manifest, str(kind), cluster, delete=delete), cluster)
@@ -98,24 +98,35 @@ def _with_policy(
     return rest if delete else (*rest, policy)
 
 
-def _of_policies(before: Sequence[Policy], after: Sequence[Policy]) -> tuple[Effect, ...]:
+def _of_policies(before: Sequence[Policy], after: Sequence[Policy], cluster: str) -> tuple[Effect, ...]:
+    """Whom the policies that differ let in, with what all policies together give them before and after."""
+    before, after = ([policy for policy in policies if policy.opens(cluster)] for policies in (before, after))
     found = []
-    for who in dict.fromkeys(_let_in(policy) for policy in (*before, *after)):
-        tenant, kind, name, namespace = who
-        held, wanted = (_rules_of(policies, who) for policies in (before, after))
-        effect = Effect(kind, name, tenant, namespace, _compact(held, wanted), _compact(wanted, held))
+    for policy in before + after:
+        if policy in before and policy in after:
+            continue
+        held, wanted = (_given(policies, policy) for policies in (before, after))
+        effect = Effect(
+            *policy.subject, policy.tenant, policy.namespace, _compact(held, wanted), _compact(wanted, held)
+        )
         if effect.gains or effect.losses:
             found.append(effect)
-    return tuple(found)
+    return tuple(dict.fromkeys(found))
 
 
-def _let_in(policy: Policy) -> tuple[str, str, str, str]:
-    kind, name = ("User", policy.user) if policy.user else ("Group", policy.group)
-    return policy.tenant, kind, name, policy.namespace
+def _given(policies: Iterable[Policy], to: Policy) -> list[Rule]:
+    """The rules that policies give, in the namespace of ``to``, to everybody whom ``to`` means."""
+    return [
+        rule
+        for policy in policies
+        if policy.tenant in {ANY, to.tenant} and _means_all_of(policy, to)
+        for rule in policy.rules()
+        if rule.urls or policy.namespace in {ANY, to.namespace}
+    ]
 
 
-def _rules_of(policies: Iterable[Policy], who: tuple[str, str, str, str]) -> list[Rule]:
-    return [rule for policy in policies if _let_in(policy) == who for rule in policy.rules()]
+def _means_all_of(policy: Policy, to: Policy) -> bool:
+    return policy.user in {"", ANY, to.user} and policy.group in {"", ANY, to.group}
 
 
 def _compact(held: Sequence[Rule], wanted: Sequence[Rule]) -> tuple[Rule, ...]:

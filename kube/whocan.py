@@ -51,8 +51,7 @@ def _holders(attributes: Attributes, policies: Policies, grants: Iterable[Policy
         yield from _bound(everywhere, policies.system, SYSTEM_TENANT, Reach(owner, policies.labels))
     for policy in grants:
         if policy.opens(policies.cluster) and policy.allows(attributes):
-            kind, name = ("User", policy.user) if policy.user else ("Group", policy.group)
-            yield Holder(kind, name, "", policy.tenant, (policy.source,))
+            yield Holder(*policy.subject, "", policy.tenant, (policy.source,))
 
 
 def _bound(attributes: Attributes, index: PolicyIndex, tenant: str, reach: Reach | None) -> Iterator[Holder]:

@@ -138,7 +138,11 @@ def explain_request(
     allowing: tuple[Remedy, ...] = ()
     if not decision.allowed and may_grant(actor, resolved.cluster):
         policies = explaining.state_of(resolved.cluster).policies
-        allowing = remedies.remedies(principal, Attributes.of(resolved), policies)
+        allowing = tuple(
+            remedy
+            for remedy in remedies.remedies(principal, Attributes.of(resolved), policies, decision)
+            if actor.operator or remedies.may_make(_grantor(actor, resolved.tenant), remedy, policies)
+        )
     return explained(resolved, decision, allowing)
 
 
@@ -149,6 +153,13 @@ def may_grant(actor: Actor, cluster: str) -> bool:
         return actor.operator
     role = role_of(actor, tenant)
     return role is not None and role_at_least(role, Role.ADMIN)
+
+
+def _grantor(actor: Actor, tenant: str) -> Principal:
+    """How the person appears at the API server as a member of a tenant."""
+    role = role_of(actor, tenant)
+    groups = (AUTHENTICATED,) if role is None else (f"{GROUP_PREFIX}{role.value}", AUTHENTICATED)
+    return Principal(name=actor.name, groups=groups, tenant=tenant, authenticator="portal")
 
 
 def explained(resolved: RequestInfo, decision: Decision, allowing: tuple[Remedy, ...] = ()) -> Explained:

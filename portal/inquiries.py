@@ -41,7 +41,7 @@ def what_if(*, actor: Actor, cluster: str, manifest: Mapping[str, Any], delete: 
     if not isinstance(metadata, Mapping) or not metadata.get("name"):
         raise BadRequest("The object needs a name.")
     state = explaining.state_of(cluster)
-    return whatif.effects(manifest, cluster, state.policies.local, state.objects, delete=delete)
+    return whatif.effects(manifest, cluster, state.policies.local, (*state.lines, *state.objects), delete=delete)
 
 
 def manifest_of(text: str) -> Mapping[str, Any]:

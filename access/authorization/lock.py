@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from access.authorization.base import CLOSED, NOTHING, Holdings, abstain, deny
 from kube.identity import SERVICE_ACCOUNT_PREFIX, SYSTEM_TENANT, Principal
-from kube.logicalclusters import Terrain, space_of, tenant_of
+from kube.logicalclusters import Terrain, is_valid, space_of, tenant_of
 from kube.requestinfo import RequestInfo
 from kube.verdicts import Decision
 
@@ -43,8 +43,8 @@ def closed_by(locks: Mapping[tuple[str, str], str], cluster: str, namespace: str
 
 
 def tenants_behind(locks: Iterable[tuple[str, str]]) -> frozenset[str]:
-    """The tenants that locks of (cluster, namespace) concern; ``system`` when all do, for a locked root closes all."""
-    return frozenset(tenant_of(cluster) for cluster, _ in locks)
+    """The tenants that locks of (cluster, namespace) concern; ``system`` stands for all, whom a locked root closes."""
+    return frozenset(tenant_of(cluster) if is_valid(cluster) else SYSTEM_TENANT for cluster, _ in locks)
 
 
 STEP: Final = "lock"

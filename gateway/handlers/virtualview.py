@@ -99,6 +99,8 @@ async def serve(runtime: Runtime, request: Request, recheck: Recheck) -> Respons
     wanted = _info(info, inner, selected)
     kind, within = await _reach(runtime, request, wanted, export)
     viewed = replace(request, info=wanted, within=within)
+    if not kind.resource.persistent:
+        raise not_found()
     verbs.require(viewed, kind)
     locked = runtime.locks.changes
 

@@ -364,7 +364,10 @@ def test_provider_writes_its_own_resources_beyond_its_policy(people: dict[str, C
 def test_claimed_objects_are_written_with_the_verbs_that_both_sides_name(olga: Caller) -> None:
     """KC6."""
     maps = {"group": "", "resource": "configmaps", "all": True, "verbs": ["get", "create", "update"]}
-    view = claiming(olga, "writers", "Writer", maps)
+    reviews = {"group": "authorization.k8s.io", "resource": "subjectaccessreviews", "all": True}
+    view = claiming(olga, "writers", "Writer", maps, reviews)
+    asks = f"{view}/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    assert olga.post(asks, {"spec": {"user": "x", "nonResourceAttributes": {"verb": "get", "path": "/"}}}).status == 404
     path = f"{view}/api/v1/namespaces/default/configmaps"
     made(olga.post(path, config_map("made")))
     assert olga.get(f"{ORG}:writers/api/v1/namespaces/default/configmaps/made").status == 200
@@ -378,7 +381,7 @@ def test_claimed_objects_are_written_with_the_verbs_that_both_sides_name(olga: C
     assert olga.post(path, config_map("more")).status == 404
     assert olga.get(f"{path}/made").status == 200
     status = status_of(olga, f"{ORG}:writers", "writers")
-    assert [claim["verbs"] for claim in status["exportPermissionClaims"]] == [["get", "create", "update"]]
+    assert status["exportPermissionClaims"][0]["verbs"] == ["get", "create", "update"]
     rejected = [{**maps, "state": "Rejected"}]
     assert olga.patch(bindings, {"spec": {"permissionClaims": rejected}}).status == 200
     assert olga.get(f"{path}/made").status == 404

@@ -8,11 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kube import bootstrap, remedies, spacepolicy, whatif, whocan
-from kube.abac import policy_of
+from kube.abac import authorize, policy_of
 from kube.identity import Principal
-from kube.rbac import Attributes, Binding, Role, Rule, Subject, binding_from, role_from
+from kube.rbac import NO_OPINION, Attributes, Binding, Role, Rule, Subject, binding_from, role_from
 from kube.rbacindex import PolicyIndex
 from kube.spacepolicy import Policies
+from kube.verdicts import Decision, Verdict
 
 VERBS, RESOURCES, USERS, PLACES = (
     ("get", "list", "delete"),
@@ -49,8 +50,25 @@ ASKED = st.builds(
 )
 
 
-def person(name: str, tenant: str = "t") -> Principal:
-    return Principal(name=name, tenant=tenant, authenticator="test")
+WALL = Decision(Verdict.DENY, remedies.WALL, "the request is for another tenant's space")
+POLICIES = st.builds(
+    lambda name, tenant, who, namespace, resource, readonly: {
+        "apiVersion": "abac.authorization.kubernetes.io/v1beta1",
+        "kind": "Policy",
+        "metadata": {"name": name},
+        "spec": {"tenant": tenant, **who, "namespace": namespace, "resource": resource, "readonly": readonly},
+    },
+    st.sampled_from(["x", "y", "z"]),
+    st.sampled_from(["o", "p", "*"]),
+    st.sampled_from([{"user": "ann"}, {"user": "*"}, {"group": "staff"}, {"user": "ann", "group": "staff"}]),
+    st.sampled_from(["*", "", "one"]),
+    st.sampled_from(["*", "pods", "secrets"]),
+    st.booleans(),
+)
+
+
+def person(name: str, tenant: str = "t", *groups: str) -> Principal:
+    return Principal(name=name, tenant=tenant, groups=(*groups, "system:authenticated"), authenticator="test")
 
 
 def around(index: PolicyIndex, cluster: str = "root:t", system: PolicyIndex | None = None) -> Policies:
@@ -93,12 +111,119 @@ def test_what_if_says_what_decisions_will_say(
             assert any(rule.allows(asked) for rule in found)
 
 
+@settings(max_examples=120, deadline=None)
+@given(st.lists(POLICIES, max_size=3), POLICIES, st.booleans(), ASKED)
+def test_what_if_of_a_policy_says_what_decisions_will_say(
+    manifests: list[dict[str, Any]], change: dict[str, Any], delete: bool, asked: Attributes
+) -> None:
+    """AZ7, AZ11: what another policy gives already is no gain, and what one still gives no loss."""
+    before = {manifest["metadata"]["name"]: manifest for manifest in manifests}
+    after = {**before, change["metadata"]["name"]: change}
+    if delete:
+        del after[change["metadata"]["name"]]
+    was, will = ([policy_of(each, space="t") for each in each_side.values()] for each_side in (before, after))
+    effects = whatif.effects(change, "root:t", PolicyIndex.build(), was, delete=delete)
+    for effect in effects:
+        name, _, group = effect.name.partition(" in ")
+        groups = (group,) if group else (name,) if effect.kind == "Group" else ()
+        some_one = person(
+            name if effect.kind == "User" and name != "*" else "zoe", effect.tenant.replace("*", "q"), *groups
+        )
+        for rules, sides in ((effect.gains, (was, will)), (effect.losses, (will, was))):
+            for rule in rules:
+                resource = rule.resources[0].replace("*/", "x/").replace("*", "widgets")
+                verb = rule.verbs[0].replace("*", "delete")
+                place = effect.namespace.replace("*", "elsewhere")
+                of_rule = Attributes(verb, "", resource, resource.partition("/")[2], place)
+                without, having = (authorize(some_one, of_rule, "root:t", side).allowed for side in sides)
+                assert (without, having) == (False, True)
+    # RBAC has no word for all subresources of one resource.
+    asked = asked._replace(resource=asked.resource.partition("/")[0], subresource="")
+    for name in USERS:
+        for tenant in ("o", "p"):
+            for groups in ((), ("staff",)):
+                who = person(name, tenant, *groups)
+                denied, allowed = (authorize(who, asked, "root:t", side).allowed for side in (was, will))
+                if denied != allowed:
+                    found = [rule for effect in effects for rule in (effect.gains if allowed else effect.losses)]
+                    assert any(rule.allows(asked) for rule in found)
+    assert whatif.effects(change, "root:t:ws", PolicyIndex.build(), was, delete=delete) == ()
+
+
+def test_what_if_sees_what_aggregated_roles_become() -> None:
+    """AZ2, AZ11: a role that joins another changes what that one's bindings give; what bootstrap gives is no gain."""
+    bindings = [Binding("b", "one", "ClusterRole", "view", (Subject("User", "ann"),))]
+    index = PolicyIndex.build([], bindings, bootstrap=bootstrap.INDEX)
+    label = {"rbac.authorization.k8s.io/aggregate-to-view": "true"}
+    manifest = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": "widgets", "labels": label},
+        "rules": [
+            {"verbs": ["get"], "apiGroups": ["example.org"], "resources": ["widgets"]},
+            {"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]},
+        ],
+    }
+    (effect,) = whatif.effects(manifest, "root:t", index)
+    assert (effect.kind, effect.name, effect.namespace, effect.losses) == ("User", "ann", "one", ())
+    assert [rule.resources for rule in effect.gains] == [("widgets",)]
+    (lost,) = whatif.effects(manifest, "root:t", index.with_role(role_from(manifest)), delete=True)
+    assert (lost.gains, lost.losses) == ((), effect.gains)
+    everybody = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": "again"},
+        "roleRef": {"kind": "ClusterRole", "name": "system:discovery"},
+        "subjects": [{"kind": "Group", "name": "system:authenticated"}],
+    }
+    assert whatif.effects(everybody, "root:t", index) == ()
+
+
+def test_no_remedy_is_offered_where_a_gate_refuses_what_no_grant_opens() -> None:
+    """AZ11."""
+    asked = Attributes("get", "", "pods", "", "one", "a")
+    for step in ("lock", "required-groups", "maximal-permission-policy", "initializing-workspaces", "Webhook"):
+        assert remedies.remedies(person("ann"), asked, around(PolicyIndex.build()), Decision(Verdict.DENY, step)) == ()
+    nodes = Attributes("get", "", "nodes", "", "", "a")
+    assert remedies.remedies(person("ann"), nodes, around(PolicyIndex.build()), WALL) == ()
+    shut = Decision(Verdict.DENY, remedies.CONTENT)
+    index = PolicyIndex.build(bootstrap=bootstrap.INDEX)
+    first = remedies.remedies(person("ann"), asked, around(index, "root:t:ws"), shut)[0]
+    assert [each["kind"] for each in first.objects] == ["ClusterRoleBinding", "Role", "RoleBinding"]
+    assert first.objects[0]["roleRef"]["name"] == "system:kcp:workspace:access"
+    (afar,) = remedies.remedies(person("op", "system"), asked, around(index, "root:t:ws"), shut)
+    assert {"verbs": ["access"], "nonResourceURLs": ["/"], "tenants": ["t"]} in afar.objects[0]["rules"]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(ROLES, max_size=3), st.sampled_from(["tenantry:owner", "tenantry:admin", "tenantry:viewer"]), ASKED)
+def test_a_remedy_is_for_whoever_may_make_its_objects(roles: list[Role], group: str, asked: Attributes) -> None:
+    """AZ2, AZ11: nobody is offered to give away what it does not hold."""
+    bindings = [
+        Binding(name, "", "ClusterRole", role, (Subject("Group", name),))
+        for name, role in (
+            ("tenantry:owner", "cluster-admin"),
+            ("tenantry:admin", "admin"),
+            ("tenantry:viewer", "view"),
+        )
+    ]
+    policies = around(PolicyIndex.build(roles, bindings, bootstrap=bootstrap.INDEX))
+    grantor = person("gus", "t", group)
+    for remedy in remedies.remedies(person("ann"), asked, policies, NO_OPINION):
+        may = remedies.may_make(grantor, remedy, policies)
+        if group == "tenantry:owner":
+            assert may
+        if group == "tenantry:viewer" or (group == "tenantry:admin" and not asked.namespace):
+            assert not may
+        assert remedies.may_make(person("root", "system", "system:masters"), remedy, policies)
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.lists(ROLES, max_size=3), ASKED)
 def test_every_remedy_allows_what_was_refused(roles: list[Role], asked: Attributes) -> None:
     """AZ11."""
     index = PolicyIndex.build(roles)
-    offered = remedies.remedies(person("ann"), asked, around(index))
+    offered = remedies.remedies(person("ann"), asked, around(index), NO_OPINION)
     assert offered
     assert [remedy.permissions for remedy in offered] == sorted(remedy.permissions for remedy in offered)
     for remedy in offered:
@@ -115,14 +240,14 @@ def test_every_remedy_allows_what_was_refused(roles: list[Role], asked: Attribut
 def test_the_remedy_across_the_wall_is_a_policy_and_for_operators_a_role_with_a_reach() -> None:
     """AZ7, AZ9, AZ11."""
     asked = Attributes("get", "", "pods/log", "log", "one", "a")
-    (policy,) = remedies.remedies(person("eve", "other"), asked, around(PolicyIndex.build()))
+    (policy,) = remedies.remedies(person("eve", "other"), asked, around(PolicyIndex.build()), WALL)
     manifest: dict[str, Any] = {**policy.objects[0], "metadata": {"name": "p"}}
     made = policy_of(manifest, space="t")
     assert made.opens("root:t")
     assert made.means(person("eve", "other"))
     assert made.allows(asked)
     assert not made.allows(asked._replace(verb="delete"))
-    (role,) = remedies.remedies(person("op", "system"), asked, around(PolicyIndex.build()))
+    (role,) = remedies.remedies(person("op", "system"), asked, around(PolicyIndex.build()), NO_OPINION)
     assert role.cluster == "root"
     system = PolicyIndex.build(
         [role_from(role.objects[0], scoped=True)],
@@ -132,6 +257,8 @@ def test_the_remedy_across_the_wall_is_a_policy_and_for_operators_a_role_with_a_
     assert spacepolicy.authorize(op, asked, around(PolicyIndex.build(), system=system)).allowed
     assert not spacepolicy.authorize(op, asked, around(PolicyIndex.build(), "root:u", system)).allowed
     assert (
-        remedies.remedies(Principal(name="x", tenant=None, authenticator="test"), asked, around(PolicyIndex.build()))
+        remedies.remedies(
+            Principal(name="x", tenant=None, authenticator="test"), asked, around(PolicyIndex.build()), NO_OPINION
+        )
         == ()
     )

@@ -15,6 +15,13 @@ from kube.verdicts import Decision, Verdict
 CLOSED = {("root:acme", ""): "unpaid", ("root:globex", "team"): "abuse"}
 
 
+def test_a_lock_that_cannot_be_understood_makes_every_door_be_looked_at() -> None:
+    """GW5."""
+    assert tenants_behind([("root:acme", ""), ("root:globex:web", "team")]) == {"acme", "globex"}
+    assert tenants_behind([("nowhere", "")]) == {"system"}
+    assert tenants_behind([("root", "")]) == {"system"}
+
+
 class Locked:
     """A tenant and a namespace that are closed."""
 
