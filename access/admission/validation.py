@@ -31,7 +31,8 @@ class ObjectValidation(Quiet):
             return ()
         version = attributes.info.version
         if attributes.operation == CREATE or attributes.subresource in _PARTS_OF_PODS:
-            causes = create_causes(resource, version, body, self._definitions())
+            new = attributes.operation == CREATE
+            causes = create_causes(resource, version, body, self._definitions(), new=new)
             if attributes.subresource == "resize" and old is not None:
                 causes += resize_causes(body, old)
         elif attributes.operation == UPDATE and old is not None:

@@ -218,7 +218,7 @@ async def _chunks(
                 yield orjson.dumps(as_event(stream.ended.result())) + b"\n"
                 return
             lines = b"".join(line for event in events if (line := _seen(event, chosen, encoder)))
-            if not lines and bookmarks and not events:
+            if not lines and bookmarks and not events and not expired.is_set():
                 lines = encoder.bookmark(revision)
             if lines:
                 yield lines

@@ -39,20 +39,21 @@ Judge = Callable[[dict[str, Any]], list[Cause]]
 Comparison = Callable[[dict[str, Any], dict[str, Any]], list[Cause]]
 
 
-def create_causes(resource: Resource, version: str, body: dict[str, Any], definitions: Definitions) -> list[Cause]:
-    """What is wrong with a new object; empty when it is good.
+def create_causes(
+    resource: Resource, version: str, body: dict[str, Any], definitions: Definitions, *, new: bool = True
+) -> list[Cause]:
+    """What is wrong with an object, ``new`` or not, as it stands; empty when it is good.
 
     ``metadata.name`` must be set (a generated name is made before), and ``metadata.namespace`` for namespaced kinds.
     """
+    judges = {**_JUDGES, **_NEW_JUDGES} if new else _JUDGES
     key = (resource.group, resource.kind)
     first = None if resource.custom else _FIRST_JUDGES.get(key)
     causes = [] if first is None else first(body)
     if causes:
         return causes
-    causes = _metadata_causes(resource, body) + _own_causes(
-        resource, version, body, definitions, {**_JUDGES, **_NEW_JUDGES}
-    )
-    return causes if key in _JUDGES or key in _NEW_JUDGES else _unique(causes)
+    causes = _metadata_causes(resource, body) + _own_causes(resource, version, body, definitions, judges)
+    return causes if key in judges else _unique(causes)
 
 
 def _own_causes(
@@ -89,6 +90,8 @@ def update_causes(
         return refused
     compare = _COMPARISONS.get(key)
     own = _own_causes(resource, version, new, definitions, _JUDGES)
+    left = [field for field in _NOT_JUDGED_AGAIN.get(key, ()) if new.get(field) == old.get(field)]
+    own = [cause for cause in own if not cause.field.startswith(tuple(left))]
     fixed = updates.immutable_causes(key, new, old)
     causes = fixed + own if resource.kind == "DaemonSet" else own + fixed
     later = status_causes(key, new) + ([] if compare is None else compare(new, old))
@@ -180,6 +183,9 @@ _NEW_JUDGES: Final[dict[tuple[str, str], Judge]] = {
 
 _FIRST_JUDGES: Final[dict[tuple[str, str], Judge]] = {("", "Service"): services.service_address_causes}
 """Judges who must be content before anything else is looked at."""
+
+_NOT_JUDGED_AGAIN: Final = {("discovery.k8s.io", "EndpointSlice"): ("endpoints",)}
+"""What an update that leaves it as it was may keep, whatever is thought of it now."""
 
 _COMPARISONS: Final[dict[tuple[str, str], Comparison]] = {
     ("", "ConfigMap"): updates.sealed_causes,

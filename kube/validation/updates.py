@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kube.status import Cause
-from kube.validation.causes import forbidden, immutable, invalid, required
+from kube.validation.causes import forbidden, immutable, invalid
 
 IMMUTABLE: Final[dict[tuple[str, str], tuple[str, ...]]] = {
     ("", "Secret"): ("type",),
@@ -75,15 +75,6 @@ def _claim_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
     return [forbidden("spec", detail)]
 
 
-def _job_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
-    """A job keeps the selector that it got; without one its template matches nothing, which is said twice."""
-    if "selector" in new.get("spec", {}) or "selector" not in old.get("spec", {}):
-        return []
-    path = "spec.template.metadata.labels"
-    mismatch = invalid(path, _at(new, path), "`selector` does not match template `labels`")
-    return [required("spec.selector"), mismatch, mismatch]
-
-
 def namespace_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:  # noqa: ARG001 - one signature for all
     """A namespace ends when it is deleted, and only then."""
     phase = (new.get("status") or {}).get("phase", "")
@@ -128,5 +119,4 @@ def _at(body: Any, path: str) -> Any:
 
 _MORE: Final[dict[tuple[str, str], Callable[[dict[str, Any], dict[str, Any]], list[Cause]]]] = {
     ("", "PersistentVolumeClaim"): _claim_causes,
-    ("batch", "Job"): _job_causes,
 }
