@@ -282,8 +282,10 @@ def new_metadata(request: Request, kind: Kind, body: dict[str, Any]) -> str:
     if not name and metadata.get("generateName"):
         suffix = "".join(secrets.choice(SUFFIX_ALPHABET) for _ in range(5))
         name = metadata["name"] = generated_name(metadata["generateName"], suffix)
-    for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"):
+    for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
         metadata.pop(field, None)
+    if not metadata.get("resourceVersion"):
+        metadata.pop("resourceVersion", None)
     if not request.dry_run:
         metadata.pop("resourceVersion", None)
     metadata["uid"] = str(uuid.uuid4())
