@@ -139,7 +139,7 @@ class _Exchange:
             except Exception as error:
                 if isinstance(error, Disconnected):
                     raise
-                answer = render(as_status_error(error))
+                answer = render(as_status_error(error), self._headers.get(b"accept", b""))
             if isinstance(answer, Stream):
                 await self._stream(answer)
             else:

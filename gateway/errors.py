@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 from typing import Any, Final
 
-import orjson
-
 from gateway.exchange import Headers, Response
+from gateway.negotiation import encode, preferred
 from kube.status import (
+    Cause,
     Expired,
     InternalError,
+    NoSuchPage,
     ServiceUnavailable,
     StatusError,
     Timeout,
@@ -19,6 +20,7 @@ from store.types import RevisionTooNew, RevisionTooOld, SlowWatcher, StoreError,
 
 logger = logging.getLogger(__name__)
 
+_NO_SNIFFING: Final = ((b"x-content-type-options", b"nosniff"),)
 _INTERNAL: Final = "an error on the server has prevented the request from succeeding"
 
 
@@ -29,7 +31,9 @@ def as_status_error(error: BaseException) -> StatusError:
     if isinstance(error, RevisionTooOld | SlowWatcher):
         return Expired("The resourceVersion for the provided watch or list is too old.")
     if isinstance(error, RevisionTooNew):
-        return Timeout("Too large resource version", retry_after=1)
+        cause = Cause("ResourceVersionTooLarge", "Too large resource version")
+        text = f"Timeout: {cause.message}: {error.asked}, current: {error.current}"
+        return Timeout(text, causes=[cause], retry_after=1)
     if isinstance(error, Unavailable):
         return ServiceUnavailable("the store is not available right now, please try again", retry_after=1)
     if isinstance(error, StoreError):
@@ -39,14 +43,17 @@ def as_status_error(error: BaseException) -> StatusError:
     return InternalError(_INTERNAL)
 
 
-def render(error: StatusError) -> Response:
-    """``error`` as a response with its ``Status`` body."""
+def render(error: StatusError, accept: bytes = b"") -> Response:
+    """``error`` as a response with its ``Status`` body, for a client that sent this ``Accept`` header."""
+    if isinstance(error, NoSuchPage):
+        return Response(404, b"404 page not found\n", b"text/plain; charset=utf-8", _NO_SNIFFING)
     headers: Headers = ()
     if error.retry_after is not None:
         headers = ((b"retry-after", str(error.retry_after).encode()),)
     if error.code == 401:
         headers = (*headers, (b"www-authenticate", b'Bearer realm="kubernetes"'))
-    return Response(error.code, orjson.dumps(error.as_status()), headers=headers)
+    wanted = preferred(accept)
+    return Response(error.code, encode(error.as_status(), wanted), wanted.media, headers)
 
 
 def as_event(error: StatusError) -> dict[str, Any]:

@@ -69,6 +69,15 @@ def supported(kind: Kind) -> frozenset[str]:
     return _ALL.union(_MORE.get(kind.resource.storage_key, ()))
 
 
+def refusal(kind: Kind) -> str:
+    """What is said of a field that objects of ``kind`` cannot be selected by, with room for its name."""
+    if (kind.resource.group, kind.resource.plural) == ("batch", "jobs"):
+        return 'field label "{}" not supported for Job'
+    if kind.resource.custom or kind.resource.group == "events.k8s.io" or kind.resource.storage_key in _MORE:
+        return "field label not supported: {}"
+    return '"{}" is not a known field selector: only "metadata.name", "metadata.namespace"'
+
+
 def values(selector: FieldSelector, body: Mapping[str, Any]) -> dict[str, str]:
     """The values of the fields that ``selector`` asks for."""
     return {term.field: _value(body, term.field) for term in selector.terms}

@@ -14,7 +14,7 @@ from kube.paths import not_found
 from kube.requestinfo import RequestInfo
 from kube.resources import Catalog, Resource, Subresource, Version, api_version
 from kube.schemas import MISSING, Definitions, Schema
-from kube.status import MethodNotAllowed
+from kube.status import MethodNotAllowed, NoSuchPage
 from kube.structure import DEDUCED, Structure, structure_of
 from kube.tables import Layout, layout
 
@@ -88,9 +88,31 @@ class Kind:
         """The subresource of that name, or ``None``."""
         return self.served.subresource(name)
 
+    def part(self, name: str) -> Kind:
+        """The kind that a subresource takes where that is not the object's own: ``Scale``. Raises ``NotFound``."""
+        part = self.subresource(name)
+        if part is None:
+            raise not_found()
+        return _part_kind(part, namespaced=self.resource.namespaced)
+
     def list_prefix(self) -> dict[str, Any]:
         """The ``kind`` and ``apiVersion`` of a list."""
         return {"kind": self.resource.list_kind, "apiVersion": self.api_version}
+
+
+@lru_cache(maxsize=64)
+def _part_kind(part: Subresource, *, namespaced: bool) -> Kind:
+    served = Version(name=part.version, storage=True)
+    resource = Resource(
+        group=part.group,
+        kind=part.kind,
+        plural=f"{part.kind.lower()}s",
+        singular=part.kind.lower(),
+        list_kind="",
+        namespaced=namespaced,
+        versions=(served,),
+    )
+    return Kind(resource, served)
 
 
 def _has_defaults(schema: Schema) -> bool:
@@ -148,6 +170,8 @@ class Catalogs:
     def require(self, info: RequestInfo) -> Kind:
         """The kind that a request names. Raises ``NotFound`` in kubectl's words, and for the wrong scope."""
         kind = self.kind(info.cluster, info.group, info.version, info.resource)
+        if kind is None and info.group and info.group not in self.of(info.cluster).groups():
+            raise NoSuchPage
         if kind is None or (info.subresource and kind.subresource(info.subresource) is None):
             raise not_found()
         if info.namespace and not kind.resource.namespaced and info.resource != "namespaces":

@@ -12,6 +12,7 @@ import orjson
 import yaml
 
 from gateway.exchange import JSON, Headers, Request, Response
+from kube.documents import is_plain_text
 from kube.status import NotAcceptable, UnsupportedMediaType
 
 YAML: Final = b"application/yaml"
@@ -82,6 +83,39 @@ def parse_accept(header: bytes) -> tuple[Accept, ...]:
 
 
 PLAIN: Final = Accept()
+_PLAIN: Final = frozenset({b"*/*", b"application/json"})
+_ENCODINGS: Final = ("application/json", "application/yaml", "application/vnd.kubernetes.protobuf")
+
+
+def preferred(header: bytes) -> Accept:
+    """The encoding of an answer that has only one form: of an error, or of a ``Status``."""
+    return next((Accept(accept.media) for accept in parse_accept(header)), PLAIN) if header else PLAIN
+
+
+def require_acceptable(request: Request) -> None:
+    """Raises ``NotAcceptable`` (406) when the client takes none of the encodings, whatever the form."""
+    header = request.headers.get(b"accept", b"")
+    if header and header not in _PLAIN and not _is_acceptable(header):
+        streams = ("", *(f"{media};stream=watch" for media in (_ENCODINGS[0], _ENCODINGS[2])))
+        several = request.info.verb in ("list", "watch")
+        media = f"{', '.join(_ENCODINGS)}{', '.join(streams) if several else ''}"
+        error = NotAcceptable(f"406: Not Acceptable\n\nAvailable representations: {media}")
+        error.always_detailed = True
+        raise error
+    if header and request.info.is_resource and not parse_accept(header):
+        raise _unproducible()
+
+
+def _unproducible() -> NotAcceptable:
+    return NotAcceptable(f"only the following media types are accepted: {', '.join(_ENCODINGS)}")
+
+
+@lru_cache(maxsize=1024)
+def _is_acceptable(header: bytes) -> bool:
+    return any(
+        clause.split(";")[0].strip() in (*_ENCODINGS, "*/*", "application/*")
+        for clause in header.decode("latin-1").split(",")[:32]
+    )
 
 
 def negotiate(request: Request, *, forms: bool = True, aggregated: bool = False) -> Accept:
@@ -90,16 +124,14 @@ def negotiate(request: Request, *, forms: bool = True, aggregated: bool = False)
     Raises ``NotAcceptable`` (406) when nothing that the client takes can be produced.
     """
     header = request.headers.get(b"accept", b"")
-    if not header or header in (b"*/*", b"application/json"):
+    if not header or header in _PLAIN:
         return PLAIN
     for accept in parse_accept(header):
         if not accept.kind or (forms and (accept.is_table or accept.is_partial)):
             return accept
         if aggregated and accept.is_aggregated:
             return accept
-    raise NotAcceptable(
-        "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf"
-    )
+    raise _unproducible()
 
 
 def content_type(request: Request) -> str:
@@ -118,6 +150,16 @@ def require_content_type(request: Request, *allowed: str) -> str:
     return media
 
 
+def require_patch_type(request: Request, *allowed: str) -> str:
+    """The kind of a patch, which must be one of ``allowed``; raises ``UnsupportedMediaType`` (415)."""
+    media = content_type(request)
+    if media not in allowed:
+        error = UnsupportedMediaType("415: Unsupported Media Type")
+        error.always_detailed = True
+        raise error
+    return media
+
+
 def encode(body: Any, accept: Accept) -> bytes:
     """``body`` in the negotiated encoding. Bytes are taken as finished JSON."""
     if accept.media == YAML:
@@ -127,10 +169,18 @@ def encode(body: Any, accept: Accept) -> bytes:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes every value out: anchors would surprise readers."""
+    """Writes every value out, since anchors would surprise readers; and quotes as kube-apiserver does."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002
         return True
+
+
+def _represent_text(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text else None if is_plain_text(text) else '"'
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _represent_text)
 
 
 def respond(request: Request, body: Any, *, status: int = 200, accept: Accept = PLAIN) -> Response:

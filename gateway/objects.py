@@ -10,13 +10,13 @@ from typing import Any, Final
 import orjson
 
 from gateway.exchange import Request
-from gateway.kinds import Kind
+from gateway.kinds import Kind, definitions
 from gateway.negotiation import content_type, require_content_type
 from kube import fieldvalidation, protobuf, traits
 from kube.builtins import BUILTINS
 from kube.customobjects import without_nulls
 from kube.defaults import fill_defaults
-from kube.documents import decode_json, decode_yaml, duplicate_fields
+from kube.documents import decode_json, decode_yaml, duplicate_fields, read_yaml
 from kube.identity import SYSTEM_TENANT
 from kube.logicalclusters import full_path, tenant_of
 from kube.names import SUFFIX_ALPHABET, generated_name
@@ -31,6 +31,9 @@ MEDIA_TYPES: Final = ("application/json", "application/yaml", protobuf.MEDIA_TYP
 _SHOWN: Final = 30
 """How many bytes of a body that cannot be read are shown."""
 
+_OMITTED: Final = frozenset({"annotations", "finalizers", "labels", "ownerReferences"})
+"""What of a custom object's metadata shows only when something is in it."""
+
 _SCHEME: Final = "pkg/runtime/scheme.go:111"
 
 
@@ -44,18 +47,21 @@ def decode_body(request: Request, expected: str) -> dict[str, Any]:
     """The body as a JSON object. Raises ``BadRequest`` and ``UnsupportedMediaType`` in kube-apiserver's words."""
     media = require_content_type(request, *MEDIA_TYPES)
     try:
-        if not request.body:
-            raise BadRequest("couldn't get version/kind; json parse error: unexpected end of JSON input")
         value = decode(media, request.body)
     except BadRequest as error:
         raise unrecognized(expected, error.message, request.body) from None
     if value is None:
         return {}
     if not isinstance(value, dict):
-        into = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
-        problem = f"json: cannot unmarshal {json_type(value)} into Go value of type {into}"
-        raise unrecognized(expected, f"couldn't get version/kind; json parse error: {problem}", request.body)
+        raise unrecognized(expected, not_an_object(value), request.body)
     return value
+
+
+def not_an_object(value: Any) -> str:
+    """What is said of a body that is JSON, and no object."""
+    into = r'struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }'
+    problem = f"json: cannot unmarshal {json_type(value)} into Go value of type {into}"
+    return f"couldn't get version/kind; json parse error: {problem}"
 
 
 def json_type(value: Any) -> str:
@@ -82,10 +88,15 @@ def unrecognized(expected: str, problem: str, body: bytes) -> BadRequest:
 
 
 def decode(media: str, body: bytes) -> Any:
-    """The value of a body of one of ``MEDIA_TYPES``."""
+    """The value of a body of one of ``MEDIA_TYPES``. Raises ``BadRequest`` in kube-apiserver's words."""
     if media == "application/yaml":
         return decode_yaml(body)
-    return protobuf.decode(body) if media == protobuf.MEDIA_TYPE else decode_json(body)
+    if media == protobuf.MEDIA_TYPE:
+        return protobuf.decode(body)
+    try:
+        return decode_json(body)
+    except BadRequest as error:
+        raise BadRequest(f"couldn't get version/kind; json parse error: {error.message}") from None
 
 
 def decode_object(request: Request, kind: Kind) -> dict[str, Any]:
@@ -95,10 +106,20 @@ def decode_object(request: Request, kind: Kind) -> dict[str, Any]:
     """
     value = decode_body(request, kind.name)
     check_body_kind(request, kind, value)
-    duplicates: list[str] = []
-    if validation_mode(request) != "Ignore" and content_type(request) == "application/json":
-        duplicates = duplicate_fields(request.body)
-    return fit(request, kind, value, duplicates)
+    return fit(request, kind, value, repeated(request))
+
+
+def repeated(request: Request) -> list[str]:
+    """What a body says twice, in the words in which it is reported; nothing where nobody wants to know."""
+    mode, media = validation_mode(request), content_type(request)
+    if mode == "Ignore" or media == protobuf.MEDIA_TYPE:
+        return []
+    if media != "application/yaml":
+        return [f'duplicate field "{path}"' for path in duplicate_fields(request.body)]
+    found = read_yaml(request.body)[1]
+    if not found or mode == "Warn":
+        return found
+    return ["yaml: unmarshal errors:" + "".join(f"\n  {each}" for each in found)]
 
 
 def validation_mode(request: Request) -> str:
@@ -106,8 +127,18 @@ def validation_mode(request: Request) -> str:
     return request.query.get("fieldValidation") or "Warn"
 
 
-def fit(request: Request, kind: Kind, value: dict[str, Any], duplicates: list[str] | None = None) -> dict[str, Any]:
-    """``value`` with the fields that its kind knows; the others are refused, reported or dropped, as asked."""
+def fit(
+    request: Request,
+    kind: Kind,
+    value: dict[str, Any],
+    said_twice: list[str] | None = None,
+    *,
+    converted: bool = False,
+) -> dict[str, Any]:
+    """``value`` with the fields that its kind knows; the others are refused, reported or dropped, as asked.
+
+    ``converted`` says that it is what a strategic merge made. Raises ``fieldvalidation.Unfit``.
+    """
     mode = validation_mode(request)
     schema = kind.schema
     if schema is None:
@@ -115,16 +146,19 @@ def fit(request: Request, kind: Kind, value: dict[str, Any], duplicates: list[st
     if kind.resource.custom:
         decoded = fieldvalidation.prune(value, schema)
     else:
-        decoded = fieldvalidation.decode_fields(value, schema, kind=kind.name, version=kind.version)
-    problems = fieldvalidation.problems(decoded.unknown, duplicates or [])
-    if problems and mode == "Strict":
-        raise fieldvalidation.cannot_be_handled(
-            kind.name, kind.version, fieldvalidation.strict_decoding_error(problems)
+        decoded = fieldvalidation.decode_fields(
+            value, schema, kind=kind.name, version=kind.version, converted=converted
         )
+    problems = fieldvalidation.problems(decoded.unknown, said_twice or [])
+    if problems and mode == "Strict":
+        raise fieldvalidation.Unfit(kind.name, kind.version, fieldvalidation.strict_decoding_error(problems))
     if problems and mode == "Warn":
         request.warnings.extend(problems)
     result: dict[str, Any] = decoded.value
-    result.setdefault("metadata", {})
+    metadata = result.setdefault("metadata", {})
+    if kind.resource.custom and isinstance(metadata, dict):
+        written = {name: part for name, part in metadata.items() if part or name not in _OMITTED}
+        result = {**result, "metadata": written} if len(written) < len(metadata) else result
     return result
 
 
@@ -157,45 +191,55 @@ def check_body_kind(request: Request, kind: Kind, value: dict[str, Any]) -> None
 
 def not_a(expected: str, package: str, given: str, given_version: str) -> BadRequest:
     """The 400 for an object of another kind than the path's, which is ``expected`` of the Go package ``package``."""
+    version = given_version.rpartition("/")[2]
+    problem = unconvertible(expected, package, given, given_version)
+    return BadRequest(f'{given} in version "{version}" cannot be handled as a {expected}: {problem}')
+
+
+def unconvertible(expected: str, package: str, given: str, given_version: str) -> str:
+    """Why an object of another kind cannot be read as the expected one."""
     group, _, version = given_version.rpartition("/")
     if BUILTINS.by_kind(group, version, given) is None and not given.endswith("List"):
-        shown = f'no kind "{given}" is registered for version "{given_version}" in scheme "{_SCHEME}"'
-    else:
-        shown = f"converting ({version}.{given}) to ({package}.{expected}): unknown conversion"
-    return BadRequest(f'{given} in version "{version}" cannot be handled as a {expected}: {shown}')
+        return unregistered(given, given_version)
+    return f"converting ({version}.{given}) to ({package}.{expected}): unknown conversion"
 
 
-def check_kind(value: dict[str, Any], kind: Kind, *, required: bool = True) -> None:
-    """Make sure that a body says what it is and that this is ``kind``. Fills in what a patch may leave out."""
-    for field, expected in (("apiVersion", kind.api_version), ("kind", kind.name)):
+def unregistered(kind: str, version: str) -> str:
+    """What is said of a kind that nobody knows."""
+    return f'no kind "{kind}" is registered for version "{version}" in scheme "{_SCHEME}"'
+
+
+def check_patched_kind(kind: Kind, value: dict[str, Any], *, converted: bool) -> None:
+    """Make sure that what a patch made is of ``kind``, and of no other. Raises ``fieldvalidation.Unfit``."""
+    for field in ("apiVersion", "kind"):
         given = value.get(field)
-        if given is None or given == "":
-            if required:
-                shown = "Kind" if field == "kind" else "apiVersion"
-                raise BadRequest(f"Object '{shown}' is missing in the body")
-            value[field] = expected
-        elif not isinstance(given, str):
-            raise BadRequest(f"couldn't get version/kind; json parse error: {field} is not a string")
-    if value["apiVersion"] != kind.api_version:
-        raise BadRequest(
-            f"the API version in the data ({value['apiVersion']}) does not match "
-            f"the expected API version ({kind.api_version})"
-        )
-    if value["kind"] != kind.name:
-        raise BadRequest(
-            f'{value["kind"]} in version "{kind.version}" cannot be handled as a {kind.name}: '
-            "the kind does not match the endpoint"
-        )
-    _with_metadata(kind, value)
+        if given is not None and not isinstance(given, str):
+            problem = f"json: cannot unmarshal {json_type(given)} into Go struct field .{field} of type string"
+            raise fieldvalidation.Unfit(
+                kind.name, kind.version, f"couldn't get version/kind; json parse error: {problem}"
+            )
+    given_kind, given_version = value.get("kind") or kind.name, value.get("apiVersion") or kind.api_version
+    if (given_kind, given_version) != (kind.name, kind.api_version):
+        group, _, version = given_version.rpartition("/")
+        other = definitions().schema(group, version, given_kind)
+        if other is not None:
+            fieldvalidation.decode_fields(value, other, kind=given_kind, version=version)
+        problem = unconvertible(kind.name, kind.resource.group.split(".")[0] or "core", given_kind, given_version)
+        raise fieldvalidation.Unfit(kind.name, kind.version, problem)
+    value["apiVersion"], value["kind"] = kind.api_version, kind.name
+    _with_metadata(kind, value, converted=converted)
 
 
-def _with_metadata(kind: Kind, value: dict[str, Any]) -> None:
+def _with_metadata(kind: Kind, value: dict[str, Any], *, converted: bool = False) -> None:
     metadata = value.get("metadata")
     if metadata is None:
         value["metadata"] = {}
     elif not isinstance(metadata, dict):
+        if converted:
+            given = {"number": "int64", "array": "slice"}.get(json_type(metadata), json_type(metadata))
+            raise fieldvalidation.Unfit(kind.name, kind.version, f"cannot restore struct from: {given}")
         problem = f"json: cannot unmarshal {json_type(metadata)} into Go struct field {kind.name}.metadata of type v1.ObjectMeta"
-        raise fieldvalidation.cannot_be_handled(kind.name, kind.version, problem)
+        raise fieldvalidation.Unfit(kind.name, kind.version, problem)
 
 
 def check_place(info: RequestInfo, kind: Kind, body: dict[str, Any]) -> None:
@@ -209,8 +253,8 @@ def check_place(info: RequestInfo, kind: Kind, body: dict[str, Any]) -> None:
         if namespace and namespace != info.namespace:
             raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
         metadata["namespace"] = info.namespace
-    elif metadata.pop("namespace", ""):
-        raise BadRequest("namespace is not allowed on this type")
+    else:
+        metadata.pop("namespace", None)
 
 
 def own_place(info: RequestInfo, kind: Kind, body: dict[str, Any], name: str) -> None:
@@ -238,9 +282,9 @@ def new_metadata(request: Request, kind: Kind, body: dict[str, Any]) -> str:
     if not name and metadata.get("generateName"):
         suffix = "".join(secrets.choice(SUFFIX_ALPHABET) for _ in range(5))
         name = metadata["name"] = generated_name(metadata["generateName"], suffix)
-    for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generation"):
+    for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
         metadata.pop(field, None)
-    if not request.dry_run:
+    if not request.dry_run or not metadata.get("resourceVersion"):
         metadata.pop("resourceVersion", None)
     metadata["uid"] = str(uuid.uuid4())
     metadata["creationTimestamp"] = timestamp(request.now)

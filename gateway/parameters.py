@@ -8,10 +8,15 @@ import orjson
 
 from gateway.exchange import Request
 from kube.managedfields import MAX_MANAGER_LENGTH
-from kube.status import Cause, Invalid
+from kube.status import BadRequest, Cause, Invalid
 
 _KINDS: Final = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}
 _MODES: Final = ("Ignore", "Strict", "Warn")
+
+
+def flag(text: str | None) -> bool:
+    """A parameter that says yes or no: whatever is there and is not ``false`` or ``0`` says yes."""
+    return text is not None and text.lower() not in ("false", "0")
 
 
 def check(request: Request, *, applies: bool = False) -> None:
@@ -32,6 +37,13 @@ def check(request: Request, *, applies: bool = False) -> None:
         causes.insert(0, Cause("FieldValueForbidden", "Forbidden: may not be specified for non-apply patch", "force"))
     if causes:
         raise invalid_options(kind, causes)
+
+
+def not_a_number(text: str) -> BadRequest:
+    """The 400 for a parameter that should be a number, as Go's ``strconv`` puts it."""
+    number = text.removeprefix("-")
+    problem = "value out of range" if number.isascii() and number.isdigit() else "invalid syntax"
+    return BadRequest(f'strconv.ParseInt: parsing "{text[:32]}": {problem}')
 
 
 def unsupported(field: str, value: Any, supported: tuple[str, ...]) -> Cause:

@@ -61,7 +61,7 @@ def selection(request: Request, kind: Kind) -> Selection:
     info = request.info
     labels = parse_labels(request.query.get("labelSelector", ""))
     selector = parse_fields(request.query.get("fieldSelector", ""))
-    selector.check(fields.supported(kind))
+    selector.check(fields.supported(kind), fields.refusal(kind))
     group, kept = kind.resource.place
     if info.all_tenants:
         return Selection(Everywhere(group, kept), labels, selector)

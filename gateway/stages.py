@@ -49,7 +49,7 @@ async def serve(runtime: Runtime, request: Request, again: Recheck) -> Response 
     except StatusError as error:
         if not request.warnings:
             raise
-        answer = render(error)
+        answer = render(error, request.headers.get(b"accept", b""))
     if request.warnings:
         answer.headers = (*answer.headers, *warning_headers(request.warnings))
     return answer

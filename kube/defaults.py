@@ -23,9 +23,13 @@ Body = dict[str, Any]
 
 def fill_defaults(body: Body) -> None:
     """Fill the defaults of a built-in kind; a kind without any is left as it is."""
-    fill = _DEFAULTS.get(key_of(body))
+    key = key_of(body)
+    fill = _DEFAULTS.get(key)
     if fill is not None:
         fill(body)
+    for condition in (body.get("status") or {}).get("conditions") or ():
+        for field in _CONDITION_TIMES.get(key, ()):
+            condition.setdefault(field, None)
 
 
 def key_of(body: Body) -> tuple[str, str]:
@@ -270,7 +274,8 @@ def _secret(body: Body) -> None:
 
 def _namespace(body: Body) -> None:
     metadata = body.setdefault("metadata", {})
-    if metadata.get("name"):
+    if metadata.get("name") and ("resourceVersion" in metadata or not metadata.get("generateName")):
+        # A name that the server makes up is not known yet when a new object's fields get their owners.
         metadata.setdefault("labels", {})[NAME_LABEL] = metadata["name"]
     _default(body.setdefault("status", {}), "phase", "Active")
 
@@ -417,3 +422,17 @@ _DEFAULTS: Final[dict[tuple[str, str], Callable[[Body], None]]] = {
     (_ADMISSION, "ValidatingAdmissionPolicyBinding"): _admission_binding,
     (_ADMISSION, "ValidatingWebhookConfiguration"): _webhooks,
 }
+
+_CONDITION_TIMES: Final[dict[tuple[str, str], tuple[str, ...]]] = {
+    ("", "Node"): ("lastHeartbeatTime", "lastTransitionTime"),
+    ("", "PersistentVolumeClaim"): ("lastProbeTime", "lastTransitionTime"),
+    ("", "Pod"): ("lastProbeTime", "lastTransitionTime"),
+    ("", "ReplicationController"): ("lastTransitionTime",),
+    ("apps", "DaemonSet"): ("lastTransitionTime",),
+    ("apps", "Deployment"): ("lastTransitionTime", "lastUpdateTime"),
+    ("apps", "ReplicaSet"): ("lastTransitionTime",),
+    ("apps", "StatefulSet"): ("lastTransitionTime",),
+    ("autoscaling/v2", "HorizontalPodAutoscaler"): ("lastTransitionTime",),
+    ("batch", "Job"): ("lastProbeTime", "lastTransitionTime"),
+}
+"""The times in conditions that show as ``null`` when they are not set."""

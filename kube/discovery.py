@@ -6,8 +6,11 @@ does not show (TS10, TS13, TS15).
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from typing import Any, Final
 
+from kube.crds import CRDS
 from kube.resources import Catalog, Resource, Subresource, Version, api_version
 
 AGGREGATED_VERSIONS: Final = ("v2", "v2beta1")
@@ -97,7 +100,18 @@ def _resource(resource: Resource) -> dict[str, Any]:
         entry["shortNames"] = list(resource.short_names)
     if resource.categories:
         entry["categories"] = list(resource.categories)
+    if resource.persistent:
+        entry["storageVersionHash"] = _storage_version_hash(resource)
     return entry
+
+
+def _storage_version_hash(resource: Resource) -> str:
+    """What tells clients that migrate storage that the version in which objects are kept is another one now."""
+    group = resource.group if resource.storage_group is None else resource.storage_group
+    # Kubernetes still keeps definitions as v1beta1, and this is its hash.
+    version = "v1beta1" if resource.storage_key == CRDS else resource.storage_version.name
+    digest = hashlib.sha256(f"{group}/{version}/{resource.kind}".encode()).digest()
+    return base64.b64encode(digest[:8]).decode()
 
 
 def _subresource(resource: Resource, version: str, part: Subresource) -> dict[str, Any]:

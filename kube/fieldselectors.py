@@ -49,11 +49,11 @@ class FieldSelector:
         """The one value that this field must have, if the selector says so."""
         return next((term.value for term in self.terms if term.field == field and not term.negated), None)
 
-    def check(self, supported: Collection[str]) -> None:
-        """Raise ``BadRequest``, in Kubernetes' words, for a field that the resource cannot be selected by."""
+    def check(self, supported: Collection[str], refusal: str = "field label not supported: {}") -> None:
+        """Raise ``BadRequest`` for a field that the resource cannot be selected by; ``refusal`` has room for it."""
         for term in self.terms:
             if term.field not in supported:
-                raise BadRequest(f"field label not supported: {term.field}")
+                raise BadRequest(refusal.format(term.field))
 
 
 EVERYTHING: Final = FieldSelector()
@@ -95,7 +95,8 @@ def parse_fields(text: str) -> FieldSelector:
         if not comparison:
             raise BadRequest(f"invalid selector: '{text}'; can't understand '{part}'")
         field, operator, value = comparison.groups()
-        terms.append(FieldTerm(field, _unescape(value, text), operator == "!="))
+        if field or value:
+            terms.append(FieldTerm(field, _unescape(value, text), operator == "!="))
         if len(terms) > TERMS_MAX:
             raise BadRequest("the field selector has too many terms")
     return FieldSelector(tuple(terms))

@@ -26,6 +26,14 @@ _DATE_TIME: Final = re.compile(
     re.ASCII,
 )
 _NOT_BASE64: Final = re.compile(r"[^A-Za-z0-9+/=]|=[^=]", re.ASCII)
+_WRITTEN: Final[dict[str, tuple[str, ...]]] = {
+    "ClusterRole": ("rules",),
+    "EndpointSlice": ("ports",),
+    "ObjectMeta": ("managedFields",),
+    "Role": ("rules",),
+}
+"""Optional lists that show even when they are empty."""
+
 _BOUNDS: Final = {"int32": 2**31, "int64": 2**63}
 
 _KUBERNETES: Final = "io.k8s."
@@ -42,17 +50,28 @@ class Decoded:
     unknown: tuple[str, ...]
 
 
-def decode_fields(value: dict[str, Any], schema: Schema, *, kind: str, version: str) -> Decoded:
+class Unfit(BadRequest):
+    """The 400 for a body that is not what its kind says."""
+
+    def __init__(self, kind: str, version: str, problem: str) -> None:
+        super().__init__(f'{kind} in version "{version}" cannot be handled as a {kind}: {problem}')
+        self.problem = problem
+
+
+def decode_fields(
+    value: dict[str, Any], schema: Schema, *, kind: str, version: str, converted: bool = False
+) -> Decoded:
     """A built-in object as its kind's decoder reads it. ``version`` is the ``apiVersion``'s version.
 
-    Unknown and ``null`` fields are dropped. Raises ``BadRequest`` in kube-apiserver's words when a value has
-    another type than its field. The value is not changed in place; unchanged parts are shared.
+    Unknown and ``null`` fields are dropped. Raises ``Unfit`` in kube-apiserver's words when a value has another type
+    than its field; with ``converted`` in the words for what a strategic merge made, which Go does not decode but
+    convert. The value is not changed in place; unchanged parts are shared.
     """
     unknown: list[str] = []
     try:
         kept = _decode(value, schema, None, schema, unknown)
     except _Mismatch as error:
-        raise cannot_be_handled(kind, version, str(error)) from None
+        raise Unfit(kind, version, error.conversion if converted and error.conversion else str(error)) from None
     return Decoded(kept, tuple(unknown))
 
 
@@ -62,14 +81,13 @@ def prune(value: Any, schema: Schema) -> Decoded:
     return Decoded(_prune(value, schema, None, unknown), tuple(unknown))
 
 
-def cannot_be_handled(kind: str, version: str, problem: str) -> BadRequest:
-    """The 400 for a body that is not what its kind says."""
-    return BadRequest(f'{kind} in version "{version}" cannot be handled as a {kind}: {problem}')
+def problems(unknown: Sequence[str], repeated: Sequence[str]) -> list[str]:
+    """What ``fieldValidation`` reports, one text each: error text for ``Strict``, warnings for ``Warn``.
 
-
-def problems(unknown: Sequence[str], duplicates: Sequence[str]) -> list[str]:
-    """What ``fieldValidation`` reports, one text each: error text for ``Strict``, warnings for ``Warn``."""
-    texts = [f'duplicate field "{path}"' for path in duplicates]
+    ``repeated`` are texts already. What is unknown is not looked into: that it is there twice is not said.
+    """
+    ignored = tuple(f'duplicate field "{path}{end}' for path in unknown for end in '".[')
+    texts = [text for text in repeated if not text.startswith(ignored)] if ignored else list(repeated)
     texts += [f'unknown field "{path}"' for path in unknown]
     return texts[:MAX_PROBLEMS]
 
@@ -80,7 +98,11 @@ def strict_decoding_error(found: Sequence[str]) -> str:
 
 
 class _Mismatch(Exception):
-    """A value that its field cannot hold."""
+    """A value that its field cannot hold, in words for decoding and for conversion."""
+
+    def __init__(self, text: str, conversion: str = "") -> None:
+        super().__init__(text)
+        self.conversion = conversion
 
 
 def _text(path: _Path) -> str:
@@ -124,7 +146,7 @@ def _decode(value: Any, schema: Schema, path: _Path, owner: Schema, unknown: lis
             return value
     else:
         return value
-    raise _Mismatch(_mismatch(value, schema, path, owner))
+    raise _Mismatch(_mismatch(value, schema, path, owner), _conversion(value, schema))
 
 
 def _decode_object(
@@ -161,8 +183,13 @@ def _decode_object(
 
 
 def _left_out(value: Any, name: str, field: Schema, schema: Schema, owner: Schema) -> bool:
-    """Whether an empty value is as good as none: an optional list or map, which Go writes only with something in it."""
-    if name in schema.required or not (schema.definition or owner.definition).startswith(_KUBERNETES):
+    """Whether an empty value is as good as none: an optional list or map, which Go writes only with something in it.
+
+    An empty list of managed fields means something: they are cleared.
+    """
+    if name in schema.required or name in _WRITTEN.get((schema.definition or owner.definition).rpartition(".")[2], ()):
+        return False
+    if not (schema.definition or owner.definition).startswith(_KUBERNETES):
         return False
     return type(value) is list or (type(value) is dict and field.additional is not None)
 
@@ -227,6 +254,22 @@ def _mismatch(value: Any, schema: Schema, path: _Path, owner: Schema) -> str:
     struct = (owner.definition or schema.definition).rpartition(".")[2]
     where = f"{struct}.{_go_path(path)}" if path is not None else struct
     return f"json: cannot unmarshal {_json_word(value, schema)} into Go struct field {where} of type {_go_type(schema)}"
+
+
+def _conversion(value: Any, schema: Schema) -> str:
+    """What Go's converter of generic values says; empty for types that read JSON themselves."""
+    if schema.definition == QUANTITY or schema.format in ("int-or-string", "date-time"):
+        return ""
+    given = {dict: "map", list: "slice", str: "string", bool: "bool", int: "int64", float: "float64"}[type(value)]
+    if schema.type == "object":
+        return f"cannot restore map from {given}" if schema.additional else f"cannot restore struct from: {given}"
+    if schema.type == "array":
+        return f"cannot restore slice from {given}"
+    wanted = _go_type(schema)
+    between_numbers = given in ("int64", "float64") and schema.type in ("integer", "number")
+    if between_numbers or (given, wanted) == ("int64", "string"):
+        return f"cannot convert {given} to {wanted}"
+    return f"unrecognized type: {wanted}"
 
 
 def _json_word(value: Any, schema: Schema) -> str:

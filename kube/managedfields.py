@@ -142,7 +142,7 @@ def apply(
     (never with ``force``), ``BadRequest`` for a configuration that does not fit its structure, names another
     version or carries managed fields.
     """
-    _check_applied(structure, applied, write)
+    check_applied(structure, applied, write)
     old = _bare(live) if live is not None else {}
     managers = _current(structure, _decode(_entries_of(live or {})), write)
     try:
@@ -164,6 +164,14 @@ def apply(
     if live is not None and entries == _entries_of(live) and same(new, old):
         return dict(live)
     return _with_entries(new, entries)
+
+
+def without_owners(entries: Any, uids: Collection[str], *, all_gone: bool) -> list[dict[str, Any]]:
+    """The entries without the references to these owners, which nobody owns once they are taken off."""
+    gone: Fields = {} if all_gone else {f'k:{{"uid":{orjson.dumps(uid).decode()}}}': {} for uid in uids}
+    lost: Fields = {"f:metadata": {"f:ownerReferences": gone}}
+    left = {manager: replace(entry, fields=without(entry.fields, lost)) for manager, entry in _decode(entries).items()}
+    return _encode({manager: entry for manager, entry in left.items() if entry.fields})
 
 
 def manager_from_user_agent(agent: str) -> str:
@@ -293,7 +301,8 @@ def _with_last_applied(new: dict[str, Any], applied: Mapping[str, Any]) -> dict[
     return {**new, "metadata": {**metadata, "annotations": annotations}}
 
 
-def _check_applied(structure: Structure, applied: Mapping[str, Any], write: Write) -> None:
+def check_applied(structure: Structure, applied: Mapping[str, Any], write: Write) -> None:
+    """Raises ``BadRequest`` for a configuration that cannot be applied: see ``apply``."""
     kind = _kind(applied.get("apiVersion"), applied.get("kind"))
     if applied.get("apiVersion") != write.version:
         raise BadRequest(f"invalid object type: {kind}")

@@ -24,7 +24,9 @@ _OPERATIONS: Final = frozenset({"add", "remove", "replace", "move", "copy", "tes
 
 def unprocessable() -> Invalid:
     """The 422 that kube-apiserver gives for a well-formed patch that does not fit the object."""
-    return Invalid("the server rejected our request due to an error in our request")
+    error = Invalid("the server rejected our request due to an error in our request")
+    error.always_detailed = True
+    return error
 
 
 def not_a(value: object, wanted: str) -> str:
@@ -39,6 +41,8 @@ def json_patch(document: Mapping[str, Any], operations: object) -> dict[str, Any
     Raises ``BadRequest`` for a body that is no patch, ``RequestEntityTooLarge`` for more than 10,000 operations or a
     result that grows beyond bounds, ``Invalid`` (422) when an operation does not apply.
     """
+    if operations is None:
+        return deep_copy(document)  # type: ignore[no-any-return]
     if not isinstance(operations, list):
         raise BadRequest(f"error decoding patch: {not_a(operations, '[]handlers.jsonPatchOp')}")
     if len(operations) > MAX_OPERATIONS:
@@ -56,6 +60,7 @@ def json_patch(document: Mapping[str, Any], operations: object) -> dict[str, Any
         if not isinstance(verb, str) or verb not in _OPERATIONS or not isinstance(operation.get("path"), str):
             raise unprocessable()
         try:
+            operation = _placed(operation)
             if verb == "copy":
                 budget -= weight(jsonpointer.resolve_pointer(result, operation["from"]))
             elif verb in ("add", "replace"):
@@ -76,11 +81,23 @@ def json_patch(document: Mapping[str, Any], operations: object) -> dict[str, Any
     return result
 
 
+def _placed(operation: dict[str, Any]) -> dict[str, Any]:
+    """The operation with its paths as kube-apiserver reads them: from the first slash on.
+
+    Raises ``ValueError`` for a path without one; the whole object can be replaced, and nothing else done to it.
+    """
+    read = {name: str(operation[name]) for name in ("path", "from") if name in operation}
+    whole = {"path": ""} if operation["op"] == "replace" and read["path"] == "" else {}
+    return {**operation, **{name: path[path.index("/") :] for name, path in read.items() if name not in whole}}
+
+
 def merge_patch(document: Mapping[str, Any], patch: object) -> dict[str, Any]:
     """Apply an RFC 7396 patch and return the new object; neither argument is changed.
 
     Raises ``BadRequest`` unless the patch is an object, ``RequestEntityTooLarge`` when it nests too deeply.
     """
+    if patch is None:
+        raise BadRequest("Invalid JSON Patch")
     if not isinstance(patch, dict):
         raise BadRequest(f"error decoding patch: {not_a(patch, 'map[string]interface {}')}")
     weight(patch)

@@ -22,6 +22,9 @@ def fill_pod(pod: dict[str, Any]) -> None:
     if spec.get("resources", {}).get("limits"):
         resources = spec["resources"]
         resources["requests"] = {**resources["limits"], **resources.get("requests", {})}
+    status = pod.get("status") or {}
+    if status.get("podIP") and not status.get("podIPs"):
+        status["podIPs"] = [{"ip": status["podIP"]}]
     if spec.get("hostNetwork"):
         for container in (*spec.get("containers", ()), *spec.get("initContainers", ())):
             for port in container.get("ports", ()):

@@ -119,7 +119,7 @@ def _quoted(value: str) -> str:
 
 
 def _check_key(key: str, field: str) -> None:
-    reasons = qualified_name(key)
+    reasons = [reason.replace("a qualified name", "a valid label key") for reason in qualified_name(key)]
     if reasons:
         raise BadRequest(f"{field}: Invalid value: {_quoted(key)}: {'; '.join(reasons)}")
 
@@ -245,7 +245,7 @@ class _Parser:
             raise BadRequest(f"found '{word}' expected: '('")
         if self.peek() == ")":
             self.take()
-            return set()
+            return {""}
         if self.peek() != "," and not self.is_word(self.peek()):
             raise BadRequest(f"found '{self.peek()}', expected: ',', ')' or identifier")
         values: set[str] = set()

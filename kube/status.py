@@ -126,6 +126,13 @@ class NotFound(StatusError):
     reason = "NotFound"
 
 
+class NoSuchPage(NotFound):
+    """404: nothing of this API begins like the path; answered as plain text."""
+
+    def __init__(self) -> None:
+        super().__init__("404 page not found")
+
+
 class MethodNotAllowed(StatusError):
     """405: the resource does not support the verb."""
 

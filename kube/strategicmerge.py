@@ -28,6 +28,8 @@ def strategic_merge(structure: Structure, document: Mapping[str, Any], patch: ob
     Raises ``BadRequest`` for a malformed patch (with kube-apiserver's words), ``Invalid`` (422) when the patch does
     not fit the object's lists, ``RequestEntityTooLarge`` when it nests too deeply.
     """
+    if patch is None:
+        return deep_copy(document)  # type: ignore[no-any-return]
     if not isinstance(patch, dict):
         raise BadRequest(not_a(patch, "map[string]interface {}"))
     weight(patch)

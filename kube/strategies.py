@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from kube.defaults import TEMPLATE_GENERATION, Body, key_of
+from kube.defaults import NAME_LABEL, TEMPLATE_GENERATION, Body, key_of
 from kube.patches import same
 from kube.traits import empty_status
 
@@ -98,6 +98,7 @@ def _namespace_created(body: Body) -> None:
     finalizers = spec.setdefault("finalizers", [])
     if "kubernetes" not in finalizers:
         finalizers.append("kubernetes")
+    body["metadata"].setdefault("labels", {})[NAME_LABEL] = body["metadata"]["name"]
     body["status"] = {"phase": "Active"}
 
 
@@ -144,7 +145,7 @@ def _node_created(body: Body) -> None:
 
 def _pod_created(body: Body) -> None:
     spec = body["spec"]
-    body["status"] = {"phase": "Pending", "qosClass": _quality(spec)}
+    body["status"] = {"phase": "Pending", "qosClass": quality(spec)}
     if spec.get("terminationGracePeriodSeconds", 0) < 0:
         spec["terminationGracePeriodSeconds"] = 1
     tolerations = spec.get("tolerations") or []
@@ -159,7 +160,7 @@ def _tolerates(toleration: Body, key: str) -> bool:
     return toleration.get("key") in (None, "", key) and toleration.get("effect") in (None, "", "NoExecute")
 
 
-def _quality(spec: Body) -> str:
+def quality(spec: Body) -> str:
     """The quality-of-service class: by cpu and memory requests and limits of all containers."""
     containers = [*spec.get("containers", ()), *spec.get("initContainers", ())]
     guaranteed = bool(containers)

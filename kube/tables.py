@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -42,7 +42,17 @@ def layout(resource: Resource, version: str) -> Layout:
 def scale_layout() -> Layout:
     """The columns of the ``scale`` subresource."""
     shape: Shape = SHAPES["autoscaling", "Scale"]
-    return Layout(shape.columns, shape.cells)
+    name, *others = shape.columns
+    return Layout((replace(name, format=""), *others), shape.cells)
+
+
+def check_included(include_object: str) -> None:
+    """Raises ``BadRequest`` for an ``includeObject`` that is none of ``INCLUDE_OBJECT``."""
+    if include_object not in INCLUDE_OBJECT:
+        raise BadRequest(
+            f'Unable to convert to Table as requested: includeObject: Invalid value: "{include_object[:64]}": must be '
+            "'Metadata', 'Object', 'None', or empty"
+        )
 
 
 def table(
@@ -60,8 +70,7 @@ def table(
     ``metadata`` is the list's (resourceVersion, continue, remainingItemCount). ``headers`` is ``False`` for all
     events of a watch but the first. Raises ``BadRequest`` for an unknown ``include_object``.
     """
-    if include_object not in INCLUDE_OBJECT:
-        raise BadRequest(f'unrecognized includeObject value: "{include_object}"')
+    check_included(include_object)
     rows = [
         {"cells": list(shown.cells(item, now)), "object": _included(item, include_object, version)} for item in objects
     ]

@@ -272,7 +272,7 @@ class Engine:
                 while revision > self.revision:
                     await self._follower.reach(revision)
         except TimeoutError:
-            raise RevisionTooNew(f"revision {revision} is not there yet, the newest is {self.revision}") from None
+            raise RevisionTooNew(revision, self.revision) from None
 
     # Filling shelves.
 

@@ -20,6 +20,7 @@ from typing import Any
 import orjson
 from psycopg import AsyncConnection
 
+from kube.managedfields import without_owners
 from store.connections import AWAY, connection_settings
 from store.engine import Engine
 from store.types import Delete, Event, EventType, Key, PreconditionFailed, Range, Stored, StoreError, Update
@@ -254,6 +255,8 @@ class Lifecycle:
         kept = [owner for owner in metadata.pop("ownerReferences", []) if owner.get("uid") not in uids]
         if kept:
             metadata["ownerReferences"] = kept
+        if entries := without_owners(metadata.pop("managedFields", None), uids, all_gone=not kept):
+            metadata["managedFields"] = entries
         await self._store.commit(Update(stored.key, stored.revision, {**body, "metadata": metadata}))
 
     async def _remove(self, stored: Stored, *, first: str | None = None) -> bool:

@@ -139,6 +139,10 @@ class RevisionTooOld(StoreError):
 class RevisionTooNew(StoreError):
     """The asked revision lies in the future and did not come in time: 504 to the client."""
 
+    def __init__(self, asked: int, current: int) -> None:
+        super().__init__(f"revision {asked} is not there yet, the newest is {current}")
+        self.asked, self.current = asked, current
+
 
 class SlowWatcher(StoreError):
     """The watcher did not read fast enough and its bounded buffer is full: 410 to the client."""

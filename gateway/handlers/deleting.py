@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
@@ -10,16 +10,16 @@ import orjson
 from access.admission.base import DELETE
 from gateway import objects
 from gateway.exchange import Request, Response
-from gateway.handlers.reading import find, read_list, show
-from gateway.handlers.writing import attributes_of, finished, modified, stored_form, too_busy, yield_to
+from gateway.handlers.reading import find, read_list, show, show_list
+from gateway.handlers.writing import attributes_of, finished, stored_form, too_busy, yield_to
 from gateway.kinds import Kind
-from gateway.negotiation import require_content_type
-from gateway.parameters import invalid_options, unsupported
+from gateway.negotiation import negotiate, preferred, require_content_type, respond
+from gateway.parameters import flag, invalid_options, not_a_number, unsupported
 from gateway.runtime import Runtime
 from gateway.selection import selection
 from kube.crds import CRDS, terminating
 from kube.patches import deep_copy
-from kube.status import BadRequest, Conflict, Invalid, NotFound, StatusError
+from kube.status import BadRequest, Conflict, Invalid, NotFound
 from kube.traits import SHOWN_WHEN_DELETED
 from kube.validation.causes import invalid
 from store.types import Delete, Key, PreconditionFailed, Stored, Update
@@ -31,14 +31,21 @@ _ORPHANING: Final = frozenset({("v1", "ReplicationController"), ("batch/v1", "Jo
 """Kinds whose dependents stay unless something else is asked: from before there was a choice."""
 
 _POLICIES: Final = ("Orphan", "Background", "Foreground")
+_TYPES: Final[dict[str, tuple[type, str]]] = {
+    "gracePeriodSeconds": (int, "int64"),
+    "preconditions": (dict, "v1.Preconditions"),
+    "orphanDependents": (bool, "bool"),
+    "propagationPolicy": (str, "v1.DeletionPropagation"),
+    "dryRun": (list, "[]string"),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
     """How to delete (meta/v1 DeleteOptions)."""
 
-    uid: str = ""
-    revision: str = ""
+    uid: str | None = None
+    revision: str | None = None
     propagation: str = ""
 
 
@@ -47,44 +54,45 @@ def read_options(request: Request) -> DeleteOptions:
     body: dict[str, Any] = {}
     if request.body:
         value = objects.decode(require_content_type(request, *objects.MEDIA_TYPES), request.body)
-        if not isinstance(value, dict):
-            raise BadRequest("the body is not DeleteOptions")
-        body = value
+        if not isinstance(value, dict | None):
+            raise BadRequest(objects.not_an_object(value))
+        body = value or {}
     if body.get("kind") not in (None, "", "DeleteOptions"):
-        raise BadRequest("the body is not DeleteOptions")
+        raise BadRequest(objects.unregistered(str(body["kind"]), str(body.get("apiVersion", ""))))
+    for field, (python, go) in _TYPES.items():
+        given = body.get(field)
+        if given is not None and (not isinstance(given, python) or (isinstance(given, bool) and python is int)):
+            kind = objects.json_type(given)
+            raise BadRequest(f"json: cannot unmarshal {kind} into Go struct field DeleteOptions.{field} of type {go}")
     preconditions = body.get("preconditions") or {}
-    if not isinstance(preconditions, dict):
-        raise BadRequest("preconditions is not an object")
-    grace = body.get("gracePeriodSeconds", request.query.get("gracePeriodSeconds"))
-    if grace is not None and not (isinstance(grace, int) or (isinstance(grace, str) and grace.lstrip("-").isdigit())):
-        raise BadRequest("gracePeriodSeconds is not a number")
+    grace = request.query.get("gracePeriodSeconds")
+    if grace is not None and not (grace.isascii() and grace.removeprefix("-").isdigit()):
+        raise not_a_number(grace)
     dry_run = body.get("dryRun")
-    if dry_run is not None and not isinstance(dry_run, list):
-        given = objects.json_type(dry_run)
-        text = f"json: cannot unmarshal {given} into Go struct field DeleteOptions.dryRun of type []string"
-        raise BadRequest(text, reason="")
     if dry_run and not request.dry_run:
         if dry_run != ["All"]:
             raise _unsupported("dryRun", dry_run, "All")
         request.query = {**request.query, "dryRun": "All"}
     if request.query.get("dryRun", "All") != "All":
         raise _unsupported("dryRun", [request.query["dryRun"]], "All")
-    if "orphanDependents" in body and not isinstance(body["orphanDependents"], bool | None):
-        given = objects.json_type(body["orphanDependents"])
-        text = f"json: cannot unmarshal {given} into Go struct field DeleteOptions.orphanDependents of type bool"
-        raise BadRequest(text, reason="")
     propagation = body.get("propagationPolicy") or request.query.get("propagationPolicy") or ""
-    orphan = body.get("orphanDependents", {"true": True, "false": False}.get(request.query.get("orphanDependents", "")))
+    orphan = body.get("orphanDependents")
+    if orphan is None and "orphanDependents" in request.query:
+        orphan = flag(request.query["orphanDependents"])
     if orphan is not None and propagation:
         text = "orphanDependents and deletionPropagation cannot be both set"
         raise invalid_options("DeleteOptions", [invalid("propagationPolicy", propagation, text)])
     if orphan is not None:
         propagation = "Orphan" if orphan else "Background"
     if propagation and propagation not in _POLICIES:
-        raise _unsupported("propagationPolicy", propagation, "Background", "Foreground", "Orphan")
-    return DeleteOptions(
-        str(preconditions.get("uid") or ""), str(preconditions.get("resourceVersion") or ""), propagation
-    )
+        raise _unsupported("propagationPolicy", propagation, "Foreground", "Background", "Orphan", "nil")
+    return with_preconditions(preconditions, propagation)
+
+
+def with_preconditions(preconditions: dict[str, Any], propagation: str = "") -> DeleteOptions:
+    """Options from their decoded ``preconditions``."""
+    uid, revision = preconditions.get("uid"), preconditions.get("resourceVersion")
+    return DeleteOptions(None if uid is None else str(uid), None if revision is None else str(revision), propagation)
 
 
 def _unsupported(field: str, value: Any, *supported: str) -> Invalid:
@@ -101,32 +109,30 @@ async def delete(runtime: Runtime, request: Request, kind: Kind) -> Response:
         )
     key = objects.key_of(request.info, kind.resource, request.info.name)
     gone, body = await remove(runtime, request, kind, key, options)
-    if gone and kind.resource.storage_key in SHOWN_WHEN_DELETED and kind.name != "Pod":
-        # What never waited was never marked.
-        metadata = {name: value for name, value in body["metadata"].items() if not name.startswith("deletion")}
-        return show(request, kind, Stored(key, 0, orjson.dumps({**body, "metadata": metadata})))
-    if not gone or kind.name == "Pod":
+    if not gone or kind.resource.storage_key in SHOWN_WHEN_DELETED:
         return show(request, kind, Stored(key, int(body["metadata"]["resourceVersion"]), orjson.dumps(body)))
     resource = kind.resource
     details = {"name": key.name, "kind": resource.plural, "uid": body["metadata"].get("uid", "")}
     if resource.group:
         details["group"] = resource.group
     status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
-    return Response(200, orjson.dumps(status))
+    return respond(request, status, accept=preferred(request.headers.get(b"accept", b"")))
 
 
 async def delete_collection(runtime: Runtime, request: Request, kind: Kind) -> Response:
-    """DELETE of a collection. What was deleted is not shown: the verb gives no right to read."""
-    options = read_options(request)
+    """DELETE of a collection. What was in it is shown, as it was, to those who may list it."""
+    options, accept = read_options(request), negotiate(request)
     chosen = selection(request, kind)
-    items, _, _, _ = await read_list(runtime, request, kind, chosen)
+    items, revision, _, _ = await read_list(runtime, request, kind, chosen)
     for item in items:
         try:
             await remove(runtime, request, kind, item.key, options)
         except NotFound:
             continue
-    status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
-    return Response(200, orjson.dumps(status))
+    decision = await runtime.authorization.authorize(request.principal, replace(request.info, verb="list"))
+    if not decision.allowed:
+        return respond(request, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})
+    return show_list(request, kind, items, {"resourceVersion": str(revision)}, accept)
 
 
 async def remove(
@@ -156,6 +162,9 @@ async def remove(
                 elif (key.group, key.resource) == CRDS:
                     new = terminating(new, now=metadata["deletionTimestamp"])
             gone = finished(new)
+            if gone and kind.name != "Pod" and "deletionTimestamp" not in old["metadata"]:
+                # What never waited was never marked.
+                new = old
             if request.dry_run or (not gone and new == old):
                 return gone, new
             kept = stored_form(new, kind)
@@ -192,20 +201,17 @@ def _propagate(body: dict[str, Any], options: DeleteOptions) -> None:
 
 
 def _check_preconditions(kind: Kind, key: Key, options: DeleteOptions, body: dict[str, Any]) -> None:
-    metadata = body["metadata"]
-    if options.uid and options.uid != metadata.get("uid"):
-        raise _precondition(kind, key, "UID", options.uid, str(metadata.get("uid")))
-    if options.revision and options.revision != metadata.get("resourceVersion"):
-        raise _precondition(kind, key, "ResourceVersion", options.revision, str(metadata.get("resourceVersion")))
-
-
-def _precondition(kind: Kind, key: Key, what: str, wanted: str, found: str) -> StatusError:
-    if not wanted:
-        return modified(kind, key.name)
-    return Conflict(
-        f'Operation cannot be fulfilled on {kind.resource.qualified_name} "{key.name}": Precondition failed: '
-        f"{what} in precondition: {wanted}, {what} in object meta: {found}",
-        group=kind.resource.group,
-        kind=kind.resource.plural,
-        name=key.name,
-    )
+    metadata, group = body["metadata"], kind.resource.group
+    for what, wanted, found, why in (
+        ("UID", options.uid, metadata.get("uid"), "deleted and then recreated"),
+        ("ResourceVersion", options.revision, metadata.get("resourceVersion"), "modified"),
+    ):
+        if wanted is not None and wanted != found:
+            raise Conflict(
+                f'Operation cannot be fulfilled on {kind.name}{"." if group else ""}{group} "{key.name}": '
+                f"the {what} in the precondition ({wanted}) does not match the {what} in record ({found}). "
+                f"The object might have been {why}",
+                group=group,
+                kind=kind.name,
+                name=key.name,
+            )

@@ -13,6 +13,7 @@ from gateway.runtime import Runtime
 from kube import discovery
 from kube.paths import not_found
 from kube.resources import Catalog
+from kube.status import NoSuchPage
 
 _CACHE_MAX: Final = 512
 _documents: dict[tuple[int, str, str], tuple[Catalog, bytes]] = {}
@@ -22,6 +23,12 @@ def is_discovery(path: str) -> bool:
     """Whether a non-resource path is one of discovery's."""
     parts = path.strip("/").split("/")
     return (parts[0] == "api" and len(parts) <= 2) or (parts[0] == "apis" and len(parts) <= 3)
+
+
+def is_version(path: str) -> bool:
+    """Whether it is ``/api`` or a version's own document: these alone refuse other methods than GET."""
+    parts = path.strip("/").split("/")
+    return (parts[0] == "api" and len(parts) <= 2) or (parts[0] == "apis" and len(parts) == 3)
 
 
 async def discover(runtime: Runtime, request: Request) -> Response:
@@ -54,7 +61,8 @@ def _document(catalog: Catalog, path: str, accept: Accept, host: str) -> bytes:
         return known[1]
     body = _build(catalog, path, accept, host)
     if body is None:
-        raise not_found()
+        group = path.split("/")[2]
+        raise not_found() if path.startswith("/api/") or group in catalog.groups() else NoSuchPage()
     data = orjson.dumps(body)
     if len(_documents) >= _CACHE_MAX:
         _documents.clear()

@@ -10,6 +10,7 @@ from gateway.handlers import (
     discovery,
     health,
     openapi,
+    patching,
     reading,
     reviews,
     subresources,
@@ -20,6 +21,7 @@ from gateway.handlers import (
     writing,
 )
 from gateway.kinds import Kind
+from gateway.negotiation import require_acceptable
 from gateway.runtime import Runtime
 from gateway.streams import Recheck
 from kube.apiexports import EXPORTS
@@ -38,6 +40,7 @@ _STREAMS: Final = frozenset({"log", "exec", "attach", "portforward", "proxy"})
 async def serve(runtime: Runtime, request: Request, recheck: Recheck) -> Response | Stream:
     """Answer an authorised request. Raises ``StatusError``."""
     info = request.info
+    require_acceptable(request)
     if not info.is_resource:
         return await _non_resource(runtime, request)
     if (info.group, info.resource, info.subresource) == (*EXPORTS, "content"):
@@ -69,7 +72,7 @@ async def serve(runtime: Runtime, request: Request, recheck: Recheck) -> Respons
         case "update":
             return await writing.update(runtime, request, kind)
         case "patch":
-            return await writing.patch(runtime, request, kind)
+            return await patching.patch(runtime, request, kind)
         case "delete":
             return await deleting.delete(runtime, request, kind)
         case "deletecollection":
@@ -98,9 +101,10 @@ def _require_verb(request: Request, kind: Kind) -> None:
 
 
 async def _non_resource(runtime: Runtime, request: Request) -> Response:
-    if request.info.method != "GET":
+    path = request.info.path
+    if request.info.method != "GET" and (path.strip("/") == "version" or discovery.is_version(path)):
         raise not_allowed()
-    if request.info.path.startswith("/openapi/"):
+    if path.startswith("/openapi/"):
         return await openapi.serve(runtime, request)
     if discovery.is_discovery(request.info.path):
         return await discovery.discover(runtime, request)

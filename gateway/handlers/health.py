@@ -11,36 +11,68 @@ import orjson
 from gateway.exchange import Request, Response
 from gateway.runtime import Runtime
 from kube.builtins import KUBERNETES_MINOR
-from kube.paths import not_found
+from kube.status import NoSuchPage
 
+_PROBES: Final = ("healthz", "livez", "readyz")
+_PATHS: Final = (
+    "/api",
+    "/api/v1",
+    "/apis",
+    "/apis/",
+    "/healthz",
+    "/livez",
+    "/metrics",
+    "/openapi/v2",
+    "/openapi/v3",
+    "/readyz",
+    "/version",
+)
+_GO_NAMES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
 _TEXT: Final = b"text/plain; charset=utf-8"
 
 
 async def serve(runtime: Runtime, request: Request) -> Response:
-    """One of the small paths of the server itself. Raises ``NotFound`` for any other."""
+    """One of the small paths of the server itself. Raises ``NoSuchPage`` for any other."""
     path = request.info.path
     if path in ("/version", "/version/"):
         return Response(200, _version())
-    if path in ("/healthz", "/livez", "/readyz"):
-        return _probe(runtime, path)
+    if path.startswith(("/healthz", "/livez", "/readyz")):
+        return _probe(runtime, request)
     if path == "/metrics":
         text = runtime.metrics.render(streams=len(runtime.streams), revision=runtime.store.revision)
         return Response(200, text, b"text/plain; version=0.0.4")
     if path == "/":
-        paths = ["/api", "/apis", "/healthz", "/livez", "/metrics", "/openapi/v2", "/openapi/v3", "/readyz", "/version"]
-        return Response(200, orjson.dumps({"paths": paths}))
-    raise not_found()
+        groups = runtime.catalogs.of(request.info.cluster).groups()
+        served = [
+            f"/apis/{group}{'/' + version if version else ''}"
+            for group in groups
+            if group
+            for version in ("", *groups[group])
+        ]
+        return Response(200, orjson.dumps({"paths": sorted([*_PATHS, *served])}))
+    raise NoSuchPage
 
 
-def _probe(runtime: Runtime, path: str) -> Response:
-    """``ok``, or 503 with what is wrong: a live server need not be ready, a ready one follows store and locks."""
-    checks = {"shutdown": not runtime.stopping}
-    if path != "/livez":
+def _probe(runtime: Runtime, request: Request) -> Response:
+    """``ok``, or 503 with what is wrong: a live server need not be ready, a ready one follows store and locks.
+
+    ``/livez/<check>`` asks for one check alone, ``verbose`` for all of them by name, ``exclude`` for all but one.
+    """
+    _, probe, *named = request.info.path.split("/")
+    checks = {"ping": True, "shutdown": not runtime.stopping}
+    if probe != "livez":
         checks |= {"store": runtime.store.healthy, "locks": runtime.locks.healthy}
-    if all(checks.values()):
+    if probe not in _PROBES or len(named) > 1 or (named and named[0] not in checks):
+        raise NoSuchPage
+    if named:
+        checks = {named[0]: checks[named[0]]}
+    checks.pop(request.query.get("exclude", ""), None)
+    fine = all(checks.values())
+    if fine and (named or "verbose" not in request.query):
         return Response(200, b"ok", _TEXT)
-    lines = [f"[{'+' if fine else '-'}]{name} {'ok' if fine else 'failed'}" for name, fine in checks.items()]
-    return Response(503, "\n".join([*lines, f"{path[1:]} check failed\n"]).encode(), _TEXT)
+    lines = [f"[{'+' if passed else '-'}]{name} {'ok' if passed else 'failed'}" for name, passed in checks.items()]
+    lines.append(f"{probe} check {'passed' if fine else 'failed'}\n")
+    return Response(200 if fine else 503, "\n".join(lines).encode(), _TEXT)
 
 
 @lru_cache(maxsize=1)
@@ -50,12 +82,16 @@ def _version() -> bytes:
         {
             "major": major,
             "minor": minor,
+            "emulationMajor": major,
+            "emulationMinor": minor,
+            "minCompatibilityMajor": major,
+            "minCompatibilityMinor": str(int(minor) - 1),
             "gitVersion": f"v{KUBERNETES_MINOR}.0+tenantry",
             "gitCommit": "",
             "gitTreeState": "clean",
             "buildDate": "1970-01-01T00:00:00Z",
             "goVersion": "",
             "compiler": platform.python_implementation(),
-            "platform": f"{platform.system().lower()}/{platform.machine()}",
+            "platform": f"{platform.system().lower()}/{_GO_NAMES.get(platform.machine(), platform.machine())}",
         }
     )

@@ -14,15 +14,18 @@ from gateway.runtime import Runtime
 from kube import openapi
 from kube.builtins import KUBERNETES_MINOR
 from kube.openapi import Document
-from kube.paths import not_found
 from kube.resources import Catalog
+from kube.status import NoSuchPage
 
 _KEPT: Final = 128
 _known: dict[tuple[int, str], tuple[Catalog, Document]] = {}
 
 
 async def serve(runtime: Runtime, request: Request) -> Response:
-    """One of the documents. Raises ``NotFound`` for a group-version that the space does not serve."""
+    """One of the documents; for a group-version that the space does not serve a 404 without a word.
+
+    Raises ``NoSuchPage`` for other paths.
+    """
     catalog = runtime.catalogs.of(request.info.cluster)
     path = request.info.path.rstrip("/")
     if path == "/openapi/v3":
@@ -35,7 +38,9 @@ async def serve(runtime: Runtime, request: Request) -> Response:
         # Making a document takes long enough to hold others up: a thread does it.
         made = await asyncio.to_thread(_make, catalog, path)
         if made is None:
-            raise not_found()
+            if path.startswith("/openapi/v3/"):
+                return Response(404, b"", b"")
+            raise NoSuchPage
         document = made
         if len(_known) >= _KEPT:
             _known.clear()
@@ -51,6 +56,8 @@ async def serve(runtime: Runtime, request: Request) -> Response:
 def _make(catalog: Catalog, path: str) -> Document | None:
     if path == "/openapi/v2":
         return openapi.v2_document(catalog, definitions(), f"v{KUBERNETES_MINOR}.0")
+    if not path.startswith("/openapi/v3/"):
+        return None
     parts = path.removeprefix("/openapi/v3/").split("/")
     if len(parts) == 2 and parts[0] == "api":
         return openapi.v3_document(catalog, definitions(), "", parts[1])

@@ -18,6 +18,7 @@ from gateway.objects import converted, key_of, view
 from gateway.runtime import Runtime
 from gateway.selection import Selection, selection
 from kube import tables
+from kube.jsonsyntax import syntax_error
 from kube.status import BadRequest, Expired, NotFound
 from kube.validation.causes import forbidden
 from store.types import Key, Listing, RevisionTooOld, Stored
@@ -47,7 +48,9 @@ async def find(runtime: Runtime, key: Key, kind: Kind, *, cached: bool = False) 
 def revision_of(text: str) -> int:
     """A ``resourceVersion`` parameter as a number. Raises ``BadRequest``."""
     if not text.isascii() or not text.isdigit() or len(text) > 19:
-        raise BadRequest(f"invalid resourceVersion: {text[:64]!r}")
+        problem = "value out of range" if text.isascii() and text.isdigit() else "invalid syntax"
+        shown = text[:64]
+        raise BadRequest(f'resourceVersion: Invalid value: "{shown}": strconv.ParseUint: parsing "{shown}": {problem}')
     return int(text)
 
 
@@ -82,6 +85,13 @@ async def list_(runtime: Runtime, request: Request, kind: Kind) -> Response:
         metadata["continue"] = token
         if remaining is not None:
             metadata["remainingItemCount"] = remaining
+    return show_list(request, kind, items, metadata, accept)
+
+
+def show_list(
+    request: Request, kind: Kind, items: Sequence[Stored], metadata: dict[str, Any], accept: Accept
+) -> Response:
+    """Objects as a list in the negotiated form; ``metadata`` is the list's."""
     if accept.kind:
         bodies = [converted(orjson.loads(item.data), kind) for item in items]
         return respond(request, _formed(request, kind, bodies, accept, metadata), accept=Accept(accept.media))
@@ -96,6 +106,9 @@ async def read_list(
     """The items, the revision, the token for what follows, and how many follow when that is known."""
     query = request.query
     limit = _limit(query.get("limit", ""))
+    if query.get("resourceVersion") == "0" and query.get("resourceVersionMatch") != "Exact":
+        # What may be old comes whole, as from kube-apiserver's own cache.
+        limit = 0
     token = query.get("continue", "")
     version = query.get("resourceVersion", "")
     match = query.get("resourceVersionMatch", "")
@@ -112,7 +125,10 @@ async def read_list(
     elif version == "0":
         cached = match != "Exact"
     elif version:
-        revision = revision_of(version)
+        try:
+            revision = revision_of(version)
+        except BadRequest as error:
+            raise BadRequest(f"invalid resource version: {error.message}") from None
         if match == "Exact" or (not match and limit):
             exact = revision
         else:
@@ -164,8 +180,8 @@ async def _pages(
 def _limit(text: str) -> int:
     if not text:
         return 0
-    if not text.isascii() or not text.lstrip("-").isdigit() or len(text) > 10:
-        raise BadRequest(f'strconv.ParseInt: parsing "{text[:32]}": invalid syntax')
+    if not text.isascii() or not text.removeprefix("-").isdigit() or len(text) > 18:
+        raise parameters.not_a_number(text)
     return min(max(int(text), 0), _LIMIT_MAX)
 
 
@@ -173,8 +189,8 @@ def _check_options(query: Mapping[str, str]) -> None:
     """Raises ``Invalid`` for revisions that cannot be asked for together, ``BadRequest`` for what is no number."""
     version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
     seconds = query.get("timeoutSeconds", "")
-    if seconds and not (seconds.isascii() and seconds.lstrip("-").isdigit()):
-        raise BadRequest(f'strconv.ParseInt: parsing "{seconds[:32]}": invalid syntax')
+    if seconds and not (seconds.isascii() and seconds.removeprefix("-").isdigit()):
+        raise parameters.not_a_number(seconds)
     causes = []
     field = "resourceVersionMatch"
     if match and not version:
@@ -223,14 +239,19 @@ def _encode_token(revision: int, key: Key, binding: str) -> str:
 
 def _read_token(token: str, binding: str) -> tuple[int, Place]:
     """The revision and place of a token. Its place only moves within the request's own range, so it needs no seal."""
+    invalid = "invalid continue token: continue key is not valid"
     try:
-        revision, space, namespace, name, bound = orjson.loads(base64.urlsafe_b64decode(token[:4096] + "==="))
+        decoded = base64.urlsafe_b64decode(token[:4096] + "===")
+        wrong = syntax_error(decoded)
+        if wrong:
+            raise BadRequest(f"{invalid}: {wrong}")
+        revision, space, namespace, name, bound = orjson.loads(decoded)
         fits = isinstance(revision, int) and 0 < revision < 1 << 63
         fits = fits and all(isinstance(part, str) for part in (space, namespace, name))
     except (binascii.Error, ValueError, TypeError):
-        raise BadRequest("continue key is not valid") from None
+        raise BadRequest(invalid) from None
     if not fits or bound != binding:
-        raise BadRequest("continue key is not valid")
+        raise BadRequest(invalid)
     return revision, (space, namespace, name)
 
 

@@ -11,64 +11,110 @@ import orjson
 from access.authentication.base import Credentials
 from gateway import stages
 from gateway.exchange import Request, Response
+from gateway.handlers.writing import write_of
 from gateway.kinds import Kind
-from gateway.objects import decode_object, timestamp
+from gateway.negotiation import negotiate, respond
+from gateway.objects import check_place, decode_object, timestamp
 from gateway.runtime import Runtime
+from kube import managedfields
 from kube.identity import SERVICE_ACCOUNT_PREFIX, SYSTEM_TENANT, TENANT_EXTRA, Principal
 from kube.logicalclusters import full_path, tenant_of
 from kube.requestinfo import RequestInfo
-from kube.status import BadRequest, Cause, Forbidden, Invalid, Unauthorized
-from kube.validation.causes import invalid_object
+from kube.status import BadRequest, Cause, Forbidden, Unauthorized
+from kube.validation.causes import invalid, invalid_object, required
 from kube.verdicts import Verdict
 
 _GROUP: Final = "authorization.k8s.io"
+_ACCESS: Final = frozenset({"SelfSubjectAccessReview", "SubjectAccessReview", "LocalSubjectAccessReview"})
+_URL: Final = "spec.nonResourceAttributes"
 _ATTRIBUTES: Final = ("verb", "group", "version", "resource", "subresource", "namespace", "name")
 
 
 async def review(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """Answer a review of any kind; the answer is the review with its status."""
     body = decode_object(request, kind)
+    if kind.name in _ACCESS:
+        check_place(request.info, kind, body)
+    body.pop("status", None)
+    body = managedfields.update(kind.structure, None, body, write_of(request, kind))
+    body["metadata"].pop("tenant", None)
     handler = {
-        "SelfSubjectAccessReview": _self_access,
+        "SelfSubjectAccessReview": _access,
         "SubjectAccessReview": _access,
-        "LocalSubjectAccessReview": _local_access,
+        "LocalSubjectAccessReview": _access,
         "SelfSubjectRulesReview": _rules,
         "SelfSubjectReview": _self,
         "TokenReview": _token,
     }[kind.name]
     body["status"] = await handler(runtime, request, body)
-    body["metadata"] = {"creationTimestamp": timestamp(request.now) if kind.name == "SelfSubjectReview" else None}
-    return Response(201, orjson.dumps(body))
-
-
-async def _self_access(runtime: Runtime, request: Request, body: dict[str, Any]) -> dict[str, Any]:
-    spec = body.get("spec") or {}
-    return await _decide(
-        runtime, request.principal, attributes_of(request.info.cluster, spec, "SelfSubjectAccessReview")
-    )
+    created = timestamp(request.now) if kind.name == "SelfSubjectReview" else None
+    shown = {name: part for name, part in body["metadata"].items() if name in ("namespace", "managedFields")}
+    body["metadata"] = {**shown, "creationTimestamp": created}
+    return respond(request, body, status=201, accept=negotiate(request, forms=False))
 
 
 async def _access(runtime: Runtime, request: Request, body: dict[str, Any]) -> dict[str, Any]:
-    spec = body.get("spec") or {}
-    subject = _subject(request, spec, "SubjectAccessReview")
-    return await _decide(runtime, subject, attributes_of(request.info.cluster, spec, "SubjectAccessReview"))
-
-
-async def _local_access(runtime: Runtime, request: Request, body: dict[str, Any]) -> dict[str, Any]:
-    spec = body.get("spec") or {}
-    subject = _subject(request, spec, "LocalSubjectAccessReview")
-    info = attributes_of(request.info.cluster, spec, "LocalSubjectAccessReview")
-    if not info.is_resource:
-        raise _invalid(
-            "LocalSubjectAccessReview", "spec.nonResourceAttributes", "Forbidden: disallowed on this kind of request"
-        )
-    if info.namespace != request.info.namespace:
-        raise _invalid(
-            "LocalSubjectAccessReview",
-            "spec.resourceAttributes.namespace",
-            "Invalid value: must match metadata.namespace",
-        )
+    causes = access_causes(body)
+    if causes:
+        # Kubernetes names no kind here.
+        raise invalid_object(_GROUP, "", "", causes)
+    info = attributes_of(request.info.cluster, body["spec"])
+    own = body["kind"] == "SelfSubjectAccessReview"
+    subject = request.principal if own else _subject(request, body["spec"], body["kind"])
     return await _decide(runtime, subject, info)
+
+
+def access_causes(body: dict[str, Any]) -> list[Cause]:
+    """What is wrong with a review that asks whether a user may do something."""
+    spec, metadata, kind = body.get("spec") or {}, body["metadata"], body["kind"]
+    resource, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    url = {"Path": (other or {}).get("path", ""), "Verb": (other or {}).get("verb", "")}
+    causes = []
+    if resource is not None and other is not None:
+        causes.append(invalid(_URL, url, "cannot be specified in combination with resourceAttributes"))
+    if resource is None and other is None:
+        detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        causes.append(invalid("spec.resourceAttributes", None, detail))
+    if kind != "SelfSubjectAccessReview" and not spec.get("user") and not spec.get("groups"):
+        causes.append(invalid("spec.user", "", "at least one of user or group must be specified"))
+    for field in ("fieldSelector", "labelSelector"):
+        causes += _selector_causes((resource or {}).get(field), f"spec.resourceAttributes.{field}")
+    local = kind == "LocalSubjectAccessReview"
+    if metadata.keys() - {"managedFields", *(("namespace",) if local else ())}:
+        causes.append(
+            invalid("metadata", _sorted(metadata), f"must be empty{' except for namespace' if local else ''}")
+        )
+    if local and resource is not None and resource.get("namespace", "") != metadata["namespace"]:
+        path = "spec.resourceAttributes.namespace"
+        causes.append(invalid(path, resource.get("namespace", ""), "must match metadata.namespace"))
+    if local and other is not None:
+        causes.append(invalid(_URL, url, "disallowed on this kind of request"))
+    return causes
+
+
+def _sorted(metadata: dict[str, Any]) -> dict[str, Any]:
+    """Metadata with its owners' fields in order."""
+    entries = [
+        {**entry, "fieldsV1": orjson.loads(orjson.dumps(entry["fieldsV1"], option=orjson.OPT_SORT_KEYS))}
+        for entry in metadata.get("managedFields") or ()
+    ]
+    return {**metadata, "managedFields": entries} if entries else metadata
+
+
+def _selector_causes(selector: dict[str, Any] | None, path: str) -> list[Cause]:
+    if selector is None:
+        return []
+    raw, requirements = selector.get("rawSelector"), selector.get("requirements")
+    if raw and requirements:
+        return [invalid(f"{path}.rawSelector", raw, "may not specified at the same time as requirements")]
+    if not raw and not requirements:
+        detail = f"when {path} is specified, requirements or rawSelector is required"
+        return [required(f"{path}.requirements", detail)]
+    return [
+        required(f"{path}.requirements[{index}].key", "must be specified")
+        for index, requirement in enumerate(requirements or ())
+        if not requirement.get("key")
+    ]
 
 
 async def _decide(runtime: Runtime, subject: Principal, info: RequestInfo) -> dict[str, Any]:
@@ -84,15 +130,9 @@ async def _decide(runtime: Runtime, subject: Principal, info: RequestInfo) -> di
     return status
 
 
-def attributes_of(cluster: str, spec: Mapping[str, Any], kind: str) -> RequestInfo:
-    """The request that a review asks about, in this logical cluster. Raises ``Invalid``."""
+def attributes_of(cluster: str, spec: Mapping[str, Any]) -> RequestInfo:
+    """The request that a review without causes asks about, in this logical cluster."""
     resource, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
-    if (resource is None) == (other is None):
-        raise _invalid(
-            kind,
-            "spec.resourceAttributes",
-            "Invalid value: exactly one of nonResourceAttributes or resourceAttributes must be specified",
-        )
     tenant = tenant_of(cluster)
     if resource is None:
         other = other or {}
@@ -130,8 +170,6 @@ def attributes_of(cluster: str, spec: Mapping[str, Any], kind: str) -> RequestIn
 def _subject(request: Request, spec: Mapping[str, Any], kind: str) -> Principal:
     """Who a review asks about. Its tenant is that of the space, unless an operator names another (contract.md)."""
     user, groups = str(spec.get("user") or ""), tuple(str(group) for group in spec.get("groups") or ())
-    if not user and not groups:
-        raise _invalid(kind, "spec.user", "Invalid value: at least one of user or group must be specified")
     extra = spec.get("extra") or {}
     named = extra.get(TENANT_EXTRA) or []
     own = tenant_of(request.info.cluster)
@@ -154,6 +192,7 @@ async def _rules(runtime: Runtime, request: Request, body: dict[str, Any]) -> di
     namespace = (body.get("spec") or {}).get("namespace")
     if not namespace:
         raise BadRequest("no namespace on request")
+    body["spec"] = {}
     principal, cluster = request.principal, request.info.cluster
     resource_rules: list[dict[str, Any]] = []
     other_rules: list[dict[str, Any]] = []
@@ -175,9 +214,9 @@ async def _token(runtime: Runtime, request: Request, body: dict[str, Any]) -> di
     token, audiences = spec.get("token"), spec.get("audiences") or []
     if not isinstance(token, str) or not token:
         raise BadRequest("token is required for TokenReview in authentication")
-    body["spec"] = {**spec, "token": ""}
     if not isinstance(audiences, list) or not all(isinstance(audience, str) for audience in audiences):
         raise BadRequest("spec.audiences is not a list of strings")
+    body["spec"] = {**spec, "token": ""}
     own = tenant_of(request.info.cluster)
     wanted = [audience for audience in audiences if audience in runtime.options.audiences]
     if audiences and not wanted:
@@ -187,16 +226,10 @@ async def _token(runtime: Runtime, request: Request, body: dict[str, Any]) -> di
             Credentials(authorization=f"Bearer {token}"), now=request.now
         )
     except Unauthorized:
-        return {"user": {}, "error": "the token is not valid"}
+        return {"user": {}, "error": "invalid bearer token"}
     if principal.tenant != own and not (request.principal.is_system and own == SYSTEM_TENANT):
         # A tenant may not find out whose token a foreign one is.
-        return {"user": {}, "error": "the token is not valid"}
+        return {"user": {}, "error": "invalid bearer token"}
     status: dict[str, Any] = {"authenticated": True, "user": principal.user_info()}
-    if audiences:
-        status["audiences"] = wanted
+    status["audiences"] = wanted or list(runtime.options.audiences)
     return status
-
-
-def _invalid(kind: str, field: str, message: str) -> Invalid:
-    reason = "FieldValueForbidden" if message.startswith("Forbidden") else "FieldValueInvalid"
-    return invalid_object(_GROUP, kind, "", [Cause(reason, message, field)])

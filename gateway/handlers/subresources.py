@@ -9,26 +9,20 @@ import orjson
 
 from gateway import objects, parameters
 from gateway.exchange import Request, Response
-from gateway.handlers.deleting import DeleteOptions, remove
+from gateway.handlers import patching
+from gateway.handlers.deleting import remove, with_preconditions
 from gateway.handlers.reading import find
-from gateway.handlers.writing import Body, change, modified
+from gateway.handlers.writing import Body, change, check_name_of, modified, write_of
 from gateway.kinds import Kind
-from gateway.negotiation import (
-    APPLY_PATCH,
-    JSON_PATCH,
-    MERGE_PATCH,
-    STRATEGIC_PATCH,
-    negotiate,
-    require_content_type,
-    respond,
-)
+from gateway.negotiation import APPLY_PATCH, JSON_PATCH, PATCHES, negotiate, require_patch_type, respond
 from gateway.runtime import Runtime
-from kube import tables
+from kube import managedfields, tables
+from kube.managedfields import Write
 from kube.patches import deep_copy, json_patch, merge_patch
 from kube.resources import Scale
 from kube.selectors import from_object
 from kube.status import BadRequest, Cause, Conflict
-from kube.validation.causes import invalid_object
+from kube.validation.causes import invalid_object, required
 from store.types import Stored
 
 _BUILT_IN: Final = Scale(("spec", "replicas"), ("status", "replicas"))
@@ -41,47 +35,66 @@ async def scale(runtime: Runtime, request: Request, kind: Kind) -> Response:
     if info.verb == "get":
         stored = await find(runtime, objects.key_of(info, kind.resource, info.name), kind)
         return _show(request, stored, where)
-    parameters.check(request)
+    part = kind.part(info.subresource)
     if info.verb == "update":
-        body = objects.decode_body(request, "Scale")
-        if (body.get("kind") or "Scale", body.get("apiVersion") or "autoscaling/v1") != ("Scale", "autoscaling/v1"):
-            given, version = str(body.get("kind") or "Scale"), str(body.get("apiVersion") or "autoscaling/v1")
-            raise objects.not_a("Scale", "autoscaling", given, version)
-        named = (body.get("metadata") or {}).get("name")
-        if named != info.name:
-            raise BadRequest(f"the name of the object ({named or ''}) does not match the name on the URL ({info.name})")
+        parameters.check(request)
+        body = objects.decode_object(request, part)
+        objects.check_place(info, part, body)
+        check_name_of(request, body["metadata"].get("name"))
 
         async def wanted(current: Body) -> Body:  # noqa: ARG001 - one signature for both
             return body
     else:
-        media = require_content_type(request, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH)
-        document = objects.decode("application/yaml" if media == APPLY_PATCH else "application/json", request.body)
+        media = require_patch_type(request, *PATCHES)
+        parameters.check(request, applies=media == APPLY_PATCH)
+        if media == APPLY_PATCH:
+            return await _apply_scale(runtime, request, kind, where)
+        document = patching.decode_patch(request, media)
 
         async def wanted(current: Body) -> Body:
             shown = _scale(current, where)
-            return json_patch(shown, document) if media == JSON_PATCH else merge_patch(shown, document)
+            result = json_patch(shown, document) if media == JSON_PATCH else merge_patch(shown, document)
+            return patching.checked(request, part, result, document)
 
     async def scaled(current: Body) -> Body:
         scale_ = await wanted(current)
         replicas = _replicas(scale_, info.name)
-        version = (scale_.get("metadata") or {}).get("resourceVersion")
+        version = scale_["metadata"].get("resourceVersion")
         if version and version != current["metadata"].get("resourceVersion"):
             raise modified(kind, info.name)
         new: Body = deep_copy(current)
-        node = new
-        for part in where.replicas[:-1]:
-            node = node.setdefault(part, {})
-        node[where.replicas[-1]] = replicas
+        _place(new, where.replicas, replicas)
         return new
 
     return _show(request, await change(runtime, request, kind, scaled), where)
 
 
+async def _apply_scale(runtime: Runtime, request: Request, kind: Kind, where: Scale) -> Response:
+    """Server-side apply of a ``Scale``: it owns the object's replicas, and nothing else."""
+    part = kind.part(request.info.subresource)
+    applied = patching.decode_applied(request, part.api_version, part.name)
+    managedfields.check_applied(part.structure, applied, Write(manager="", version=part.api_version, now=""))
+    applied = objects.fit(request, part, {**applied, "metadata": applied.get("metadata") or {}})
+    objects.check_place(request.info, part, applied)
+    configured: Body = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": request.info.name}}
+    if "replicas" in (applied.get("spec") or {}):
+        _place(configured, where.replicas, _replicas(applied, request.info.name))
+    write, force = write_of(request, kind), patching.forced(request)
+
+    async def merged(current: Body) -> Body:
+        return managedfields.apply(kind.structure, current, configured, write, force=force)
+
+    return _show(request, await change(runtime, request, kind, merged, managed=True), where)
+
+
+def _place(body: Body, path: tuple[str, ...], value: Any) -> None:
+    for name in path[:-1]:
+        body = body.setdefault(name, {})
+    body[path[-1]] = value
+
+
 def _replicas(body: Body, name: str) -> int:
-    spec = body.get("spec") or {}
-    replicas = spec.get("replicas", 0) if isinstance(spec, dict) else None
-    if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas > 2**31 - 1:
-        raise BadRequest("spec.replicas is not a number")
+    replicas = int((body.get("spec") or {}).get("replicas") or 0)
     if replicas < 0:
         message = f"Invalid value: {replicas}: must be greater than or equal to 0"
         raise invalid_object("autoscaling", "Scale", name, [Cause("FieldValueInvalid", message, "spec.replicas")])
@@ -119,7 +132,8 @@ def _show(request: Request, stored: Stored, where: Scale) -> Response:
     accept = negotiate(request)
     body = _scale(orjson.loads(stored.data), where)
     if accept.is_table:
-        body = tables.table(tables.scale_layout(), [body], now=request.now, version=accept.version)
+        metadata = {"resourceVersion": body["metadata"].get("resourceVersion", "")}
+        body = tables.table(tables.scale_layout(), [body], now=request.now, metadata=metadata, version=accept.version)
     elif accept.is_partial:
         body = tables.partial_object(body, accept.version)
     return respond(request, body, accept=accept)
@@ -127,12 +141,16 @@ def _show(request: Request, stored: Stored, where: Scale) -> Response:
 
 async def bind(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """POST of a ``Binding``: put a pod on a node, once."""
-    body = objects.decode_body(request, "Binding")
+    body = objects.decode_object(request, kind.part(request.info.subresource))
     parameters.check(request)
-    node = (body.get("target") or {}).get("name")
-    if not isinstance(node, str) or not node:
-        message = "Required value"
-        raise invalid_object("", "Binding", request.info.name, [Cause("FieldValueRequired", message, "target.name")])
+    target = body.get("target") or {}
+    node, causes = target.get("name"), []
+    if target.get("kind") not in (None, "", "Node"):
+        causes.append(parameters.unsupported("target.kind", target["kind"], ("Node", "<empty>")))
+    if not node:
+        causes.append(required("target.name"))
+    if causes:
+        raise invalid_object("", "Binding", request.info.name, causes)
 
     async def bound(current: Body) -> Body:
         assigned = (current.get("spec") or {}).get("nodeName")
@@ -145,9 +163,14 @@ async def bind(runtime: Runtime, request: Request, kind: Kind) -> Response:
             )
         new: Body = deep_copy(current)
         new["spec"]["nodeName"] = node
+        scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": objects.timestamp(request.now)}
+        status = new.setdefault("status", {})
+        others = [each for each in status.get("conditions") or () if each.get("type") != "PodScheduled"]
+        status["conditions"] = [*others, {"lastProbeTime": None, **scheduled}]
         return new
 
-    await change(runtime, request, kind, bound)
+    # Nobody owns what a scheduler decides.
+    await change(runtime, request, kind, bound, managed=True)
     return _success()
 
 
@@ -163,16 +186,15 @@ async def bind_new(runtime: Runtime, request: Request) -> Response:
 
 async def evict(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """POST of an ``Eviction``: delete a pod."""
-    body = objects.decode_body(request, "Eviction")
+    body = objects.decode_object(request, kind.part(request.info.subresource))
     parameters.check(request)
     named = (body.get("metadata") or {}).get("name")
     if named and named != request.info.name:
         raise BadRequest("name in URL does not match name in Eviction object")
     options = body.get("deleteOptions") or {}
-    if isinstance(options, dict) and options.get("dryRun") == ["All"]:
+    if options.get("dryRun") == ["All"]:
         request.query = {**request.query, "dryRun": "All"}
-    preconditions = (options.get("preconditions") if isinstance(options, dict) else None) or {}
-    wanted = DeleteOptions(str(preconditions.get("uid") or ""), str(preconditions.get("resourceVersion") or ""))
+    wanted = with_preconditions(options.get("preconditions") or {})
     await remove(runtime, request, kind, objects.key_of(request.info, kind.resource, request.info.name), wanted)
     return _success()
 

@@ -9,9 +9,11 @@ import orjson
 
 from gateway.exchange import Request, Response
 from gateway.handlers.reading import find
+from gateway.handlers.writing import write_of
 from gateway.kinds import Kind
-from gateway.objects import decode_body, key_of, timestamp
+from gateway.objects import decode_object, key_of, timestamp
 from gateway.runtime import Runtime
+from kube import managedfields
 from kube.identity import SYSTEM_TENANT
 from kube.jwt import Reference, ServiceAccountClaims, sign
 from kube.logicalclusters import tenant_of
@@ -28,20 +30,17 @@ _BINDABLE: Final = {"Pod": "pods", "Secret": "secrets"}
 async def create_token(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """Answer a TokenRequest. Raises ``Invalid``, ``NotFound``, ``Conflict`` in kube-apiserver's words."""
     info = request.info
-    body = decode_body(request, "TokenRequest")
-    if body.get("kind") not in (None, "", "TokenRequest"):
-        raise BadRequest("the body is not a TokenRequest")
-    metadata = body.get("metadata") or {}
-    if not isinstance(metadata, dict):
-        raise BadRequest("metadata is not an object")
+    token_kind = kind.part("token")
+    body = decode_object(request, token_kind)
+    metadata = body["metadata"]
     if metadata.get("namespace") not in (None, "", info.namespace):
         raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
     if metadata.get("name") not in (None, "", info.name):
         cause = invalid("metadata.name", metadata["name"], "must match the service account name if specified")
         raise invalid_object("authentication.k8s.io", "TokenRequest", info.name, [cause])
-    spec = body.get("spec") or {}
-    if not isinstance(spec, dict):
-        raise BadRequest("spec is not an object")
+    spec = body.setdefault("spec", {})
+    spec.setdefault("expirationSeconds", _DEFAULT)
+    owners = managedfields.update(token_kind.structure, None, body, write_of(request, token_kind))
     stored = await find(runtime, key_of(info, kind.resource, info.name), kind)
     metadata = orjson.loads(stored.data)["metadata"]
     if "deletionTimestamp" in metadata:
@@ -64,8 +63,14 @@ async def create_token(runtime: Runtime, request: Request, kind: Kind) -> Respon
         secret=bound.get("secrets"),
         pod=bound.get("pods"),
     )
-    token = "" if request.dry_run else sign(claims, runtime.signing_key)
-    shown: dict[str, Any] = {"name": info.name, "namespace": info.namespace, "creationTimestamp": timestamp(now)}
+    token = sign(claims, runtime.signing_key)
+    shown: dict[str, Any] = {
+        "name": info.name,
+        "namespace": info.namespace,
+        "uid": str(uuid.uuid4()),
+        "creationTimestamp": timestamp(now),
+        "managedFields": owners["metadata"].get("managedFields"),
+    }
     if claims.tenant != SYSTEM_TENANT:
         shown["tenant"] = claims.tenant
     answer = {
@@ -91,11 +96,7 @@ def _audiences(spec: dict[str, Any], default: tuple[str, ...]) -> tuple[str, ...
 
 
 def _seconds(spec: dict[str, Any]) -> int:
-    seconds = spec.get("expirationSeconds")
-    if seconds is None:
-        return _DEFAULT
-    if not isinstance(seconds, int) or isinstance(seconds, bool):
-        raise BadRequest("spec.expirationSeconds is not a number")
+    seconds: int = spec["expirationSeconds"]
     if seconds < _SHORTEST:
         raise _invalid(f"Invalid value: {seconds}: may not specify a duration less than 10 minutes")
     if seconds > 1 << 32:
@@ -112,12 +113,11 @@ async def _bound(runtime: Runtime, request: Request, spec: dict[str, Any]) -> di
     reference = spec.get("boundObjectRef")
     if not reference:
         return {}
-    if not isinstance(reference, dict) or reference.get("apiVersion") not in ("v1", None):
-        raise BadRequest("cannot bind token to this kind of object")
-    resource = _BINDABLE.get(str(reference.get("kind")))
-    name = reference.get("name")
-    if resource is None or not isinstance(name, str) or not name:
-        raise BadRequest(f"cannot bind token for serviceaccount to object of type {str(reference.get('kind'))[:64]}")
+    version, kind, name = (str(reference.get(field) or "")[:64] for field in ("apiVersion", "kind", "name"))
+    resource = _BINDABLE.get(kind)
+    if resource is None or version not in ("v1", "") or not name:
+        version = version if "/" in version else f"/{version}"
+        raise BadRequest(f"cannot bind token to object of type {version}, Kind={kind}")
     stored = await runtime.store.get(Key(request.info.cluster, "", resource, request.info.namespace, name))
     if stored is None:
         raise NotFound(f'{resource} "{name}" not found', kind=resource, name=name)

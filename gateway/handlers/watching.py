@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import orjson
 
+from gateway import parameters
 from gateway.errors import as_event, as_status_error
 from gateway.exchange import Request, Stream
 from gateway.handlers.reading import revision_of
@@ -20,7 +21,7 @@ from gateway.runtime import Runtime
 from gateway.selection import Selection, selection
 from gateway.streams import Recheck
 from kube import tables
-from kube.status import BadRequest, Cause, Invalid
+from kube.validation.causes import forbidden
 from store.types import Event, EventType, Stored
 
 _SHORTEST: Final = 1800.0
@@ -42,7 +43,7 @@ async def watch(runtime: Runtime, request: Request, kind: Kind, recheck: Recheck
     """Open a watch. Errors of the request itself are raised; later ones become the stream's last event."""
     accept = negotiate(request)
     chosen = selection(request, kind)
-    bookmarks = request.query.get("allowWatchBookmarks", "").lower() in ("true", "1")
+    bookmarks = parameters.flag(request.query.get("allowWatchBookmarks"))
     initial_events = _initial_events(request)
     seconds = _timeout(request)
     start = await _start(runtime, request, chosen, initial_events=initial_events)
@@ -56,35 +57,29 @@ async def watch(runtime: Runtime, request: Request, kind: Kind, recheck: Recheck
         recheck,
         seconds,
         bookmarks=bookmarks,
-        mark_initial=initial_events is True,
+        mark_initial=initial_events is True and bookmarks,
     )
     return Stream(chunks)
 
 
 def _initial_events(request: Request) -> bool | None:
-    value = request.query.get("sendInitialEvents")
-    match = request.query.get("resourceVersionMatch", "")
-    if value is None:
-        if match:
-            raise _forbidden(
-                "resourceVersionMatch",
-                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-            )
-        return None
-    if match != "NotOlderThan":
-        raise _forbidden(
-            "resourceVersionMatch", "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-        )
-    return value.lower() in ("true", "1")
-
-
-def _forbidden(field: str, text: str) -> Invalid:
-    return Invalid(
-        f'ListOptions.meta.k8s.io "" is invalid: {field}: Forbidden: {text}',
-        group="meta.k8s.io",
-        kind="ListOptions",
-        causes=[Cause("FieldValueForbidden", f"Forbidden: {text}", field)],
-    )
+    query, field = request.query, "resourceVersionMatch"
+    value, match = query.get("sendInitialEvents"), query.get(field, "")
+    # kube-apiserver lets a watch that says nothing begin with the objects that are there, as if it had been asked to.
+    unsaid = value is None and not match and query.get("resourceVersion", "") in ("", "0")
+    causes = []
+    if value is not None and match != "NotOlderThan":
+        causes.append(forbidden(field, "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"))
+    if match and value is None:
+        text = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        causes.append(forbidden(field, text))
+    if match and match != "NotOlderThan":
+        causes.append(parameters.unsupported(field, match, ("NotOlderThan",)))
+    if (match or unsaid) and query.get("continue"):
+        causes.append(forbidden(field, "resourceVersionMatch is forbidden when continue is provided"))
+    if causes:
+        raise parameters.invalid_options("ListOptions", causes)
+    return None if value is None else parameters.flag(value)
 
 
 def _timeout(request: Request) -> float:
@@ -92,7 +87,7 @@ def _timeout(request: Request) -> float:
     if not text or text == "0":
         return random.uniform(_SHORTEST, _LONGEST)  # noqa: S311 - jitter
     if not text.isascii() or not text.isdigit() or len(text) > 9:
-        raise BadRequest(f"invalid timeoutSeconds: {text[:32]!r}")
+        raise parameters.not_a_number(text)
     return min(float(text), _LONGEST)
 
 
@@ -119,8 +114,8 @@ class _Encoder:
         self._accept = accept
         self._headers = True
         self._include = request.query.get("includeObject") or "Metadata"
-        if accept.is_table and self._include not in tables.INCLUDE_OBJECT:
-            raise BadRequest(f'unrecognized includeObject value: "{self._include[:64]}"')
+        if accept.is_table:
+            tables.check_included(self._include)
 
     @property
     def definition(self) -> str:
@@ -236,4 +231,11 @@ def _seen(event: Event, chosen: Selection, encoder: _Encoder) -> bytes:
         return encoder.line("MODIFIED" if was else "ADDED", event.data)
     if not was:
         return b""
-    return encoder.line("DELETED", event.data)
+    return encoder.line("DELETED", event.data if event.previous is None else _as_it_was(event.previous, event.revision))
+
+
+def _as_it_was(data: bytes, revision: int) -> bytes:
+    """The last state that a watcher selected, with the revision of what took it out of the selection."""
+    body = orjson.loads(data)
+    body["metadata"]["resourceVersion"] = str(revision)
+    return orjson.dumps(body)

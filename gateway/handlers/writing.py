@@ -1,4 +1,4 @@
-"""create, update, patch and apply: the one way from a body to a kept object."""
+"""create and update, and the one way from a wanted object to a kept one."""
 
 from __future__ import annotations
 
@@ -12,27 +12,15 @@ import orjson
 from access.admission.base import CREATE, UPDATE, Attributes
 from gateway import objects, parameters
 from gateway.exchange import Request, Response
-from gateway.handlers.reading import find, not_found, revision_of, show
+from gateway.handlers.reading import find, revision_of, show
 from gateway.kinds import Kind
-from gateway.negotiation import (
-    APPLY_PATCH,
-    JSON_PATCH,
-    MERGE_PATCH,
-    PATCHES,
-    STRATEGIC_PATCH,
-    content_type,
-    require_content_type,
-)
 from gateway.runtime import Runtime
-from kube import fieldvalidation, managedfields
-from kube.documents import decode_json, decode_yaml, duplicate_fields
+from kube import managedfields
 from kube.fieldpaths import SPEC, SPEC_AND_LABELS, STATUS
 from kube.managedfields import Write
-from kube.patches import deep_copy, json_patch, merge_patch, same
-from kube.status import AlreadyExists, BadRequest, Cause, Conflict, InternalError, Invalid, StatusError
-from kube.strategicmerge import strategic_merge
+from kube.patches import deep_copy, same
+from kube.status import AlreadyExists, BadRequest, Cause, Conflict, Invalid, StatusError
 from kube.traits import COUNTED_METADATA, LABELS_OUTSIDE_STATUS
-from kube.validation.causes import immutable, invalid_object
 from store.types import Create, Delete, Key, PreconditionFailed, Stored, Update
 
 Body = dict[str, Any]
@@ -42,16 +30,8 @@ Transform = Callable[[Body], Awaitable[Body]]
 _ATTEMPTS: Final = 64
 """Writes that lost against others are tried again: every lost round means that another writer won."""
 
-_SERVER_OWNED: Final = (
-    "uid",
-    "creationTimestamp",
-    "selfLink",
-    "tenant",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "generation",
-    "resourceVersion",
-)
+_SERVER_OWNED: Final = ("creationTimestamp", "selfLink", "tenant", "generation", "resourceVersion")
+_IMMUTABLE: Final = ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
 async def create(runtime: Runtime, request: Request, kind: Kind) -> Response:
@@ -76,22 +56,22 @@ async def keep_new(runtime: Runtime, request: Request, kind: Kind, body: Body, *
     for attempt in range(_ATTEMPTS):
         candidate = objects.fill(kind, deep_copy(body))
         if write is None:
-            candidate = managedfields.update(kind.structure, None, candidate, _write(request, kind))
+            candidate = managedfields.update(kind.structure, None, candidate, write_of(request, kind))
         key = objects.key_of(request.info, kind.resource, candidate["metadata"]["name"])
         attributes = attributes_of(request, kind, CREATE, key.name, candidate, None)
         async with runtime.turns.of(key.space, key.namespace):
             extra = await runtime.admission.admit(attributes)
             request.warnings.extend(attributes.warnings)
             if request.dry_run:
-                if await runtime.store.get(key) is not None:
-                    raise already_exists(kind, key.name)
+                if (taken := await runtime.store.get(key)) is not None:
+                    raise already_exists(kind, key.name, taken)
                 return Stored(key, 0, orjson.dumps(candidate))
             try:
                 return (await runtime.store.commit(Create(key, stored_form(candidate, kind)), *extra))[0]
             except PreconditionFailed as failure:
                 if failure.key == key:
                     if not generated or attempt > 8:
-                        raise already_exists(kind, key.name) from None
+                        raise already_exists(kind, key.name, await runtime.store.get(key)) from None
                     body["metadata"].pop("name")
                     name = objects.new_metadata(request, kind, body)
                     objects.own_place(request.info, kind, body, name)
@@ -105,15 +85,7 @@ async def update(runtime: Runtime, request: Request, kind: Kind) -> Response:
     parameters.check(request)
     body = objects.decode_object(request, kind)
     objects.check_place(request.info, kind, body)
-    name = body["metadata"].get("name")
-    if not name:
-        raise BadRequest(
-            f"the name of the object ({request.info.name} based on URL) was undeterminable: name must be provided"
-        )
-    if name != request.info.name:
-        raise BadRequest(
-            f"the name of the object ({name or ''}) does not match the name on the URL ({request.info.name})"
-        )
+    check_name_of(request, body["metadata"].get("name"))
 
     async def replaced(_current: Body) -> Body:
         wanted: Body = deep_copy(body)
@@ -123,107 +95,13 @@ async def update(runtime: Runtime, request: Request, kind: Kind) -> Response:
     return show(request, kind, stored)
 
 
-async def patch(runtime: Runtime, request: Request, kind: Kind) -> Response:
-    """PATCH in one of its four kinds."""
-    media = require_content_type(request, *_patches_of(kind))
-    parameters.check(request, applies=media == APPLY_PATCH)
-    if media == APPLY_PATCH:
-        return await apply(runtime, request, kind)
-    document = decode_json(request.body)
-    if document is None:
-        document = [] if media == JSON_PATCH else {}
-    if media != JSON_PATCH and not isinstance(document, dict):
-        raise BadRequest("error decoding patch: the patch is not an object")
-
-    async def patched(current: Body) -> Body:
-        if media == JSON_PATCH:
-            result: Body = json_patch(current, document)
-        elif media == MERGE_PATCH:
-            result = merge_patch(current, document)
-        else:
-            result = strategic_merge(kind.structure, current, document)
-            result["apiVersion"], result["kind"] = current["apiVersion"], current["kind"]
-        return _checked(request, kind, current, result)
-
-    stored = await change(runtime, request, kind, patched)
-    return show(request, kind, stored)
-
-
-def _checked(request: Request, kind: Kind, current: Body, result: Body) -> Body:
-    shown = orjson.dumps(result).decode()
-    duplicates = []
-    if objects.validation_mode(request) == "Strict" and content_type(request) != JSON_PATCH:
-        duplicates = duplicate_fields(request.body)
-    try:
-        objects.check_kind(result, kind)
-        result = objects.fit(request, kind, result, duplicates)
-    except BadRequest as error:
-        message = f"Invalid value: {orjson.dumps(shown).decode()}: {error.message}"
-        cause = Cause("FieldValueInvalid", message, "patch")
-        raise Invalid(f' "" is invalid: patch: {message}', causes=[cause]) from None
-    name = result["metadata"].get("name")
+def check_name_of(request: Request, name: str | None) -> None:
+    """The object's own name is the one in the path. Raises ``BadRequest``."""
+    url = request.info.name
     if not name:
-        raise BadRequest(
-            f"the name of the object ({request.info.name} based on URL) was undeterminable: name must be provided"
-        )
-    if name != request.info.name:
-        raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({request.info.name})")
-    uid = result["metadata"].get("uid")
-    if uid and uid != current["metadata"].get("uid"):
-        raise invalid_object(kind.resource.group, kind.name, name, [immutable("metadata.uid", uid)])
-    objects.check_place(request.info, kind, result)
-    return result
-
-
-async def apply(runtime: Runtime, request: Request, kind: Kind) -> Response:
-    """Server-side apply: PATCH that creates what is missing (KEP-555)."""
-    force = request.query.get("force", "").lower() in ("true", "1")
-    applied = decode_yaml(request.body)
-    if not isinstance(applied, dict):
-        raise BadRequest("error decoding YAML: the body is not an object")
-    objects.check_kind(applied, kind)
-    _check_declared(kind, applied)
-    applied = objects.fit(request, kind, applied)
-    objects.check_place(request.info, kind, applied)
-    applied["metadata"].setdefault("name", request.info.name)
-    if applied["metadata"]["name"] != request.info.name:
-        raise BadRequest(
-            f"the name of the object ({applied['metadata']['name']}) does not match the name on the URL "
-            f"({request.info.name})"
-        )
-    write = _write(request, kind)
-
-    async def merged(current: Body) -> Body:
-        return managedfields.apply(kind.structure, current, applied, write, force=force)
-
-    key = objects.key_of(request.info, kind.resource, request.info.name)
-    for _ in range(4):
-        if await runtime.store.get(key) is None:
-            if request.info.subresource:
-                raise not_found(kind, key.name)
-            created = managedfields.apply(kind.structure, None, applied, write, force=force)
-            try:
-                return show(request, kind, await keep_new(runtime, request, kind, created, write=write), status=201)
-            except AlreadyExists:
-                continue
-        return show(request, kind, await change(runtime, request, kind, merged, managed=True))
-    raise too_busy(kind, key.name)
-
-
-def _check_declared(kind: Kind, applied: Body) -> None:
-    """An applied field must be one of the kind's, whatever ``fieldValidation`` says: nobody could own it."""
-    if kind.schema is None or kind.resource.custom:
-        return
-    unknown = fieldvalidation.decode_fields(applied, kind.schema, kind=kind.name, version=kind.version).unknown
-    if unknown:
-        metadata = applied["metadata"]
-        place = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
-        typed = f"{kind.resource.group}/{kind.version}" if kind.resource.group else f"/{kind.version}"
-        raise InternalError(
-            f"failed to create typed patch object ({place}; {typed}, Kind={kind.name}): "
-            f".{unknown[0]}: field not declared in schema",
-            reason="",
-        )
+        raise BadRequest(f"the name of the object ({url} based on URL) was undeterminable: name must be provided")
+    if name != url:
+        raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({url})")
 
 
 async def change(
@@ -240,18 +118,19 @@ async def change(
         current = await find(runtime, key, kind)
         old = objects.converted(orjson.loads(current.data), kind)
         new = await transform(old)
-        _check_preconditions(kind, key.name, current, old, new)
+        _check_preconditions(kind, key.name, current, old, new, replaces=info.verb == "update")
         inherit(kind, info.subresource, old, new)
         new = objects.fill(kind, new)
         if not managed:
-            new = managedfields.update(kind.structure, old, new, _write(request, kind))
+            new = managedfields.update(kind.structure, old, new, write_of(request, kind))
         attributes = attributes_of(request, kind, UPDATE, key.name, new, old)
         async with runtime.turns.of(key.space, key.namespace):
             extra = await runtime.admission.admit(attributes)
             request.warnings.extend(attributes.warnings)
             if unchanged(old, new):
                 return current
-            count_generation(kind, old, new)
+            if info.subresource != "binding":
+                count_generation(kind, old, new)
             if request.dry_run:
                 return Stored(key, current.revision, orjson.dumps(new))
             kept = stored_form(new, kind)
@@ -267,6 +146,8 @@ async def change(
 
 def inherit(kind: Kind, subresource: str, old: Body, new: Body) -> None:
     """Take over from the current object what this endpoint does not write."""
+    if subresource == "binding":
+        return
     if subresource and subresource != "finalize":
         field = "status" if subresource in ("status", "approval") else "spec"
         wanted, metadata_wanted = new.get(field), new["metadata"]
@@ -298,20 +179,10 @@ def inherit(kind: Kind, subresource: str, old: Body, new: Body) -> None:
             metadata[field] = before[field]
         else:
             metadata.pop(field, None)
-    if "generateName" in before:
-        metadata.setdefault("generateName", before["generateName"])
-    if before.get("deletionTimestamp"):
-        added = set(metadata.get("finalizers") or ()) - set(before.get("finalizers") or ())
-        if added:
-            raise Invalid(
-                f'{kind.name}{_of_group(kind)} "{before["name"]}" is invalid: metadata.finalizers: Forbidden: '
-                "no new finalizers can be added if the object is being deleted, found new finalizers "
-                f"{sorted(added)!r}",
-                group=kind.resource.group,
-                kind=kind.name,
-                name=before["name"],
-                causes=[Cause("FieldValueForbidden", "Forbidden: no new finalizers", "metadata.finalizers")],
-            )
+    for field in _IMMUTABLE:
+        # What was not there and is there now, or is another, is for validation to refuse.
+        if field in before and (field == "deletionTimestamp" or not metadata.get(field)):
+            metadata[field] = before[field]
 
 
 def _beside_status(kind: Kind, before: Body, wanted: Body) -> Body:
@@ -357,14 +228,16 @@ def finished(body: Body) -> bool:
     return bool(metadata.get("deletionTimestamp")) and not waits
 
 
-def _check_preconditions(kind: Kind, name: str, current: Stored, old: Body, new: Body) -> None:
+def _check_preconditions(kind: Kind, name: str, current: Stored, old: Body, new: Body, *, replaces: bool) -> None:
     version = new["metadata"].get("resourceVersion")
     if version and revision_of(str(version)) != current.revision:
         raise modified(kind, name)
     uid = new["metadata"].get("uid")
-    if uid and uid != old["metadata"].get("uid"):
+    if replaces and uid and uid != old["metadata"].get("uid"):
+        place = "/".join(part for part in (kind.resource.plural, current.key.namespace, name) if part)
         raise Conflict(
-            f'Operation cannot be fulfilled on {kind.resource.qualified_name} "{name}": Precondition failed: '
+            f'Operation cannot be fulfilled on {kind.resource.qualified_name} "{name}": StorageError: invalid object, '
+            f"Code: 4, Key: /registry/{place}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: "
             f"UID in precondition: {uid}, UID in object meta: {old['metadata'].get('uid')}",
             group=kind.resource.group,
             kind=kind.resource.plural,
@@ -383,11 +256,15 @@ def modified(kind: Kind, name: str) -> Conflict:
     )
 
 
-def already_exists(kind: Kind, name: str) -> AlreadyExists:
-    """The 409 of a taken name."""
+def already_exists(kind: Kind, name: str, taken: Stored | None = None) -> AlreadyExists:
+    """The 409 of a name that is taken, by this object where it is known."""
     resource = kind.resource
+    ending = taken is not None and "deletionTimestamp" in orjson.loads(taken.data)["metadata"]
     return AlreadyExists(
-        f'{resource.qualified_name} "{name}" already exists', group=resource.group, kind=resource.plural, name=name
+        f'{"object is being deleted: " if ending else ""}{resource.qualified_name} "{name}" already exists',
+        group=resource.group,
+        kind=resource.plural,
+        name=name,
     )
 
 
@@ -433,13 +310,8 @@ def _of_group(kind: Kind) -> str:
     return f".{kind.resource.group}" if kind.resource.group else ""
 
 
-def _patches_of(kind: Kind) -> tuple[str, ...]:
-    if kind.resource.custom:
-        return tuple(media for media in PATCHES if media != STRATEGIC_PATCH)
-    return PATCHES
-
-
-def _write(request: Request, kind: Kind) -> Write:
+def write_of(request: Request, kind: Kind) -> Write:
+    """The circumstances of the request's write, for the owners of its fields."""
     manager = request.query.get("fieldManager") or managedfields.manager_from_user_agent(request.user_agent)
     subresource = request.info.subresource
     reset = STATUS if kind.has_status else {}

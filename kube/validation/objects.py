@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 from kube import abac
@@ -33,6 +33,7 @@ from kube.validation import (
 )
 from kube.validation.metadata import kube_finalizer_causes, metadata_causes, metadata_update_causes, name_rule
 from kube.validation.schema import required_causes
+from kube.validation.statuses import status_causes
 
 Judge = Callable[[dict[str, Any]], list[Cause]]
 Comparison = Callable[[dict[str, Any], dict[str, Any]], list[Cause]]
@@ -43,47 +44,54 @@ def create_causes(resource: Resource, version: str, body: dict[str, Any], defini
 
     ``metadata.name`` must be set (a generated name is made before), and ``metadata.namespace`` for namespaced kinds.
     """
-    return _state_causes(resource, version, body, definitions, {**_JUDGES, **_NEW_JUDGES})
+    key = (resource.group, resource.kind)
+    first = None if resource.custom else _FIRST_JUDGES.get(key)
+    early = [] if first is None else first(body)
+    if early:
+        return early
+    judge = _NEW_JUDGES.get(key) or _JUDGES.get(key)
+    return _metadata_causes(resource, body) + _own_causes(resource, version, body, definitions, judge)
+
+
+def state_causes(resource: Resource, version: str, body: dict[str, Any], definitions: Definitions) -> list[Cause]:
+    """What is wrong with an object that exists, however it came to be as it is."""
+    judge = _JUDGES.get((resource.group, resource.kind))
+    return _metadata_causes(resource, body) + _own_causes(resource, version, body, definitions, judge)
+
+
+def _own_causes(
+    resource: Resource, version: str, body: dict[str, Any], definitions: Definitions, judge: Judge | None
+) -> list[Cause]:
+    """What is wrong with an object beside its metadata. Kinds without a judge are judged by their schema."""
+    if judge is not None and not resource.custom:
+        return judge(body)
+    schema = _schema(resource, version, definitions)
+    if schema is None:
+        return []
+    return _unique(custom_causes(schema, body, None) if resource.custom else required_causes(body, schema))
 
 
 def update_causes(
     resource: Resource, version: str, new: dict[str, Any], old: dict[str, Any], definitions: Definitions
 ) -> list[Cause]:
     """What is wrong with an update: with the new state itself, and with what it changes."""
-    causes = metadata_update_causes(new.get("metadata", {}), old.get("metadata", {}))
+    changed = metadata_update_causes(new.get("metadata", {}), old.get("metadata", {}))
+    metadata = _metadata_causes(resource, new)
     if resource.custom:
-        causes += _metadata_causes(resource, new)
         schema = _schema(resource, version, definitions)
-        causes += custom_causes(schema, new, old) if schema is not None else []
-        return _unique(causes)
-    causes += _state_causes(resource, version, new, definitions, _JUDGES)
+        return _unique(changed + metadata + (custom_causes(schema, new, old) if schema is not None else []))
     key = (resource.group, resource.kind)
-    compare = _COMPARISONS.get(key)
-    causes += updates.immutable_causes(key, new, old)
-    return causes if compare is None else causes + compare(new, old)
-
-
-def _state_causes(
-    resource: Resource,
-    version: str,
-    body: dict[str, Any],
-    definitions: Definitions,
-    judges: Mapping[tuple[str, str], Judge],
-) -> list[Cause]:
-    """What is wrong with an object as it is. Kinds without a judge are judged by their schema."""
-    key = (resource.group, resource.kind)
-    first = None if resource.custom else _FIRST_JUDGES.get(key)
-    causes = [] if first is None else first(body)
-    if causes:
-        return causes
-    causes = _metadata_causes(resource, body)
-    judge = None if resource.custom else judges.get(key)
-    if judge is not None:
-        return causes + judge(body)
-    schema = _schema(resource, version, definitions)
-    if schema is not None:
-        causes += custom_causes(schema, body, None) if resource.custom else required_causes(body, schema)
-    return _unique(causes)
+    first, compare = _FIRST_JUDGES.get(key), _COMPARISONS.get(key)
+    own = [] if first is None else first(new)
+    settled = _SETTLED.get(key)
+    same = settled is not None and new.get(settled) == old.get(settled)
+    judged = {field: value for field, value in new.items() if field != settled} if same else new
+    own += _own_causes(resource, version, judged, definitions, _JUDGES.get(key))
+    fixed = updates.immutable_causes(key, new, old)
+    causes = fixed + own if resource.kind == "DaemonSet" else own + fixed
+    later = status_causes(key, new) + ([] if compare is None else compare(new, old))
+    causes += [cause for cause in later if cause not in causes]
+    return updates.repeated(key, changed, metadata) + causes if changed or metadata else causes
 
 
 def _metadata_causes(resource: Resource, body: dict[str, Any]) -> list[Cause]:
@@ -171,8 +179,12 @@ _NEW_JUDGES: Final[dict[tuple[str, str], Judge]] = {
 _FIRST_JUDGES: Final[dict[tuple[str, str], Judge]] = {("", "Service"): services.service_address_causes}
 """Judges who must be content before anything else is looked at."""
 
+_SETTLED: Final[dict[tuple[str, str], str]] = {("discovery.k8s.io", "EndpointSlice"): "endpoints"}
+"""Fields that are not judged again while they stay as they were."""
+
 _COMPARISONS: Final[dict[tuple[str, str], Comparison]] = {
     ("", "ConfigMap"): updates.sealed_causes,
+    ("", "Namespace"): updates.namespace_causes,
     ("", "PersistentVolume"): storage.volume_update_causes,
     ("", "PersistentVolumeClaim"): claims.claim_update_causes,
     ("", "Pod"): pods.pod_update_causes,

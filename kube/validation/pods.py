@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from kube import names
-from kube.documents import decode_json
-from kube.status import BadRequest, Cause
+from kube.jsonsyntax import syntax_error
+from kube.status import Cause
 from kube.validation.addresses import address_causes
 from kube.validation.causes import (
     choice_causes,
@@ -259,13 +259,10 @@ def _is_int32(text: str) -> bool:
 
 
 def _toleration_text_causes(text: str, path: str) -> list[Cause]:
-    try:
-        tolerations = decode_json(text.encode())
-    except BadRequest as error:
-        return [invalid(path, _TOLERATIONS, error.message.rpartition("parse error: ")[2])]
-    if not isinstance(tolerations, list) or not all(isinstance(each, dict) for each in tolerations):
-        return [invalid(path, _TOLERATIONS, "json: cannot unmarshal object into Go value of type []core.Toleration")]
-    return []
+    problem = syntax_error(text.encode())
+    if not problem and not text.strip().startswith("["):
+        problem = "json: cannot unmarshal object into Go value of type []core.Toleration"
+    return [invalid(path, _TOLERATIONS, problem)] if problem else []
 
 
 def selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
@@ -298,10 +295,25 @@ def pod_update_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
         "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
     )
     after, before = new.get("spec", {}), old.get("spec", {})
+    late = _deadline_causes(after.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds"))
+    if late:
+        return late
     lost = [item for item in before.get("tolerations", ()) if item not in after.get("tolerations", ())]
     if _fixed(after) != _fixed(before) or lost:
         return [forbidden("spec", detail)]
     return []
+
+
+def _deadline_causes(new: int | None, old: int | None) -> list[Cause]:
+    """A deadline is set once, and after that only brought forward."""
+    path, detail = "spec.activeDeadlineSeconds", ""
+    if new is not None and not 0 <= new <= 2**31 - 1:
+        detail = "must be between 0 and 2147483647, inclusive"
+    elif new is not None and old is not None and new > old:
+        detail = "must be less than or equal to previous value"
+    elif new is None and old is not None:
+        detail = "must not update from a positive integer to nil value"
+    return [invalid(path, new, detail)] if detail else []
 
 
 def _fixed(spec: dict[str, Any]) -> dict[str, Any]:

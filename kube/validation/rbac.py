@@ -79,10 +79,16 @@ def binding_causes(body: dict[str, Any]) -> list[Cause]:
     return causes
 
 
+_ROLE_REF: Final = {"APIGroup": "apiGroup", "Kind": "kind", "Name": "name"}
+"""How kube-apiserver shows the fields of a reference that was changed."""
+
+
 def binding_update_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
     """A binding's role stays."""
     if new.get("roleRef") != old.get("roleRef"):
-        return [invalid("roleRef", new.get("roleRef"), "cannot change roleRef")]
+        role = new.get("roleRef") or {}
+        shown = {name: role.get(field, "") for name, field in _ROLE_REF.items()}
+        return [invalid("roleRef", shown, "cannot change roleRef")]
     return []
 
 

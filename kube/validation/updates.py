@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from kube.status import Cause
-from kube.validation.causes import forbidden, immutable
+from kube.validation.causes import forbidden, immutable, invalid
+from kube.validation.jobs import whole_job_spec_causes
 
 IMMUTABLE: Final[dict[tuple[str, str], tuple[str, ...]]] = {
     ("", "Secret"): ("type",),
@@ -18,7 +20,7 @@ IMMUTABLE: Final[dict[tuple[str, str], tuple[str, ...]]] = {
     ("discovery.k8s.io", "EndpointSlice"): ("addressType",),
     ("networking.k8s.io", "IngressClass"): ("spec.controller",),
     ("node.k8s.io", "RuntimeClass"): ("handler",),
-    ("storage.k8s.io", "StorageClass"): ("volumeBindingMode",),
+    ("storage.k8s.io", "StorageClass"): ("parameters", "provisioner", "reclaimPolicy", "volumeBindingMode"),
     ("storage.k8s.io", "VolumeAttachment"): ("spec",),
 }
 """(group, kind) → paths whose change is ``Invalid value: …: field is immutable``."""
@@ -28,12 +30,8 @@ _FORBIDDEN: Final[dict[tuple[str, str], dict[str, str]]] = {
         "value": "may not be changed in an update.",
         "preemptionPolicy": "may not be changed in an update.",
     },
-    ("storage.k8s.io", "StorageClass"): {
-        "parameters": "updates to parameters are forbidden.",
-        "provisioner": "updates to provisioner are forbidden.",
-        "reclaimPolicy": "updates to reclaimPolicy are forbidden.",
-    },
 }
+_JUDGED_OFTEN: Final = ("metadata.labels", "metadata.annotations", "metadata.ownerReferences")
 _STATEFUL_MUTABLE: Final = (
     "replicas",
     "ordinals",
@@ -55,7 +53,44 @@ def immutable_causes(key: tuple[str, str], new: dict[str, Any], old: dict[str, A
     for path, detail in _FORBIDDEN.get(key, {}).items():
         if _at(new, path) != _at(old, path):
             causes.append(forbidden(path, detail))
-    return causes
+    more = _MORE.get(key)
+    return causes if more is None else causes + more(new, old)
+
+
+def repeated(key: tuple[str, str], changed: list[Cause], metadata: list[Cause]) -> list[Cause]:
+    """The causes in an update's metadata as often as kube-apiserver names them: it judges metadata several times.
+
+    ``changed`` are those of what may not change, ``metadata`` those of the metadata as such.
+    """
+    shared = [cause for cause in metadata if cause.field.startswith(_JUDGED_OFTEN)]
+    finalizers = [cause for cause in metadata if cause.field.startswith("metadata.finalizers")]
+    whole = [] if key[0] == "apps" or key in (("batch", "Job"), ("", "Service")) else metadata
+    return shared + changed + shared + changed + shared + finalizers + whole
+
+
+def _claim_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
+    """Only a claim that has its volume can grow."""
+    if (old.get("status") or {}).get("phase") == "Bound" or _at(new, "spec.resources") == _at(old, "spec.resources"):
+        return []
+    detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+    return [forbidden("spec", detail)]
+
+
+def _job_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:  # noqa: ARG001 - one signature for all
+    """A job's spec is judged a second time when it changes."""
+    return whole_job_spec_causes(new.get("spec", {}))
+
+
+def namespace_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:  # noqa: ARG001 - one signature for all
+    """A namespace ends when it is deleted, and only then."""
+    phase = (new.get("status") or {}).get("phase", "")
+    ending = bool(new.get("metadata", {}).get("deletionTimestamp"))
+    if phase == ("Terminating" if ending else "Active"):
+        return []
+    detail = "may only be 'Terminating' if `deletionTimestamp` is not empty"
+    if not ending:
+        detail = "may only be 'Active' if `deletionTimestamp` is empty"
+    return [invalid("status.Phase", phase, detail)]
 
 
 def sealed_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
@@ -86,3 +121,9 @@ def _at(body: Any, path: str) -> Any:
     for name in path.split("."):
         body = body.get(name) if isinstance(body, dict) else None
     return body
+
+
+_MORE: Final[dict[tuple[str, str], Callable[[dict[str, Any], dict[str, Any]], list[Cause]]]] = {
+    ("", "PersistentVolumeClaim"): _claim_causes,
+    ("batch", "Job"): _job_causes,
+}

@@ -17,8 +17,10 @@ VOLATILE = (
     (re.compile(r"eyJ[\w-]+\.[\w-]+\.[\w-]+"), "<jwt>"),
     (re.compile(r"10\.0\.0\.\d+"), "<ip>"),
     (re.compile(r"^\d+[smhd](\d+[smhd])?$"), "<age>"),
+    (re.compile(r"(?<=X509SHA256=)[0-9a-f]{64}"), "<hash>"),
     (re.compile(r"(?<=current: )\d+"), "<revision>"),
     (re.compile(r"(?<=Bad_)[a-z0-9]{5}\b"), "<suffix>"),
+    (re.compile(r"(?<=in record \()\d+"), "<revision>"),
 )
 BY_NAME = {
     "resourceVersion": "<revision>",
@@ -26,6 +28,8 @@ BY_NAME = {
     "nodePort": "<port>",
     "healthCheckNodePort": "<port>",
 }
+_SUFFIX = 5
+"""How many characters a server adds to ``generateName``."""
 
 
 @dataclass(frozen=True)
@@ -92,10 +96,14 @@ def comparable(body: Any) -> Any:
 
 def _plain(node: Any, name: str = "") -> Any:
     if isinstance(node, dict):
-        prefix = node.get("generateName")
+        prefix, made = node.get("generateName"), str(node.get("name", ""))
         plain = {key: _plain(value, key) for key, value in sorted(node.items()) if value is not None}
-        if prefix and str(node.get("name", "")).startswith(prefix):
+        if prefix and len(made) > _SUFFIX and prefix.startswith(made[:-_SUFFIX]):
             plain["name"] = f"{prefix}<suffix>"
+            if made in (node.get("labels") or {}).values():
+                plain["labels"] = {
+                    key: f"{prefix}<suffix>" if value == made else value for key, value in plain["labels"].items()
+                }
         return plain
     if isinstance(node, list):
         return [_plain(item) for item in node]

@@ -196,12 +196,12 @@ def test_deletion_respects_preconditions(alice: Caller, maps: str) -> None:
     assert alice.delete(f"{maps}/guarded").status == 404
 
 
-def test_collection_is_deleted_by_selector_without_showing_it(alice: Caller, maps: str) -> None:
+def test_collection_is_deleted_by_selector_and_shown_as_it_was(alice: Caller, maps: str) -> None:
     for index in range(4):
         alice.post(maps, config_map(f"c{index}", labels={"even": str(index % 2 == 0).lower()}))
     gone = alice.delete(maps, labelSelector="even=true")
     assert gone.status == 200
-    assert "items" not in gone.body
+    assert [item["metadata"]["name"] for item in gone.body["items"]] == ["c0", "c2"]
     left = alice.get(maps).body["items"]
     assert [item["metadata"]["name"] for item in left] == ["c1", "c3"]
 

@@ -99,7 +99,20 @@ def test_an_operation_that_does_not_apply_is_unprocessable(operations: Any) -> N
     assert caught.value.message == "the server rejected our request due to an error in our request"
 
 
-@pytest.mark.parametrize("patch", [None, 3, "x", True, {}])
+def test_paths_are_read_from_their_first_slash_on() -> None:
+    """TS15, as kube-apiserver's library reads them."""
+    assert json_patch({"a": {"b": 1}}, [{"op": "add", "path": "x/a/b", "value": 2}]) == {"a": {"b": 2}}
+    assert json_patch({"a": {"b": 1}}, [{"op": "replace", "path": "", "value": {"c": 3}}]) == {"c": 3}
+    for wrong in ({"op": "add", "path": "a", "value": 2}, {"op": "copy", "from": "", "path": "/c"}):
+        with pytest.raises(Invalid):
+            json_patch({"a": {"b": 1}}, [wrong])
+
+
+def test_no_patch_at_all_changes_nothing() -> None:
+    assert json_patch({"a": 1}, None) == {"a": 1}
+
+
+@pytest.mark.parametrize("patch", [3, "x", True, {}])
 def test_a_body_that_is_no_json_patch_is_a_bad_request(patch: Any) -> None:
     with pytest.raises(BadRequest, match="error decoding patch: json: cannot unmarshal"):
         json_patch({}, patch)
@@ -122,9 +135,9 @@ def test_more_operations_than_allowed_are_too_large() -> None:
 
 
 def test_doubling_a_document_by_copies_is_stopped_early() -> None:
-    operations = [{"op": "copy", "from": "", "path": f"/c{n}"} for n in range(40)]
+    operations = [{"op": "copy", "from": "/a", "path": f"/a/c{n}"} for n in range(40)]
     with pytest.raises(RequestEntityTooLarge):
-        json_patch({"a": list(range(100))}, operations)
+        json_patch({"a": {"b": list(range(100))}}, operations)
 
 
 def test_nesting_beyond_the_bound_is_stopped() -> None:

@@ -163,6 +163,7 @@ def test_a_version_lists_its_resources_with_their_subresources() -> None:
         "verbs": ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"],
         "shortNames": ["deploy"],
         "categories": ["all"],
+        "storageVersionHash": "8aSe+NMegvE=",
     }
     assert by_name["deployments/scale"] == {
         "name": "deployments/scale",

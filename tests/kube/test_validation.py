@@ -91,7 +91,18 @@ def test_an_update_keeps_what_is_immutable(case: dict[str, Any], definitions: De
     for field in case.get("keep", ()):
         new["spec"]["containers"][0][field] = old["spec"]["containers"][0][field]
     resource, version = resource_of(new)
-    check(case, update_causes(resource, version, new, old, definitions))
+    check(case, list(dict.fromkeys(update_causes(resource, version, new, old, definitions))))
+
+
+def test_an_update_names_what_is_wrong_with_metadata_as_often_as_the_real_server(definitions: Definitions) -> None:
+    """TS15: it judges metadata several times over."""
+    old = prepared(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"uid": "u", "resourceVersion": "1"}}, definitions
+    )
+    new = prepared(merged(old, {"metadata": {"uid": "v", "labels": {"a b": "x"}}}), definitions)
+    resource, version = resource_of(new)
+    fields = [cause.field for cause in update_causes(resource, version, new, old, definitions)]
+    assert (fields.count("metadata.uid"), fields.count("metadata.labels")) == (2, 4)
 
 
 def test_an_unchanged_object_may_be_updated(definitions: Definitions) -> None:
@@ -238,7 +249,7 @@ def test_annotations_take_at_most_a_quarter_of_a_mebibyte(definitions: Definitio
 def test_a_config_map_takes_at_most_a_mebibyte(definitions: Definitions) -> None:
     body = prepared({"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "x" * (MAX_DATA + 1)}}, definitions)
     assert lines(create_causes(*resource_of(body), body, definitions)) == [
-        ": Too long: may not be more than 1048576 bytes"
+        "[]: Too long: may not be more than 1048576 bytes"
     ]
 
 
