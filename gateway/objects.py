@@ -284,9 +284,7 @@ def new_metadata(request: Request, kind: Kind, body: dict[str, Any]) -> str:
         name = metadata["name"] = generated_name(metadata["generateName"], suffix)
     for field in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
         metadata.pop(field, None)
-    if not metadata.get("resourceVersion"):
-        metadata.pop("resourceVersion", None)
-    if not request.dry_run:
+    if not request.dry_run or not metadata.get("resourceVersion"):
         metadata.pop("resourceVersion", None)
     metadata["uid"] = str(uuid.uuid4())
     metadata["creationTimestamp"] = timestamp(request.now)

@@ -8,7 +8,7 @@ from typing import Final
 from access.admission.base import CREATE, UPDATE, Attributes, Quiet
 from kube.schemas import Definitions
 from kube.validation.causes import invalid_object
-from kube.validation.objects import create_causes, update_causes
+from kube.validation.objects import create_causes, state_causes, update_causes
 from kube.validation.statuses import resize_causes
 from store.types import Operation
 
@@ -30,11 +30,12 @@ class ObjectValidation(Quiet):
         if body is None:
             return ()
         version = attributes.info.version
-        if attributes.operation == CREATE or attributes.subresource in _PARTS_OF_PODS:
-            new = attributes.operation == CREATE
-            causes = create_causes(resource, version, body, self._definitions(), new=new)
+        if attributes.subresource in _PARTS_OF_PODS:
+            causes = state_causes(resource, version, body, self._definitions())
             if attributes.subresource == "resize" and old is not None:
                 causes += resize_causes(body, old)
+        elif attributes.operation == CREATE:
+            causes = create_causes(resource, version, body, self._definitions())
         elif attributes.operation == UPDATE and old is not None:
             causes = update_causes(resource, version, body, old, self._definitions())
         else:

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import orjson
 
+from kube.jsonsyntax import syntax_error
 from kube.status import Cause
 from kube.validation.causes import forbidden, invalid, key_path, not_supported, required, too_long
 
@@ -78,8 +79,8 @@ def secret_causes(body: dict[str, Any]) -> list[Cause]:
             causes += [required("data[username]"), required("data[password]")]
     elif kind in ("kubernetes.io/dockercfg", "kubernetes.io/dockerconfigjson"):
         (key,) = _REQUIRED_KEYS[kind]
-        if key in data and not _is_json_object(data[key]):
-            causes.append(invalid(key_path("data", key), _REDACTED, "invalid character in JSON"))
+        problem = _json_problem(data[key]) if key in data else ""
+        causes += [invalid(key_path("data", key), _REDACTED, problem)] if problem else []
     return causes
 
 
@@ -112,8 +113,18 @@ def _decoded_size(text: str) -> int:
     return len(text) * 3 // 4 - text[-2:].count("=")
 
 
-def _is_json_object(text: str) -> bool:
+def _json_problem(text: str) -> str:
+    """Why what is encoded in ``text`` is no JSON object, in Go's words; empty when it is one."""
+    plain = base64.b64decode(text)
+    problem = syntax_error(plain)
+    if problem:
+        return problem
     try:
-        return isinstance(orjson.loads(base64.b64decode(text)), dict)
+        value = orjson.loads(plain)
     except ValueError:
-        return False
+        return "invalid character in JSON"
+    if value is None or isinstance(value, dict):
+        return ""
+    word = "bool" if isinstance(value, bool) else "string" if isinstance(value, str) else "number"
+    word = "array" if isinstance(value, list) else word
+    return f"json: cannot unmarshal {word} into Go value of type map[string]interface {{}}"

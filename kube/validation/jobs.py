@@ -39,9 +39,12 @@ _NAME_MAX: Final = 52
 
 def job_causes(body: dict[str, Any]) -> list[Cause]:
     """What is wrong with a Job."""
-    spec = body.get("spec", {})
-    causes = _generated_causes(body)
-    causes += _job_spec_causes(spec, "spec")
+    return _generated_causes(body) + whole_job_spec_causes(body.get("spec", {}))
+
+
+def whole_job_spec_causes(spec: dict[str, Any]) -> list[Cause]:
+    """What is wrong with the spec of a Job that has its selector."""
+    causes = _job_spec_causes(spec, "spec")
     selector = spec.get("selector")
     if selector is None:
         causes.append(required("spec.selector"))

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 from kube import abac
@@ -39,38 +39,36 @@ Judge = Callable[[dict[str, Any]], list[Cause]]
 Comparison = Callable[[dict[str, Any], dict[str, Any]], list[Cause]]
 
 
-def create_causes(
-    resource: Resource, version: str, body: dict[str, Any], definitions: Definitions, *, new: bool = True
-) -> list[Cause]:
-    """What is wrong with an object, ``new`` or not, as it stands; empty when it is good.
+def create_causes(resource: Resource, version: str, body: dict[str, Any], definitions: Definitions) -> list[Cause]:
+    """What is wrong with a new object; empty when it is good.
 
     ``metadata.name`` must be set (a generated name is made before), and ``metadata.namespace`` for namespaced kinds.
     """
-    judges = {**_JUDGES, **_NEW_JUDGES} if new else _JUDGES
     key = (resource.group, resource.kind)
     first = None if resource.custom else _FIRST_JUDGES.get(key)
-    causes = [] if first is None else first(body)
-    if causes:
-        return causes
-    causes = _metadata_causes(resource, body) + _own_causes(resource, version, body, definitions, judges)
-    return causes if key in judges else _unique(causes)
+    early = [] if first is None else first(body)
+    if early:
+        return early
+    judge = _NEW_JUDGES.get(key) or _JUDGES.get(key)
+    return _metadata_causes(resource, body) + _own_causes(resource, version, body, definitions, judge)
+
+
+def state_causes(resource: Resource, version: str, body: dict[str, Any], definitions: Definitions) -> list[Cause]:
+    """What is wrong with an object that exists, however it came to be as it is."""
+    judge = _JUDGES.get((resource.group, resource.kind))
+    return _metadata_causes(resource, body) + _own_causes(resource, version, body, definitions, judge)
 
 
 def _own_causes(
-    resource: Resource,
-    version: str,
-    body: dict[str, Any],
-    definitions: Definitions,
-    judges: Mapping[tuple[str, str], Judge],
+    resource: Resource, version: str, body: dict[str, Any], definitions: Definitions, judge: Judge | None
 ) -> list[Cause]:
     """What is wrong with an object beside its metadata. Kinds without a judge are judged by their schema."""
-    judge = None if resource.custom else judges.get((resource.group, resource.kind))
-    if judge is not None:
+    if judge is not None and not resource.custom:
         return judge(body)
     schema = _schema(resource, version, definitions)
     if schema is None:
         return []
-    return custom_causes(schema, body, None) if resource.custom else required_causes(body, schema)
+    return _unique(custom_causes(schema, body, None) if resource.custom else required_causes(body, schema))
 
 
 def update_causes(
@@ -78,20 +76,17 @@ def update_causes(
 ) -> list[Cause]:
     """What is wrong with an update: with the new state itself, and with what it changes."""
     changed = metadata_update_causes(new.get("metadata", {}), old.get("metadata", {}))
-    rule = name_rule(resource.group, resource.kind)
-    metadata = metadata_causes(new.get("metadata", {}), namespaced=resource.namespaced, rule=rule)
+    metadata = _metadata_causes(resource, new)
     if resource.custom:
         schema = _schema(resource, version, definitions)
         return _unique(changed + metadata + (custom_causes(schema, new, old) if schema is not None else []))
     key = (resource.group, resource.kind)
-    first = _FIRST_JUDGES.get(key)
-    refused = [] if first is None else first(new)
-    if refused:
-        return refused
-    compare = _COMPARISONS.get(key)
-    own = _own_causes(resource, version, new, definitions, _JUDGES)
-    left = [field for field in _NOT_JUDGED_AGAIN.get(key, ()) if new.get(field) == old.get(field)]
-    own = [cause for cause in own if not cause.field.startswith(tuple(left))]
+    first, compare = _FIRST_JUDGES.get(key), _COMPARISONS.get(key)
+    own = [] if first is None else first(new)
+    settled = _SETTLED.get(key)
+    same = settled is not None and new.get(settled) == old.get(settled)
+    judged = {field: value for field, value in new.items() if field != settled} if same else new
+    own += _own_causes(resource, version, judged, definitions, _JUDGES.get(key))
     fixed = updates.immutable_causes(key, new, old)
     causes = fixed + own if resource.kind == "DaemonSet" else own + fixed
     later = status_causes(key, new) + ([] if compare is None else compare(new, old))
@@ -184,8 +179,8 @@ _NEW_JUDGES: Final[dict[tuple[str, str], Judge]] = {
 _FIRST_JUDGES: Final[dict[tuple[str, str], Judge]] = {("", "Service"): services.service_address_causes}
 """Judges who must be content before anything else is looked at."""
 
-_NOT_JUDGED_AGAIN: Final = {("discovery.k8s.io", "EndpointSlice"): ("endpoints",)}
-"""What an update that leaves it as it was may keep, whatever is thought of it now."""
+_SETTLED: Final[dict[tuple[str, str], str]] = {("discovery.k8s.io", "EndpointSlice"): "endpoints"}
+"""Fields that are not judged again while they stay as they were."""
 
 _COMPARISONS: Final[dict[tuple[str, str], Comparison]] = {
     ("", "ConfigMap"): updates.sealed_causes,

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from kube import names
-from kube.documents import decode_json
-from kube.status import BadRequest, Cause
+from kube.jsonsyntax import syntax_error
+from kube.status import Cause
 from kube.validation.addresses import address_causes
 from kube.validation.causes import (
     choice_causes,
@@ -259,13 +259,10 @@ def _is_int32(text: str) -> bool:
 
 
 def _toleration_text_causes(text: str, path: str) -> list[Cause]:
-    try:
-        tolerations = decode_json(text.encode())
-    except BadRequest as error:
-        return [invalid(path, _TOLERATIONS, error.message.rpartition("parse error: ")[2])]
-    if not isinstance(tolerations, list) or not all(isinstance(each, dict) for each in tolerations):
-        return [invalid(path, _TOLERATIONS, "json: cannot unmarshal object into Go value of type []core.Toleration")]
-    return []
+    problem = syntax_error(text.encode())
+    if not problem and not text.strip().startswith("["):
+        problem = "json: cannot unmarshal object into Go value of type []core.Toleration"
+    return [invalid(path, _TOLERATIONS, problem)] if problem else []
 
 
 def selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:

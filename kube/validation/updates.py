@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from kube.status import Cause
 from kube.validation.causes import forbidden, immutable, invalid
+from kube.validation.jobs import whole_job_spec_causes
 
 IMMUTABLE: Final[dict[tuple[str, str], tuple[str, ...]]] = {
     ("", "Secret"): ("type",),
@@ -75,6 +76,11 @@ def _claim_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
     return [forbidden("spec", detail)]
 
 
+def _job_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:  # noqa: ARG001 - one signature for all
+    """A job's spec is judged a second time when it changes."""
+    return whole_job_spec_causes(new.get("spec", {}))
+
+
 def namespace_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:  # noqa: ARG001 - one signature for all
     """A namespace ends when it is deleted, and only then."""
     phase = (new.get("status") or {}).get("phase", "")
@@ -119,4 +125,5 @@ def _at(body: Any, path: str) -> Any:
 
 _MORE: Final[dict[tuple[str, str], Callable[[dict[str, Any], dict[str, Any]], list[Cause]]]] = {
     ("", "PersistentVolumeClaim"): _claim_causes,
+    ("batch", "Job"): _job_causes,
 }

@@ -19,8 +19,8 @@ VOLATILE = (
     (re.compile(r"^\d+[smhd](\d+[smhd])?$"), "<age>"),
     (re.compile(r"(?<=X509SHA256=)[0-9a-f]{64}"), "<hash>"),
     (re.compile(r"(?<=current: )\d+"), "<revision>"),
-    (re.compile(r"(?<=in record \()\d+"), "<revision>"),
     (re.compile(r"(?<=Bad_)[a-z0-9]{5}\b"), "<suffix>"),
+    (re.compile(r"(?<=in record \()\d+"), "<revision>"),
 )
 BY_NAME = {
     "resourceVersion": "<revision>",
