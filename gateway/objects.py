@@ -12,7 +12,7 @@ import orjson
 from gateway.exchange import Request
 from gateway.kinds import Kind, definitions
 from gateway.negotiation import content_type, require_content_type
-from kube import autoscalers, fieldvalidation, protobuf, traits
+from kube import conversion, fieldvalidation, protobuf, traits
 from kube.builtins import BUILTINS
 from kube.customobjects import without_nulls
 from kube.defaults import fill_defaults
@@ -333,8 +333,8 @@ def converted(body: dict[str, Any], kind: Kind) -> dict[str, Any]:
     """An object in the version of ``kind``, from whichever version it is in."""
     if kind.is_stored_version and body.get("apiVersion") == kind.api_version:
         return body
-    if (kind.resource.group, kind.name) == autoscalers.KIND:
-        return autoscalers.convert(body, kind.api_version)
+    if not kind.resource.custom:
+        return conversion.converted(body, kind.api_version)
     if kind.has_defaults and kind.schema is not None:
         body = with_defaults(body, kind.schema)
     return {**body, "apiVersion": kind.api_version, "kind": kind.name}

@@ -13,9 +13,9 @@ from access.admission.base import CREATE, UPDATE, Attributes
 from gateway import objects, parameters, permission
 from gateway.exchange import Request, Response
 from gateway.handlers.reading import find, revision_of, show
-from gateway.kinds import Kind
+from gateway.kinds import Kind, definitions
 from gateway.runtime import Runtime
-from kube import autoscalers, managedfields
+from kube import conversion, fieldvalidation, managedfields
 from kube.fieldpaths import SPEC, SPEC_AND_LABELS, STATUS
 from kube.managedfields import Write
 from kube.names import path_segment
@@ -323,9 +323,15 @@ def stored_form(body: Body, kind: Kind) -> Body:
     group = resource.group if resource.storage_group is None else resource.storage_group
     version = resource.storage_version.name
     kept = f"{group}/{version}" if group else version
-    if (resource.group, kind.name) == autoscalers.KIND:
-        return autoscalers.convert(body, kept)
-    return {**body, "apiVersion": kept}
+    if resource.custom:
+        return {**body, "apiVersion": kept}
+    converted = conversion.converted(body, kept)
+    schema = definitions().schema(group, version, kind.name)
+    if schema is None:
+        return converted
+    # What travelled in annotations are a client's words.
+    decoded: Body = fieldvalidation.decode_fields(converted, schema, kind=kind.name, version=version).value
+    return decoded
 
 
 def _of_group(kind: Kind) -> str:
