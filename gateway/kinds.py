@@ -170,7 +170,7 @@ class Catalogs:
     def require(self, info: RequestInfo) -> Kind:
         """The kind that a request names. Raises ``NotFound`` in kubectl's words, and for the wrong scope."""
         kind = self.kind(info.cluster, info.group, info.version, info.resource)
-        if kind is None and info.group and info.group not in self.of(info.cluster).groups():
+        if kind is None and info.group and self._is_nowhere(info):
             raise NoSuchPage
         if kind is None or (info.subresource and kind.subresource(info.subresource) is None):
             raise not_found()
@@ -182,6 +182,14 @@ class Catalogs:
             if kind.resource.persistent:
                 raise MethodNotAllowed("the server does not allow this method on the requested resource")
         return kind
+
+    def _is_nowhere(self, info: RequestInfo) -> bool:
+        """Whether nobody answers for the group, or, for a group of custom resources, for the version."""
+        catalog = self.of(info.cluster)
+        versions = catalog.groups().get(info.group)
+        if versions is None or info.version in versions:
+            return versions is None
+        return all(resource.custom for resource in catalog.in_version(info.group, versions[0]))
 
     def is_system_only(self, group: str, plural: str) -> bool:
         """Whether the resource belongs to the system space alone (AD4)."""

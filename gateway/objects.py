@@ -24,6 +24,7 @@ from kube.requestinfo import RequestInfo
 from kube.resources import Resource
 from kube.status import BadRequest
 from kube.structural import with_defaults
+from kube.validation.causes import invalid, invalid_object
 from store.types import Key, Stored
 
 MEDIA_TYPES: Final = ("application/json", "application/yaml", protobuf.MEDIA_TYPE)
@@ -180,6 +181,9 @@ def check_body_kind(request: Request, kind: Kind, value: dict[str, Any]) -> None
         if given is not None and not isinstance(given, str):
             problem = f"json: cannot unmarshal {json_type(given)} into Go struct field .{field} of type string"
             raise unrecognized(kind.name, f"couldn't get version/kind; json parse error: {problem}", request.body)
+    if kind.resource.custom:
+        _check_custom(request, kind, value)
+        return
     given_kind, given_version = value.get("kind") or kind.name, value.get("apiVersion") or kind.api_version
     if given_version.count("/") > 1:
         raise unrecognized(kind.name, f"unexpected GroupVersion string: {given_version}", request.body)
@@ -187,6 +191,22 @@ def check_body_kind(request: Request, kind: Kind, value: dict[str, Any]) -> None
         raise not_a(kind.name, kind.resource.group.split(".")[0] or "core", given_kind, given_version)
     value["apiVersion"], value["kind"] = kind.api_version, kind.name
     _with_metadata(kind, value)
+
+
+def _check_custom(request: Request, kind: Kind, value: dict[str, Any]) -> None:
+    """A custom object says itself what it is: nothing is taken from the path. Raises ``BadRequest`` and ``Invalid``."""
+    given, version = value.get("kind"), value.get("apiVersion") or ""
+    if not given:
+        text = request.body[:1024].decode(errors="replace")
+        raise unrecognized(kind.name, f"Object 'Kind' is missing in '{text}'", request.body)
+    if version != kind.api_version:
+        raise BadRequest(
+            f"the API version in the data ({version}) does not match the expected API version ({kind.api_version})"
+        )
+    _with_metadata(kind, value)
+    if given != kind.name:
+        cause = invalid("kind", given, f"must be {kind.name}")
+        raise invalid_object(kind.resource.group, given, str(value["metadata"].get("name") or ""), [cause])
 
 
 def not_a(expected: str, package: str, given: str, given_version: str) -> BadRequest:
@@ -238,7 +258,8 @@ def _with_metadata(kind: Kind, value: dict[str, Any], *, converted: bool = False
         if converted:
             given = {"number": "int64", "array": "slice"}.get(json_type(metadata), json_type(metadata))
             raise fieldvalidation.Unfit(kind.name, kind.version, f"cannot restore struct from: {given}")
-        problem = f"json: cannot unmarshal {json_type(metadata)} into Go struct field {kind.name}.metadata of type v1.ObjectMeta"
+        into = "value" if kind.resource.custom else f"struct field {kind.name}.metadata"
+        problem = f"json: cannot unmarshal {json_type(metadata)} into Go {into} of type v1.ObjectMeta"
         raise fieldvalidation.Unfit(kind.name, kind.version, problem)
 
 
@@ -314,6 +335,8 @@ def converted(body: dict[str, Any], kind: Kind) -> dict[str, Any]:
     """An object in the version of ``kind``, from whichever version it is in."""
     if kind.is_stored_version and body.get("apiVersion") == kind.api_version:
         return body
+    if not kind.resource.custom:
+        return conversion.converted(body, kind.api_version)
     if kind.has_defaults and kind.schema is not None:
         body = with_defaults(body, kind.schema)
     return {**conversion.converted(body, kind.api_version), "kind": kind.name}

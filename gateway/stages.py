@@ -10,11 +10,12 @@ from gateway.errors import render
 from gateway.exchange import Request, Response, Stream
 from gateway.handlers import dispatch
 from gateway.negotiation import warning_headers
+from gateway.permission import forbidden
 from gateway.runtime import Runtime
 from gateway.streams import Recheck
 from kube.identity import Principal
 from kube.requestinfo import RequestInfo
-from kube.status import Forbidden, StatusError
+from kube.status import StatusError
 from kube.verdicts import Decision
 
 
@@ -63,21 +64,3 @@ async def serve(runtime: Runtime, request: Request, again: Recheck) -> Response 
     if request.warnings:
         answer.headers = (*answer.headers, *warning_headers(request.warnings))
     return answer
-
-
-def forbidden(principal: Principal, info: RequestInfo, decision: Decision) -> Forbidden:
-    """The 403 in the words that kubectl's users know."""
-    why = f": {decision.reason}" if decision.reason else ""
-    if not info.is_resource:
-        return Forbidden(f'forbidden: User "{principal.name}" cannot {info.verb} path "{info.path}"{why}')
-    resource = f"{info.resource}/{info.subresource}" if info.subresource else info.resource
-    qualified = f"{info.resource}.{info.group}" if info.group else info.resource
-    shown = f'{qualified} "{info.name}" is' if info.name else f"{qualified} is"
-    where = f'in the namespace "{info.namespace}"' if info.namespace else "at the cluster scope"
-    return Forbidden(
-        f'{shown} forbidden: User "{principal.name}" cannot {info.verb} resource "{resource}" '
-        f'in API group "{info.group}" {where}{why}',
-        group=info.group,
-        kind=info.resource,
-        name=info.name,
-    )

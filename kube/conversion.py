@@ -89,6 +89,8 @@ def _to_old_scaler(body: Body) -> Body:
         spec["targetCPUUtilizationPercentage"] = cpu
     if current is not None:
         status["currentCPUUtilizationPercentage"] = current
+    if "status" in body:
+        status = {"currentReplicas": 0, "desiredReplicas": 0, **status}
     return _assembled(body, spec, status, annotations)
 
 
@@ -98,16 +100,18 @@ def _to_scaler(body: Body) -> Body:
     parts: dict[str, Body] = {"spec": spec, "status": status}
     for annotation, (part, field) in _CARRIED.items():
         value = _decoded(annotations.pop(annotation, None))
-        if value:
+        if value and isinstance(value, dict) is (field == "behavior"):
             parts[part][field] = value
     wanted = spec.pop("targetCPUUtilizationPercentage", None)
     if wanted is not None:
         target = {"type": "Utilization", "averageUtilization": wanted}
         spec["metrics"] = [*spec.get("metrics", ()), _cpu("target", target)]
+    if not status.get("currentReplicas"):
+        status.pop("currentReplicas", None)
     measured = status.pop("currentCPUUtilizationPercentage", None)
     if measured is not None:
         current = {"averageUtilization": measured}
-        status["currentMetrics"] = [*status.get("currentMetrics", ()), _cpu("current", current)]
+        status["currentMetrics"] = [*(status.get("currentMetrics") or ()), _cpu("current", current)]
     return _assembled(body, spec, status, annotations)
 
 
@@ -119,7 +123,7 @@ def _split(metrics: Any, word: str) -> tuple[int | None, list[Any]]:
     """The cpu utilization among metrics, and the other metrics."""
     cpu: int | None = None
     others: list[Any] = []
-    for metric in metrics:
+    for metric in metrics or ():
         resource = metric.get("resource") or {}
         value = resource.get(word) or {}
         plain = resource.get("name") == "cpu" and set(value) <= {"type", "averageUtilization"}

@@ -268,8 +268,9 @@ def _secret(body: Body) -> None:
     _default(body, "type", "Opaque")
     plain = body.pop("stringData", None)
     if plain:
-        data = body.setdefault("data", {})
-        data |= {key: base64.b64encode(value.encode()).decode() for key, value in plain.items()}
+        # The object that was there may share its data with this one.
+        body["data"] = dict(body.get("data") or {})
+        body["data"] |= {key: base64.b64encode(value.encode()).decode() for key, value in plain.items()}
 
 
 def _namespace(body: Body) -> None:

@@ -13,6 +13,8 @@ from typing import Any, Final
 from kube.crds import CRDS
 from kube.resources import Catalog, Resource, Subresource, Version, api_version
 
+_CUSTOM_VERBS: Final = ("delete", "deletecollection", "get", "list", "patch", "create", "update", "watch")
+
 AGGREGATED_VERSIONS: Final = ("v2", "v2beta1")
 """The versions of ``apidiscovery.k8s.io`` that ``aggregated`` makes, the preferred one first."""
 
@@ -55,7 +57,7 @@ def api_resource_list(catalog: Catalog, group: str, version: str) -> dict[str, A
         if served is None:
             continue
         entries.append(_resource(resource))
-        entries.extend(_subresource(resource, version, part) for part in _sorted_parts(served))
+        entries.extend(_subresource(resource, version, part) for part in _sorted_parts(resource, served))
     body: dict[str, Any] = {"kind": "APIResourceList"}
     if group:
         body["apiVersion"] = "v1"
@@ -94,7 +96,7 @@ def _resource(resource: Resource) -> dict[str, Any]:
         "singularName": resource.singular,
         "namespaced": resource.namespaced,
         "kind": resource.kind,
-        "verbs": list(resource.verbs),
+        "verbs": _verbs(resource),
     }
     if resource.short_names:
         entry["shortNames"] = list(resource.short_names)
@@ -103,6 +105,11 @@ def _resource(resource: Resource) -> dict[str, Any]:
     if resource.persistent:
         entry["storageVersionHash"] = _storage_version_hash(resource)
     return entry
+
+
+def _verbs(resource: Resource) -> list[str]:
+    """The verbs in the real server's order, which for custom resources is another one."""
+    return sorted(resource.verbs, key=_CUSTOM_VERBS.index) if resource.custom else list(resource.verbs)
 
 
 def _storage_version_hash(resource: Resource) -> str:
@@ -136,7 +143,7 @@ def _aggregated_resource(resource: Resource, version: str) -> dict[str, Any]:
         "responseKind": {"group": resource.group, "version": version, "kind": resource.kind},
         "scope": "Namespaced" if resource.namespaced else "Cluster",
         "singularResource": resource.singular,
-        "verbs": list(resource.verbs),
+        "verbs": _verbs(resource),
     }
     if resource.short_names:
         entry["shortNames"] = list(resource.short_names)
@@ -150,10 +157,10 @@ def _aggregated_resource(resource: Resource, version: str) -> dict[str, Any]:
                 "responseKind": {"group": part.group, "version": part.version, "kind": part.kind},
                 "verbs": list(part.verbs),
             }
-            for part in _sorted_parts(served)
+            for part in _sorted_parts(resource, served)
         ]
     return entry
 
 
-def _sorted_parts(version: Version) -> list[Subresource]:
-    return sorted(version.subresources, key=lambda part: part.name)
+def _sorted_parts(resource: Resource, version: Version) -> list[Subresource]:
+    return sorted(version.subresources, key=lambda part: part.name, reverse=resource.custom)

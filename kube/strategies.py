@@ -148,12 +148,21 @@ def _pod_created(body: Body) -> None:
     body["status"] = {"phase": "Pending", "qosClass": quality(spec)}
     if spec.get("terminationGracePeriodSeconds", 0) < 0:
         spec["terminationGracePeriodSeconds"] = 1
-    tolerations = spec.get("tolerations") or []
+    spec["tolerations"] = _tolerations(spec)
+
+
+def _pod_updated(new: Body, old: Body) -> None:  # noqa: ARG001 - one signature for all
+    new["spec"] = {**new["spec"], "tolerations": _tolerations(new["spec"])}
+
+
+def _tolerations(spec: Body) -> list[Body]:
+    """Every pod outlives short troubles of its node."""
+    tolerations: list[Body] = spec.get("tolerations") or []
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
         if not any(_tolerates(toleration, key) for toleration in tolerations):
             missing = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
             tolerations = [*tolerations, missing]
-    spec["tolerations"] = tolerations
+    return tolerations
 
 
 def _tolerates(toleration: Body, key: str) -> bool:
@@ -186,6 +195,7 @@ _ON_CREATE: Final[dict[tuple[str, str], Callable[[Body], None]]] = {
 }
 
 _ON_UPDATE: Final[dict[tuple[str, str], Callable[[Any, Any], None]]] = {
+    ("", "Pod"): _pod_updated,
     ("", "Service"): _service_updated,
     ("apps", "DaemonSet"): _daemon_set_updated,
 }

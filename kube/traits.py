@@ -53,6 +53,36 @@ DEPRECATED: Final[dict[tuple[str, str, str], str]] = {
 }
 """Warnings of every request for a (group, version, plural)."""
 
+CREATED_BY_UPDATE: Final = frozenset(
+    {
+        ("", "endpoints"),
+        ("", "events"),
+        ("", "limitranges"),
+        ("", "services"),
+        ("coordination.k8s.io", "leases"),
+        ("node.k8s.io", "runtimeclasses"),
+        ("rbac.authorization.k8s.io", "clusterrolebindings"),
+        ("rbac.authorization.k8s.io", "clusterroles"),
+        ("rbac.authorization.k8s.io", "rolebindings"),
+        ("rbac.authorization.k8s.io", "roles"),
+    }
+)
+"""Kinds of which a PUT makes what is not there."""
+
+NEVER_BLIND: Final = frozenset(
+    {
+        ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),
+        ("admissionregistration.k8s.io", "validatingwebhookconfigurations"),
+        ("apiextensions.k8s.io", "customresourcedefinitions"),
+        ("coordination.k8s.io", "leases"),
+        ("node.k8s.io", "runtimeclasses"),
+        ("policy", "poddisruptionbudgets"),
+        ("storage.k8s.io", "csistoragecapacities"),
+        ("storage.k8s.io", "volumeattachments"),
+    }
+)
+"""Kinds whose PUT must name the revision that it replaces; that of custom ones must, too."""
+
 LABELS_OUTSIDE_STATUS: Final = frozenset({("apps", "deployments"), ("storage.k8s.io", "volumeattachments")})
 """Kinds whose labels a write to ``/status`` leaves alone; with all others metadata is written too."""
 

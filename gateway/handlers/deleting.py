@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
@@ -15,6 +15,7 @@ from gateway.handlers.writing import attributes_of, finished, stored_form
 from gateway.kinds import Kind
 from gateway.negotiation import negotiate, preferred, require_content_type, respond
 from gateway.parameters import flag, invalid_options, not_a_number, unsupported
+from gateway.permission import may
 from gateway.rounds import require_newest, until_kept
 from gateway.runtime import Runtime
 from gateway.selection import confine, selection
@@ -129,8 +130,7 @@ async def delete_collection(runtime: Runtime, request: Request, kind: Kind) -> R
             await remove(runtime, request, kind, item.key, options)
         except NotFound:
             continue
-    decision = await runtime.authorization.authorize(request.principal, replace(request.info, verb="list"))
-    if not decision.allowed:
+    if not (await may(runtime, request, "list")).allowed:
         return respond(request, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})
     return show_list(request, kind, items, {"resourceVersion": str(revision)}, accept)
 

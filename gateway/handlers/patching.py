@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import orjson
 
-from gateway import objects, parameters
+from gateway import objects, parameters, permission
 from gateway.exchange import Request, Response
 from gateway.handlers.reading import not_found, show
 from gateway.handlers.writing import Body, change, check_name_of, keep_new, write_of
@@ -18,6 +18,7 @@ from gateway.negotiation import (
     PATCHES,
     STRATEGIC_PATCH,
     content_type,
+    require_content_type,
     require_patch_type,
 )
 from gateway.rounds import require_newest, too_busy
@@ -28,10 +29,13 @@ from kube.patches import json_patch, merge_patch, not_a
 from kube.status import AlreadyExists, BadRequest, Cause, Conflict, InternalError, Invalid, NotFound
 from kube.strategicmerge import go_text, strategic_merge
 
+_CUSTOM: Final = tuple(media for media in PATCHES if media != STRATEGIC_PATCH)
+
 
 async def patch(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """PATCH in one of its four kinds."""
-    media = require_patch_type(request, *_patches_of(kind))
+    custom = kind.resource.custom
+    media = require_content_type(request, *_CUSTOM) if custom else require_patch_type(request, *PATCHES)
     parameters.check(request, applies=media == APPLY_PATCH)
     if media == APPLY_PATCH:
         return await apply(runtime, request, kind)
@@ -127,6 +131,7 @@ async def apply(runtime: Runtime, request: Request, kind: Kind) -> Response:
             if request.info.subresource:
                 await require_newest(runtime, key, None)
                 raise not_found(kind, key.name)
+            await permission.require(runtime, request, "create")
             _check_new(request, kind, applied)
             created = managedfields.apply(kind.structure, None, applied, write, force=force)
             try:
@@ -174,9 +179,3 @@ def _check_declared(kind: Kind, applied: Body) -> None:
             f".{unknown[0]}: field not declared in schema",
             reason="",
         )
-
-
-def _patches_of(kind: Kind) -> tuple[str, ...]:
-    if kind.resource.custom:
-        return tuple(media for media in PATCHES if media != STRATEGIC_PATCH)
-    return PATCHES

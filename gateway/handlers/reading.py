@@ -82,9 +82,10 @@ async def list_(runtime: Runtime, request: Request, kind: Kind) -> Response:
     chosen = selection(request, kind)
     items, revision, token, remaining = await read_list(runtime, request, kind, chosen)
     metadata: dict[str, Any] = {"resourceVersion": str(revision)}
-    if token:
+    if token or kind.resource.custom:
+        # Lists of custom objects say that nothing follows.
         metadata["continue"] = token
-        if remaining is not None:
+        if token and remaining is not None:
             metadata["remainingItemCount"] = remaining
     return show_list(request, kind, items, metadata, accept)
 

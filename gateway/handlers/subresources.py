@@ -58,7 +58,7 @@ async def scale(runtime: Runtime, request: Request, kind: Kind) -> Response:
 
     async def scaled(current: Body) -> Body:
         scale_ = await wanted(current)
-        replicas = _replicas(scale_, info.name)
+        replicas = _replicas(scale_, info.name, custom=kind.resource.custom)
         version = scale_["metadata"].get("resourceVersion")
         if version and version != current["metadata"].get("resourceVersion"):
             raise modified(kind, info.name)
@@ -78,7 +78,7 @@ async def _apply_scale(runtime: Runtime, request: Request, kind: Kind, where: Sc
     objects.check_place(request.info, part, applied)
     configured: Body = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": request.info.name}}
     if "replicas" in (applied.get("spec") or {}):
-        _place(configured, where.replicas, _replicas(applied, request.info.name))
+        _place(configured, where.replicas, _replicas(applied, request.info.name, custom=kind.resource.custom))
     write, force = write_of(request, kind), patching.forced(request)
 
     async def merged(current: Body) -> Body:
@@ -93,9 +93,9 @@ def _place(body: Body, path: tuple[str, ...], value: Any) -> None:
     body[path[-1]] = value
 
 
-def _replicas(body: Body, name: str) -> int:
+def _replicas(body: Body, name: str, *, custom: bool = False) -> int:
     replicas = int((body.get("spec") or {}).get("replicas") or 0)
-    if replicas < 0:
+    if replicas < 0 and not custom:
         message = f"Invalid value: {replicas}: must be greater than or equal to 0"
         raise invalid_object("autoscaling", "Scale", name, [Cause("FieldValueInvalid", message, "spec.replicas")])
     return replicas

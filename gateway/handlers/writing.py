@@ -8,19 +8,20 @@ from typing import Any, Final
 import orjson
 
 from access.admission.base import CREATE, UPDATE, Attributes
-from gateway import objects, parameters
+from gateway import objects, parameters, permission
 from gateway.exchange import Request, Response
 from gateway.handlers.reading import revision_of, show
-from gateway.kinds import Kind
+from gateway.kinds import Kind, definitions
 from gateway.rounds import ATTEMPTS, require_newest, step_aside, too_busy, until_kept
 from gateway.runtime import Runtime
 from gateway.selection import confine, confine_new
-from kube import conversion, managedfields
+from kube import conversion, fieldvalidation, managedfields
 from kube.fieldpaths import SPEC, SPEC_AND_LABELS, STATUS
 from kube.managedfields import Write
 from kube.patches import deep_copy, same
 from kube.status import AlreadyExists, BadRequest, Cause, Conflict, Invalid
-from kube.traits import COUNTED_METADATA, LABELS_OUTSIDE_STATUS
+from kube.traits import COUNTED_METADATA, CREATED_BY_UPDATE, LABELS_OUTSIDE_STATUS, NEVER_BLIND, empty_status
+from kube.validation.causes import invalid, invalid_object
 from store.types import Create, Delete, PreconditionFailed, Stored, Update
 
 Body = dict[str, Any]
@@ -89,6 +90,12 @@ async def update(runtime: Runtime, request: Request, kind: Kind) -> Response:
         wanted: Body = deep_copy(body)
         return wanted
 
+    info = request.info
+    key = objects.key_of(info, kind.resource, info.name)
+    creates = not info.subresource and kind.resource.storage_key in CREATED_BY_UPDATE
+    if creates and await runtime.store.get(key, cached=True) is None and await runtime.store.get(key) is None:
+        await permission.require(runtime, request, "create")
+        return show(request, kind, await keep_new(runtime, request, kind, body), status=201)
     stored = await change(runtime, request, kind, replaced)
     return show(request, kind, stored)
 
@@ -120,7 +127,7 @@ async def change(
         _check_preconditions(kind, key.name, current, old, new, replaces=info.verb == "update")
         inherit(kind, info.subresource, old, new)
         new = objects.fill(kind, new)
-        if not managed:
+        if not managed and info.subresource != "finalize":
             new = managedfields.update(kind.structure, old, new, write_of(request, kind))
         confine_new(request, kind, key, new)
         attributes = attributes_of(request, kind, UPDATE, key.name, new, old)
@@ -148,6 +155,9 @@ def inherit(kind: Kind, subresource: str, old: Body, new: Body) -> None:
     """Take over from the current object what this endpoint does not write."""
     if subresource == "binding":
         return
+    if subresource == "finalize":
+        # Nobody owns what controllers wait for.
+        new["metadata"]["managedFields"] = old["metadata"].get("managedFields") or []
     if subresource and subresource != "finalize":
         field = "status" if subresource in ("status", "approval") else "spec"
         wanted, metadata_wanted = new.get(field), new["metadata"]
@@ -155,10 +165,14 @@ def inherit(kind: Kind, subresource: str, old: Body, new: Body) -> None:
         version = new["metadata"].get("resourceVersion")
         new.clear()
         new.update(deep_copy(old))
-        if wanted is None:
-            new.pop(field, None)
-        else:
+        if wanted is not None:
             new[field] = wanted
+        elif field == "status" and not kind.resource.custom:
+            new[field] = empty_status(kind.resource.group, kind.name) or {}
+        else:
+            new.pop(field, None)
+        if kind.name == "Pod" and field == "status" and "qosClass" in (old.get(field) or {}):
+            new[field].setdefault("qosClass", old[field]["qosClass"])
         if subresource == "status" and not kind.resource.custom:
             new["metadata"] = _beside_status(kind, old["metadata"], metadata_wanted)
         if managed is not None:
@@ -230,6 +244,10 @@ def finished(body: Body) -> bool:
 
 def _check_preconditions(kind: Kind, name: str, current: Stored, old: Body, new: Body, *, replaces: bool) -> None:
     version = new["metadata"].get("resourceVersion")
+    resource = kind.resource
+    if replaces and not version and (resource.custom or resource.storage_key in NEVER_BLIND):
+        cause = invalid("metadata.resourceVersion", 0, "must be specified for an update")
+        raise invalid_object(resource.group, resource.plural, name, [cause])
     if version and revision_of(str(version)) != current.revision:
         raise modified(kind, name)
     uid = new["metadata"].get("uid")
@@ -292,7 +310,16 @@ def stored_form(body: Body, kind: Kind) -> Body:
     resource = kind.resource
     group = resource.group if resource.storage_group is None else resource.storage_group
     version = resource.storage_version.name
-    return conversion.converted(body, f"{group}/{version}" if group else version)
+    kept = f"{group}/{version}" if group else version
+    if resource.custom:
+        return {**body, "apiVersion": kept}
+    converted = conversion.converted(body, kept)
+    schema = definitions().schema(group, version, kind.name)
+    if schema is None:
+        return converted
+    # What travelled in annotations are a client's words.
+    decoded: Body = fieldvalidation.decode_fields(converted, schema, kind=kind.name, version=version).value
+    return decoded
 
 
 def _of_group(kind: Kind) -> str:

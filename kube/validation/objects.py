@@ -31,9 +31,10 @@ from kube.validation import (
     storage,
     updates,
 )
+from kube.validation.causes import invalid
 from kube.validation.metadata import kube_finalizer_causes, metadata_causes, metadata_update_causes, name_rule
 from kube.validation.schema import required_causes
-from kube.validation.statuses import status_causes
+from kube.validation.statuses import balancer_causes, status_causes
 
 Judge = Callable[[dict[str, Any]], list[Cause]]
 Comparison = Callable[[dict[str, Any], dict[str, Any]], list[Cause]]
@@ -68,7 +69,9 @@ def _own_causes(
     schema = _schema(resource, version, definitions)
     if schema is None:
         return []
-    return _unique(custom_causes(schema, body, None) if resource.custom else required_causes(body, schema))
+    if not resource.custom:
+        return _unique(required_causes(body, schema))
+    return _unique(custom_causes(schema, body, None)) + _scale_causes(resource, version, body)
 
 
 def update_causes(
@@ -79,7 +82,8 @@ def update_causes(
     metadata = _metadata_causes(resource, new)
     if resource.custom:
         schema = _schema(resource, version, definitions)
-        return _unique(changed + metadata + (custom_causes(schema, new, old) if schema is not None else []))
+        own = custom_causes(schema, new, old) if schema is not None else []
+        return _unique(changed + metadata + own + _scale_causes(resource, version, new))
     key = (resource.group, resource.kind)
     first, compare = _FIRST_JUDGES.get(key), _COMPARISONS.get(key)
     own = [] if first is None else first(new)
@@ -89,7 +93,8 @@ def update_causes(
     own += _own_causes(resource, version, judged, definitions, _JUDGES.get(key))
     fixed = updates.immutable_causes(key, new, old)
     causes = fixed + own if resource.kind == "DaemonSet" else own + fixed
-    later = status_causes(key, new) + ([] if compare is None else compare(new, old))
+    later = status_causes(key, new) + (balancer_causes(new, old) if key == ("", "Service") else [])
+    later += [] if compare is None else compare(new, old)
     causes += [cause for cause in later if cause not in causes]
     return updates.repeated(key, changed, metadata) + causes if changed or metadata else causes
 
@@ -117,6 +122,21 @@ def custom_causes(schema: Schema, new: dict[str, Any], old: dict[str, Any] | Non
         return causes
     rules = rules_of(schema)
     return [] if rules is None else violations(rules, new, old)
+
+
+def _scale_causes(resource: Resource, version: str, body: dict[str, Any]) -> list[Cause]:
+    """What is wrong with the numbers that a custom object's scale shows."""
+    served = resource.version(version)
+    if served is None or served.scale is None:
+        return []
+    causes = []
+    for path in (served.scale.replicas, served.scale.status_replicas):
+        value: Any = body
+        for name in path:
+            value = value.get(name) if isinstance(value, dict) else None
+        if isinstance(value, int) and not isinstance(value, bool) and value < 0:
+            causes.append(invalid("." + ".".join(path), value, "should be a non-negative integer"))
+    return causes
 
 
 def _schema(resource: Resource, version: str, definitions: Definitions) -> Schema | None:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from kube.status import Cause
 from kube.strategies import quality
-from kube.validation.causes import invalid
+from kube.validation.causes import forbidden, invalid
 
 _REPLICAS: Final = "cannot be greater than status.replicas"
 _COUNTS: Final[dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...]]]] = {
@@ -77,6 +77,14 @@ def status_causes(key: tuple[str, str], body: dict[str, Any]) -> list[Cause]:
     if "availableReplicas" in parts and available > status.get("readyReplicas", 0):
         causes.append(invalid("status.availableReplicas", available, "cannot be greater than readyReplicas"))
     return causes
+
+
+def balancer_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
+    """Only a service of that type has a load balancer."""
+    ingress = ((new.get("status") or {}).get("loadBalancer") or {}).get("ingress")
+    if not ingress or new.get("status") == old.get("status") or new.get("spec", {}).get("type") == "LoadBalancer":
+        return []
+    return [forbidden("status.loadBalancer.ingress", "may only be used when `spec.type` is 'LoadBalancer'")]
 
 
 def resize_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
