@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kube.cel.rules import BUDGET, rule_causes, rules_of, violations
+from kube.cel.evaluation import BUDGET, violations
+from kube.cel.rules import rule_causes, rules_of
 from kube.crds import crd_causes
 from kube.customobjects import object_causes, without_nulls
 from kube.schemas import Schema
