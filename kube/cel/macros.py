@@ -55,7 +55,8 @@ def spelled_out(text: str, depth: int = 0) -> str:
 
 def _arguments(text: str, start: int) -> tuple[list[str], int] | None:
     """The arguments of a call that was opened before ``start``, and where it ends; ``None`` when it does not end."""
-    arguments, begun, nesting, position = [], start, 0, start
+    arguments: list[str] = []
+    begun, nesting, position = start, 0, start
     while position < len(text):
         literal = _TEXT.match(text, position)
         if literal and literal.end() > position:

@@ -116,11 +116,11 @@ OBJECTS: list[tuple[dict[str, Any], Where, Spec | None, Spec, str]] = [
     ),
     ({"rule": "self.names.all(i, v, i < 2 && v != 'x')"}, (), None, {"names": ["a", "b"]}, ""),
     (
-        {"rule": "self.map.exists(k, v, k == v)"},
+        {"rule": "self.map.exists(k, v, k == 'b' && v == 1)"},
         (),
         None,
-        {"map": {"a": "b"}},
-        FAILED + "self.map.exists(k, v, k == v)",
+        {"map": {"a": 1}},
+        FAILED + "self.map.exists(k, v, k == 'b' && v == 1)",
     ),
     (
         {"rule": "self.nums.existsOne(i, v, v == i)"},
@@ -137,13 +137,13 @@ OBJECTS: list[tuple[dict[str, Any], Where, Spec | None, Spec, str]] = [
         {"nums": [1, 2]},
         FAILED + "self.nums.transformList(i, v, i > 0, v).size() == 2",
     ),
-    ({"rule": "self.map.transformMap(k, v, v + k)['a'] == 'ba'"}, (), None, {"map": {"a": "b"}}, ""),
+    ({"rule": "self.map.transformMap(k, v, v + 1)['a'] == 2"}, (), None, {"map": {"a": 1}}, ""),
     (
-        {"rule": "self.map.transformMapEntry(k, v, {v: k})['b'] == 'x'"},
+        {"rule": "self.map.transformMapEntry(k, v, {v: k})[1] == 'x'"},
         (),
         None,
-        {"map": {"a": "b"}},
-        FAILED + "self.map.transformMapEntry(k, v, {v: k})['b'] == 'x'",
+        {"map": {"a": 1}},
+        FAILED + "self.map.transformMapEntry(k, v, {v: k})[1] == 'x'",
     ),
     (
         {"rule": "!format.named('dns1123Label').value().validate(self.s).hasValue()"},
