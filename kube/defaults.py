@@ -408,17 +408,6 @@ def _pod_template(body: Body) -> None:
         fill_pod_template(body["template"])
 
 
-def _event_created(body: Body) -> None:
-    """What an event shows even when nothing is known of it."""
-    body.setdefault("source", {})
-    body.setdefault("reportingComponent", "")
-    body.setdefault("reportingInstance", "")
-
-
-def _newer_event_created(body: Body) -> None:
-    body.setdefault("deprecatedSource", {})
-
-
 _ADMISSION: Final = "admissionregistration.k8s.io"
 
 _DEFAULTS: Final[dict[tuple[str, str], Callable[[Body], None]]] = {
@@ -458,10 +447,8 @@ _DEFAULTS: Final[dict[tuple[str, str], Callable[[Body], None]]] = {
 }
 
 _ON_CREATE: Final[dict[tuple[str, str], Callable[[Body], None]]] = {
-    ("", "Event"): _event_created,
     ("", "Namespace"): _namespace_created,
     ("", "Pod"): _pod_created,
     ("", "Service"): _service_families,
     ("batch", "Job"): _label_job,
-    ("events.k8s.io", "Event"): _newer_event_created,
 }
