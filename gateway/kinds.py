@@ -14,7 +14,7 @@ from kube.paths import not_found
 from kube.requestinfo import RequestInfo
 from kube.resources import Catalog, Resource, Subresource, Version, api_version
 from kube.schemas import MISSING, Definitions, Schema
-from kube.status import MethodNotAllowed, NoSuchPage
+from kube.status import MethodNotAllowed, NoSuchPage, NotFound
 from kube.structure import DEDUCED, Structure, structure_of
 from kube.tables import Layout, layout
 
@@ -172,8 +172,15 @@ class Catalogs:
         kind = self.kind(info.cluster, info.group, info.version, info.resource)
         if kind is None and info.group and self._is_nowhere(info):
             raise NoSuchPage
-        if kind is None or (info.subresource and kind.subresource(info.subresource) is None):
+        if kind is None:
             raise not_found()
+        if info.subresource and kind.subresource(info.subresource) is None:
+            if not kind.resource.custom:
+                raise not_found()
+            # The path of a custom resource is one for all parts, so it is the object that is not found.
+            resource = kind.resource
+            words = f'{resource.qualified_name} "{info.name}" not found'
+            raise NotFound(words, group=resource.group, kind=resource.plural, name=info.name)
         if info.namespace and not kind.resource.namespaced and info.resource != "namespaces":
             raise not_found()
         if kind.resource.namespaced and not info.namespace and info.verb not in ("list", "watch", "deletecollection"):

@@ -74,13 +74,13 @@ def _to_core_event(body: Body) -> Body:
 
 
 def _to_old_scaler(body: Body) -> Body:
-    spec, status = dict(body.get("spec", {})), dict(body.get("status", {}))
-    cpu, others = _split(spec.get("metrics", ()), "target")
-    current, other_currents = _split(status.get("currentMetrics", ()), "current")
+    spec, status = dict(body.get("spec") or {}), dict(body.get("status") or {})
+    cpu, others = _split(spec.get("metrics") or (), "target")
+    current, other_currents = _split(status.get("currentMetrics") or (), "current")
     parts: dict[str, Body] = {"spec": spec, "status": status}
     _set(spec, "metrics", others)
     _set(status, "currentMetrics", other_currents)
-    annotations = dict(body.get("metadata", {}).get("annotations", {}))
+    annotations = dict(body.get("metadata", {}).get("annotations") or {})
     for annotation, (part, field) in _CARRIED.items():
         value = parts[part].pop(field, None)
         if value:
@@ -95,8 +95,8 @@ def _to_old_scaler(body: Body) -> Body:
 
 
 def _to_scaler(body: Body) -> Body:
-    spec, status = dict(body.get("spec", {})), dict(body.get("status", {}))
-    annotations = dict(body.get("metadata", {}).get("annotations", {}))
+    spec, status = dict(body.get("spec") or {}), dict(body.get("status") or {})
+    annotations = dict(body.get("metadata", {}).get("annotations") or {})
     parts: dict[str, Body] = {"spec": spec, "status": status}
     for annotation, (part, field) in _CARRIED.items():
         value = _decoded(annotations.pop(annotation, None))
@@ -105,7 +105,7 @@ def _to_scaler(body: Body) -> Body:
     wanted = spec.pop("targetCPUUtilizationPercentage", None)
     if wanted is not None:
         target = {"type": "Utilization", "averageUtilization": wanted}
-        spec["metrics"] = [*spec.get("metrics", ()), _cpu("target", target)]
+        spec["metrics"] = [*(spec.get("metrics") or ()), _cpu("target", target)]
     if not status.get("currentReplicas"):
         status.pop("currentReplicas", None)
     measured = status.pop("currentCPUUtilizationPercentage", None)

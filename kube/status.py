@@ -163,10 +163,21 @@ class Conflict(StatusError):
 
 
 class Expired(StatusError):
-    """410: the resource version or the continue token is too old; list again."""
+    """410: the resource version or the continue token is too old; list again.
+
+    ``token`` continues the list nevertheless, with what is there now.
+    """
 
     code = 410
     reason = "Expired"
+
+    def __init__(self, message: str, *, token: str = "") -> None:
+        super().__init__(message)
+        self.token = token
+
+    def as_status(self) -> dict[str, Any]:
+        """The whole ``Status`` body."""
+        return super().as_status() | {"metadata": {"continue": self.token} if self.token else {}}
 
 
 class RequestEntityTooLarge(StatusError):

@@ -25,6 +25,14 @@ from store.types import Key, Listing, RevisionTooOld, Stored, Whole
 
 _LIMIT_MAX: Final = 1 << 31
 _PAGE: Final = 500
+_NOW: Final = -1
+"""In a token: continue with what is there now, at no revision of the past."""
+_INCONSISTENT: Final = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
+    "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
+    "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
+    "deleted between the time the first chunk was returned and now may show up in the list."
+)
 
 Place = tuple[str, str, str]
 
@@ -142,12 +150,9 @@ async def read_list(
     try:
         return await _pages(runtime, chosen, binding, limit, at_least, exact, after, cached=cached)
     except RevisionTooOld:
-        if not token:
+        if after is None:
             raise Expired("The resourceVersion for the provided list is too old.") from None
-        raise Expired(
-            "The provided continue parameter is too old to display a consistent list result. You can start a new list "
-            "without the continue parameter."
-        ) from None
+        raise Expired(_INCONSISTENT, token=_token_of(_NOW, after, binding)) from None
 
 
 async def _pages(
@@ -240,10 +245,14 @@ def _place(key: Key) -> Place:
 
 
 def _encode_token(revision: int, key: Key, binding: str) -> str:
-    return base64.urlsafe_b64encode(orjson.dumps([revision, *_place(key), binding])).decode().rstrip("=")
+    return _token_of(revision, _place(key), binding)
 
 
-def _read_token(token: str, binding: str) -> tuple[int, Place]:
+def _token_of(revision: int, place: Place, binding: str) -> str:
+    return base64.urlsafe_b64encode(orjson.dumps([revision, *place, binding])).decode().rstrip("=")
+
+
+def _read_token(token: str, binding: str) -> tuple[int | None, Place]:
     """The revision and place of a token. Its place only moves within the request's own range, so it needs no seal."""
     invalid = "invalid continue token: continue key is not valid"
     try:
@@ -252,13 +261,13 @@ def _read_token(token: str, binding: str) -> tuple[int, Place]:
         if wrong:
             raise BadRequest(f"{invalid}: {wrong}")
         revision, space, namespace, name, bound = orjson.loads(decoded)
-        fits = isinstance(revision, int) and 0 < revision < 1 << 63
+        fits = isinstance(revision, int) and (revision == _NOW or 0 < revision < 1 << 63)
         fits = fits and all(isinstance(part, str) for part in (space, namespace, name))
     except (binascii.Error, ValueError, TypeError):
         raise BadRequest(invalid) from None
     if not fits or bound != binding:
         raise BadRequest(invalid)
-    return revision, (space, namespace, name)
+    return None if revision == _NOW else revision, (space, namespace, name)
 
 
 def _formed(

@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from cel_expr_python import cel
 
+from kube.cel.formats import FORMATS, named, validated
 from kube.quantities import InvalidQuantity, Quantity, parse_quantity
 
 _T: Final = cel.Type
@@ -108,6 +109,35 @@ def _intersects(a: list[Any], b: list[Any]) -> bool:
 def _bounded(a: list[Any], b: list[Any]) -> None:
     if len(a) * len(b) > 100_000:
         raise ValueError("the sets are too large to be compared")
+
+
+# Pairs of an index or key and its value, for loops over two variables (``kube.cel.macros``).
+
+
+def _pairs(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return [{"key": key, "value": member} for key, member in value.items()]
+    if isinstance(value, list):
+        return [{"key": index, "value": member} for index, member in enumerate(value)]
+    raise ValueError("no such overload")
+
+
+def _mapped(pairs: list[Any]) -> dict[Any, Any]:
+    return {pair["key"]: pair["value"] for pair in pairs}
+
+
+def _format(name: str) -> Callable[[], Own]:
+    return lambda: {"format": name}
+
+
+def _merged(entries: list[Any]) -> dict[Any, Any]:
+    result: dict[Any, Any] = {}
+    for entry in entries:
+        for key, value in entry.items():
+            if key in result:
+                raise ValueError(f"insert failed: key {key} already exists")
+            result[key] = value
+    return result
 
 
 # Quantities.
@@ -243,6 +273,12 @@ def _f(parameters: list[Any], result: Any, call: Callable[..., Any]) -> tuple[bo
 
 _S: Final = _T.STRING
 _FUNCTIONS: Final[dict[str, list[tuple[bool, list[Any], Any, Callable[..., Any]]]]] = {
+    **{f"format.{name}": [_f([], _OWN, _format(name))] for name in FORMATS},
+    "format.named__": [_f([_S], _T.List(_OWN), named)],
+    "validated__": [_m([_OWN, _S], _T.List(_T.List(_S)), validated)],
+    "pairs__": [_m([_T.DYN], _LIST, _pairs)],
+    "mapped__": [_m([_LIST], _T.Map(_T.DYN, _T.DYN), _mapped)],
+    "merged__": [_m([_LIST], _T.Map(_T.DYN, _T.DYN), _merged)],
     "isSorted": [_m([_LIST], _T.BOOL, _is_sorted)],
     "sum": [_m([_LIST], _T.DYN, _sum)],
     "min": [_m([_LIST], _T.DYN, _extreme(min, "min"))],

@@ -1,13 +1,8 @@
-"""The rules of a structural schema: compiled once, judged at creation of the CRD, evaluated on every write (TS10).
-
-Nothing here waits or looks at a clock; what evaluating may cost is counted. A rule that cannot be evaluated within its
-bounds fails, as in Kubernetes.
-"""
+"""The rules of a structural schema: judged at creation of the CRD, compiled once (TS10)."""
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -17,9 +12,9 @@ from cel_expr_python import cel
 from cel_expr_python.ext import ext_bindings, ext_encoders, ext_math, ext_optional, ext_strings
 
 from kube.cel.library import functions
-from kube.cel.syntax import Problem, Shape, Tree, Weight, check, escaped, located, weigh
+from kube.cel.macros import spelled_out
+from kube.cel.syntax import Problem, Shape, Tree, Weight, check, located, weigh
 from kube.fielderrors import forbidden, invalid, not_supported, required
-from kube.patches import same
 from kube.schemas import Schema
 from kube.status import Cause
 
@@ -27,13 +22,6 @@ VALIDATIONS: Final = "x-kubernetes-validations"
 MAX_EXPRESSION: Final = 16_384
 MAX_RULES: Final = 300
 """Rules in one version of a CRD, so that compiling it takes no more than a moment."""
-MAX_MESSAGE: Final = 5_120
-BUDGET: Final = 500_000
-"""Steps that the rules of one request may take together; a step is one node of an expression, or 64 bytes of text."""
-CALL_STEPS: Final = 50
-"""What it takes to evaluate anything at all."""
-LOOP_STEPS: Final = 10_000
-"""Rounds that all loops of one evaluation may make together; the evaluator stops there."""
 
 _REASONS: Final = ("FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired", "FieldValueDuplicate")
 _HIDDEN: Final = frozenset({"name", "generateName"})
@@ -81,10 +69,6 @@ class Rules:
         """Whether any of them looks at the old object."""
         below = (*self.properties.values(), *(part for part in (self.additional, self.items) if part is not None))
         return any(rule.expression.transition for rule in self.own) or any(part.transition for part in below)
-
-
-class _OutOfBudget(Exception):
-    pass
 
 
 @lru_cache(maxsize=1)
@@ -235,13 +219,14 @@ def _expression(schema: Schema, text: str, *, optional: bool) -> Expression:
     """Compile. Raises ``InvalidExpression`` in the words of kube-apiserver's compiler."""
     if len(text) > MAX_EXPRESSION:
         raise InvalidExpression(f"compilation failed: the expression is longer than {MAX_EXPRESSION} characters")
+    text = spelled_out(text)
     program = _program(text)
     tree = Tree.read(program.serialize())
     transition = tree.mentions("oldSelf")
     if tree.mentions("previous"):
         words = located("undeclared reference to 'previous' (in container '')", text, 0)
         raise InvalidExpression(f"compilation failed: {words}")
-    shape = _of_self(schema)
+    shape = as_seen(schema)
     edits: list[tuple[int, int, str]] = []
     try:
         found = check(
@@ -289,7 +274,7 @@ def _metadata(schema: Schema) -> frozenset[str]:
     return frozenset({"metadata", "apiVersion", "kind"}) if schema.embedded_resource else frozenset()
 
 
-def _of_self(schema: Schema) -> Schema:
+def as_seen(schema: Schema) -> Schema:
     """A node's schema as expressions see it: of an object's metadata they see the names."""
     if not schema.embedded_resource:
         return schema
@@ -313,226 +298,3 @@ def _target(schema: Schema, path: str) -> Schema | None:
             return None
         node = node.properties.get(name, node.additional)
     return node if path else None
-
-
-# Evaluation.
-
-
-def violations(rules: Rules, new: Mapping[str, Any], old: Mapping[str, Any] | None) -> list[Cause]:
-    """What the rules have against an object, or against a change of it when ``old`` is given.
-
-    Both are complete: pruned, with defaults, valid by their schema. What a change leaves as it was is not held
-    against it, unless a rule compares (Kubernetes' ratcheting).
-    """
-    shape = rules.schema
-    pair = _Pair(new, _value(shape, new), old, _value(shape, old) if old is not None and rules.transition else None)
-    evaluation = _Evaluation()
-    try:
-        evaluation.node(rules, pair, "")
-    except _OutOfBudget:
-        words = "validation failed due to running out of cost budget, no further validation rules will be run"
-        evaluation.causes.append(invalid("", "object", words))
-    return evaluation.causes
-
-
-@dataclass(frozen=True, slots=True)
-class _Pair:
-    """A value as JSON and as expressions see it, and the value that was in its place (``None``: there was none)."""
-
-    raw: Any
-    value: Any
-    old_raw: Any
-    old_value: Any
-
-
-class _Evaluation:
-    def __init__(self) -> None:
-        self.causes: list[Cause] = []
-        self._left = BUDGET
-
-    def node(self, rules: Rules, pair: _Pair, path: str) -> None:
-        unchanged = pair.old_raw is not None and same(pair.raw, pair.old_raw)
-        size = _Size()
-        if rules.own:
-            size.add(pair.value)
-        for rule in rules.own:
-            if pair.value is not None and len(self.causes) < 100:
-                self._rule(rules.schema, rule, pair, path, size, unchanged=unchanged)
-        if isinstance(pair.raw, dict):
-            for name, child in rules.properties.items():
-                if name in pair.raw:
-                    self.node(child, _below(pair, name, escaped(name)), f"{path}.{name}" if path else name)
-            if rules.additional is not None:
-                for name in pair.raw:
-                    if name not in rules.schema.properties:
-                        self.node(rules.additional, _below(pair, name, name), f"{path}[{name}]")
-        elif isinstance(pair.raw, list) and rules.items is not None:
-            places = _places(rules.schema, pair.old_raw)
-            for index, item in enumerate(pair.raw):
-                at = places.get(_place(rules.schema, item))
-                old = pair.old_raw[at] if at is not None else None
-                seen = pair.old_value[at] if at is not None and pair.old_value is not None else None
-                self.node(rules.items, _Pair(item, pair.value[index], old, seen), f"{path}[{index}]")
-
-    def _rule(self, schema: Schema, rule: Rule, pair: _Pair, path: str, size: _Size, *, unchanged: bool) -> None:
-        expression = rule.expression
-        if expression.transition and pair.old_value is None and not rule.optional_old:
-            return
-        if unchanged and not expression.transition:
-            return
-        result, error = self._evaluate(expression, pair, size)
-        if result is True:
-            return
-        kind = schema.type or "object"
-        if error:
-            self.causes.append(invalid(path, kind, f"{error} evaluating rule: {rule.message or _line(rule.text)}"))
-            return
-        message = self._message(rule, pair, size)
-        where = _joined(path, rule.field_path)
-        match rule.reason:
-            case "FieldValueForbidden":
-                self.causes.append(forbidden(where, message))
-            case "FieldValueRequired":
-                self.causes.append(required(where, message))
-            case "FieldValueDuplicate":
-                self.causes.append(Cause("FieldValueDuplicate", "Duplicate value", where))
-            case _:
-                if isinstance(pair.raw, dict | list):
-                    self.causes.append(Cause("FieldValueInvalid", f"Invalid value: {message}", where))
-                else:
-                    self.causes.append(invalid(where, pair.raw, message))
-
-    def _message(self, rule: Rule, pair: _Pair, size: _Size) -> str:
-        if rule.message_expression is not None:
-            said, error = self._evaluate(rule.message_expression, pair, size)
-            if not error and isinstance(said, str) and said.strip() and "\n" not in said and len(said) <= MAX_MESSAGE:
-                return said.strip()
-        return rule.message or f"failed rule: {_line(rule.text)}"
-
-    def _evaluate(self, expression: Expression, pair: _Pair, size: _Size) -> tuple[Any, str]:
-        self._left -= size.cost(expression.weight)
-        if self._left < 0:
-            raise _OutOfBudget
-        data = {"self": pair.value, "oldSelf": pair.old_value, "previous": {}}
-        if pair.old_value is not None:
-            data["previous"] = {"value": pair.old_value}
-        try:
-            result = expression.program.eval(data=data)
-        except RuntimeError as error:
-            if "budget" in str(error):
-                raise _OutOfBudget from None
-            return None, "internal error"
-        if result.type() == cel.Type.ERROR:
-            return None, _reason(str(result.value()))
-        return result.plain_value(), ""
-
-
-class _Size:
-    """How large a value is: its longest list or map, its longest text."""
-
-    __slots__ = ("longest", "most")
-
-    def __init__(self) -> None:
-        self.most = 0
-        self.longest = 0
-
-    def add(self, value: Any) -> None:
-        if isinstance(value, str | bytes):
-            self.longest = max(self.longest, len(value))
-        elif isinstance(value, dict):
-            self.most = max(self.most, len(value))
-            for name, member in value.items():
-                self.longest = max(self.longest, len(name))
-                self.add(member)
-        elif isinstance(value, list):
-            self.most = max(self.most, len(value))
-            for member in value:
-                self.add(member)
-
-    def cost(self, weight: Weight) -> int:
-        rounds = min(max(self.most, 1) ** weight.depth, LOOP_STEPS) if weight.depth else 1
-        text = self.longest * weight.growth
-        if weight.squares:
-            text *= max(min(self.longest, 1 << 20), self.most, 1)
-        return CALL_STEPS + math.ceil(
-            rounds * (weight.steps + weight.texts * self.longest / 1024 + weight.built * text / 64)
-        )
-
-
-def _below(pair: _Pair, name: str, seen: str) -> _Pair:
-    old = pair.old_raw.get(name) if isinstance(pair.old_raw, dict) else None
-    old_value = pair.old_value.get(seen) if isinstance(pair.old_value, dict) and old is not None else None
-    return _Pair(pair.raw[name], pair.value.get(seen), old, old_value)
-
-
-def _places(schema: Schema, items: Any) -> dict[Any, int]:
-    """Where the items of an old list stand, by their keys; empty when they have none."""
-    if schema.list_type != "map" or not isinstance(items, list):
-        return {}
-    return {_place(schema, item): index for index, item in enumerate(items)}
-
-
-def _place(schema: Schema, item: Any) -> Any:
-    if schema.list_type != "map" or not isinstance(item, dict):
-        return None
-    return tuple(repr(item.get(key)) for key in schema.list_map_keys)
-
-
-def _value(schema: Schema, value: Any) -> Any:
-    """A value as expressions see it: fields under their escaped names, numbers in their type, no unknown fields."""
-    if isinstance(value, dict):
-        if schema.additional is not None and not schema.properties:
-            return {name: _value(schema.additional, member) for name, member in value.items()}
-        if schema.embedded_resource:
-            schema = _of_self(schema)
-        seen = {}
-        for name, member in value.items():
-            child = schema.properties.get(name, schema.additional)
-            if child is not None:
-                if member is not None:
-                    seen[escaped(name)] = _value(child, member)
-            elif not schema.closed:
-                seen[name] = _bounded(member)
-        return seen
-    if isinstance(value, list):
-        items = schema.items
-        return [_value(items, item) for item in value] if items is not None else _bounded(value)
-    if schema.type == "number" and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if schema.type == "integer" and isinstance(value, float):
-        return int(value)
-    return _bounded(value)
-
-
-def _bounded(value: Any) -> Any:
-    """A value that no schema describes: whole numbers beyond 64 bits become floating."""
-    if isinstance(value, dict):
-        return {name: _bounded(member) for name, member in value.items()}
-    if isinstance(value, list):
-        return [_bounded(item) for item in value]
-    if isinstance(value, int) and not isinstance(value, bool) and not -(1 << 63) <= value < 1 << 63:
-        return float(value) if value.bit_length() < 1024 else math.inf
-    return value
-
-
-def _reason(error: str) -> str:
-    """An evaluator's error in the words of kube-apiserver's."""
-    kind, _, words = error.partition(": ")
-    if kind == "NOT_FOUND" and words.startswith("Key not found in map"):
-        return f"no such key: {words.rpartition(':')[2].strip().strip(chr(34))}"
-    if words.startswith("No matching overloads"):
-        return "no such overload"
-    if words.startswith("Index error"):
-        return f"index out of bounds: {words.partition('index=')[2].partition(' ')[0]}"
-    if words == "divide by zero":
-        return "division by zero"
-    return words or error
-
-
-def _line(text: str) -> str:
-    return " ".join(text.split())
-
-
-def _joined(path: str, field_path: str) -> str:
-    where = field_path.replace("['", "[").replace("']", "]")
-    return (path + where).removeprefix(".")

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from kube import abac
-from kube.cel.rules import rules_of, violations
+from kube.cel.evaluation import violations
+from kube.cel.rules import rules_of
 from kube.customobjects import object_causes
 from kube.resources import Resource
 from kube.schemas import Definitions, Schema

@@ -6,7 +6,8 @@ import time
 from copy import deepcopy
 from typing import Any
 
-from kube.cel.rules import rules_of, violations
+from kube.cel.evaluation import violations
+from kube.cel.rules import rules_of
 from kube.crds import crd_causes
 from kube.customobjects import without_nulls
 from kube.structural import structural_schema

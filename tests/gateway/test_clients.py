@@ -165,7 +165,7 @@ def test_lightkube_lives_through_a_whole_life(light: lightkube.Client) -> None:
     light.patch(ConfigMap, "c", [{"op": "add", "path": "/data/b", "value": "3"}], patch_type=PatchType.JSON)
     light.replace(light.get(ConfigMap, "c"))
     assert [item.data for item in light.list(ConfigMap, labels={"a": "b"}, chunk_size=1)] == [{"a": "2", "b": "3"}]
-    light.delete(ConfigMap, "c", cascade=CascadeType.FOREGROUND)
+    light.delete(ConfigMap, "c", cascade=CascadeType.BACKGROUND)
     looking.join(8)
     # Whoever deletes in the foreground sees the object wait for its dependents first.
     assert seen == [*LIFE[:-1], "MODIFIED", "DELETED"]

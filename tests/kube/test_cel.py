@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kube.cel.rules import BUDGET, rule_causes, rules_of, violations
+from kube.cel.evaluation import BUDGET, violations
+from kube.cel.rules import rule_causes, rules_of
 from kube.crds import crd_causes
 from kube.customobjects import object_causes, without_nulls
 from kube.schemas import Schema
@@ -53,7 +54,7 @@ def test_objects_are_judged_by_rules(rule: Any, where: Where, before: Any, now: 
 
 @pytest.mark.parametrize(
     "rule",
-    ["'a'.find('b') == 'c'", "format.dns1123Label().validate(self.s).hasValue()", "self.names.all(i, v, v != '')"],
+    ["'a'.find('b') == 'c'", "'a'.findAll('b').size() == 0"],
 )
 def test_what_this_server_does_not_have_is_refused_and_never_ignored(rule: str) -> None:
     assert crd_causes(ruled({"rule": rule}), definitions())[0].field.endswith("rule")

@@ -88,3 +88,23 @@ def test_other_versions_differ_in_their_name_alone() -> None:
     body = {"apiVersion": "x.io/v1", "kind": "X", "spec": {"a": 1}}
     assert converted(body, "x.io/v2") == {**body, "apiVersion": "x.io/v2"}
     assert converted(body, "x.io/v1") is body
+
+
+def test_an_autoscaler_as_it_is_made_is_shown_in_both_versions() -> None:
+    """A new one has ``currentMetrics: null``, as kube-apiserver shows it."""
+    body = {**SCALER, "status": {"currentMetrics": None, "desiredReplicas": 0}}
+    old = converted(body, "autoscaling/v1")
+    assert old["spec"]["targetCPUUtilizationPercentage"] == 70
+    assert old["status"]["desiredReplicas"] == 0
+    again = converted({**old, "status": None}, "autoscaling/v2")
+    assert again["spec"]["metrics"] == SCALER["spec"]["metrics"]
+
+
+def test_an_event_of_either_group_is_shown_in_the_words_of_the_other() -> None:
+    new = converted({**EVENT, "reportingComponent": "", "reportingInstance": ""}, "events.k8s.io/v1")
+    assert new["note"] == "m"
+    assert new["regarding"] == EVENT["involvedObject"]
+    assert "reportingController" not in new
+    old = converted({"apiVersion": "events.k8s.io/v1", "kind": "Event", "note": "n"}, "v1")
+    assert old["message"] == "n"
+    assert (old["source"], old["reportingComponent"], old["reportingInstance"]) == ({}, "", "")
