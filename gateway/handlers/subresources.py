@@ -23,7 +23,8 @@ from gateway.negotiation import (
     respond,
 )
 from gateway.runtime import Runtime
-from kube import tables
+from kube import fieldvalidation, tables
+from kube.names import is_dns_subdomain
 from kube.patches import deep_copy, json_patch, merge_patch
 from kube.resources import Scale
 from kube.selectors import from_object
@@ -47,7 +48,7 @@ async def scale(runtime: Runtime, request: Request, kind: Kind) -> Response:
         if (body.get("kind") or "Scale", body.get("apiVersion") or "autoscaling/v1") != ("Scale", "autoscaling/v1"):
             given, version = str(body.get("kind") or "Scale"), str(body.get("apiVersion") or "autoscaling/v1")
             raise objects.not_a("Scale", "autoscaling", given, version)
-        named = (body.get("metadata") or {}).get("name")
+        named = _within(body, "Scale", "metadata").get("name")
         if named != info.name:
             raise BadRequest(f"the name of the object ({named or ''}) does not match the name on the URL ({info.name})")
 
@@ -129,7 +130,7 @@ async def bind(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """POST of a ``Binding``: put a pod on a node, once."""
     body = objects.decode_body(request, "Binding")
     parameters.check(request)
-    node = (body.get("target") or {}).get("name")
+    node = _within(body, "Binding", "target").get("name")
     if not isinstance(node, str) or not node:
         message = "Required value"
         raise invalid_object("", "Binding", request.info.name, [Cause("FieldValueRequired", message, "target.name")])
@@ -154,8 +155,8 @@ async def bind(runtime: Runtime, request: Request, kind: Kind) -> Response:
 async def bind_new(runtime: Runtime, request: Request) -> Response:
     """POST to ``bindings``: the pod is named in the body."""
     body = objects.decode_body(request, "Binding")
-    name = (body.get("metadata") or {}).get("name")
-    if not isinstance(name, str) or not name:
+    name = _within(body, "Binding", "metadata").get("name")
+    if not isinstance(name, str) or not is_dns_subdomain(name):
         raise BadRequest("metadata.name of the binding names the pod")
     request.info = replace(request.info, resource="pods", subresource="binding", name=name)
     return await bind(runtime, request, runtime.catalogs.require(request.info))
@@ -165,16 +166,27 @@ async def evict(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """POST of an ``Eviction``: delete a pod."""
     body = objects.decode_body(request, "Eviction")
     parameters.check(request)
-    named = (body.get("metadata") or {}).get("name")
+    named = _within(body, "Eviction", "metadata").get("name")
     if named and named != request.info.name:
         raise BadRequest("name in URL does not match name in Eviction object")
-    options = body.get("deleteOptions") or {}
-    if isinstance(options, dict) and options.get("dryRun") == ["All"]:
+    options = _within(body, "Eviction", "deleteOptions")
+    if options.get("dryRun") == ["All"]:
         request.query = {**request.query, "dryRun": "All"}
-    preconditions = (options.get("preconditions") if isinstance(options, dict) else None) or {}
+    preconditions = _within(options, "DeleteOptions", "preconditions")
     wanted = DeleteOptions(str(preconditions.get("uid") or ""), str(preconditions.get("resourceVersion") or ""))
     await remove(runtime, request, kind, objects.key_of(request.info, kind.resource, request.info.name), wanted)
     return _success()
+
+
+def _within(body: Body, kind: str, field: str) -> Body:
+    """An object inside a body, empty where there is none. Raises ``BadRequest`` for anything else."""
+    value = body.get(field)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        problem = f"json: cannot unmarshal {objects.json_type(value)} into Go struct field {kind}.{field}"
+        raise fieldvalidation.cannot_be_handled(kind, "v1", problem)
+    return value
 
 
 def _success() -> Response:

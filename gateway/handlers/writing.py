@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -42,6 +43,11 @@ Transform = Callable[[Body], Awaitable[Body]]
 
 _ATTEMPTS: Final = 64
 """Writes that lost against others are tried again: every lost round means that another writer won."""
+
+_NAME_BYTES: Final = 1024
+"""Bytes of a name that no rule of its kind bounds, such as a role's."""
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 _SERVER_OWNED: Final = (
     "uid",
@@ -408,6 +414,8 @@ def check_name(kind: Kind, name: str, body: Body) -> None:
         reason, message = "FieldValueRequired", "Required value: name or generateName is required"
     else:
         problems = path_segment(name) if isinstance(name, str) else ["must be a string"]
+        if not problems and (len(name.encode()) > _NAME_BYTES or _CONTROL.search(name)):
+            problems = [f"must be no more than {_NAME_BYTES} bytes, without control characters"]
         if not problems:
             return
         reason, message = "FieldValueInvalid", f'Invalid value: "{name}": {"; ".join(problems)}'
