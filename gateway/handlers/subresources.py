@@ -16,8 +16,9 @@ from gateway.handlers.writing import Body, change, check_name_of, modified, writ
 from gateway.kinds import Kind
 from gateway.negotiation import APPLY_PATCH, JSON_PATCH, PATCHES, negotiate, require_patch_type, respond
 from gateway.runtime import Runtime
-from kube import managedfields, tables
+from kube import fieldvalidation, managedfields, tables
 from kube.managedfields import Write
+from kube.names import is_dns_subdomain
 from kube.patches import deep_copy, json_patch, merge_patch
 from kube.resources import Scale
 from kube.selectors import from_object
@@ -177,8 +178,8 @@ async def bind(runtime: Runtime, request: Request, kind: Kind) -> Response:
 async def bind_new(runtime: Runtime, request: Request) -> Response:
     """POST to ``bindings``: the pod is named in the body."""
     body = objects.decode_body(request, "Binding")
-    name = (body.get("metadata") or {}).get("name")
-    if not isinstance(name, str) or not name:
+    name = _within(body, "Binding", "metadata").get("name")
+    if not isinstance(name, str) or not is_dns_subdomain(name):
         raise BadRequest("metadata.name of the binding names the pod")
     request.info = replace(request.info, resource="pods", subresource="binding", name=name)
     return await bind(runtime, request, runtime.catalogs.require(request.info))
@@ -188,7 +189,7 @@ async def evict(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """POST of an ``Eviction``: delete a pod."""
     body = objects.decode_object(request, kind.part(request.info.subresource))
     parameters.check(request)
-    named = (body.get("metadata") or {}).get("name")
+    named = _within(body, "Eviction", "metadata").get("name")
     if named and named != request.info.name:
         raise BadRequest("name in URL does not match name in Eviction object")
     options = body.get("deleteOptions") or {}
@@ -197,6 +198,17 @@ async def evict(runtime: Runtime, request: Request, kind: Kind) -> Response:
     wanted = with_preconditions(options.get("preconditions") or {})
     await remove(runtime, request, kind, objects.key_of(request.info, kind.resource, request.info.name), wanted)
     return _success()
+
+
+def _within(body: Body, kind: str, field: str) -> Body:
+    """An object inside a body, empty where there is none. Raises ``BadRequest`` for anything else."""
+    value = body.get(field)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        problem = f"json: cannot unmarshal {objects.json_type(value)} into Go struct field {kind}.{field}"
+        raise fieldvalidation.cannot_be_handled(kind, "v1", problem)
+    return value
 
 
 def _success() -> Response:

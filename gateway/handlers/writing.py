@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -27,6 +28,11 @@ from store.types import Create, Delete, PreconditionFailed, Stored, Update
 Body = dict[str, Any]
 Transform = Callable[[Body], Awaitable[Body]]
 """From the current object to the wanted one; called again when somebody else wrote in between."""
+
+_NAME_BYTES: Final = 1024
+"""Bytes of a name that no rule of its kind bounds, such as a role's."""
+
+_CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 _SERVER_OWNED: Final = ("creationTimestamp", "selfLink", "tenant", "generation", "resourceVersion")
 _IMMUTABLE: Final = ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
@@ -287,11 +293,15 @@ def already_exists(kind: Kind, name: str, taken: Stored | None = None) -> Alread
 
 
 def check_name(kind: Kind, name: Any, body: Body) -> None:
-    """A new object has a name; what is wrong with it else, admission says. Raises ``Invalid``."""
-    if name and isinstance(name, str):
+    """A new object has a name that can be kept; what is wrong with it else, admission says. Raises ``Invalid``."""
+    if not isinstance(name, str):
+        reason, message = "FieldValueInvalid", f'Invalid value: "{name}": must be a string'
+    elif name and (len(name.encode()) > _NAME_BYTES or _CONTROL.search(name)):
+        problem = f"must be no more than {_NAME_BYTES} bytes, without control characters"
+        reason, message = "FieldValueInvalid", f'Invalid value: "{name[:_NAME_BYTES]}": {problem}'
+    elif name:
         return
-    reason, message = "FieldValueInvalid", f'Invalid value: "{name}": must be a string'
-    if not name:
+    else:
         reason, message = "FieldValueRequired", "Required value: name or generateName is required"
     shown = name or body["metadata"].get("generateName") or ""
     raise Invalid(
