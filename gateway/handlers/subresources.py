@@ -207,7 +207,7 @@ def _within(body: Body, kind: str, field: str) -> Body:
         return {}
     if not isinstance(value, dict):
         problem = f"json: cannot unmarshal {objects.json_type(value)} into Go struct field {kind}.{field}"
-        raise fieldvalidation.cannot_be_handled(kind, "v1", problem)
+        raise fieldvalidation.Unfit(kind, "v1", problem)
     return value
 
 

@@ -28,8 +28,12 @@ def _flags(settings: Any) -> None:
     settings.APISERVER_FLAGS = FLAGS
 
 
+_LATER = 4_102_444_800
+"""2100-01-01: names of tests must be the same in every process that collects them."""
+
+
 def claims(**changes: object) -> str:
-    said = {"iss": "https://idp.example", "aud": "tenantry", "sub": "u1", "org": "acme", "exp": 4_102_444_800}
+    said = {"iss": "https://idp.example", "aud": "tenantry", "sub": "u1", "org": "acme", "exp": _LATER}
     return json.dumps(said | changes)
 
 
