@@ -106,10 +106,17 @@ def _plain(node: Any, name: str = "") -> Any:
                 }
         return plain
     if isinstance(node, list):
-        return [_plain(item) for item in node]
+        items = [_plain(item) for item in node]
+        # Entries are kept by the second in which they were written.
+        return sorted(items, key=_owner) if name == "managedFields" else items
     if name in BY_NAME and node not in ("", "0"):
         return BY_NAME[name]
     return stable(node) if isinstance(node, str) else node
+
+
+def _owner(entry: Any) -> tuple[str, ...]:
+    fields = ("operation", "manager", "apiVersion", "subresource")
+    return tuple(str(entry.get(field, "")) for field in fields) if isinstance(entry, dict) else ()
 
 
 def differences(ours: Any, theirs: Any, path: str = "") -> list[tuple[str, Any, Any]]:
