@@ -207,7 +207,7 @@ def peer() -> Iterator[Target | None]:
         return
     with contextlib.ExitStack() as stack:
         with on_core(0):
-            server = stack.enter_context(kubeapiserver.running())
+            server = stack.enter_context(kubeapiserver.running(durable=True))
         yield Target("kube-apiserver", server.url, kubeapiserver.TOKEN)
 
 

@@ -87,10 +87,13 @@ def make_kubeconfig(server: str, ca: str, user: dict[str, Any]) -> str:
     )
 
 
-def start(folder: Path, processes: list[subprocess.Popen[bytes]], *, controllers: bool = True) -> KubeApiserver:
+def start(
+    folder: Path, processes: list[subprocess.Popen[bytes]], *, controllers: bool = True, durable: bool = False
+) -> KubeApiserver:
     """Start etcd and kube-apiserver, into ``processes``, and wait until the server is ready.
 
-    With ``controllers`` also the controller-manager, until the bootstrap roles are filled; without them nothing makes
+    With ``durable`` etcd writes to the disk before it answers, as it does wherever its data counts. With
+    ``controllers`` also the controller-manager, until the bootstrap roles are filled; without them nothing makes
     the service account that pods need, so its admission is off.
     """
     ca = trustme.CA()
@@ -113,7 +116,7 @@ def start(folder: Path, processes: list[subprocess.Popen[bytes]], *, controllers
             f"--listen-client-urls={etcd}",
             f"--advertise-client-urls={etcd}",
             f"--listen-peer-urls=http://127.0.0.1:{peer_port}",
-            "--unsafe-no-fsync",
+            *(() if durable else ("--unsafe-no-fsync",)),
         ),
         _spawn(
             folder,
@@ -130,6 +133,7 @@ def start(folder: Path, processes: list[subprocess.Popen[bytes]], *, controllers
             f"--service-account-signing-key-file={folder / 'sa.key'}",
             "--service-cluster-ip-range=10.0.0.0/24",
             "--authorization-mode=RBAC",
+            "--allow-privileged=true",
             f"--token-auth-file={folder / 'tokens.csv'}",
             *(() if controllers else ("--disable-admission-plugins=ServiceAccount",)),
         ),
@@ -168,12 +172,12 @@ def stop(processes: list[subprocess.Popen[bytes]]) -> None:
 
 
 @contextmanager
-def running(*, controllers: bool = False) -> Iterator[KubeApiserver]:
+def running(*, controllers: bool = False, durable: bool = False) -> Iterator[KubeApiserver]:
     """The real thing, stopped and cleared away afterwards."""
     processes: list[subprocess.Popen[bytes]] = []
     folder = Path(tempfile.mkdtemp(prefix="kube-"))
     try:
-        yield start(folder, processes, controllers=controllers)
+        yield start(folder, processes, controllers=controllers, durable=durable)
     finally:
         stop(processes)
         shutil.rmtree(folder, ignore_errors=True)

@@ -92,11 +92,8 @@ _NO_WINDOWS_PODS: Final = (
 
 
 def security_context_causes(context: dict[str, Any], path: str, *, host_users: bool) -> list[Cause]:
-    """What is wrong with a container's security context. No container is privileged, as by default."""
-    causes: list[Cause] = []
-    if context.get("privileged"):
-        causes.append(forbidden(f"{path}.privileged", "disallowed by cluster policy"))
-    causes += _id_causes(context, path, "runAsUser", "runAsGroup")
+    """What is wrong with a container's security context. Who may be privileged is for policies to say."""
+    causes = _id_causes(context, path, "runAsUser", "runAsGroup")
     causes += choice_causes(context, "procMount", ("Default", "Unmasked"), path)
     if host_users and context.get("procMount") == "Unmasked":
         detail = "`hostUsers` must be false to use `Unmasked`"
