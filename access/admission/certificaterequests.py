@@ -25,10 +25,8 @@ class CertificateRequests(Quiet):
         spec = body.get("spec") if body is not None else None
         if not isinstance(spec, dict):
             return
-        if attributes.operation == CREATE:
-            known = attributes.principal.user_info()
-        else:
-            known = (attributes.old or {}).get("spec") or {}
+        before = (attributes.old or {}).get("spec") or {}
+        known = attributes.principal.user_info() if attributes.operation == CREATE else before
         for field in _CALLER:
             spec.pop(field, None)
         spec.update({field: known[field] for field in _CALLER if field in known})
