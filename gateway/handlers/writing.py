@@ -178,6 +178,8 @@ def _checked(request: Request, kind: Kind, current: Body, result: Body) -> Body:
     uid = result["metadata"].get("uid")
     if uid and uid != current["metadata"].get("uid"):
         raise invalid_object(kind.resource.group, kind.name, name, [immutable("metadata.uid", uid)])
+    # What a merge patch does not touch is still the current object's own.
+    result = {**result, "metadata": {**result["metadata"]}}
     objects.check_place(request.info, kind, result)
     return result
 
