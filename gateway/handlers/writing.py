@@ -178,9 +178,11 @@ def _checked(request: Request, kind: Kind, current: Body, result: Body) -> Body:
     uid = result["metadata"].get("uid")
     if uid and uid != current["metadata"].get("uid"):
         raise invalid_object(kind.resource.group, kind.name, name, [immutable("metadata.uid", uid)])
-    # What a merge patch does not touch is still the current object's own.
-    result = {**result, "metadata": {**result["metadata"]}}
+    tenant = current["metadata"].get("tenant")
     objects.check_place(request.info, kind, result)
+    if tenant and result["metadata"] is current["metadata"]:
+        # What a merge patch does not touch is still the current object's own, and keeps its tenant (TS2).
+        current["metadata"]["tenant"] = tenant
     return result
 
 
