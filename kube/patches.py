@@ -96,7 +96,7 @@ def _placed(operation: dict[str, Any]) -> dict[str, Any]:
 
 
 def merge_patch(document: Mapping[str, Any], patch: object) -> dict[str, Any]:
-    """Apply an RFC 7396 patch and return the new object, which shares nothing with either argument.
+    """Apply an RFC 7396 patch and return the new object, and leave both arguments alone; what is not patched is shared.
 
     Raises ``BadRequest`` unless the patch is an object, ``RequestEntityTooLarge`` when it nests too deeply.
     """
@@ -105,7 +105,7 @@ def merge_patch(document: Mapping[str, Any], patch: object) -> dict[str, Any]:
     if not isinstance(patch, dict):
         raise BadRequest(f"error decoding patch: {not_a(patch, 'map[string]interface {}')}")
     weight(patch)
-    merged: dict[str, Any] = deep_copy(_merge(document, patch))
+    merged: dict[str, Any] = _merge(document, patch)
     return merged
 
 

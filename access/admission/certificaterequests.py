@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from access.admission.base import CREATE, Attributes, Quiet
+
+_CALLER: Final = ("username", "uid", "groups", "extra")
 
 
 class CertificateRequests(Quiet):
@@ -18,8 +22,11 @@ class CertificateRequests(Quiet):
         body, resource = attributes.object, attributes.resource
         if (resource.group, resource.plural) != ("certificates.k8s.io", "certificatesigningrequests"):
             return
-        spec = body.get("spec") if body is not None and attributes.operation == CREATE else None
-        if isinstance(spec, dict):
-            for field in ("username", "uid", "groups", "extra"):
-                spec.pop(field, None)
-            spec.update(attributes.principal.user_info())
+        spec = body.get("spec") if body is not None else None
+        if not isinstance(spec, dict):
+            return
+        before = (attributes.old or {}).get("spec") or {}
+        known = attributes.principal.user_info() if attributes.operation == CREATE else before
+        for field in _CALLER:
+            spec.pop(field, None)
+        spec.update({field: known[field] for field in _CALLER if field in known})

@@ -104,6 +104,8 @@ def checked(request: Request, kind: Kind, result: Body, document: Any) -> Body:
         cause = Cause("FieldValueInvalid", message, "patch")
         raise Invalid(f' "" is invalid: patch: {message}', causes=[cause]) from None
     check_name_of(request, result["metadata"].get("name"))
+    # What a patch does not touch is still the current object's own, and must keep its tenant (TS2).
+    result = {**result, "metadata": dict(result["metadata"])}
     objects.check_place(request.info, kind, result)
     return result
 
