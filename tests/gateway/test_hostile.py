@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterator
 from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,13 @@ class Hostile:
             return copied
         return self._random.choice(WRONG)
 
+    def victims(self) -> Iterator[Asked]:
+        """Good objects, for the others to be put to."""
+        for path, body in BODIES.items():
+            for number in range(NAMES):
+                good = {**body, "metadata": {"name": f"h{number}"}}
+                yield "POST", path.format(namespace=self._namespace), good, "application/json"
+
     def request(self) -> Asked:
         """Method, path, body and media type."""
         choose = self._random.choice
@@ -159,6 +167,8 @@ def test_no_body_makes_the_server_fail(alice: Caller, namespace: str) -> None:
     hostile, connected = Hostile(namespace), Connected(alice)
     failed = []
     statuses: set[int] = set()
+    for asked in hostile.victims():
+        connected.send(asked)
     for _ in range(REQUESTS):
         asked = hostile.request()
         status, answer = connected.send(asked)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg import sql
 
 from tests.gateway.callers import Caller, config_map, eventually
 from tests.gateway.conftest import ROOT, Server, start, stop, tenant_named
@@ -32,13 +33,14 @@ def apart(new_database_apart: str, tmp_path_factory: pytest.TempPathFactory) -> 
 def new_database_apart() -> Iterator[str]:
     url = os.environ["DATABASE_URL"]
     base, _, query = url.partition("?")
-    own = f"{base.rpartition('/')[0]}/watch_endings" + (f"?{query}" if query else "")
+    name = f"watch_endings_{os.getpid()}"
+    own = f"{base.rpartition('/')[0]}/{name}" + (f"?{query}" if query else "")
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("CREATE DATABASE watch_endings")
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
     manage(own, "migrate", "-v0")
     yield own
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("DROP DATABASE watch_endings WITH (FORCE)")
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 def manage(database: str, *words: str) -> None:
