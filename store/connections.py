@@ -55,7 +55,7 @@ def open_pool(conninfo: str, size: int) -> AsyncConnectionPool[Connection]:
     return AsyncConnectionPool(
         conninfo,
         kwargs=connection_settings("tenantry-store"),
-        min_size=2,
+        min_size=1,
         max_size=size,
         timeout=PATIENCE_SECONDS,
         configure=prepare,
