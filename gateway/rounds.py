@@ -44,6 +44,11 @@ async def until_kept(runtime: Runtime, kind: Kind, key: Key, once: Callable[[Sto
     raise too_busy(kind, key.name)
 
 
+async def is_missing(runtime: Runtime, key: Key) -> bool:
+    """Whether there is no such object: what this process has not seen is asked for before anything is said of it."""
+    return await runtime.store.get(key, cached=True) is None and await runtime.store.get(key) is None
+
+
 async def require_newest(runtime: Runtime, key: Key, current: Stored | None) -> None:
     """Raise ``PreconditionFailed`` unless ``current`` is the newest state of an object."""
     newest = await runtime.store.get(key)

@@ -24,19 +24,19 @@ def throttle(runtime: Runtime, principal: Principal, info: RequestInfo) -> None:
     runtime.throttle.take(principal, info, time.monotonic())
 
 
-async def authorize(runtime: Runtime, principal: Principal, info: RequestInfo) -> Decision:
+async def authorize(
+    runtime: Runtime, principal: Principal, info: RequestInfo, trace: list[Decision] | None = None
+) -> Decision:
     """The decision on a request. Raises ``ServiceUnavailable`` when revocations may have been missed."""
     if not principal.is_system:
         runtime.require_trustworthy()
-    return await runtime.authorization.authorize(principal, info)
+    return await runtime.authorization.authorize(principal, info, trace)
 
 
 async def permit(runtime: Runtime, principal: Principal, info: RequestInfo) -> Decision:
     """``authorize`` for a request that is to be served: a refusal carries its trace, for the audit (AZ11)."""
-    if not principal.is_system:
-        runtime.require_trustworthy()
     trace: list[Decision] = []
-    decision = await runtime.authorization.authorize(principal, info, trace)
+    decision = await authorize(runtime, principal, info, trace)
     return decision if decision.allowed else replace(decision, trace=tuple(trace))
 
 

@@ -71,6 +71,7 @@ class Wire:
         if connection is None:
             return
         self._prepared.clear()
+        self._last = None
         loop = asyncio.get_running_loop()
         # libpq no longer tells the number once the line is dead.
         loop.remove_reader(self._socket)
@@ -138,7 +139,6 @@ class Wire:
             self._fail(error)
 
     def _fail(self, error: OperationalError) -> None:
-        self._last = None
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_exception(error)
         self.close()

@@ -21,7 +21,7 @@ from gateway.negotiation import (
     require_content_type,
     require_patch_type,
 )
-from gateway.rounds import require_newest, too_busy
+from gateway.rounds import is_missing, too_busy
 from gateway.runtime import Runtime
 from kube import fieldvalidation, managedfields
 from kube.documents import decode_json, read_yaml
@@ -128,10 +128,9 @@ async def apply(runtime: Runtime, request: Request, kind: Kind) -> Response:
         return managedfields.apply(kind.structure, current, applied, write, force=force)
 
     key = objects.key_of(request.info, kind.resource, request.info.name)
-    for attempt in range(4):
-        if await runtime.store.get(key, cached=not attempt) is None:
+    for _ in range(4):
+        if await is_missing(runtime, key):
             if request.info.subresource:
-                await require_newest(runtime, key, None)
                 raise not_found(kind, key.name)
             await permission.require(runtime, request, "create")
             _check_new(request, kind, applied)

@@ -7,8 +7,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Final
 
-import orjson
-
 from access.authentication.base import Credentials, Refused
 from gateway import stages
 from gateway.exchange import Request, Response
@@ -71,24 +69,13 @@ def access_causes(body: dict[str, Any]) -> list[Cause]:
         causes += _selector_causes((resource or {}).get(field), f"spec.resourceAttributes.{field}")
     local = kind == "LocalSubjectAccessReview"
     if metadata.keys() - {"managedFields", *(("namespace",) if local else ())}:
-        causes.append(
-            invalid("metadata", _sorted(metadata), f"must be empty{' except for namespace' if local else ''}")
-        )
+        causes.append(invalid("metadata", metadata, f"must be empty{' except for namespace' if local else ''}"))
     if local and resource is not None and resource.get("namespace", "") != metadata["namespace"]:
         path = "spec.resourceAttributes.namespace"
         causes.append(invalid(path, resource.get("namespace", ""), "must match metadata.namespace"))
     if local and other is not None:
         causes.append(invalid(_URL, url, "disallowed on this kind of request"))
     return causes
-
-
-def _sorted(metadata: dict[str, Any]) -> dict[str, Any]:
-    """Metadata with its owners' fields in order."""
-    entries = [
-        {**entry, "fieldsV1": orjson.loads(orjson.dumps(entry["fieldsV1"], option=orjson.OPT_SORT_KEYS))}
-        for entry in metadata.get("managedFields") or ()
-    ]
-    return {**metadata, "managedFields": entries} if entries else metadata
 
 
 def _selector_causes(selector: dict[str, Any] | None, path: str) -> list[Cause]:

@@ -13,7 +13,7 @@ from gateway import objects, parameters, permission
 from gateway.exchange import Request, Response
 from gateway.handlers.reading import revision_of, show
 from gateway.kinds import Kind, definitions
-from gateway.rounds import ATTEMPTS, require_newest, step_aside, too_busy, until_kept
+from gateway.rounds import ATTEMPTS, is_missing, require_newest, step_aside, too_busy, until_kept
 from gateway.runtime import Runtime
 from gateway.selection import confine, confine_new
 from kube import conversion, fieldvalidation, managedfields
@@ -99,7 +99,7 @@ async def update(runtime: Runtime, request: Request, kind: Kind) -> Response:
     info = request.info
     key = objects.key_of(info, kind.resource, info.name)
     creates = not info.subresource and kind.resource.storage_key in CREATED_BY_UPDATE
-    if creates and await runtime.store.get(key, cached=True) is None and await runtime.store.get(key) is None:
+    if creates and await is_missing(runtime, key):
         await permission.require(runtime, request, "create")
         return show(request, kind, await keep_new(runtime, request, kind, body), status=201)
     stored = await change(runtime, request, kind, replaced)
