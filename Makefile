@@ -7,6 +7,10 @@ UV_VERSION := 0.13.9
 # pytest-xdist: one worker a core, four at most.
 WORKERS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); [ $$n -gt 4 ] && n=4; echo $$n)
 
+# Compiled code halves the time that a process needs to start; it is kept out of the tree.
+export PYTHONDONTWRITEBYTECODE :=
+export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
+
 .DEFAULT_GOAL := help
 .PHONY: help run test bench lint format docs lock clean
 
