@@ -54,7 +54,7 @@ REVIEW = {
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A server under load, spoken to as a user with RBAC rights in one space (at the peer: a cluster administrator)."""
+    """A server under load, spoken to as a service account with RBAC rights in one space (at the peer: in the cluster)."""
 
     name: str
     url: str
@@ -207,8 +207,27 @@ def peer() -> Iterator[Target | None]:
         return
     with contextlib.ExitStack() as stack:
         with on_core(0):
-            server = stack.enter_context(kubeapiserver.running(durable=True))
-        yield Target("kube-apiserver", server.url, kubeapiserver.TOKEN)
+            server = stack.enter_context(kubeapiserver.running(serious=True))
+        yield Target("kube-apiserver", server.url, _driver(Target("", server.url, kubeapiserver.TOKEN)))
+
+
+def _driver(administrator: Target) -> str:
+    """The token of a service account that may do what it likes by RBAC, as the one that asks our server."""
+    connection = administrator.connect()
+    accounts, metadata = "/api/v1/namespaces/default/serviceaccounts", {"name": "driver"}
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
+    administrator.call(connection, "POST", accounts, account)
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": metadata,
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "ServiceAccount", "name": "driver", "namespace": "default"}],
+    }
+    administrator.call(connection, "POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
+    wanted = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 7200}}
+    token = administrator.call(connection, "POST", f"{accounts}/driver/token", wanted)
+    return str(token["status"]["token"])
 
 
 def measure(target: Target) -> dict[str, Figures]:
