@@ -251,14 +251,17 @@ def measure(target: Target) -> dict[str, Figures]:
     patch["headers"] = {**target.headers, "Content-Type": "application/merge-patch+json"}  # type: ignore[assignment]
     whole = {**CONFIGMAP, "metadata": {"name": "one"}, "data": {"word": "@N@"}}
     update = {"method": "PUT", "body": json.dumps(whole)}
+    reviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
     review = {"method": "POST", "body": json.dumps(REVIEW)}
+    new_question = {**REVIEW, "spec": {**REVIEW["spec"], "user": "jane-@N@"}}  # type: ignore[dict-item]
     for connections in (1, 32):
         load("GET", connections, f"{BASE}/one")
         load("LIST of 500", min(connections, 8), "/api/v1/namespaces/list/configmaps")
         load("CREATE", connections, BASE, method="POST", body=new)
         load("UPDATE of one object", connections, f"{BASE}/one", **update)
         load("PATCH of one object", connections, f"{BASE}/one", **patch)
-        load("SubjectAccessReview", connections, "/apis/authorization.k8s.io/v1/subjectaccessreviews", **review)
+        load("SubjectAccessReview", connections, reviews, **review)
+        load("… of a new user each", connections, reviews, method="POST", body=json.dumps(new_question))
     figures["watch delivery"] = watch_delivery(target)
     print(f"  {target.name:<15} watch delivery, {WATCHES:,} watches {figures['watch delivery']}", flush=True)
     if target.pid is not None:
