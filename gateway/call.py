@@ -33,6 +33,11 @@ class Line(Protocol):
     """The client certificate (DER), verified against the client CAs, when one was shown."""
 
     @property
+    def standing(self) -> Sequence[tuple[bytes, bytes]]:
+        """The headers of every answer: the date (RFC 9110, 6.6.1)."""
+        ...
+
+    @property
     def is_clogged(self) -> bool:
         """Whether the client does not keep up with what is written."""
         ...
@@ -240,7 +245,7 @@ class Call:
             raise RuntimeError("a header holds a control character")
         self.begun = True
         lines = [_STATUS_LINES[status]]
-        for name, value in headers:
+        for name, value in (*self._line.standing, *headers):
             lines += (name, b": ", value, b"\r\n")
         lines.append(b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n")
         return b"".join(lines)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import uuid
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final
 
 import orjson
@@ -325,7 +326,12 @@ def counts_generations(kind: Kind) -> bool:
 
 def timestamp(now: float) -> str:
     """Unix seconds in RFC 3339, as Kubernetes writes times."""
-    return datetime.fromtimestamp(int(now), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _second(int(now))
+
+
+@lru_cache(maxsize=2)
+def _second(now: int) -> str:
+    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def view(stored: Stored, kind: Kind) -> bytes:

@@ -191,6 +191,11 @@ class GatewayProtocol(asyncio.Protocol):
     # What calls ask for.
 
     @property
+    def standing(self) -> list[tuple[bytes, bytes]]:
+        """See ``gateway.call.Line``; uvicorn writes the date anew every second."""
+        return self._server.default_headers
+
+    @property
     def is_clogged(self) -> bool:
         """See ``gateway.call.Line``."""
         return self._room is not None
