@@ -21,7 +21,7 @@ run: $(VENV)/.runtime ## Set everything up and start Tenantry
 	@$(BIN)/python manage.py quickstart
 
 test: $(VENV)/.development ## Run all tests with real PostgreSQL and Redis
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 bench: $(VENV)/.development ## Run the benchmarks and print figures and ratios
 	$(BIN)/python -m bench $(ARGS)
