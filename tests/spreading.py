@@ -16,8 +16,9 @@ TOGETHER = {
         "tests/gateway/test_two_processes.py",
     ),
     "a Keystone": ("tests/access/authentication/test_keystone.py", "tests/gateway/test_signin.py"),
-    "a cluster": (
+    "the clusters": (
         "tests/access/test_credentials.py",
+        "tests/tenants/test_embedded.py",
         "tests/tenants/test_provisioning.py",
         "tests/tenants/test_workers.py",
     ),

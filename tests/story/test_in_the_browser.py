@@ -19,7 +19,6 @@ from tests.story.product import KUBECTL, ROOT, Product
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine"),
     pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed"),
-    pytest.mark.xdist_group("story"),
     pytest.mark.timeout(300),
 ]
 PICTURES = Path(os.environ.get("TENANTRY_PICTURES") or ROOT / "build" / "pictures")
