@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
@@ -46,3 +47,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Pure functions last: their files are small, so that all workers end at the same time."""
     items.sort(key=lambda item: "tests/kube/" in str(item.path))
+
+
+def pytest_collection_finish() -> None:
+    """What there is now stays to the end: the garbage collector need not look at it again and again."""
+    gc.freeze()
