@@ -138,26 +138,31 @@ class GatewayProtocol(HttpToolsProtocol):
     _head_open = False
     _head_timer: asyncio.TimerHandle | None = None
     _stopping = False
+    _verified_by: ssl.SSLContext | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Remember who is at the other end."""
         super().connection_made(transport)
         connection: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
         certificate = connection.getpeercert(binary_form=True) if connection is not None else None
-        if certificate:
+        if connection is not None and certificate:
             self.app_state = {**self.app_state, PEER_CERTIFICATE: certificate}
-            if connection is not None and connection.session_reused:
+            self._verified_by = connection.context
+            if connection.session_reused:
                 # Resuming a session of an earlier connection verifies nothing anew.
-                self.require_trust()
+                self._verified_by = None
+            # The client CAs may have changed during the handshake.
+            self.require_trust()
         self._head_timer = self.loop.call_later(HEADER_SECONDS, self._give_up)
 
     def require_trust(self) -> None:
-        """Cut the connection if its client certificate is of no authority that is trusted now.
+        """Cut the connection if its client certificate need not be of an authority that is trusted now.
 
-        What clients send between their certificate and its authority is not seen here: those connect again.
+        What clients send between their certificate and its authority is not seen here: those connect again when any
+        authority is gone.
         """
         certificate, tls = self.app_state.get(PEER_CERTIFICATE), self.config.ssl_context_factory
-        if certificate and isinstance(tls, ServerTls) and not tls.trusts(certificate):
+        if certificate and isinstance(tls, ServerTls) and not tls.trusts(certificate, self._verified_by):
             self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:

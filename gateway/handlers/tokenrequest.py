@@ -63,7 +63,7 @@ async def create_token(runtime: Runtime, request: Request, kind: Kind) -> Respon
         secret=bound.get("secrets"),
         pod=bound.get("pods"),
     )
-    token = sign(claims, runtime.signing_key)
+    token = sign(claims, runtime.service_account_keys.signer)
     shown: dict[str, Any] = {
         "name": info.name,
         "namespace": info.namespace,

@@ -14,7 +14,8 @@ from typing import Any
 
 import jwt
 import pytest
-from cryptography.hazmat.primitives import serialization
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from django.core.management import CommandError, call_command
 
@@ -27,17 +28,43 @@ SELF = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
 LINES = 'kept,kim,k1,"tenantry:owner",,trusting\n'
 
 
+def pem_of(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def private_key() -> bytes:
+    return pem_of(ec.generate_private_key(ec.SECP256R1()))
+
+
 def authority(name: str) -> pki.KeyPair:
     return pki.make_authority(name, now=datetime.now(UTC))
 
 
-OLD, NEW = authority("old"), authority("new")
-
-
-def private_key() -> bytes:
-    return ec.generate_private_key(ec.SECP256R1()).private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+def above_others(name: str, *, below: pki.KeyPair | None = None) -> pki.KeyPair:
+    """An authority that lets others sign; ``below`` another one, or by itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    signer = serialization.load_pem_private_key(below.key, None) if below is not None else key
+    assert isinstance(signer, ec.EllipticCurvePrivateKey)
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(x509.load_pem_x509_certificate(below.certificate).subject if below is not None else subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(minutes=5))
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(signer, hashes.SHA256())
     )
+    return pki.KeyPair(made.public_bytes(serialization.Encoding.PEM), pem_of(key))
+
+
+OLD, NEW = authority("old"), authority("new")
 
 
 def replace(path: Path, content: bytes | str) -> None:
@@ -172,6 +199,28 @@ def test_resumed_session_brings_no_certificate_of_a_removed_authority_back(trust
     assert b"200 OK" not in connected(session)[1]
 
 
+def test_certificate_with_an_intermediate_stays_while_no_authority_goes(trusting: Server, place: Path) -> None:
+    """AN1: the chain that was shown then still holds when an authority is added, and must be shown again when one goes."""
+    top = above_others("headquarters")
+    middle = above_others("department", below=top)
+    replace(place / "clients.crt", top.certificate)
+    leaf = pki.make_client_certificate(
+        middle, "ines", organizations=["tenant:trusting"], now=datetime.now(UTC), lifetime=timedelta(hours=1)
+    )
+    chain = pki.KeyPair(leaf.certificate + middle.certificate, leaf.key)
+    certificate, key = trusting.issued.write(chain, "ines")
+    ines = Caller(trusting.url, trusting.folder / "pki" / "ca.crt", certificate=certificate, key=key)
+    assert eventually(lambda: is_known(ines, "ines"))
+    with kept_open(ines) as open_:
+        assert status(open_) == 200
+        replace(place / "clients.crt", top.certificate + NEW.certificate)
+        assert eventually(lambda: is_known(caller(trusting, NEW, "nils"), "nils"))
+        assert status(open_) == 200
+        replace(place / "clients.crt", NEW.certificate)
+        assert eventually(lambda: not is_known(ines, "ines"))
+        assert status(open_) == 0
+
+
 def test_token_taken_out_of_the_file_ends_its_watches(trusting: Server, place: Path) -> None:
     """AN4, CT-07."""
     replace(place / "tokens.csv", LINES + 'leaving,lea,l1,"tenantry:owner",,trusting\n')
@@ -219,6 +268,40 @@ def test_keys_of_service_accounts_rotate_while_the_server_runs(trusting: Server,
     assert eventually(lambda: not is_known(robot, name))
     replace(place / "verifying.pem", signing)
     assert eventually(lambda: is_known(robot, name))
+
+
+def test_another_key_signs_without_a_restart(trusting: Server, place: Path) -> None:
+    """AN6, JWT-22: it signs once its public key is listed, and tokens of the one before stay good while theirs is."""
+    owner = trusting.bearer("kept")
+    accounts = "/api/v1/namespaces/default/serviceaccounts"
+    assert owner.post(accounts, {"metadata": {"name": "signed"}}).status == 201
+
+    def issued() -> str:
+        return str(owner.post(f"{accounts}/signed/token", {}).body["status"]["token"])
+
+    def kid(token: str) -> str:
+        return str(jwt.get_unverified_header(token)["kid"])
+
+    name = "system:serviceaccount:default:signed"
+    before, old = (place / "signing.key").read_bytes(), issued()
+    after = private_key()
+    replace(place / "signing.key", after)
+    time.sleep(1.5)
+    assert kid(issued()) == kid(old), "a key that nobody verifies by signs nothing"
+    replace(place / "verifying.pem", before + after)
+    assert eventually(lambda: kid(issued()) != kid(old))
+    new = issued()
+    listed = {key["kid"] for key in trusting.admin.get("/openid/v1/jwks").body["keys"]}
+    assert listed == {kid(old), kid(new)}
+    assert is_known(trusting.bearer(old), name)
+    assert is_known(trusting.bearer(new), name)
+
+    replace(place / "signing.key", b"nothing")
+    replace(place / "verifying.pem", after)
+    assert eventually(lambda: not is_known(trusting.bearer(old), name))
+    assert is_known(trusting.bearer(new), name)
+    assert kid(issued()) == kid(new)
+    replace(place / "signing.key", after)
 
 
 @pytest.mark.parametrize("flag", ["client-ca-file", "service-account-key-file", "service-account-signing-key-file"])
