@@ -42,9 +42,9 @@ class KeyFiles:
         known = self.keys
         while True:
             await asyncio.sleep(CHECK_SECONDS)
-            for file in (*self._verifying, self._signing):
+            for file in self._verifying:
                 await file.current(time.time())
-            newest = self._signing.value
+            newest = await self._signing.current(time.time())
             if newest is not self._signer and self._lists(newest):
                 self._signer = newest
             if (keys := self.keys) != known:
