@@ -39,14 +39,17 @@ def effects(
 ) -> tuple[Effect, ...]:
     """Who gains and loses what when this Role, ClusterRole, binding or Policy is written, or deleted, in the cluster.
 
-    ``index`` is the cluster's as it is, ``policies`` are all that could open it. Raises ``BadRequest`` for any other object, and where too
-    many subjects are concerned to be listed.
+    ``index`` is the cluster's as it is, ``policies`` are all that could open it. Raises ``BadRequest`` for any other
+    object, for one without the namespace that its kind has, and where too many subjects are concerned to be listed.
     """
     kind, group = manifest.get("kind"), str(manifest.get("apiVersion") or "").partition("/")[0]
     if kind == "Policy" and group == abac.GROUP:
         return _of_policies(policies, _with_policy(policies, manifest, cluster, delete=delete), cluster)
     if group != GROUP or kind not in (*_ROLES, *_BINDINGS):
         raise BadRequest("a role, a binding or a policy is needed")
+    namespace = (manifest.get("metadata") or {}).get("namespace")
+    if bool(namespace) is kind.startswith("Cluster"):
+        raise BadRequest(f"a {kind} {'has no' if namespace else 'needs a'} namespace")
     return _of_indexes(index, _with(index, manifest, str(kind), cluster, delete=delete), cluster)
 
 
