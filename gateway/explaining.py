@@ -16,7 +16,7 @@ from access.authorization.abac import PolicyFile
 from access.authorization.build import build_authorization
 from access.authorization.grants import RESOURCE, policies_from
 from access.authorization.lock import closed_by, tenants_behind
-from access.authorization.node import GRAPHED
+from access.authorization.node import GRAPHED, NodeGraphs, nodes_that_may
 from access.authorization.rbac import PolicyCache
 from gateway.kinds import Catalogs
 from kube import abac
@@ -25,11 +25,12 @@ from kube.identity import SYSTEM_TENANT, Principal
 from kube.logicalclusters import ROOT, is_tenant_space, is_valid, tenant_of
 from kube.nodegraph import node_of
 from kube.paths import parse, resolve
-from kube.rbac import GROUP
+from kube.rbac import GROUP, Attributes
 from kube.requestinfo import RequestInfo
 from kube.spacepolicy import Policies
 from kube.status import BadRequest
 from kube.verdicts import Decision
+from kube.whocan import Holder
 from store import synchronous
 from store.types import Everywhere, Key, Listing, Range, Stored
 
@@ -84,6 +85,27 @@ def state_of(cluster: str) -> State:
     file = settings.AUTHORIZATION.policy_file
     objects = policies_from([stored.data for stored in store.of(Range(cluster, abac.GROUP, RESOURCE))], tenant)
     return State(policies, objects, PolicyFile(file).policies if file is not None else ())
+
+
+def nodes(cluster: str, attributes: Attributes) -> tuple[Holder, ...]:
+    """The nodes that may do this in a logical cluster, where the Node authorizer is asked; in workspaces it never is."""
+    if "Node" not in settings.AUTHORIZATION.mode or not (cluster == ROOT or is_tenant_space(cluster)):
+        return ()
+    store = NodeGraphs(Snapshot([Range(cluster, "", resource) for resource in GRAPHED], ()))
+    info = RequestInfo(
+        method="",
+        path=attributes.path,
+        cluster=cluster,
+        tenant=tenant_of(cluster),
+        verb=attributes.verb,
+        is_resource=attributes.is_resource,
+        group=attributes.group,
+        resource=attributes.resource.partition("/")[0],
+        subresource=attributes.subresource,
+        namespace=attributes.namespace,
+        name=attributes.name,
+    )
+    return nodes_that_may(info, lambda: asyncio.run(store.of(cluster)))
 
 
 def _ranges(cluster: str) -> list[Range]:

@@ -175,6 +175,23 @@ def test_who_can_names_everybody_with_the_path(admin: User) -> None:
     assert post(admin, "/api/v1/access/who-can", {**body, "cluster": "root:none"})[0] == 403
 
 
+def test_who_can_names_the_nodes_that_a_pod_gives_the_right(admin: User) -> None:
+    """AZ4, AZ11: whoever runs a pod with the secret reads it."""
+    volume = {"name": "v", "secret": {"secretName": "wanted"}}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "team"}}
+    put("root:acme", "", "pods", pod | {"spec": {"nodeName": "n1", "containers": [], "volumes": [volume]}})
+
+    def nodes(**asked: str) -> set[str]:
+        found = post(admin, "/api/v1/access/who-can", {"cluster": "root:acme", "namespace": "team", **asked})[1]
+        return {row["name"] for row in found["results"] if row["path"] == ["Node"] and row["tenant"] == "system"}
+
+    assert nodes(verb="get", resource="secrets", name="wanted") == {"system:node:n1"}
+    assert nodes(verb="get", resource="secrets", name="unwanted") == set()
+    assert nodes(verb="list", resource="secrets") == nodes(verb="update", resource="secrets", name="wanted") == set()
+    assert nodes(verb="list", resource="services") == {"system:nodes"}
+    assert nodes(verb="patch", resource="pods", subresource="status", name="p") == {"system:node:n1"}
+
+
 def test_what_if_lists_who_gains_and_loses_and_keeps_nothing(admin: User) -> None:
     """AZ11."""
     role = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": "pods"}}
