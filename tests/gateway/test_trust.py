@@ -14,6 +14,7 @@ from typing import Any
 
 import jwt
 import pytest
+import yaml
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -144,6 +145,105 @@ def status(connection: HTTPSConnection) -> int:
     except OSError:
         return 0
     return answer.status
+
+
+SUBJECTS = yaml.safe_load((Path(__file__).parents[1] / "kube" / "certificate_subjects.yaml").read_text())
+KINDS = {
+    "CN": x509.NameOID.COMMON_NAME,
+    "O": x509.NameOID.ORGANIZATION_NAME,
+    "OU": x509.NameOID.ORGANIZATIONAL_UNIT_NAME,
+}
+KEY = ec.generate_private_key(ec.SECP256R1())
+FOR_CLIENTS, FOR_SERVERS = x509.ExtendedKeyUsageOID.CLIENT_AUTH, x509.ExtendedKeyUsageOID.SERVER_AUTH
+
+
+def issued(
+    issuer: pki.KeyPair,
+    subject: list[list[str]],
+    *,
+    begins: float = -300,
+    ends: float = 3600,
+    usage: x509.ObjectIdentifier | None = FOR_CLIENTS,
+) -> pki.KeyPair:
+    """A certificate with this subject, from ``begins`` to ``ends`` (seconds from now)."""
+    signer = serialization.load_pem_private_key(issuer.key, None)
+    assert isinstance(signer, ec.EllipticCurvePrivateKey)
+    now = datetime.now(UTC)
+    draft = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(KINDS[kind], value) for kind, value in subject]))
+        .issuer_name(x509.load_pem_x509_certificate(issuer.certificate).subject)
+        .public_key(KEY.public_key())
+        .serial_number(1)
+        .not_valid_before(now + timedelta(seconds=begins))
+        .not_valid_after(now + timedelta(seconds=ends))
+    )
+    if usage is not None:
+        draft = draft.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+    return pki.KeyPair(draft.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM), pem_of(KEY))
+
+
+def who_is(server: Server, pair: pki.KeyPair) -> tuple[str, tuple[str, ...], str] | None:
+    """The identity that the server sees; ``None`` when it is nobody, in the handshake or after it."""
+    certificate, key = server.issued.write(pair, "somebody")
+    who = Caller(server.url, server.folder / "pki" / "ca.crt", certificate=certificate, key=key)
+    try:
+        answer = who.post(WHOAMI, SELF)
+    except (ssl.SSLError, OSError):
+        return None
+    assert answer.status in (201, 401), answer.body
+    if answer.status == 401:
+        return None
+    info = answer.body["status"]["userInfo"]
+    assert info["extra"]["multi-tenancy.k8s.io/authenticator"] == ["x509"]
+    assert info["groups"][-1] == "system:authenticated"
+    return info["username"], tuple(info["groups"][:-1]), info["extra"]["multi-tenancy.k8s.io/tenant"][0]
+
+
+def test_every_certificate_of_the_table_is_who_it_says(trusting: Server) -> None:
+    """AN1, AN2, AN3: over TLS, issued by the server's own authority or by one that an operator has configured."""
+    folder = trusting.folder / "pki"
+    own = pki.KeyPair((folder / "client-ca.crt").read_bytes(), (folder / "client-ca.key").read_bytes())
+    wrong, impossible = [], []
+    for row in SUBJECTS:
+        try:
+            pair = issued(own if row.get("system") else OLD, row["subject"])
+        except ValueError:
+            impossible.append(row["case"])
+            continue
+        wanted = None if "refused" in row else (row["user"], tuple(row["groups"]), row["tenant"])
+        found = who_is(trusting, pair)
+        if found != wanted:
+            wrong.append(f"{row['case']}: {found}")
+    assert not wrong, "\n".join(wrong)
+    assert impossible == ["an empty CN"]
+
+
+def test_certificate_must_be_of_its_time_for_clients_and_of_a_known_authority(trusting: Server) -> None:
+    """X509-07, X509-08: no leeway; the same names from another key are nobody's."""
+    subject = [["CN", "tim"], ["O", "tenant:trusting"]]
+    tim = ("tim", (), "trusting")
+    assert who_is(trusting, issued(OLD, subject)) == tim
+    assert who_is(trusting, issued(OLD, subject, usage=None)) == tim
+    stranger = authority("old")
+    for pair in (
+        issued(OLD, subject, begins=-60, ends=-1),
+        issued(OLD, subject, begins=5, ends=60),
+        issued(OLD, subject, usage=FOR_SERVERS),
+        issued(stranger, subject),
+        issued(NEW, subject),
+        pki.KeyPair(issued(stranger, subject).certificate + stranger.certificate, pem_of(KEY)),
+        # Whoever has a certificate of somebody, and not the key.
+        pki.KeyPair(issued(OLD, [["CN", "eve"]], ends=-1).certificate + issued(OLD, subject).certificate, pem_of(KEY)),
+    ):
+        assert who_is(trusting, pair) is None
+    ending = issued(OLD, subject, ends=2)
+    assert who_is(trusting, ending) == tim
+    certificate, key = trusting.issued.write(ending, "ending")
+    who = Caller(trusting.url, trusting.folder / "pki" / "ca.crt", certificate=certificate, key=key)
+    with kept_open(who) as connection:
+        assert status(connection) == 200
+        assert eventually(lambda: status(connection) in (0, 401)), "a connection does not outlive its certificate"
 
 
 def test_client_authority_is_replaced_while_the_server_runs(trusting: Server, place: Path) -> None:
