@@ -310,6 +310,29 @@ def test_a_role_that_gathers_others_is_for_whoever_holds_everything(alice: Calle
     assert alice.delete(f"{RBAC}/clusterroles/net").status == 200
 
 
+def test_a_role_takes_the_place_of_a_bootstrap_role_for_whoever_may_update_it(
+    server: Server, alice: Caller, globex: str
+) -> None:
+    """AZ-11, KC7: created by somebody who holds nothing, it would take from everybody what the bootstrap role gives."""
+    rules = [{"verbs": ["create", "get"], "apiGroups": [GROUP], "resources": ["clusterroles"]}]
+    assert alice.post(f"{RBAC}/clusterroles", {"metadata": {"name": "adder"}, "rules": rules}).status == 201
+    assert alice.post(f"{RBAC}/clusterrolebindings", bound("adder", "adder", "ada")).status == 201
+    ada = server.user("acme", "ada")
+    for name in ("cluster-admin", "view", "system:discovery"):
+        refused = ada.post(f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": []})
+        assert (refused.status, "bootstrap role" in refused.body["message"]) == (403, True)
+    assert ada.post(f"{RBAC}/clusterroles", {"metadata": {"name": "viewing"}, "rules": []}).status == 201
+    viewer, elsewhere = (server.user(tenant, "vi", "tenantry:viewer") for tenant in ("acme", globex))
+    maps = "/api/v1/namespaces/default/configmaps"
+    assert alice.post(f"{RBAC}/clusterroles", {"metadata": {"name": "view"}, "rules": []}).status == 201
+    assert (viewer.get(maps).status, elsewhere.get(maps).status) == (403, 200)
+    assert alice.delete(f"{RBAC}/clusterroles/view").status == 200
+    assert (viewer.get(maps).status, elsewhere.get(maps).status) == (200, 200)
+    for name in ("adder", "viewing"):
+        alice.delete(f"{RBAC}/clusterroles/{name}")
+    alice.delete(f"{RBAC}/clusterrolebindings/adder")
+
+
 def test_a_label_that_makes_a_role_flow_into_another_needs_its_rules(alice: Caller, clerk: Caller) -> None:
     """AZ2: whoever has the gathering role would get the rules with the label."""
     secret = {"metadata": {"name": "vault"}, "rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"]}]}
