@@ -105,6 +105,28 @@ def test_token_ends_with_the_secret_that_it_is_bound_to(server: Server, alice: C
     alice.delete(f"{secrets}/anchor")
 
 
+def test_token_ends_with_the_pod_that_it_is_bound_to(server: Server, alice: Caller, account: dict[str, Any]) -> None:
+    """JWT-14."""
+    pods = "/api/v1/namespaces/default/pods"
+    spec = {"serviceAccountName": "tokens", "containers": [{"name": "c", "image": "i"}]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "bearer"}, "spec": spec}
+    other = {**pod, "metadata": {"name": "other"}, "spec": {**spec, "serviceAccountName": "default"}}
+    for body in (pod, other):
+        assert alice.post(pods, body).status == 201
+    reference = {"kind": "Pod", "apiVersion": "v1", "name": "bearer"}
+    assert token_for(alice, boundObjectRef={**reference, "name": "other"}).status == 400
+    assert token_for(alice, boundObjectRef={**reference, "uid": "x"}).status == 409
+    token = token_for(alice, boundObjectRef=reference).body["status"]["token"]
+    info = server.bearer(token).post(WHOAMI, SELF).body["status"]["userInfo"]
+    assert info["extra"]["authentication.kubernetes.io/pod-name"] == ["bearer"]
+    alice.delete(f"{pods}/bearer", gracePeriodSeconds=0)
+    assert not works(server, token)
+    assert alice.post(pods, pod).status == 201
+    assert not works(server, token)
+    for name in ("bearer", "other"):
+        alice.delete(f"{pods}/{name}", gracePeriodSeconds=0)
+
+
 def test_token_of_a_deleted_and_remade_account_stays_dead(server: Server, alice: Caller) -> None:
     """JWT-13."""
     body = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "phoenix"}}

@@ -106,6 +106,11 @@ def test_what_if_says_what_decisions_will_say(
     }
     assert binding_from(manifest) == change
     after = before.without_binding(change.namespace, change.name) if delete else before.with_binding(change)
+    there = before.bindings.get((change.namespace, change.name))
+    if there is not None and there.role != change.role and not delete:
+        with pytest.raises(BadRequest, match="roleRef"):
+            whatif.effects(manifest, "root:t", before)
+        return
     effects = whatif.effects(manifest, "root:t", before, delete=delete)
     for user in USERS:
         was, will = (index.authorize(user, (), asked).allowed for index in (before, after))
