@@ -49,6 +49,7 @@ class RequestAudit:
     def record(self, record: RequestRecord) -> None:
         """Keep one record."""
         principal, info, decision = record.principal, record.info, record.decision
+        caller = record.impersonator or principal
         actor = principal.name if principal is not None else ""
         if record.impersonator is not None:
             actor = f"{record.impersonator.name} as {actor}"
@@ -62,6 +63,7 @@ class RequestAudit:
                 path=info.path if info is not None else "",
                 code=record.status,
                 allowed=record.status not in (401, 403, 429) and info is not None,
+                authenticator=caller.authenticator if caller is not None else "",
                 credential=principal.credential_id if principal is not None else "",
                 step=decision.step if decision is not None else "",
                 reason=decision.reason if decision is not None else "",
