@@ -48,7 +48,6 @@ from gateway.runtime import Runtime
 from gateway.streams import Streams
 from gateway.tenantservices import TenantServices
 from gateway.turns import Turns
-from kube.jwt import load_signing_key
 from kube.logicalclusters import ROOT
 from kube.status import AlreadyExists
 from kube.workspaceobjects import root_objects
@@ -66,7 +65,7 @@ async def assembled(options: Options, certificates: Certificates, *, background:
         streams, turns, catalogs = Streams(), Turns(), Catalogs()
         locks = LockTable(options.database_url, streams.reconsider)
         custom = CustomResources(store, catalogs, lambda changed: streams.redefine(changed, custom.definition))
-        keys = KeyFiles(certificates.verifying_keys)
+        keys = KeyFiles(certificates.verifying_keys, certificates.signing_key)
         accounts = ServiceAccountAuthenticator(
             store, keys=keys, issuer=options.service_account_issuer, audiences=options.audiences
         )
@@ -124,8 +123,7 @@ async def assembled(options: Options, certificates: Certificates, *, background:
             admission=admission,
             audit=requests,
             tenants=TenantServices(),
-            signing_key=load_signing_key(certificates.signing_key.read_bytes()),
-            verifying_keys=keys,
+            service_account_keys=keys,
             accounts=accounts,
             streams=streams,
             turns=turns,
