@@ -18,8 +18,9 @@ _LABELS: Final = {
     "beta.kubernetes.io/instance-type": ("v1.17", "node.kubernetes.io/instance-type"),
 }
 _VOLUMES: Final = {
-    "gitRepo": "deprecated in v1.11, and disabled by default in v1.36+",
+    "gitRepo": "deprecated in v1.11, and disabled by default in v1.33+",
     "scaleIO": "deprecated in v1.16, non-functional in v1.22+",
+    "photonPersistentDisk": "deprecated in v1.11, non-functional in v1.16+",
     "flocker": "deprecated in v1.22, non-functional in v1.25+",
     "storageos": "deprecated in v1.22, non-functional in v1.25+",
     "quobyte": "deprecated in v1.22, non-functional in v1.25+",
@@ -143,7 +144,7 @@ def _volumes(volumes: Sequence[Body], path: str) -> Iterator[str]:
     for index, volume in enumerate(volumes):
         for field, words in _VOLUMES.items():
             if field in volume:
-                yield f"{path}.volumes[{index}].{field}: {words}"
+                yield f"{path}.volumes[{index}].{'storageOS' if field == 'storageos' else field}: {words}"
         for source in volume.get("projected", {}).get("sources", ()):
             if not source:
                 yield f'volume "{volume.get("name", "")}" (Projected) has no sources provided'

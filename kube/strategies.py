@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from kube.defaults import NAME_LABEL, TEMPLATE_GENERATION, Body, key_of
 from kube.patches import same
+from kube.podresources import quality
 from kube.traits import empty_status
 
 
@@ -168,19 +169,6 @@ def _tolerations(spec: Body) -> list[Body]:
 def _tolerates(toleration: Body, key: str) -> bool:
     return toleration.get("key") in (None, "", key) and toleration.get("effect") in (None, "", "NoExecute")
 
-
-def quality(spec: Body) -> str:
-    """The quality-of-service class: by cpu and memory requests and limits of all containers."""
-    containers = [*spec.get("containers", ()), *spec.get("initContainers", ())]
-    guaranteed = bool(containers)
-    burstable = False
-    for container in containers:
-        resources = container.get("resources", {})
-        requests, limits = resources.get("requests", {}), resources.get("limits", {})
-        for name in ("cpu", "memory"):
-            burstable = burstable or name in requests or name in limits
-            guaranteed = guaranteed and name in limits and requests.get(name) == limits[name]
-    return "Guaranteed" if guaranteed else "Burstable" if burstable else "BestEffort"
 
 
 _ON_CREATE: Final[dict[tuple[str, str], Callable[[Body], None]]] = {
