@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -59,6 +60,33 @@ def _pod(body: Body) -> Iterator[str]:
 def _controller(body: Body) -> Iterator[str]:
     yield from _host_name(body, "Pod names and hostnames")
     yield from _template((body.get("spec") or {}).get("template"), "spec.template")
+
+
+def _stateful_set(body: Body) -> Iterator[str]:
+    yield from _controller(body)
+    spec = body.get("spec") or {}
+    for index, claim in enumerate(spec.get("volumeClaimTemplates", ())):
+        asked = (claim.get("spec") or {}).get("resources", {})
+        for kind in ("requests", "limits"):
+            path = f"spec.volumeClaimTemplates[{index}].resources.{kind}"
+            yield from _fraction(asked.get(kind, {}), "storage", path)
+    if spec.get("revisionHistoryLimit", 0) < 0:
+        yield (
+            "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended"
+        )
+
+
+def _secret(body: Body) -> Iterator[str]:
+    if body.get("type") != "kubernetes.io/tls":
+        return
+    for key, words in (("tls.crt", "certificate"), ("tls.key", "key")):
+        try:
+            text = base64.b64decode((body.get("data") or {}).get(key) or "")
+        except ValueError:
+            return
+        if b"-----BEGIN " not in text:
+            yield f"tls: failed to find any PEM data in {words} input"
+            return
 
 
 def _cron_job(body: Body) -> Iterator[str]:
@@ -211,6 +239,10 @@ def _service(body: Body) -> Iterator[str]:
     kind = spec.get("type")
     if kind != "ExternalName" and spec.get("externalName"):
         yield 'spec.externalName is ignored when spec.type is not "ExternalName"'
+    if spec.get("externalIPs"):
+        yield "spec.externalIPs is deprecated and may no longer be implemented in some clusters"
+    if spec.get("trafficDistribution") == "PreferClose":
+        yield 'spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"'
     if kind != "ExternalName" and spec.get("clusterIP") == "None" and spec.get("sessionAffinity") == "ClientIP":
         yield "spec.SessionAffinity is ignored for headless services"
 
@@ -270,6 +302,7 @@ _ADVICE: Final[dict[str, Callable[[Body], Iterable[str]]]] = {
     "ReplicaSet": _controller,
     "ReplicationController": _controller,
     "Service": _service,
-    "StatefulSet": _controller,
+    "Secret": _secret,
+    "StatefulSet": _stateful_set,
     "StorageClass": _storage_class,
 }

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from kube.protobuf import omitted_when_zero
 from kube.quantities import InvalidQuantity, parse_quantity
 from kube.schemas import QUANTITY, Schema
 from kube.status import BadRequest
@@ -29,6 +30,7 @@ _NOT_BASE64: Final = re.compile(r"[^A-Za-z0-9+/=]|=[^=]", re.ASCII)
 _WRITTEN: Final[dict[str, tuple[str, ...]]] = {
     "ClusterRole": ("rules",),
     "EndpointSlice": ("ports",),
+    "HPAScalingRules": ("policies",),
     "ObjectMeta": ("managedFields",),
     "Role": ("rules",),
 }
@@ -158,7 +160,7 @@ def _decode_object(
         return value
     for name, child in value.items():
         field = properties.get(name, additional)
-        if type(child) is str and field is not None and field.type == "string" and not field.format:
+        if type(child) is str and child and field is not None and field.type == "string" and not field.format:
             continue
         here: _Path = (path, "." + name)
         if field is None:
@@ -185,15 +187,18 @@ def _decode_object(
 
 
 def _left_out(value: Any, name: str, field: Schema, schema: Schema, owner: Schema) -> bool:
-    """Whether an empty value is as good as none: an optional list or map, which Go writes only with something in it.
+    """Whether an empty value is as good as none: Go writes most optional fields only with something in them.
 
     An empty list of managed fields means something: they are cleared.
     """
     if name in schema.required or name in _WRITTEN.get((schema.definition or owner.definition).rpartition(".")[2], ()):
         return False
-    if not (schema.definition or owner.definition).startswith(_KUBERNETES):
+    definition = schema.definition or owner.definition
+    if not definition.startswith(_KUBERNETES):
         return False
-    return type(value) is list or (type(value) is dict and field.additional is not None)
+    if type(value) is list or (type(value) is dict and field.additional is not None):
+        return True
+    return type(value) is not dict and name in omitted_when_zero(definition)
 
 
 def _decode_list(value: list[Any], schema: Schema, path: _Path, owner: Schema, unknown: list[str]) -> list[Any]:

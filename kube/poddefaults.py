@@ -37,14 +37,15 @@ def fill_pod(pod: dict[str, Any]) -> None:
 
 def _fill_pod_level(spec: dict[str, Any], resources: dict[str, Any]) -> None:
     """A pod as a whole asks for what its containers ask for, or else for as much as it is limited to."""
-    limits = dict(resources.get("limits") or {})
-    for name, amount in _of_containers(spec, "limits").items() if limits or resources.get("requests") else ():
-        if name.startswith("hugepages-"):
+    limits, asked = dict(resources.get("limits") or {}), resources.get("requests") or {}
+    for name, amount in _of_containers(spec, "limits").items() if limits or asked else ():
+        if name.startswith("hugepages-") and name not in asked:
             limits.setdefault(name, amount)
     if not limits:
         return
     resources["limits"] = limits
-    requests = {**_of_containers(spec, "requests"), **(resources.get("requests") or {})}
+    together = _of_containers(spec, "requests").items()
+    requests = {name: amount for name, amount in together if not name.startswith("hugepages-")} | asked
     for name, amount in limits.items():
         if at_pod_level(name):
             requests.setdefault(name, amount)
@@ -74,7 +75,6 @@ def fill_pod_spec(spec: dict[str, Any]) -> None:
     _default(spec, "schedulerName", "default-scheduler")
     spec.setdefault("securityContext", {})
     spec.setdefault("terminationGracePeriodSeconds", 30)
-    spec.pop("schedulingGroup", None)
     account = spec.get("serviceAccountName") or spec.get("serviceAccount")
     if account:
         spec["serviceAccountName"] = spec["serviceAccount"] = account
@@ -103,14 +103,14 @@ def _fill_container(container: dict[str, Any]) -> None:
     for name in _PROBES:
         if name in container:
             _fill_probe(container[name])
-    container.get("lifecycle", {}).pop("stopSignal", None)
     for name in _HOOKS:
         _fill_http_get(container.get("lifecycle", {}).get(name, {}))
 
 
 def pull_policy(image: str) -> str:
     """``Always`` for the tag ``latest`` (also when it is not written), else ``IfNotPresent``."""
-    if not _IMAGE.fullmatch(image):
+    found = _IMAGE.fullmatch(image)
+    if found is None or len(found["path"]) + len("" if found["host"] else "library/") > 255 or _ID.fullmatch(image):
         return "IfNotPresent"
     name, _, digest = image.partition("@")
     tag = name.rpartition("/")[2].partition(":")[2]
@@ -120,8 +120,10 @@ def pull_policy(image: str) -> str:
 _PART: Final = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
 _HOST: Final = r"(?:[A-Za-z0-9][A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+)*|\[[0-9a-fA-F:]+\])(?::[0-9]+)?"
 _IMAGE: Final = re.compile(
-    rf"(?:{_HOST}/)?{_PART}(?:/{_PART})*(?::\w[\w.-]{{0,127}})?(?:@[A-Za-z][\w.+-]*:[0-9a-fA-F]{{32,}})?", re.ASCII
+    rf"(?P<host>{_HOST}/)?(?P<path>{_PART}(?:/{_PART})*)(?::\w[\w.-]{{0,127}})?(?:@[A-Za-z][\w.+-]*:[0-9a-fA-F]{{32,}})?",
+    re.ASCII,
 )
+_ID: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
 """What is an image's reference at all; what is none has no tag that could be ``latest``."""
 
 
@@ -181,8 +183,6 @@ def _fill_volume(volume: dict[str, Any]) -> None:
     for source in volume.get("projected", {}).get("sources", ()):
         for item in source.get("downwardAPI", {}).get("items", ()):
             _fill_field_reference(item)
-        # Behind a feature gate that is off by default.
-        source.pop("clusterTrustBundle", None)
         if "serviceAccountToken" in source:
             source["serviceAccountToken"].setdefault("expirationSeconds", _TOKEN_SECONDS)
     claim = volume.get("ephemeral", {}).get("volumeClaimTemplate", {}).get("spec")

@@ -155,7 +155,9 @@ def toleration_causes(tolerations: Sequence[dict[str, Any]], path: str) -> list[
             detail = "value must be empty when `operator` is 'Exists'"
             causes += [invalid(f"{here}.operator", value, detail)] if value else []
         else:
-            causes.append(not_supported(f"{here}.operator", operator, ("Equal", "Exists", "Lt", "Gt")))
+            # Numbers are compared behind a feature gate that is off by default.
+            known = ("Equal", "Exists", "Lt", "Gt") if operator in ("Lt", "Gt") else ("Equal", "Exists")
+            causes.append(not_supported(f"{here}.operator", operator, known))
         causes += _effect_causes(effect, f"{here}.effect") if effect else []
     return causes
 

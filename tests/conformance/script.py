@@ -16,6 +16,7 @@ from tests.conformance.conversation import Conversation
 HERE = Path(__file__).parent
 OBJECTS: list[dict[str, Any]] = yaml.safe_load((HERE / "objects.yaml").read_text())
 INVALID: dict[str, list[dict[str, Any]]] = yaml.safe_load((HERE / "invalid.yaml").read_text())
+JUDGED: dict[str, list[dict[str, Any]]] = yaml.safe_load((HERE / "judged.yaml").read_text())
 JSON_PATCH, MERGE, STRATEGIC, APPLY = (
     "application/json-patch+json",
     "application/merge-patch+json",
@@ -1235,6 +1236,8 @@ def sections() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:
         yield name, kind_section(body), body.get("system", False)
     for kind, changes in INVALID.items():
         yield f"invalid-{kind.lower()}", invalid_section(kind, changes), False
+    for kind, changes in JUDGED.items():
+        yield f"judged-{kind.lower()}", invalid_section(kind, changes), False
     for section in (
         bodies,
         fields,
