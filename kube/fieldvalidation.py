@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kube.protobuf import omitted_when_zero
 from kube.quantities import InvalidQuantity, parse_quantity
@@ -78,9 +78,21 @@ def decode_fields(
 
 
 def prune(value: Any, schema: Schema) -> Decoded:
-    """A custom object without the fields that its structural schema does not know."""
-    unknown: list[str] = []
-    return Decoded(_prune(value, schema, None, unknown), tuple(unknown))
+    """A custom object without the fields that its structural schema does not know.
+
+    Those of its metadata are named first, those of the metadata of embedded objects last.
+    """
+    found = _Pruned([], [], [])
+    kept = _prune(value, schema, None, found, found.others)
+    return Decoded(kept, (*sorted(found.metadata), *sorted(found.others), *sorted(found.embedded)))
+
+
+class _Pruned(NamedTuple):
+    """The paths of unknown fields, by where they stand."""
+
+    metadata: list[str]
+    others: list[str]
+    embedded: list[str]
 
 
 def problems(unknown: Sequence[str], repeated: Sequence[str]) -> list[str]:
@@ -306,7 +318,7 @@ def _go_type(schema: Schema) -> str:
     }.get(schema.type, schema.type)
 
 
-def _prune(value: Any, schema: Schema, path: _Path, unknown: list[str]) -> Any:
+def _prune(value: Any, schema: Schema, path: _Path, found: _Pruned, unknown: list[str]) -> Any:
     if type(value) is dict:
         pruned = value
         for name, child in value.items():
@@ -318,12 +330,15 @@ def _prune(value: Any, schema: Schema, path: _Path, unknown: list[str]) -> Any:
                         unknown.append(_text(here))
                     pruned = {key: kept for key, kept in pruned.items() if key != name}
                 continue
-            below = _prune(child, field, here, unknown)
+            listed = unknown
+            if name == "metadata" and schema.embedded_resource:
+                listed = found.metadata if path is None else found.embedded
+            below = _prune(child, field, here, found, listed)
             if below is not child:
                 pruned = {**pruned, name: below}
         return pruned
     if type(value) is list and schema.items is not None:
         items = schema.items
-        kept = [_prune(child, items, (path, f"[{index}]"), unknown) for index, child in enumerate(value)]
+        kept = [_prune(child, items, (path, f"[{index}]"), found, unknown) for index, child in enumerate(value)]
         return kept if any(new is not old for new, old in zip(kept, value, strict=True)) else value
     return value

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from kube.podresources import quality
 from kube.status import Cause
-from kube.strategies import quality
 from kube.validation.causes import forbidden, invalid
 
 _REPLICAS: Final = "cannot be greater than status.replicas"
