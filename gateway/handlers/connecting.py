@@ -19,7 +19,6 @@ from kube.status import BadRequest, Cause, ServiceUnavailable
 from kube.validation.causes import invalid, invalid_object
 
 SUBRESOURCES: Final = frozenset({"log", "exec", "attach", "portforward", "proxy"})
-_TEXT: Final = b"text/plain; charset=utf-8"
 _NOTHING_RUNS: Final = "this server runs no containers: there is nothing to connect to"
 _LEAST: Final = (("tailLines", 0), ("limitBytes", 1), ("sinceSeconds", 1))
 
@@ -46,7 +45,7 @@ async def connect(runtime: Runtime, request: Request, kind: Kind) -> Response:
     if info.subresource == "log":
         _check_container(request, named, pod)
         if not placed:
-            return Response(204, b"", _TEXT)
+            return Response(204, b"", b"")
     elif info.subresource == "proxy":
         raise BadRequest(_NOTHING_RUNS if pod.get("status", {}).get("podIP") else "address not allowed")
     elif info.subresource in ("exec", "attach"):

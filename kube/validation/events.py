@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from kube import names
 from kube.status import Cause
-from kube.validation.causes import invalid, reason_causes, required
+from kube.validation.causes import immutable, invalid, reason_causes, required
 
 _TEXT_MAX: Final = 128
 _NOTE_MAX: Final = 1024
@@ -56,3 +56,22 @@ def new_event_causes(body: dict[str, Any]) -> list[Cause]:
         if body.get(field):
             causes.append(invalid(shown, "", "needs to be unset"))
     return causes
+
+
+def event_update_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
+    """Of an Event of ``events.k8s.io`` only its series and its metadata change."""
+    if not str(new.get("apiVersion", "")).startswith("events.k8s.io/"):
+        return []
+    return [
+        immutable(shown, new.get(field, ""))
+        for field, shown in (
+            ("reason", "reason"),
+            ("note", "message"),
+            ("type", "type"),
+            ("eventTime", "eventTime"),
+            ("action", "action"),
+            ("reportingController", "reportingController"),
+            ("reportingInstance", "reportingInstance"),
+        )
+        if new.get(field, "") != old.get(field, "")
+    ]

@@ -253,10 +253,7 @@ def _success_causes(spec: dict[str, Any], path: str) -> list[Cause]:
         return []
     rules = policy.get("rules", [])
     if spec.get("completionMode") != "Indexed":
-        shown = [
-            {"SucceededIndexes": r.get("succeededIndexes"), "SucceededCount": r.get("succeededCount")} for r in rules
-        ]
-        return [invalid(path, {"Rules": shown}, "requires indexed completion mode")]
+        return [invalid(path, _shown(policy), "requires indexed completion mode")]
     causes = (
         []
         if rules
@@ -313,16 +310,31 @@ def job_update_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
         "podFailurePolicy",
         "backoffLimitPerIndex",
         "managedBy",
+        "successPolicy",
     ]
-    if after.get("completionMode") != "Indexed" or after.get("completions") != after.get("parallelism"):
-        fields.append("completions")
+    causes: list[Cause] = []
+    if after.get("completionMode") != "Indexed":
+        fields.insert(0, "completions")
+    elif after.get("completions") != before.get("completions") and (
+        after.get("completions") != after.get("parallelism")
+    ):
+        detail = "can only be modified in tandem with spec.parallelism"
+        causes.append(invalid("spec.completions", after.get("completions"), detail))
     suspended = before.get("suspend") and not old.get("status", {}).get("startTime")
-    return [
-        immutable(f"spec.{field}", after.get(field))
+    return causes + [
+        immutable(f"spec.{field}", _shown(after.get(field)) if field == "successPolicy" else after.get(field))
         for field in fields
         if (_open(after) if suspended and field == "template" else after.get(field))
         != (_open(before) if suspended and field == "template" else before.get(field))
     ]
+
+
+def _shown(policy: dict[str, Any] | None) -> dict[str, Any] | None:
+    """A success policy as Go shows it."""
+    if policy is None:
+        return None
+    names_of = (("SucceededIndexes", "succeededIndexes"), ("SucceededCount", "succeededCount"))
+    return {"Rules": [{shown: rule.get(name) for shown, name in names_of} for rule in policy.get("rules", [])]}
 
 
 def _open(spec: dict[str, Any]) -> dict[str, Any]:

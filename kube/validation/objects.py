@@ -218,6 +218,7 @@ _COMPARISONS: Final[dict[tuple[str, str], Comparison]] = {
     ("", "Service"): services.service_update_causes,
     ("apps", "StatefulSet"): updates.stateful_set_causes,
     ("batch", "Job"): jobs.job_update_causes,
+    ("events.k8s.io", "Event"): events.event_update_causes,
     (rbac.GROUP, "ClusterRoleBinding"): rbac.binding_update_causes,
     (rbac.GROUP, "RoleBinding"): rbac.binding_update_causes,
 }

@@ -315,13 +315,31 @@ def pod_update_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
         "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
     )
     after, before = new.get("spec", {}), old.get("spec", {})
+    for field in ("containers", "initContainers"):
+        if len(after.get(field, ())) != len(before.get(field, ())):
+            return [forbidden(f"spec.{field}", "pod updates may not add or remove containers")]
     late = _deadline_causes(after.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds"))
     if late:
         return late
-    lost = [item for item in before.get("tolerations", ()) if item not in after.get("tolerations", ())]
-    if _fixed(after) != _fixed(before) or lost:
-        return [forbidden("spec", detail)]
-    return []
+    causes: list[Cause] = []
+    kept = [_untimed(item) for item in after.get("tolerations", ())]
+    if any(_untimed(item) not in kept for item in before.get("tolerations", ())):
+        words = "existing toleration can not be modified except its tolerationSeconds"
+        causes.append(forbidden("spec.tolerations", words))
+    gates = [gate.get("name", "") for gate in before.get("schedulingGates", ())]
+    for index, gate in enumerate(after.get("schedulingGates", ())):
+        if gate.get("name", "") not in gates:
+            words = f"only deletion is allowed, but found new scheduling gate '{gate.get('name', '')}'"
+            causes.append(forbidden(f"spec.schedulingGates[{index}].name", words))
+    grace, was = after.get("terminationGracePeriodSeconds"), before.get("terminationGracePeriodSeconds")
+    late_to_go = grace != was and not (grace == 1 and was is not None and was < 0)
+    if _fixed(after) != _fixed(before) or late_to_go:
+        causes.append(forbidden("spec", detail))
+    return causes
+
+
+def _untimed(toleration: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
 
 
 def _deadline_causes(new: int | None, old: int | None) -> list[Cause]:
