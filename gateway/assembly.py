@@ -14,6 +14,7 @@ from cryptography import x509
 from access.admission.apibindings import ApiBindings
 from access.admission.certificaterequests import CertificateRequests
 from access.admission.chain import AdmissionChain
+from access.admission.claimsizes import ClaimSizes
 from access.admission.customresourcedefinitions import CustomResourceDefinitions
 from access.admission.escalation import EscalationPrevention
 from access.admission.limitranger import LimitRanger
@@ -98,6 +99,7 @@ async def assembled(options: Options, certificates: Certificates, *, background:
                 ApiBindings(store, authorization.workspaces, definitions),
                 ServiceAccount(store),
                 PodClasses(store),
+                ClaimSizes(store),
                 LimitRanger(store),
                 Strategies(),
                 CustomResourceDefinitions(store, definitions),
