@@ -56,12 +56,21 @@ def autoscaler_causes(body: dict[str, Any]) -> list[Cause]:
 
 def _target_causes(target: dict[str, Any], path: str) -> list[Cause]:
     causes = _object_causes(target, path)
-    version, here = target.get("apiVersion", ""), f"{path}.apiVersion"
+    # Of the group without a name, only replication controllers can be scaled.
+    grouped = target.get("kind") == "ReplicationController" or _group(target)
+    if grouped == "":
+        detail = "apiVersion must specify API group"
+        causes.append(invalid(f"{path}.apiVersion", target.get("apiVersion", ""), detail))
+    return causes
+
+
+def _group(reference: dict[str, Any]) -> str | None:
+    """The group that an object's ``apiVersion`` names; ``None`` when it cannot be read."""
+    version = reference.get("apiVersion", "")
     try:
-        group, _ = parse_api_version(version) if version else ("", "")
+        return parse_api_version(version)[0] if version else ""
     except ValueError:
-        return [*causes, invalid(here, version, f"unexpected GroupVersion string: {version}")]
-    return causes if group else [*causes, invalid(here, version, "apiVersion must specify API group")]
+        return None
 
 
 def _object_causes(reference: dict[str, Any], path: str) -> list[Cause]:
@@ -69,6 +78,9 @@ def _object_causes(reference: dict[str, Any], path: str) -> list[Cause]:
     for field in ("kind", "name"):
         value, here = reference.get(field, ""), f"{path}.{field}"
         causes += reason_causes(here, value, names.path_segment(value)) if value else [required(here)]
+    if _group(reference) is None:
+        version = reference["apiVersion"]
+        causes.append(invalid(f"{path}.apiVersion", version, f"unexpected GroupVersion string: {version}"))
     return causes
 
 
