@@ -100,7 +100,8 @@ class ApiRequest(models.Model):
     """One request to the API server, or ``count`` equal ones that were refused in a row (AD7, AZ11).
 
     The table is partitioned by month and written by COPY (``audit.requests``); it is no chain. ``code`` is the HTTP
-    status, ``step`` the authorizer that decided, ``latency`` microseconds. ``trace`` is there for what was refused by the
+    status, ``authenticator`` who knew the user (of whoever acts as another, AN9), ``step`` the authorizer that decided,
+    ``latency`` microseconds. ``trace`` is there for what was refused by the
     authorizers: what each of them that was asked has said, in order (``step``, ``decision``, ``reason``, ``rule``).
     """
 
@@ -110,6 +111,7 @@ class ApiRequest(models.Model):
     tenant = models.CharField(max_length=63, blank=True)
     space = models.CharField(max_length=512, blank=True)
     actor = models.CharField(max_length=253, blank=True)
+    authenticator = models.CharField(max_length=32, blank=True, default="", db_default="")
     credential = models.CharField(max_length=128, blank=True)
     verb = models.CharField(max_length=32)
     path = models.CharField(max_length=1024)

@@ -41,6 +41,7 @@ _COLUMNS: Final = (
     ("tenant", "text", 63),
     ("space", "text", 512),
     ("actor", "text", 253),
+    ("authenticator", "text", 32),
     ("credential", "text", 128),
     ("verb", "text", 32),
     ("path", "text", 1024),
@@ -82,6 +83,7 @@ class RequestRecord:
     path: str
     code: int
     allowed: bool
+    authenticator: str = ""
     credential: str = ""
     step: str = ""
     reason: str = ""

@@ -14,6 +14,7 @@ from cryptography import x509
 from access.admission.apibindings import ApiBindings
 from access.admission.certificaterequests import CertificateRequests
 from access.admission.chain import AdmissionChain
+from access.admission.claimsizes import ClaimSizes
 from access.admission.customresourcedefinitions import CustomResourceDefinitions
 from access.admission.escalation import EscalationPrevention
 from access.admission.limitranger import LimitRanger
@@ -48,7 +49,6 @@ from gateway.runtime import Runtime
 from gateway.streams import Streams
 from gateway.tenantservices import TenantServices
 from gateway.turns import Turns
-from kube.jwt import load_signing_key
 from kube.logicalclusters import ROOT
 from kube.status import AlreadyExists
 from kube.workspaceobjects import root_objects
@@ -66,7 +66,7 @@ async def assembled(options: Options, certificates: Certificates, *, background:
         streams, turns, catalogs = Streams(), Turns(), Catalogs()
         locks = LockTable(options.database_url, streams.reconsider)
         custom = CustomResources(store, catalogs, lambda changed: streams.redefine(changed, custom.definition))
-        keys = KeyFiles(certificates.verifying_keys)
+        keys = KeyFiles(certificates.verifying_keys, certificates.signing_key)
         accounts = ServiceAccountAuthenticator(
             store, keys=keys, issuer=options.service_account_issuer, audiences=options.audiences
         )
@@ -99,6 +99,7 @@ async def assembled(options: Options, certificates: Certificates, *, background:
                 ApiBindings(store, authorization.workspaces, definitions),
                 ServiceAccount(store),
                 PodClasses(store),
+                ClaimSizes(store),
                 LimitRanger(store),
                 Strategies(),
                 CustomResourceDefinitions(store, definitions),
@@ -124,8 +125,7 @@ async def assembled(options: Options, certificates: Certificates, *, background:
             admission=admission,
             audit=requests,
             tenants=TenantServices(),
-            signing_key=load_signing_key(certificates.signing_key.read_bytes()),
-            verifying_keys=keys,
+            service_account_keys=keys,
             accounts=accounts,
             streams=streams,
             turns=turns,

@@ -35,6 +35,7 @@ def record_of(
     ``time`` is Unix seconds at arrival, ``latency`` seconds; ``principal`` and ``info`` are ``None`` for requests
     refused before they were known. ``impersonator`` is who acts as ``principal``, where that is somebody else.
     """
+    caller = impersonator or principal
     actor = principal.name if principal is not None else ""
     return RequestRecord(
         created_at=datetime.fromtimestamp(time, UTC),
@@ -45,6 +46,7 @@ def record_of(
         path=info.path if info is not None else "",
         code=status,
         allowed=status not in (401, 403, 429) and info is not None,
+        authenticator=caller.authenticator if caller is not None else "",
         credential=principal.credential_id if principal is not None else "",
         step=decision.step if decision is not None else "",
         reason=decision.reason if decision is not None else "",

@@ -79,6 +79,7 @@ class GatewayProtocol(asyncio.Protocol):
         self._deadline = _FOREVER
         self.client = ""
         self.certificate: bytes | None = None
+        self._verified_by: ssl.SSLContext | None = None
 
     # What the transport tells.
 
@@ -89,9 +90,11 @@ class GatewayProtocol(asyncio.Protocol):
         address = transport.get_extra_info("peername")
         self.client = str(address[0]) if address else ""
         connection: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
-        self.certificate = (connection.getpeercert(binary_form=True) if connection is not None else None) or None
-        if self.certificate and connection is not None and connection.session_reused:
+        if connection is not None:
+            self.certificate = connection.getpeercert(binary_form=True) or None
             # Resuming a session of an earlier connection verifies nothing anew.
+            self._verified_by = None if connection.session_reused else connection.context
+            # The client CAs may have changed during the handshake.
             self.require_trust()
         self._deadline = self._loop.time() + HEADER_SECONDS
 
@@ -261,12 +264,15 @@ class GatewayProtocol(asyncio.Protocol):
             self.close()
 
     def require_trust(self) -> None:
-        """Cut the connection if its client certificate is of no authority that is trusted now.
+        """Cut the connection if its client certificate need not be of an authority that is trusted now.
 
-        What clients send between their certificate and its authority is not seen here: those connect again.
+        What clients send between their certificate and its authority is not seen here: those connect again when any
+        authority is gone.
         """
         tls = self._tls
-        trusted = not self.certificate or not isinstance(tls, ServerTls) or tls.trusts(self.certificate)
+        trusted = (
+            not self.certificate or not isinstance(tls, ServerTls) or tls.trusts(self.certificate, self._verified_by)
+        )
         if not trusted and self._transport is not None:
             self._transport.abort()
 

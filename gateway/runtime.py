@@ -22,7 +22,6 @@ from gateway.options import Options
 from gateway.streams import Streams
 from gateway.tenantservices import TenantServices
 from gateway.turns import Turns
-from kube.jwt import SigningKey
 from kube.status import ServiceUnavailable
 from store.engine import Engine
 from store.types import Event, EventType
@@ -46,8 +45,7 @@ class Runtime:
     admission: AdmissionChain
     audit: RequestLog
     tenants: TenantServices
-    signing_key: SigningKey
-    verifying_keys: KeyFiles
+    service_account_keys: KeyFiles
     accounts: ServiceAccountAuthenticator
     streams: Streams = field(default_factory=Streams)
     turns: Turns = field(default_factory=Turns)

@@ -18,13 +18,11 @@ import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 
 from access.authentication.keyfiles import KeyFiles
-from access.reloading import ReloadedFile
 from gateway.application import Application
 from gateway.certificates import Certificates, prepare
 from gateway.options import Options
 from gateway.protocol import GatewayProtocol
 from gateway.tls import ServerTls
-from kube.jwt import load_signing_key
 
 logger = logging.getLogger(__name__)
 
@@ -100,8 +98,7 @@ def run(options: Options, *, announce: Callable[[str], None] = lambda _: None) -
 def _check(certificates: Certificates) -> None:
     """Read every file once here, so that a wrong one ends the start with one line."""
     ServerTls(certificates).check()
-    KeyFiles(certificates.verifying_keys)
-    ReloadedFile(certificates.signing_key, load_signing_key)
+    KeyFiles(certificates.verifying_keys, certificates.signing_key)
 
 
 def _supervise(config: uvicorn.Config, listener: socket.socket, workers: int) -> None:

@@ -11,6 +11,7 @@ from typing import Final
 
 import uvicorn
 from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
 
 from access.reloading import CHECK_SECONDS, UnusableFile
 from gateway.certificates import Certificates
@@ -21,17 +22,25 @@ logger = logging.getLogger(__name__)
 _UNUSABLE: Final = (OSError, ValueError)
 
 
-def tls_context(certificate: Path, key: Path, client_cas: Iterable[Path]) -> ssl.SSLContext:
+class Context(ssl.SSLContext):
+    """A context that knows the client CAs by which it verifies."""
+
+    authorities: frozenset[x509.Certificate] = frozenset()
+
+
+def tls_context(certificate: Path, key: Path, client_cas: Iterable[Path]) -> Context:
     """TLS 1.2 or newer; a client certificate is optional, and verified against the client CAs when shown.
 
     Any certificate of ``client_cas`` is an anchor, an intermediate one too, as for kube-apiserver. No session is
     resumed by a ticket: it would bring back a certificate that nobody verifies again.
     """
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context = Context(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_cert_chain(certificate, key)
-    for bundle in client_cas:
-        context.load_verify_locations(bundle)
+    context.authorities = frozenset(
+        found for bundle in client_cas for found in pki.load_certificates(bundle.read_bytes())
+    )
+    context.load_verify_locations(cadata=b"".join(each.public_bytes(Encoding.DER) for each in context.authorities))
     context.verify_mode = ssl.CERT_OPTIONAL
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.options |= ssl.OP_NO_TICKET
@@ -50,8 +59,7 @@ class ServerTls:
     def __init__(self, certificates: Certificates) -> None:
         self._files = certificates
         self._paths = (certificates.server_certificate, certificates.server_key, *certificates.client_cas)
-        self._context: ssl.SSLContext | None = None
-        self._authorities: tuple[x509.Certificate, ...] = ()
+        self._context: Context | None = None
         self._stamps: object = None
 
     def __call__(self, _config: uvicorn.Config, _default: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
@@ -76,10 +84,17 @@ class ServerTls:
         except _UNUSABLE as error:
             raise UnusableFile(self._words(error)) from None
 
-    def trusts(self, certificate: bytes) -> bool:
-        """Whether one of the client CAs itself has issued this certificate (DER)."""
+    def trusts(self, certificate: bytes, verified_by: ssl.SSLContext | None) -> bool:
+        """Whether a client certificate (DER) that ``verified_by`` has accepted would be accepted now.
+
+        It is where no client CA is gone since, so that the chain that was shown then still holds; and where one of
+        today's has issued the certificate itself. ``None`` for a certificate that no handshake has verified.
+        """
+        authorities = self._context.authorities if self._context is not None else frozenset()
+        if isinstance(verified_by, Context) and verified_by.authorities <= authorities:
+            return True
         shown = x509.load_der_x509_certificate(certificate)
-        return any(pki.is_issued_by(shown, authority) for authority in self._authorities)
+        return any(pki.is_issued_by(shown, authority) for authority in authorities)
 
     async def follow(self, on_change: Callable[[], None]) -> None:
         """Look for changes until cancelled; ``on_change`` is called after each."""
@@ -99,10 +114,8 @@ class ServerTls:
 
     def _read(self) -> ssl.SSLContext:
         files = self._files
-        authorities = [found for path in files.client_cas for found in pki.load_certificates(path.read_bytes())]
-        context = tls_context(files.server_certificate, files.server_key, files.client_cas)
-        self._context, self._authorities = context, tuple(authorities)
-        return context
+        self._context = tls_context(files.server_certificate, files.server_key, files.client_cas)
+        return self._context
 
     def _look(self) -> object:
         stamps: list[object] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
@@ -18,8 +19,9 @@ _LABELS: Final = {
     "beta.kubernetes.io/instance-type": ("v1.17", "node.kubernetes.io/instance-type"),
 }
 _VOLUMES: Final = {
-    "gitRepo": "deprecated in v1.11, and disabled by default in v1.36+",
+    "gitRepo": "deprecated in v1.11, and disabled by default in v1.33+",
     "scaleIO": "deprecated in v1.16, non-functional in v1.22+",
+    "photonPersistentDisk": "deprecated in v1.11, non-functional in v1.16+",
     "flocker": "deprecated in v1.22, non-functional in v1.25+",
     "storageos": "deprecated in v1.22, non-functional in v1.25+",
     "quobyte": "deprecated in v1.22, non-functional in v1.25+",
@@ -58,6 +60,33 @@ def _pod(body: Body) -> Iterator[str]:
 def _controller(body: Body) -> Iterator[str]:
     yield from _host_name(body, "Pod names and hostnames")
     yield from _template((body.get("spec") or {}).get("template"), "spec.template")
+
+
+def _stateful_set(body: Body) -> Iterator[str]:
+    yield from _controller(body)
+    spec = body.get("spec") or {}
+    for index, claim in enumerate(spec.get("volumeClaimTemplates", ())):
+        asked = (claim.get("spec") or {}).get("resources", {})
+        for kind in ("requests", "limits"):
+            path = f"spec.volumeClaimTemplates[{index}].resources.{kind}"
+            yield from _fraction(asked.get(kind, {}), "storage", path)
+    if spec.get("revisionHistoryLimit", 0) < 0:
+        yield (
+            "spec.revisionHistoryLimit: a negative value retains all historical revisions; a value >= 0 is recommended"
+        )
+
+
+def _secret(body: Body) -> Iterator[str]:
+    if body.get("type") != "kubernetes.io/tls":
+        return
+    for key, words in (("tls.crt", "certificate"), ("tls.key", "key")):
+        try:
+            text = base64.b64decode((body.get("data") or {}).get(key) or "")
+        except ValueError:
+            return
+        if b"-----BEGIN " not in text:
+            yield f"tls: failed to find any PEM data in {words} input"
+            return
 
 
 def _cron_job(body: Body) -> Iterator[str]:
@@ -143,7 +172,7 @@ def _volumes(volumes: Sequence[Body], path: str) -> Iterator[str]:
     for index, volume in enumerate(volumes):
         for field, words in _VOLUMES.items():
             if field in volume:
-                yield f"{path}.volumes[{index}].{field}: {words}"
+                yield f"{path}.volumes[{index}].{'storageOS' if field == 'storageos' else field}: {words}"
         for source in volume.get("projected", {}).get("sources", ()):
             if not source:
                 yield f'volume "{volume.get("name", "")}" (Projected) has no sources provided'
@@ -210,6 +239,10 @@ def _service(body: Body) -> Iterator[str]:
     kind = spec.get("type")
     if kind != "ExternalName" and spec.get("externalName"):
         yield 'spec.externalName is ignored when spec.type is not "ExternalName"'
+    if spec.get("externalIPs"):
+        yield "spec.externalIPs is deprecated and may no longer be implemented in some clusters"
+    if spec.get("trafficDistribution") == "PreferClose":
+        yield 'spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"'
     if kind != "ExternalName" and spec.get("clusterIP") == "None" and spec.get("sessionAffinity") == "ClientIP":
         yield "spec.SessionAffinity is ignored for headless services"
 
@@ -269,6 +302,7 @@ _ADVICE: Final[dict[str, Callable[[Body], Iterable[str]]]] = {
     "ReplicaSet": _controller,
     "ReplicationController": _controller,
     "Service": _service,
-    "StatefulSet": _controller,
+    "Secret": _secret,
+    "StatefulSet": _stateful_set,
     "StorageClass": _storage_class,
 }

@@ -144,6 +144,9 @@ def _job_spec(spec: Body) -> None:
     spec.setdefault("suspend", False)
     spec.setdefault("manualSelector", False)
     spec.setdefault("podReplacementPolicy", "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed")
+    for rule in spec.get("podFailurePolicy", {}).get("rules", ()):
+        for condition in rule.get("onPodConditions", ()):
+            _default(condition, "status", "True")
 
 
 def _cron_job(body: Body) -> None:
@@ -158,7 +161,10 @@ def _cron_job(body: Body) -> None:
 
 
 def _autoscaler_v1(body: Body) -> None:
-    _spec(body).setdefault("minReplicas", 1)
+    spec = _spec(body)
+    spec.setdefault("minReplicas", 1)
+    if "autoscaling.alpha.kubernetes.io/metrics" not in (body.get("metadata", {}).get("annotations") or {}):
+        spec.setdefault("targetCPUUtilizationPercentage", 80)
 
 
 def _autoscaler(body: Body) -> None:
@@ -309,8 +315,7 @@ def _claim(body: Body) -> None:
 
 
 def _role_binding(body: Body) -> None:
-    if "roleRef" in body:
-        _default(body["roleRef"], "apiGroup", RBAC_GROUP)
+    _default(body.setdefault("roleRef", {}), "apiGroup", RBAC_GROUP)
     for subject in body.get("subjects", ()):
         if subject.get("kind") in ("User", "Group"):
             _default(subject, "apiGroup", RBAC_GROUP)

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+from kube.protobuf import omitted_when_zero
 from kube.quantities import InvalidQuantity, parse_quantity
 from kube.schemas import QUANTITY, Schema
 from kube.status import BadRequest
@@ -29,6 +30,7 @@ _NOT_BASE64: Final = re.compile(r"[^A-Za-z0-9+/=]|=[^=]", re.ASCII)
 _WRITTEN: Final[dict[str, tuple[str, ...]]] = {
     "ClusterRole": ("rules",),
     "EndpointSlice": ("ports",),
+    "HPAScalingRules": ("policies",),
     "ObjectMeta": ("managedFields",),
     "Role": ("rules",),
 }
@@ -76,9 +78,21 @@ def decode_fields(
 
 
 def prune(value: Any, schema: Schema) -> Decoded:
-    """A custom object without the fields that its structural schema does not know."""
-    unknown: list[str] = []
-    return Decoded(_prune(value, schema, None, unknown), tuple(unknown))
+    """A custom object without the fields that its structural schema does not know.
+
+    Those of its metadata are named first, those of the metadata of embedded objects last.
+    """
+    found = _Pruned([], [], [])
+    kept = _prune(value, schema, None, found, found.others)
+    return Decoded(kept, (*sorted(found.metadata), *sorted(found.others), *sorted(found.embedded)))
+
+
+class _Pruned(NamedTuple):
+    """The paths of unknown fields, by where they stand."""
+
+    metadata: list[str]
+    others: list[str]
+    embedded: list[str]
 
 
 def problems(unknown: Sequence[str], repeated: Sequence[str]) -> list[str]:
@@ -158,7 +172,7 @@ def _decode_object(
         return value
     for name, child in value.items():
         field = properties.get(name, additional)
-        if type(child) is str and field is not None and field.type == "string" and not field.format:
+        if type(child) is str and child and field is not None and field.type == "string" and not field.format:
             continue
         here: _Path = (path, "." + name)
         if field is None:
@@ -185,15 +199,18 @@ def _decode_object(
 
 
 def _left_out(value: Any, name: str, field: Schema, schema: Schema, owner: Schema) -> bool:
-    """Whether an empty value is as good as none: an optional list or map, which Go writes only with something in it.
+    """Whether an empty value is as good as none: Go writes most optional fields only with something in them.
 
     An empty list of managed fields means something: they are cleared.
     """
     if name in schema.required or name in _WRITTEN.get((schema.definition or owner.definition).rpartition(".")[2], ()):
         return False
-    if not (schema.definition or owner.definition).startswith(_KUBERNETES):
+    definition = schema.definition or owner.definition
+    if not definition.startswith(_KUBERNETES):
         return False
-    return type(value) is list or (type(value) is dict and field.additional is not None)
+    if type(value) is list or (type(value) is dict and field.additional is not None):
+        return True
+    return type(value) is not dict and name in omitted_when_zero(definition)
 
 
 def _decode_list(value: list[Any], schema: Schema, path: _Path, owner: Schema, unknown: list[str]) -> list[Any]:
@@ -301,7 +318,7 @@ def _go_type(schema: Schema) -> str:
     }.get(schema.type, schema.type)
 
 
-def _prune(value: Any, schema: Schema, path: _Path, unknown: list[str]) -> Any:
+def _prune(value: Any, schema: Schema, path: _Path, found: _Pruned, unknown: list[str]) -> Any:
     if type(value) is dict:
         pruned = value
         for name, child in value.items():
@@ -313,12 +330,15 @@ def _prune(value: Any, schema: Schema, path: _Path, unknown: list[str]) -> Any:
                         unknown.append(_text(here))
                     pruned = {key: kept for key, kept in pruned.items() if key != name}
                 continue
-            below = _prune(child, field, here, unknown)
+            listed = unknown
+            if name == "metadata" and schema.embedded_resource:
+                listed = found.metadata if path is None else found.embedded
+            below = _prune(child, field, here, found, listed)
             if below is not child:
                 pruned = {**pruned, name: below}
         return pruned
     if type(value) is list and schema.items is not None:
         items = schema.items
-        kept = [_prune(child, items, (path, f"[{index}]"), unknown) for index, child in enumerate(value)]
+        kept = [_prune(child, items, (path, f"[{index}]"), found, unknown) for index, child in enumerate(value)]
         return kept if any(new is not old for new, old in zip(kept, value, strict=True)) else value
     return value

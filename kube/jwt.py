@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import hmac
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -243,7 +242,7 @@ def verify(
     if kid is not None and not isinstance(kid, str):
         raise InvalidToken("the key id is no string")
     for key in keys:
-        if key.algorithm != algorithm or (kid is not None and not hmac.compare_digest(kid.encode(), key.kid.encode())):
+        if key.algorithm != algorithm or kid not in (None, key.kid):
             continue
         try:
             payload = pyjwt.decode(

@@ -1,8 +1,9 @@
 """Which node needs which objects: the references of the pods that are bound to it (AZ4).
 
 The same edges as in Kubernetes' node authorizer: a pod refers to its ServiceAccount, and to Secrets, ConfigMaps,
-PersistentVolumeClaims and ResourceClaims by its volumes, containers and pull secrets; a claim refers to its volume, and
-a volume to the Secrets of its driver. A mirror pod, which its node writes itself, refers to nothing.
+PersistentVolumeClaims and ResourceClaims by its volumes, containers and pull secrets; a volume is reached by the claim
+that it says it is bound to, and refers to the Secrets of its driver. A mirror pod, which its node writes itself, refers
+to nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def node_of(user: str, groups: tuple[str, ...]) -> str:
 
 
 class NodeGraph:
-    """The pods, claims and volumes of one space, and what they refer to."""
+    """The pods and volumes of one space, and what they refer to."""
 
     def __init__(self) -> None:
         self._nodes: dict[Place, str] = {}
@@ -37,7 +38,7 @@ class NodeGraph:
         self._referrers: dict[Place, set[Place]] = {}
 
     def put(self, resource: str, manifest: Mapping[str, Any]) -> None:
-        """Take in a pod, a claim or a volume as it is now."""
+        """Take in a pod or a volume as it is now."""
         metadata = manifest.get("metadata") or {}
         place = Place(resource, str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
         self.remove(*place)
@@ -49,10 +50,13 @@ class NodeGraph:
             self._nodes[place] = str(node)
             mirror = _MIRROR in (metadata.get("annotations") or {})
             found = frozenset() if mirror else frozenset(_of_pod(place.namespace, place.name, spec, manifest))
-        elif resource == "persistentvolumeclaims":
-            volume = spec.get("volumeName")
-            found = frozenset([Place("persistentvolumes", "", str(volume))] if volume else [])
         else:
+            claim = _inner(spec, "claimRef")
+            bound = frozenset(_place("persistentvolumeclaims", str(claim.get("namespace") or ""), claim.get("name")))
+            if not bound:
+                return
+            # Whoever writes claims could name any volume in them; the volume names the claim that has it.
+            self._referrers[place] = set(bound)
             found = frozenset(_of_volume(spec))
         self._references[place] = found
         for target in found:
@@ -62,6 +66,8 @@ class NodeGraph:
         """Forget an object."""
         place = Place(resource, namespace, name)
         self._nodes.pop(place, None)
+        if resource == "persistentvolumes":
+            self._referrers.pop(place, None)
         for target in self._references.pop(place, ()):
             referrers = self._referrers[target]
             referrers.discard(place)
@@ -70,16 +76,20 @@ class NodeGraph:
 
     def is_needed(self, place: Place, node: str) -> bool:
         """Whether a way of references leads from a pod on this node to the object; a pod on it leads to itself."""
+        return any(found == node for found in self.nodes_needing(place))
+
+    def nodes_needing(self, place: Place) -> Iterator[str]:
+        """Every node from a pod on which such a way leads, once for each pod."""
         waiting, seen = [place], {place}
         while waiting:
             current = waiting.pop()
-            if self._nodes.get(current) == node:
-                return True
+            node = self._nodes.get(current)
+            if node is not None:
+                yield node
             for referrer in self._referrers.get(current, ()):
                 if referrer not in seen:
                     seen.add(referrer)
                     waiting.append(referrer)
-        return False
 
 
 def _of_pod(namespace: str, name: str, spec: Mapping[str, Any], manifest: Mapping[str, Any]) -> Iterator[Place]:

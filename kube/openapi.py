@@ -46,6 +46,17 @@ _IDENTITY: Final[dict[str, Any]] = {
 _METADATA: Final = f"Standard object's metadata. More info: {_CONVENTIONS}#metadata"
 _ITEMS: Final = f"List of objects. More info: {_CONVENTIONS}"
 _V3_REFERENCE: Final = "#/components/schemas/"
+_OBJECT: Final[dict[str, Any]] = _IDENTITY | {
+    "metadata": {"description": _METADATA, "allOf": [{"$ref": _V3_REFERENCE + OBJECT_META}]}
+}
+_EMBEDDED_OBJECT: Final[dict[str, Any]] = _OBJECT | {
+    name: {"type": "string", "description": f"{words} More info: {_CONVENTIONS}#{place}"}
+    for name, words, place in (
+        ("apiVersion", "apiVersion defines the versioned schema of this representation of an object.", "resources"),
+        ("kind", "kind is a string value representing the type of this object. In CamelCase.", "types-kinds"),
+    )
+}
+_EMBEDDED: Final = "x-kubernetes-embedded-resource"
 _V2_DROPPED: Final = frozenset(
     (
         "oneOf",
@@ -195,14 +206,12 @@ def _schemas(resources: Iterable[Resource], version: str, definitions: Definitio
 def _custom_schemas(resource: Resource, version: Version) -> dict[str, Any]:
     kind, kinds = resource.kind, resource.list_kind
     name, names = (model_name(resource.group, version.name, word) for word in (kind, kinds))
-    source = dict(version.openapi or {"type": "object", "x-kubernetes-preserve-unknown-fields": True})
+    source = _with_embedded(version.openapi or {"type": "object", "x-kubernetes-preserve-unknown-fields": True})
     gvk = {"group": resource.group, "version": version.name}
     return {
         name: source
         | {
-            "properties": source.get("properties", {})
-            | _IDENTITY
-            | {"metadata": {"description": _METADATA, "allOf": [{"$ref": _V3_REFERENCE + OBJECT_META}]}},
+            "properties": source.get("properties", {}) | _OBJECT,
             "x-kubernetes-group-version-kind": [gvk | {"kind": kind}],
         },
         names: {
@@ -217,6 +226,20 @@ def _custom_schemas(resource: Resource, version: Version) -> dict[str, Any]:
             "x-kubernetes-group-version-kind": [gvk | {"kind": kinds}],
         },
     }
+
+
+def _with_embedded(source: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema in which embedded objects have what every object has."""
+    result = dict(source)
+    if isinstance(source.get("properties"), dict):
+        result["properties"] = {name: _with_embedded(child) for name, child in source["properties"].items()}
+    for part in ("items", "additionalProperties"):
+        if isinstance(source.get(part), dict):
+            result[part] = _with_embedded(source[part])
+    if source.get(_EMBEDDED) is True:
+        result["properties"] = result.get("properties", {}) | _EMBEDDED_OBJECT
+        result["required"] = list(dict.fromkeys((*source.get("required", ()), "kind", "apiVersion")))
+    return result
 
 
 def _as_v3(name: str, source: Mapping[str, Any]) -> dict[str, Any]:
@@ -259,6 +282,7 @@ def _as_v2(source: Any) -> Any:
         if source.get("x-kubernetes-preserve-unknown-fields") is True or source.get("nullable") is True:
             # kubectl would refuse what is not described beside what is, and null.
             shape = _SHAPE - {"type"} if "x-kubernetes-group-version-kind" in source else _SHAPE
+            shape = shape | {"required"} if source.get(_EMBEDDED) is True else shape
             source = {key: value for key, value in source.items() if key not in shape}
         reference = source.get("$ref")
         if isinstance(reference, str):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
+
+from kube.podresources import at_pod_level, of_containers
+from kube.quantities import InvalidQuantity
 
 _FILE_MODE: Final = 0o644
 _TOKEN_SECONDS: Final = 3600
@@ -19,9 +23,8 @@ def fill_pod(pod: dict[str, Any]) -> None:
         resources = container["resources"]
         if resources.get("limits"):
             resources["requests"] = {**resources["limits"], **resources.get("requests", {})}
-    if spec.get("resources", {}).get("limits"):
-        resources = spec["resources"]
-        resources["requests"] = {**resources["limits"], **resources.get("requests", {})}
+    if spec.get("resources"):
+        _fill_pod_level(spec, spec["resources"])
     status = pod.get("status") or {}
     if status.get("podIP") and not status.get("podIPs"):
         status["podIPs"] = [{"ip": status["podIP"]}]
@@ -30,6 +33,33 @@ def fill_pod(pod: dict[str, Any]) -> None:
             for port in container.get("ports", ()):
                 if not port.get("hostPort"):
                     port["hostPort"] = port.get("containerPort", 0)
+
+
+def _fill_pod_level(spec: dict[str, Any], resources: dict[str, Any]) -> None:
+    """A pod as a whole asks for what its containers ask for, or else for as much as it is limited to."""
+    limits, asked = dict(resources.get("limits") or {}), resources.get("requests") or {}
+    for name, amount in _of_containers(spec, "limits").items() if limits or asked else ():
+        if name.startswith("hugepages-") and name not in asked:
+            limits.setdefault(name, amount)
+    if not limits:
+        return
+    resources["limits"] = limits
+    together = _of_containers(spec, "requests").items()
+    requests = {name: amount for name, amount in together if not name.startswith("hugepages-")} | asked
+    for name, amount in limits.items():
+        if at_pod_level(name):
+            requests.setdefault(name, amount)
+    if requests:
+        resources["requests"] = requests
+
+
+def _of_containers(spec: dict[str, Any], kind: str) -> dict[str, str]:
+    try:
+        together = of_containers(spec, kind)
+    except InvalidQuantity:
+        # Validation says which it is.
+        return {}
+    return {name: str(amount) for name, amount in together.items() if at_pod_level(name)}
 
 
 def fill_pod_template(template: dict[str, Any]) -> None:
@@ -79,9 +109,22 @@ def _fill_container(container: dict[str, Any]) -> None:
 
 def pull_policy(image: str) -> str:
     """``Always`` for the tag ``latest`` (also when it is not written), else ``IfNotPresent``."""
+    found = _IMAGE.fullmatch(image)
+    if found is None or len(found["path"]) + len("" if found["host"] else "library/") > 255 or _ID.fullmatch(image):
+        return "IfNotPresent"
     name, _, digest = image.partition("@")
     tag = name.rpartition("/")[2].partition(":")[2]
     return "Always" if tag == "latest" or not (tag or digest) else "IfNotPresent"
+
+
+_PART: Final = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_HOST: Final = r"(?:[A-Za-z0-9][A-Za-z0-9-]*(?:\.[A-Za-z0-9-]+)*|\[[0-9a-fA-F:]+\])(?::[0-9]+)?"
+_IMAGE: Final = re.compile(
+    rf"(?P<host>{_HOST}/)?(?P<path>{_PART}(?:/{_PART})*)(?::\w[\w.-]{{0,127}})?(?:@[A-Za-z][\w.+-]*:[0-9a-fA-F]{{32,}})?",
+    re.ASCII,
+)
+_ID: Final = re.compile(r"[0-9a-f]{64}", re.ASCII)
+"""What is an image's reference at all; what is none has no tag that could be ``latest``."""
 
 
 def _fill_probe(probe: dict[str, Any]) -> None:
@@ -106,6 +149,8 @@ def _fill_http_get(action: dict[str, Any]) -> None:
 def _fill_field_reference(source: dict[str, Any]) -> None:
     if "fieldRef" in source:
         _default(source["fieldRef"], "apiVersion", "v1")
+    if "fileKeyRef" in source:
+        source["fileKeyRef"].setdefault("optional", False)
 
 
 _SOURCES: Final[dict[str, dict[str, Any]]] = {
@@ -125,7 +170,7 @@ def fill_source(holder: dict[str, Any]) -> None:
 
 
 def _fill_volume(volume: dict[str, Any]) -> None:
-    if len(volume) == 1 and "name" in volume:
+    if volume.keys() <= {"name"}:
         volume["emptyDir"] = {}
     for field in ("secret", "configMap", "downwardAPI", "projected"):
         if field in volume:

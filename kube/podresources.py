@@ -51,11 +51,27 @@ def is_best_effort(pod: Mapping[str, Any]) -> bool:
     return not any(amounts(values).get(name) for values in lists for name in _QUALITY)
 
 
+def quality(spec: Mapping[str, Any]) -> str:
+    """The quality-of-service class, by what the pod as a whole or each of its containers asks for and may use."""
+    holders = [spec] if "resources" in spec else containers(spec)
+    requests: dict[str, Quantity] = {}
+    limits: dict[str, Quantity] = {}
+    guaranteed = True
+    for holder in holders:
+        own = _counted(_of(holder, "limits"))
+        limits = add(limits, own)
+        requests = add(requests, _counted(_of(holder, "requests")))
+        guaranteed = guaranteed and len(own) == len(_QUALITY)
+    if not requests and not limits:
+        return "BestEffort"
+    return "Guaranteed" if guaranteed and requests == limits else "Burstable"
+
+
 def has_pod_level_resources(pod: Mapping[str, Any]) -> bool:
     """Whether the pod as a whole has requests or limits, which then stand for its containers'."""
     resources = (pod.get("spec") or {}).get("resources") or {}
     named = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
-    return any(_at_pod_level(name) for name in named)
+    return any(at_pod_level(name) for name in named)
 
 
 def containers(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -64,6 +80,13 @@ def containers(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _total(spec: Mapping[str, Any], kind: str) -> dict[str, Quantity]:
+    level = amounts((spec.get("resources") or {}).get(kind))
+    whole = {name: amount for name, amount in level.items() if at_pod_level(name)}
+    return {**of_containers(spec, kind), **whole}
+
+
+def of_containers(spec: Mapping[str, Any], kind: str) -> dict[str, Quantity]:
+    """What the containers need together: all of them and the sidecars, or the largest init step."""
     total: dict[str, Quantity] = {}
     for container in spec.get("containers") or ():
         total = add(total, _of(container, kind))
@@ -77,13 +100,15 @@ def _total(spec: Mapping[str, Any], kind: str) -> dict[str, Quantity]:
         else:
             step = add(own, sidecars)
         largest = _larger(largest, step)
-    total = _larger(total, largest)
-    level = amounts((spec.get("resources") or {}).get(kind))
-    return {**total, **{name: amount for name, amount in level.items() if _at_pod_level(name)}}
+    return _larger(total, largest)
 
 
 def _of(container: Mapping[str, Any], kind: str) -> dict[str, Quantity]:
     return amounts((container.get("resources") or {}).get(kind))
+
+
+def _counted(values: Amounts) -> dict[str, Quantity]:
+    return {name: values[name] for name in _QUALITY if name in values and values[name].nanos > 0}
 
 
 def _larger(left: Amounts, right: Amounts) -> dict[str, Quantity]:
@@ -96,5 +121,6 @@ def _sum(left: Quantity | None, right: Quantity | None) -> Quantity:
     return left + right
 
 
-def _at_pod_level(name: str) -> bool:
+def at_pod_level(name: str) -> bool:
+    """Whether a pod as a whole may ask for a resource of this name."""
     return name in _QUALITY or name.startswith("hugepages-")

@@ -27,6 +27,7 @@ _VARINT, _FIXED64, _BYTES = 0, 1, 2
 _PLAIN: Final = frozenset("sibdyqtmxfABC")
 """Types that are no messages: text, integer, boolean, float, bytes, quantity, time, time with microseconds, integer or
 text, raw JSON, and a JSON schema or schemas (``A``), a boolean (``B``) or names (``C``) in its place."""
+_SCALARS: Final = frozenset("sibd")
 _SCHEMA: Final = "apiextensions.v1.JSONSchemaProps"
 
 
@@ -98,6 +99,21 @@ def decode(body: bytes) -> dict[str, Any]:
             "application/json, application/yaml"
         )
     return {**kind, **_message(message, memoryview(raw), 0)}
+
+
+@cache
+def omitted_when_zero(definition: str) -> frozenset[str]:
+    """The texts, numbers and booleans of a built-in definition that Go does not write when they are zero."""
+    message = ".".join(definition.split(".")[-3:])
+    return frozenset(_omitted(message)) if message in _messages() else frozenset()
+
+
+def _omitted(message: str) -> Iterator[str]:
+    for field in _table(message).values():
+        if field.inline:
+            yield from _omitted(field.type)
+        elif field.type in _SCALARS and not (field.repeated or field.mapped or field.optional):
+            yield field.name
 
 
 def _message_name(apiVersion: str, kind: str) -> str:  # noqa: N803 - as a type meta names it

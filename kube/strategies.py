@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from kube.defaults import NAME_LABEL, TEMPLATE_GENERATION, Body, key_of
 from kube.patches import same
+from kube.podresources import quality
 from kube.traits import empty_status
 
 
@@ -26,13 +27,93 @@ def fill_on_create(body: Body) -> None:
     fill = _ON_CREATE.get(key)
     if fill is not None:
         fill(body)
+    _settle(key, body)
 
 
 def fill_on_update(new: Body, old: Body) -> None:
     """Take over from the old object, or count on, what only the server writes."""
-    fill = _ON_UPDATE.get(key_of(new))
+    key = key_of(new)
+    fill = _ON_UPDATE.get(key)
     if fill is not None:
         fill(new, old)
+    _settle(key, new)
+
+
+_ZEROS: Final[dict[tuple[str, str], dict[str, Any]]] = {
+    ("apps", "ControllerRevision"): {"revision": 0},
+    ("apps", "StatefulSet"): {"spec.serviceName": "", "spec.ordinals.start": 0},
+    ("scheduling.k8s.io", "PriorityClass"): {"value": 0},
+}
+"""What Go writes even when it is zero, where its parent is."""
+
+
+_GATED: Final = (
+    "spec.schedulingGroup",
+    "spec.containers.*.lifecycle?.stopSignal",
+    "spec.initContainers.*.lifecycle?.stopSignal",
+    "spec.volumes.*.projected.sources.*.clusterTrustBundle",
+    "spec.volumes.*.projected.sources.*.podCertificate",
+)
+_TEMPLATES: Final = {
+    ("", "Pod"): "",
+    ("", "PodTemplate"): "template.",
+    ("", "ReplicationController"): "spec.template.",
+    ("apps", "DaemonSet"): "spec.template.",
+    ("apps", "Deployment"): "spec.template.",
+    ("apps", "ReplicaSet"): "spec.template.",
+    ("apps", "StatefulSet"): "spec.template.",
+    ("batch", "CronJob"): "spec.jobTemplate.spec.template.",
+    ("batch", "Job"): "spec.template.",
+}
+_OFF: Final[dict[tuple[str, str], list[tuple[str, ...]]]] = {
+    key: [tuple(f"{prefix}{path}".split(".")) for path in _GATED] for key, prefix in _TEMPLATES.items()
+}
+_OFF["apps", "StatefulSet"].append(("spec", "updateStrategy", "rollingUpdate", "maxUnavailable"))
+"""What is behind feature gates that are off by default: it is dropped as if nobody had set it."""
+
+
+def _settle(key: tuple[str, str], body: Body) -> None:
+    for path in _OFF.get(key, ()):
+        without = _without(body, path)
+        if without is not body:
+            body |= without
+    _write_zeros(key, body)
+
+
+def _without(node: Any, path: tuple[str, ...]) -> Any:
+    """The node without what stands at the path, in which ``*`` is every item; itself when nothing stands there.
+
+    What a ``?`` stands after goes too when it is empty then.
+    """
+    name, rest = path[0].removesuffix("?"), path[1:]
+    if name == "*":
+        items = [_without(item, rest) for item in node] if isinstance(node, list) else node
+        return (
+            items if items is not node and any(new is not old for new, old in zip(items, node, strict=True)) else node
+        )
+    if not isinstance(node, dict) or name not in node:
+        return node
+    if not rest:
+        return {key: value for key, value in node.items() if key != name}
+    below = _without(node[name], rest)
+    if below is node[name]:
+        return node
+    if not below and path[0].endswith("?"):
+        return {key: value for key, value in node.items() if key != name}
+    return {**node, name: below}
+
+
+def _write_zeros(key: tuple[str, str], body: Body) -> None:
+    for path, zero in _ZEROS.get(key, {}).items():
+        *parents, field = path.split(".")
+        holder: Any = body
+        for name in parents:
+            if isinstance(holder, dict) and isinstance(holder.get(name), dict):
+                holder[name] = holder = dict(holder[name])
+            else:
+                holder = None
+        if isinstance(holder, dict):
+            holder.setdefault(field, zero)
 
 
 def _job_created(body: Body) -> None:
@@ -41,6 +122,9 @@ def _job_created(body: Body) -> None:
     if not spec.get("manualSelector"):
         uid, name = metadata["uid"], metadata["name"]
         labels = spec.setdefault("template", {}).setdefault("metadata", {}).setdefault("labels", {})
+        # Labels that were taken over from the template are one with it.
+        if labels == metadata.get("labels"):
+            del metadata["labels"]
         for key, value in (("controller-uid", uid), ("job-name", name)):
             labels.setdefault(key, value)
             labels.setdefault(f"batch.kubernetes.io/{key}", value)
@@ -123,6 +207,16 @@ def _claim_created(body: Body) -> None:
 _OLD_SOURCES: Final = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
 
 
+def _account_created(body: Body) -> None:
+    """Of the secrets of a service account only their names are kept."""
+    if body.get("secrets"):
+        body["secrets"] = [{"name": secret["name"]} if secret.get("name") else {} for secret in body["secrets"]]
+
+
+def _account_updated(new: Body, old: Body) -> None:  # noqa: ARG001 - one signature for all
+    _account_created(new)
+
+
 def _daemon_set_created(body: Body) -> None:
     body["metadata"]["annotations"][TEMPLATE_GENERATION] = "1"
 
@@ -169,20 +263,6 @@ def _tolerates(toleration: Body, key: str) -> bool:
     return toleration.get("key") in (None, "", key) and toleration.get("effect") in (None, "", "NoExecute")
 
 
-def quality(spec: Body) -> str:
-    """The quality-of-service class: by cpu and memory requests and limits of all containers."""
-    containers = [*spec.get("containers", ()), *spec.get("initContainers", ())]
-    guaranteed = bool(containers)
-    burstable = False
-    for container in containers:
-        resources = container.get("resources", {})
-        requests, limits = resources.get("requests", {}), resources.get("limits", {})
-        for name in ("cpu", "memory"):
-            burstable = burstable or name in requests or name in limits
-            guaranteed = guaranteed and name in limits and requests.get(name) == limits[name]
-    return "Guaranteed" if guaranteed else "Burstable" if burstable else "BestEffort"
-
-
 _ON_CREATE: Final[dict[tuple[str, str], Callable[[Body], None]]] = {
     ("", "Namespace"): _namespace_created,
     ("", "Node"): _node_created,
@@ -190,6 +270,7 @@ _ON_CREATE: Final[dict[tuple[str, str], Callable[[Body], None]]] = {
     ("", "PersistentVolumeClaim"): _claim_created,
     ("", "Pod"): _pod_created,
     ("", "Service"): _service_created,
+    ("", "ServiceAccount"): _account_created,
     ("apps", "DaemonSet"): _daemon_set_created,
     ("batch", "Job"): _job_created,
 }
@@ -197,5 +278,6 @@ _ON_CREATE: Final[dict[tuple[str, str], Callable[[Body], None]]] = {
 _ON_UPDATE: Final[dict[tuple[str, str], Callable[[Any, Any], None]]] = {
     ("", "Pod"): _pod_updated,
     ("", "Service"): _service_updated,
+    ("", "ServiceAccount"): _account_updated,
     ("apps", "DaemonSet"): _daemon_set_updated,
 }

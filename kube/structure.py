@@ -47,7 +47,7 @@ _MORE_STRUCTS: Final = frozenset(
         ("io.k8s.api.networking.v1.NetworkPolicySpec", "podSelector"),
     }
 )
-_POINTERS: Final = frozenset({(f"{_CORE}.ReplicationControllerSpec", "template")})
+_POINTERS: Final = frozenset({(f"{_CORE}.PodSpec", "resources"), (f"{_CORE}.ReplicationControllerSpec", "template")})
 """Fields of those names that are pointers, hence absent from an empty object."""
 
 _WRITTEN_SCALARS: Final = frozenset({(f"{_CORE}.Event", "reportingComponent"), (f"{_CORE}.Event", "reportingInstance")})

@@ -39,7 +39,8 @@ def effects(
 ) -> tuple[Effect, ...]:
     """Who gains and loses what when this Role, ClusterRole, binding or Policy is written, or deleted, in the cluster.
 
-    ``index`` is the cluster's as it is, ``policies`` are all that could open it. Raises ``BadRequest`` for any other object, and where too
+    ``index`` is the cluster's as it is, ``policies`` are all that could open it. Raises ``BadRequest`` for any other
+    object, for one without the namespace that its kind has, for a binding with another role than it has, and where too
     many subjects are concerned to be listed.
     """
     kind, group = manifest.get("kind"), str(manifest.get("apiVersion") or "").partition("/")[0]
@@ -47,6 +48,9 @@ def effects(
         return _of_policies(policies, _with_policy(policies, manifest, cluster, delete=delete), cluster)
     if group != GROUP or kind not in (*_ROLES, *_BINDINGS):
         raise BadRequest("a role, a binding or a policy is needed")
+    namespace = (manifest.get("metadata") or {}).get("namespace")
+    if bool(namespace) is kind.startswith("Cluster"):
+        raise BadRequest(f"a {kind} {'has no' if namespace else 'needs a'} namespace")
     return _of_indexes(index, _with(index, manifest, str(kind), cluster, delete=delete), cluster)
 
 
@@ -55,7 +59,12 @@ def _with(index: PolicyIndex, manifest: Mapping[str, Any], kind: str, cluster: s
         role = role_from(manifest, scoped=cluster == ROOT)
         return index.without_role(role.namespace, role.name) if delete else index.with_role(role)
     binding = binding_from(manifest)
-    return index.without_binding(binding.namespace, binding.name) if delete else index.with_binding(binding)
+    if delete:
+        return index.without_binding(binding.namespace, binding.name)
+    before = index.bindings.get((binding.namespace, binding.name))
+    if before is not None and (before.role_kind, before.role) != (binding.role_kind, binding.role):
+        raise BadRequest("cannot change roleRef")
+    return index.with_binding(binding)
 
 
 def _of_indexes(before: PolicyIndex, after: PolicyIndex, cluster: str) -> tuple[Effect, ...]:

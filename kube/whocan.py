@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Final, NamedTuple
 
 from kube.abac import Policy
@@ -26,14 +27,16 @@ class Holder(NamedTuple):
     path: tuple[str, ...]
 
 
-def who_can(attributes: Attributes, policies: Policies, grants: Iterable[Policy] = ()) -> tuple[Holder, ...]:
+def who_can(
+    attributes: Attributes, policies: Policies, grants: Iterable[Policy] = (), nodes: Iterable[Holder] = ()
+) -> tuple[Holder, ...]:
     """Every subject that may do this in the cluster of ``policies``, operators included; locks aside.
 
-    ``grants`` are the lines and policies that let others in. Groups are named as such: who is in them is the
-    authenticators' to say.
+    ``grants`` are the lines and policies that let others in, ``nodes`` those that may by what runs on them. Groups are
+    named as such: who is in them is the authenticators' to say.
     """
     found: dict[Holder, None] = {}
-    for holder in _holders(attributes, policies, grants):
+    for holder in chain(_holders(attributes, policies, grants), nodes):
         found[holder] = None
         if len(found) >= HOLDERS_MAX:
             break

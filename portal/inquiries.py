@@ -28,7 +28,8 @@ def who_can(*, actor: Actor, cluster: str, attributes: Attributes) -> tuple[Hold
     if not attributes.verb or not (attributes.resource or attributes.path):
         raise BadRequest("A verb and a resource or a path are needed.")
     state = explaining.state_of(cluster)
-    return whocan.who_can(attributes, state.policies, (*state.lines, *state.objects))
+    nodes = explaining.nodes(cluster, attributes)
+    return whocan.who_can(attributes, state.policies, (*state.lines, *state.objects), nodes)
 
 
 def what_if(*, actor: Actor, cluster: str, manifest: Mapping[str, Any], delete: bool = False) -> tuple[Effect, ...]:

@@ -13,6 +13,7 @@ from django.core.exceptions import ImproperlyConfigured
 from access.authorization.options import (
     AUTHORIZED_SECONDS,
     DEFAULT,
+    DENY,
     UNAUTHORIZED_SECONDS,
     AuthorizationOptions,
     modes,
@@ -115,6 +116,7 @@ AUTHORIZATION = AuthorizationOptions(
     webhook_config_file=_path("AUTHORIZATION_WEBHOOK_CONFIG_FILE"),
     webhook_cache_authorized_ttl=env.float("AUTHORIZATION_WEBHOOK_CACHE_AUTHORIZED_TTL", AUTHORIZED_SECONDS),
     webhook_cache_unauthorized_ttl=env.float("AUTHORIZATION_WEBHOOK_CACHE_UNAUTHORIZED_TTL", UNAUTHORIZED_SECONDS),
+    webhook_failure_policy=env.str("AUTHORIZATION_WEBHOOK_FAILURE_POLICY", DENY),
     required_groups_dialect=Dialect(env.str("REQUIRED_GROUPS_DIALECT", Dialect.DOCUMENT)),
 )
 """What ``manage.py apiserver`` decides by unless its flags say otherwise, and what the portal explains (AZ11)."""

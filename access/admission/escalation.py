@@ -25,6 +25,8 @@ _ANYTHING_HERE: Final = tuple(replace(rule, scope=TENANTED) for rule in EVERYTHI
 class EscalationPrevention(Quiet):
     """A role holds no rule, and a binding gives no role, that its author does not hold there.
 
+    A role in the place of a bootstrap role (KC7) is for whoever may update that one: it changes what others hold.
+
     Exempt is who may ``escalate`` roles, or ``bind`` the role.
     """
 
@@ -55,9 +57,13 @@ class EscalationPrevention(Quiet):
         policies = await self._policies.around(attributes.cluster)
         scoped = attributes.cluster == ROOT
         if is_role:
+            verb, kind, name = "escalate", resource.plural, attributes.name
+            hides = old is None and kind == "clusterroles" and name in policies.bootstrap.cluster_roles
+            # Bindings that mean the bootstrap role will mean this one: to hide it is to change it.
+            if hides and not await self._may(attributes, "update", kind, name):
+                raise self._refused(attributes, "it would take the place of a bootstrap role, which needs update")
             role = role_from(body, scoped=scoped)
             wanted = policies.local.with_role(role).rules_of(resource.kind, attributes.namespace, attributes.name) or ()
-            verb, kind, name = "escalate", resource.plural, attributes.name
         else:
             binding = binding_from(body)
             kind = "clusterroles" if binding.role_kind == "ClusterRole" else "roles"

@@ -10,6 +10,7 @@ from typing import Any
 from access.admission.base import CREATE, Attributes
 from kube.identity import SYSTEM_TENANT
 from kube.logicalclusters import full_path, tenant_of
+from kube.names import path_segment
 from kube.status import Forbidden
 from store.port import Store
 from store.types import Create, Key, Operation
@@ -47,9 +48,11 @@ class ServiceAccount:
             return ()
         name = (body.get("spec") or {}).get("serviceAccountName")
         if name and not await self._exists(attributes, name):
+            wrong = path_segment(name)
+            detail = f'invalid resource name "{name}": [{wrong[0]}]' if wrong else f'serviceaccount "{name}" not found'
             raise Forbidden(
                 f'pods "{attributes.name}" is forbidden: error looking up service account '
-                f'{attributes.namespace}/{name}: serviceaccount "{name}" not found',
+                f"{attributes.namespace}/{name}: {detail}",
                 kind="pods",
                 name=attributes.name,
             )

@@ -21,7 +21,7 @@ from access.authorization.isolation import SystemMasters, TenantIsolation
 from access.authorization.lock import LockAuthorizer, Locks
 from access.authorization.maximalpermission import MaximalPermissionPolicy
 from access.authorization.node import NodeAuthorizer, NodeGraphs
-from access.authorization.options import AuthorizationOptions
+from access.authorization.options import NO_OPINION, AuthorizationOptions
 from access.authorization.organization import TopLevelOrganization
 from access.authorization.rbac import PolicyCache, RbacAuthorizer
 from access.authorization.requiredgroups import RequiredGroups
@@ -148,4 +148,5 @@ def _webhook(options: AuthorizationOptions) -> WebhookAuthorizer | None:
         webhook_of_file(options.webhook_config_file),
         authorized_ttl=options.webhook_cache_authorized_ttl,
         unauthorized_ttl=options.webhook_cache_unauthorized_ttl,
+        fails_open=options.webhook_failure_policy == NO_OPINION,
     )

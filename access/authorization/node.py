@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import orjson
 
 from access.authorization.base import NOTHING, Holdings, abstain, allow, deny
-from kube.identity import Principal
+from kube.identity import SYSTEM_TENANT, Principal
 from kube.logicalclusters import Terrain
-from kube.nodegraph import NodeGraph, Place, node_of
+from kube.nodegraph import NODE_PREFIX, NODES, NodeGraph, Place, node_of
 from kube.rbac import Attributes, Rule
 from kube.requestinfo import RequestInfo
 from kube.verdicts import Decision
+from kube.whocan import Holder
 from store.port import Reader
 from store.types import Event, EventType, Range
 
-GRAPHED: Final = ("pods", "persistentvolumeclaims", "persistentvolumes")
+GRAPHED: Final = ("pods", "persistentvolumes")
 _SPACES_MAX: Final = 256
 _LEASES: Final = "kube-node-lease"
 _WRITE: Final = ("update", "patch")
@@ -61,7 +62,7 @@ class NodeGraphs:
         return graph
 
     def on_events(self, events: Sequence[Event]) -> None:
-        """Follow pods, claims and volumes."""
+        """Follow pods and volumes."""
         for event in events:
             key = event.key
             if key.group or key.resource not in GRAPHED:
@@ -125,6 +126,20 @@ class NodeAuthorizer:
         if not (principal.is_system and node_of(principal.name, principal.groups)):
             return NOTHING
         return Holdings(ANY_NODE, complete=False)
+
+
+def nodes_that_may(request: RequestInfo, graph: Callable[[], NodeGraph]) -> tuple[Holder, ...]:
+    """The nodes that may do this (AZ11); ``graph`` gives the space's, and is asked only where it decides."""
+    if not request.is_resource:
+        return ()
+    if any(rule.allows(Attributes.of(request)) for rule in ANY_NODE):
+        return (Holder("Group", NODES, "", SYSTEM_TENANT, (STEP,)),)
+    place = _needed(request)
+    if place is not None:
+        names = sorted(set(graph().nodes_needing(place))) if place.name else []
+    else:
+        names = [request.name] if request.name and _is_own(request, request.name) else []
+    return tuple(Holder("User", NODE_PREFIX + name, "", SYSTEM_TENANT, (STEP,)) for name in names)
 
 
 def _needed(request: RequestInfo) -> Place | None:

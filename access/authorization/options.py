@@ -13,6 +13,10 @@ from kube.workspaces import Dialect
 
 MODES: Final = ("RBAC", "ABAC", "Node", "Webhook")
 DEFAULT: Final = ("Node", "RBAC")
+DENY: Final = "Deny"
+NO_OPINION: Final = "NoOpinion"
+"""What a webhook that gives no answer comes to; the words of kube-apiserver's ``failurePolicy``."""
+
 AUTHORIZED_SECONDS: Final = 300.0
 UNAUTHORIZED_SECONDS: Final = 30.0
 """How long a webhook's answers count; kube-apiserver's defaults."""
@@ -27,6 +31,7 @@ class AuthorizationOptions:
     webhook_config_file: Path | None = None
     webhook_cache_authorized_ttl: float = AUTHORIZED_SECONDS
     webhook_cache_unauthorized_ttl: float = UNAUTHORIZED_SECONDS
+    webhook_failure_policy: str = DENY
     required_groups_dialect: Dialect = Dialect.DOCUMENT
 
     @classmethod
@@ -38,6 +43,7 @@ class AuthorizationOptions:
             webhook_config_file=flags["authorization_webhook_config_file"],
             webhook_cache_authorized_ttl=flags["authorization_webhook_cache_authorized_ttl"],
             webhook_cache_unauthorized_ttl=flags["authorization_webhook_cache_unauthorized_ttl"],
+            webhook_failure_policy=flags["authorization_webhook_failure_policy"],
             required_groups_dialect=Dialect(flags["required_groups_dialect"]),
         )
 
@@ -64,6 +70,12 @@ def add_flags(parser: ArgumentParser, defaults: AuthorizationOptions) -> None:
         type=_seconds,
         default=defaults.webhook_cache_unauthorized_ttl,
         help="how long its other answers count",
+    )
+    add(
+        "--authorization-webhook-failure-policy",
+        choices=(DENY, NO_OPINION),
+        default=defaults.webhook_failure_policy,
+        help="what it comes to when it gives no answer: a denial, or leave to ask the next mode",
     )
     add(
         "--required-groups-dialect",

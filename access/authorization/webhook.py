@@ -32,7 +32,8 @@ class WebhookAuthorizer:
     """Asks once per question and remembers: an ALLOW for ``authorized_ttl`` seconds, all else ``unauthorized_ttl``.
 
     The user's tenant goes along in ``spec.extra`` and is part of what is remembered: two tenants' users of one name
-    are two users. Without a usable answer in time the request is denied.
+    are two users. Without a usable answer in time the request is denied, or, with ``fails_open``, left to the modes that
+    come after.
     """
 
     name = "Webhook"
@@ -43,12 +44,14 @@ class WebhookAuthorizer:
         *,
         authorized_ttl: float = AUTHORIZED_SECONDS,
         unauthorized_ttl: float = UNAUTHORIZED_SECONDS,
+        fails_open: bool = False,
         capacity: int = CAPACITY,
         patience: float = PATIENCE_SECONDS,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._webhook = webhook
         self._patience = patience
+        self._fails_open = fails_open
         self._clock = clock
         self._digests = Digests()
         self._answers: Answers[Decision] = Answers(
@@ -59,13 +62,13 @@ class WebhookAuthorizer:
         )
 
     async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
-        """The webhook's verdict; DENY when it gives none."""
+        """The webhook's verdict; DENY when it gives none, or what the failure policy says."""
         spec = spec_of(principal, request)
         key = self._digests.of(orjson.dumps(spec, option=orjson.OPT_SORT_KEYS))
         try:
             decision = await self._answers.ask(key, self._clock(), lambda: self._ask(spec))
         except (Unreachable, TimeoutError):
-            return deny(self.name, "the webhook gives no answer")
+            return (abstain if self._fails_open else deny)(self.name, "the webhook gives no answer")
         return decision or abstain(self.name)
 
     async def close(self) -> None:

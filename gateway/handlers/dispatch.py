@@ -6,6 +6,7 @@ from typing import Final
 
 from gateway.exchange import Request, Response, Stream
 from gateway.handlers import (
+    connecting,
     discovery,
     health,
     openapi,
@@ -20,7 +21,6 @@ from gateway.negotiation import require_acceptable
 from gateway.runtime import Runtime
 from gateway.streams import Recheck
 from kube.apiexports import EXPORTS
-from kube.status import BadRequest
 from kube.traits import DEPRECATED
 
 _PARTS: Final = {
@@ -29,7 +29,6 @@ _PARTS: Final = {
     "eviction": subresources.evict,
     "token": tokenrequest.create_token,
 }
-_STREAMS: Final = frozenset({"log", "exec", "attach", "portforward", "proxy"})
 
 
 async def serve(runtime: Runtime, request: Request, recheck: Recheck) -> Response | Stream:
@@ -45,8 +44,8 @@ async def serve(runtime: Runtime, request: Request, recheck: Recheck) -> Respons
     deprecated = DEPRECATED.get((info.group, info.version, info.resource))
     if deprecated is not None:
         request.warnings.append(deprecated)
-    if info.subresource in _STREAMS:
-        raise BadRequest("this server runs no containers: there is nothing to connect to")
+    if info.subresource in connecting.SUBRESOURCES:
+        return await connecting.connect(runtime, request, kind)
     if info.subresource in _PARTS:
         return await _PARTS[info.subresource](runtime, request, kind)
     if not kind.resource.persistent:

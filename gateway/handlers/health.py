@@ -68,7 +68,7 @@ async def serve(runtime: Runtime, request: Request) -> Response:
 
 def _issuer(runtime: Runtime, path: str) -> Response:
     """The description of the service accounts' issuer, or its keys (AN6; OpenID Connect Discovery, RFC 7517)."""
-    keys = runtime.verifying_keys.keys
+    keys = runtime.service_account_keys.keys
     if path == _KEYS:
         return Response(200, orjson.dumps(jwks(keys)), b"application/jwk-set+json", _PUBLIC)
     options = runtime.options

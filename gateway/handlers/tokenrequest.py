@@ -1,4 +1,7 @@
-"""``serviceaccounts/{name}/token``: a token for an account, bound and short-lived (AN6)."""
+"""``serviceaccounts/{name}/token``: a token for an account, bound and short-lived (AN6).
+
+A node has tokens for its own pods alone, each bound to the pod that it is for (AZ4).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,8 @@ from kube import managedfields
 from kube.identity import SYSTEM_TENANT
 from kube.jwt import Reference, ServiceAccountClaims, sign
 from kube.logicalclusters import tenant_of
-from kube.status import BadRequest, Cause, Conflict, Invalid, NotFound
+from kube.nodegraph import node_of
+from kube.status import BadRequest, Cause, Conflict, Forbidden, Invalid, NotFound
 from kube.validation.causes import invalid, invalid_object
 from store.types import Key
 
@@ -63,7 +67,7 @@ async def create_token(runtime: Runtime, request: Request, kind: Kind) -> Respon
         secret=bound.get("secrets"),
         pod=bound.get("pods"),
     )
-    token = sign(claims, runtime.signing_key)
+    token = sign(claims, runtime.service_account_keys.signer)
     shown: dict[str, Any] = {
         "name": info.name,
         "namespace": info.namespace,
@@ -109,8 +113,16 @@ def _invalid(message: str) -> Invalid:
     return invalid_object("authentication.k8s.io", "TokenRequest", "", causes)
 
 
+def _refused(request: Request, why: str) -> Forbidden:
+    name = request.info.name
+    return Forbidden(f'serviceaccounts "{name}" is forbidden: {why}', kind="serviceaccounts", name=name)
+
+
 async def _bound(runtime: Runtime, request: Request, spec: dict[str, Any]) -> dict[str, Reference]:
-    reference = spec.get("boundObjectRef")
+    principal, reference = request.principal, spec.get("boundObjectRef")
+    node = node_of(principal.name, principal.groups) if principal.is_system else ""
+    if node and (reference or {}).get("kind") != "Pod":
+        raise _refused(request, "node requested token not bound to a pod")
     if not reference:
         return {}
     version, kind, name = (str(reference.get(field) or "")[:64] for field in ("apiVersion", "kind", "name"))
@@ -133,4 +145,6 @@ async def _bound(runtime: Runtime, request: Request, spec: dict[str, Any]) -> di
         )
     if resource == "pods" and (body.get("spec") or {}).get("serviceAccountName", "default") != request.info.name:
         raise BadRequest(f"cannot bind token to pod {name}: it runs as another service account")
+    if node and (body.get("spec") or {}).get("nodeName") != node:
+        raise _refused(request, "node requested token bound to a pod scheduled on a different node")
     return {resource: Reference(name, uid)}

@@ -35,10 +35,11 @@ from kube.builtins import TENANT_BUILTINS
 from kube.crds import CRDS, resource_of
 from kube.logicalclusters import full_path, is_valid, tenant_of
 from kube.paths import ALL_TENANTS, ParsedRequest, not_found, parse
+from kube.rbac import Attributes
 from kube.requestinfo import RequestInfo
 from kube.resources import Catalog, Resource
 from kube.status import Expired, Forbidden, MethodNotAllowed
-from kube.verdicts import Verdict
+from kube.verdicts import Decision, Verdict
 from kube.workspaces import reference
 from store.types import Everywhere, Key, Range
 
@@ -159,25 +160,58 @@ async def _reach(runtime: Runtime, request: Request, wanted: RequestInfo, export
         if (resource.group, resource.plural) == (wanted.group, wanted.resource) and version is not None:
             if wanted.all_tenants:
                 return Kind(resource, version), Reach(runtime.locks, None)
-            if not await _is_bound(runtime, provider, wanted):
+            if await _bound_from(runtime, wanted.cluster, wanted) != f"{provider.cluster}:{provider.name}":
                 raise not_found()
             await runtime.custom.ensure(wanted.cluster)
             return runtime.catalogs.require(wanted), Reach(runtime.locks, None)
     if wanted.all_tenants:
-        found = await _accepted_anywhere(runtime, provider, wanted, export)
-        claimed = TENANT_BUILTINS.find(wanted.group, wanted.version, wanted.resource)
-        served = claimed.version(wanted.version) if claimed is not None else None
-        if claimed is None or served is None or not found:
-            raise not_found()
-        return Kind(claimed, served), Reach(runtime.locks, found)
+        return await _reach_everywhere(runtime, request, wanted, export)
     found = await _accepted(runtime, provider, wanted, export)
     if not found:
         raise not_found()
-    decision = await runtime.maximal_permission.authorize(request.principal, wanted)
-    if decision.verdict is Verdict.DENY:
-        raise Forbidden(f"{wanted.resource} is forbidden: {decision.reason}", group=wanted.group, kind=wanted.resource)
+    _require_within(await runtime.maximal_permission.authorize(request.principal, wanted), wanted)
     await runtime.custom.ensure(wanted.cluster)
     return runtime.catalogs.require(wanted), Reach(runtime.locks, found)
+
+
+async def _reach_everywhere(
+    runtime: Runtime, request: Request, wanted: RequestInfo, export: Body
+) -> tuple[Kind, Within]:
+    """A claimed resource of all consumers: their own, or what they have from the export that the claim identifies."""
+    source, identity = "", ""
+    resource = TENANT_BUILTINS.find(wanted.group, wanted.version, wanted.resource)
+    if resource is None:
+        source, identity, resource = await _source(runtime, wanted, export)
+    found = await _accepted_anywhere(runtime, request.info, wanted, export, source, identity)
+    version = resource.version(wanted.version)
+    if version is None or not found:
+        raise not_found()
+    if source:
+        limit = runtime.maximal_permission.within(request.principal, Attributes.of(wanted), source)
+        _require_within(await limit, wanted)
+    return Kind(resource, version), Reach(runtime.locks, found)
+
+
+async def _source(runtime: Runtime, wanted: RequestInfo, export: Body) -> tuple[str, str, Resource]:
+    """The export whose identity a claim names, and the resource that it offers; without it objects could be anybody's."""
+    claims = (export.get("spec") or {}).get("permissionClaims") or ()
+    identities = {claim.get("identityHash") for claim in claims if claim.get("resource") == wanted.resource} - {
+        None,
+        "",
+    }
+    for item in (await runtime.store.list(Everywhere(*EXPORTS), cached=True)).items:
+        body = orjson.loads(item.data)
+        identity = (body.get("status") or {}).get("identityHash")
+        for resource in await _resources(runtime, item.key.space, body) if identity in identities else ():
+            if (resource.group, resource.plural) == (wanted.group, wanted.resource):
+                return f"{item.key.space}:{item.key.name}", str(identity), resource
+    raise not_found()
+
+
+def _require_within(limit: Decision, wanted: RequestInfo) -> None:
+    """Raises ``Forbidden`` beyond the policy of whoever exports the resource."""
+    if limit.verdict is Verdict.DENY:
+        raise Forbidden(f"{wanted.resource} is forbidden: {limit.reason}", group=wanted.group, kind=wanted.resource)
 
 
 async def _resources(runtime: Runtime, path: str, export: Body) -> Sequence[Resource]:
@@ -199,11 +233,11 @@ async def _resources(runtime: Runtime, path: str, export: Body) -> Sequence[Reso
     return found
 
 
-async def _is_bound(runtime: Runtime, content: RequestInfo, wanted: RequestInfo) -> bool:
-    """Whether the consumer has bound the resource from this export."""
-    crd = await _read(runtime, Key(wanted.cluster, *CRDS, "", f"{wanted.resource}.{wanted.group}"))
-    annotations = ((crd or {}).get("metadata") or {}).get("annotations") or {}
-    return annotations.get(EXPORT) == f"{content.cluster}:{content.name}"
+async def _bound_from(runtime: Runtime, cluster: str, wanted: RequestInfo) -> str | None:
+    """The export that a logical cluster has the resource from, or ``None`` for its own."""
+    crd = await _read(runtime, Key(cluster, *CRDS, "", f"{wanted.resource}.{wanted.group}"))
+    found = (((crd or {}).get("metadata") or {}).get("annotations") or {}).get(EXPORT)
+    return found if isinstance(found, str) else None
 
 
 async def _accepted(
@@ -218,13 +252,13 @@ async def _accepted(
 
 
 async def _accepted_anywhere(
-    runtime: Runtime, provider: RequestInfo, wanted: RequestInfo, export: Body
+    runtime: Runtime, provider: RequestInfo, wanted: RequestInfo, export: Body, source: str, identity: str
 ) -> dict[str, tuple[Selected, ...]]:
-    """The same of all consumers, for resources that each of them has as its own."""
+    """The same of all consumers that have the resource from the export ``source``, or as their own without one."""
     found: dict[str, tuple[Selected, ...]] = {}
     for item in (await runtime.store.list(Everywhere(*BINDINGS), cached=True)).items:
-        selected = _answer(orjson.loads(item.data), provider, wanted, export, "")
-        if selected:
+        selected = _answer(orjson.loads(item.data), provider, wanted, export, identity)
+        if selected and (not source or await _bound_from(runtime, item.key.space, wanted) == source):
             found[item.key.space] = (*found.get(item.key.space, ()), *selected)
     return found
 
@@ -242,8 +276,7 @@ def _answer(
 
 async def _identity(runtime: Runtime, wanted: RequestInfo) -> str:
     """The identity of the export that the consumer has the resource from; empty for its own resources."""
-    crd = await _read(runtime, Key(wanted.cluster, *CRDS, "", f"{wanted.resource}.{wanted.group}"))
-    export = (((crd or {}).get("metadata") or {}).get("annotations") or {}).get(EXPORT)
+    export = await _bound_from(runtime, wanted.cluster, wanted)
     if export is None:
         return ""
     path, name = split_export(export)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from cel_expr_python import cel
 
+from kube.cel import regexes
 from kube.cel.rules import Expression, Rule, Rules, as_seen
 from kube.cel.syntax import Weight, escaped
 from kube.fielderrors import forbidden, invalid, required
@@ -64,6 +65,7 @@ class _Evaluation:
     def __init__(self) -> None:
         self.causes: list[Cause] = []
         self._left = BUDGET
+        regexes.begin()
 
     def node(self, rules: Rules, pair: _Pair, path: str) -> None:
         unchanged = pair.old_raw is not None and same(pair.raw, pair.old_raw)

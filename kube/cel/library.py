@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from cel_expr_python import cel
 
+from kube.cel import regexes
 from kube.cel.formats import FORMATS, named, validated
 from kube.quantities import InvalidQuantity, Quantity, parse_quantity
 
@@ -25,6 +26,7 @@ _SEMVER: Final = re.compile(
     r"(0|[1-9][0-9]{0,18})\.(0|[1-9][0-9]{0,18})\.(0|[1-9][0-9]{0,18})(?:-([0-9A-Za-z.-]{1,256}))?(?:\+([0-9A-Za-z.-]{1,256}))?",
     re.ASCII,
 )
+_RANGE_MAX: Final = 10_000
 _SCALARS: Final = (bool, int, float, str, bytes)
 
 Own = dict[str, str]
@@ -67,6 +69,47 @@ def _ordered(items: list[Any]) -> list[Any]:
 
 def _is_sorted(items: list[Any]) -> bool:
     return all(a <= b for a, b in pairwise(_ordered(items)))
+
+
+def _sorted_by_key(pairs: list[Any]) -> list[Any]:
+    _ordered([pair["key"] for pair in pairs])
+    return [pair["value"] for pair in sorted(pairs, key=lambda pair: pair["key"])]
+
+
+def _slice(items: list[Any], start: int, end: int) -> list[Any]:
+    if start < 0 or end < 0:
+        raise ValueError(f"cannot slice({start}, {end}), negative indexes not supported")
+    if start > end:
+        raise ValueError(f"cannot slice({start}, {end}), start index must be less than or equal to end index")
+    if end > len(items):
+        raise ValueError(f"cannot slice({start}, {end}), list is length {len(items)}")
+    return items[start:end]
+
+
+def _distinct(items: list[Any]) -> list[Any]:
+    _bounded(items, items)
+    kept: list[Any] = []
+    for item in items:
+        if _index(kept, item) < 0:
+            kept.append(item)
+    return kept
+
+
+def _flatten(items: list[Any], depth: int) -> list[Any]:
+    if depth < 0:
+        raise ValueError("level must be non-negative")
+    if depth == 0:
+        return items
+    flat: list[Any] = []
+    for item in items:
+        flat += _flatten(item, depth - 1) if isinstance(item, list) else [item]
+    return flat
+
+
+def _range(size: int) -> list[int]:
+    if not 0 <= size <= _RANGE_MAX:
+        raise ValueError(f"the range is larger than {_RANGE_MAX}")
+    return list(range(size))
 
 
 def _sum(items: list[Any]) -> Any:
@@ -235,6 +278,18 @@ def _semver(text: str) -> Own:
     return {"semver": text}
 
 
+def _loose_semver(text: str, loose: bool) -> Own:
+    """With ``loose``, a leading ``v``, parts left out and zeros before numbers are put right first."""
+    if not loose:
+        return _semver(text)
+    core, mark, rest = re.match(r"([^-+]*)([-+]?)(.*)", text.removeprefix("v"), re.DOTALL).groups()  # type: ignore[union-attr]
+    parts = core.split(".")
+    if len(parts) < 3 and mark:
+        raise ValueError("short versions cannot have what comes after the numbers")
+    parts = [part.lstrip("0") or "0" if part else part for part in parts] + ["0"] * (3 - len(parts))
+    return _semver(".".join(parts) + mark + rest)
+
+
 def _version_key(text: str) -> tuple[Any, ...]:
     found = _SEMVER.fullmatch(text)
     if found is None:
@@ -279,6 +334,21 @@ _FUNCTIONS: Final[dict[str, list[tuple[bool, list[Any], Any, Callable[..., Any]]
     "pairs__": [_m([_T.DYN], _LIST, _pairs)],
     "mapped__": [_m([_LIST], _T.Map(_T.DYN, _T.DYN), _mapped)],
     "merged__": [_m([_LIST], _T.Map(_T.DYN, _T.DYN), _merged)],
+    "find": [_m([_S, _S], _S, regexes.find)],
+    "findAll": [
+        _m([_S, _S], _T.List(_S), regexes.find_all),
+        _m([_S, _S, _T.INT], _T.List(_S), regexes.find_all),
+    ],
+    "sorted__": [_m([_LIST], _LIST, _sorted_by_key)],
+    "sort": [_m([_LIST], _LIST, lambda items: sorted(_ordered(items)))],
+    "reverse": [_m([_LIST], _LIST, lambda items: items[::-1])],
+    "slice": [_m([_LIST, _T.INT, _T.INT], _LIST, _slice)],
+    "distinct": [_m([_LIST], _LIST, _distinct)],
+    "flatten": [
+        _m([_LIST], _LIST, lambda items: _flatten(items, 1)),
+        _m([_LIST, _T.INT], _LIST, _flatten),
+    ],
+    "lists.range": [_f([_T.INT], _LIST, _range)],
     "isSorted": [_m([_LIST], _T.BOOL, _is_sorted)],
     "sum": [_m([_LIST], _T.DYN, _sum)],
     "min": [_m([_LIST], _T.DYN, _extreme(min, "min"))],
@@ -333,8 +403,11 @@ _FUNCTIONS: Final[dict[str, list[tuple[bool, list[Any], Any, Callable[..., Any]]
     "getQuery": [
         _m([_OWN], _T.Map(_S, _T.List(_S)), lambda a: parse_qs(urlsplit(a["url"]).query, keep_blank_values=True))
     ],
-    "semver": [_f([_S], _OWN, _semver)],
-    "isSemver": [_f([_S], _T.BOOL, _is(_semver))],
+    "semver": [_f([_S], _OWN, _semver), _f([_S, _T.BOOL], _OWN, _loose_semver)],
+    "isSemver": [
+        _f([_S], _T.BOOL, _is(_semver)),
+        _f([_S, _T.BOOL], _T.BOOL, lambda text, loose: _is(lambda given: _loose_semver(given, loose))(text)),
+    ],
     "major": [_m([_OWN], _T.INT, lambda a: _part(a, "semver", 0))],
     "minor": [_m([_OWN], _T.INT, lambda a: _part(a, "semver", 1))],
     "patch": [_m([_OWN], _T.INT, lambda a: _part(a, "semver", 2))],

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 _CALL: Final = re.compile(
-    r"\.\s*(all|exists|existsOne|exists_one|transformList|transformMap|transformMapEntry|validate)\s*\("
+    r"\.\s*(all|exists|existsOne|exists_one|transformList|transformMap|transformMapEntry|validate|sortBy)\s*\("
     r"|\b(format\.named)\s*\("
 )
 _OPTIONAL: Final = {"format.named": "format.named__", "validate": "validated__"}
@@ -81,6 +81,11 @@ def _written(macro: str, arguments: Sequence[str]) -> str | None:
     if macro in _OPTIONAL:
         dot = "" if "." in macro else "."
         return f"{dot}{_OPTIONAL[macro]}({', '.join(arguments)})[?0]"
+    if macro == "sortBy":
+        if len(arguments) != 2 or not _NAME.match(arguments[0]):
+            return None
+        item, key = arguments
+        return f".map({item}, {{'key': ({key}), 'value': {item}}}).sorted__()"
     transforms = macro.startswith("transform")
     if len(arguments) not in ((3, 4) if transforms else (3,)):
         return None

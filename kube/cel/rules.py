@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from cel_expr_python import cel
-from cel_expr_python.ext import ext_bindings, ext_encoders, ext_math, ext_optional, ext_strings
+from cel_expr_python.ext import ext_bindings, ext_encoders, ext_optional, ext_strings
 
 from kube.cel.library import functions
 from kube.cel.macros import spelled_out
@@ -77,7 +77,6 @@ def _environment() -> Any:
         variables={"self": cel.Type.DYN, "oldSelf": cel.Type.DYN, "previous": cel.Type.DYN},
         extensions=[
             ext_strings.ExtStrings(),
-            ext_math.ExtMath(),
             ext_optional.ExtOptional(),
             ext_bindings.ExtBindings(),
             ext_encoders.ExtEncoders(),

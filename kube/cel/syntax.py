@@ -34,8 +34,11 @@ _LOGIC: Final = frozenset({"_&&_", "_||_", "!_"})
 _BUILDS_TEXT: Final = frozenset(
     {"_+_", "format", "replace", "join", "split", "substring", "lowerAscii", "upperAscii", "trim", "reverse", "quote"}
 )
-_READS_TEXT: Final = frozenset({"matches", "contains", "startsWith", "endsWith", "indexOf", "lastIndexOf", "size"})
+_READS_TEXT: Final = frozenset(
+    {"matches", "find", "findAll", "contains", "startsWith", "endsWith", "indexOf", "lastIndexOf", "size"}
+)
 _CONVERTED: Final = {"date-time": "timestamp", "date": "timestamp", "duration": "duration", "byte": "base64.decode"}
+_PATTERNS: Final = frozenset({"matches", "find", "findAll"})
 _RESERVED: Final = frozenset(
     (
         *("true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function", "if"),
@@ -249,8 +252,9 @@ class _Checker:
             return _INT
         if name in ("sum", "min", "max") and shapes[0] is not None and len(shapes) == 1:
             return shapes[0].items
-        if name == "matches" and node.args[-1].kind == "const" and not self._is_pattern(str(node.args[-1].value)):
-            raise self._problem("invalid matches argument", node.args[-1])
+        pattern = node.args[1] if name in _PATTERNS and len(node.args) > 1 else node
+        if pattern.kind == "const" and not self._is_pattern(str(pattern.value)):
+            raise self._problem(f"invalid {name} argument", pattern)
         return None
 
     def _convert(self, node: Node, function: str) -> None:

@@ -9,6 +9,7 @@ from kube.resources import parse_api_version
 from kube.status import Cause
 from kube.validation.amounts import amount
 from kube.validation.causes import choice_causes, forbidden, invalid, not_supported, reason_causes, required
+from kube.validation.resourcelists import container_resource_causes
 
 _SOURCES: Final = {
     "ContainerResource": "containerResource",
@@ -164,10 +165,15 @@ def _resource_causes(source: dict[str, Any], path: str) -> list[Cause]:
 
 
 def _container_causes(source: dict[str, Any], path: str) -> list[Cause]:
-    named = [] if source.get("name") else [required(f"{path}.name", "must specify a resource name")]
-    held = [] if source.get("container") else [required(f"{path}.container", "must specify a container")]
-    rest = _resource_causes({**source, "name": "x"}, path)
-    return named + held + rest
+    name, container = source.get("name", ""), source.get("container", "")
+    here, place = f"{path}.name", f"{path}.container"
+    named = container_resource_causes(name, here) if name else [required(here, "must specify a resource name")]
+    held = (
+        reason_causes(place, container, names.dns_label(container))
+        if container
+        else [required(place, "must specify a container")]
+    )
+    return named + held + _resource_causes({**source, "name": "x"}, path)
 
 
 def _rule_causes(rules: dict[str, Any], path: str) -> list[Cause]:

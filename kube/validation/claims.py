@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from kube import names
+from kube.quantities import ZERO, Quantity
 from kube.status import Cause
-from kube.validation.amounts import size_causes
+from kube.validation.amounts import amount, size_causes
 from kube.validation.causes import (
     forbidden,
+    immutable,
     invalid,
     key_path,
     needed_causes,
@@ -90,22 +92,41 @@ def _agreement_causes(source: dict[str, Any] | None, reference: dict[str, Any] |
 
 
 def claim_update_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
-    """A claim's spec stays, but for its size, its attributes class, and its volume while it has none."""
-    after, before = _fixed(new), _fixed(old)
-    if not old.get("spec", {}).get("volumeName"):
-        after.pop("volumeName", None)
-    if not before.get("storageClassName"):
-        after.pop("storageClassName", None)
-        before.pop("storageClassName", None)
-    if after == before:
-        return []
-    detail = "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
-    return [forbidden("spec", detail)]
+    """A claim's spec stays, but for its volume while it has none, and for a bound claim's size and attributes."""
+    after, before = dict(new.get("spec", {})), dict(old.get("spec", {}))
+    bound = new.get("status", {}).get("phase") == "Bound"
+    causes: list[Cause] = []
+    # A bound claim may ask for another size, but not for none at all.
+    sized = bound and bool(after.get("resources", {}).get("requests"))
+    if _settled(after, before, bound=bound, sized=sized) != _settled(before, before, bound=bound, sized=sized):
+        detail = (
+            "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"
+        )
+        causes.append(forbidden("spec", detail))
+    size, was = _size(after.get("resources", {}).get("requests")), _size(before.get("resources", {}).get("requests"))
+    if size < was and size <= _size(old.get("status", {}).get("capacity")):
+        causes.append(forbidden("spec.resources.requests.storage", "field can not be less than status.capacity"))
+    if after.get("volumeMode") != before.get("volumeMode"):
+        causes.append(immutable("volumeMode", after.get("volumeMode")))
+    return causes
 
 
-def _fixed(body: dict[str, Any]) -> dict[str, Any]:
-    return {
-        key: value
-        for key, value in body.get("spec", {}).items()
-        if key not in ("resources", "volumeAttributesClassName")
-    }
+def _settled(spec: dict[str, Any], before: dict[str, Any], *, bound: bool, sized: bool) -> dict[str, Any]:
+    """What of a spec must be equal to what was ``before``."""
+    resources = spec.get("resources", {})
+    requests = {name: amount(value) for name, value in resources.get("requests", {}).items()}
+    if sized:
+        requests.pop("storage", None)
+    limits = {name: amount(value) for name, value in resources.get("limits", {}).items()}
+    kept = {**spec, "resources": (requests, limits)}
+    if not before.get("volumeName"):
+        kept.pop("volumeName", None)
+    if "storageClassName" not in before:
+        kept.pop("storageClassName", None)
+    if bound:
+        kept.pop("volumeAttributesClassName", None)
+    return kept
+
+
+def _size(amounts: dict[str, Any] | None) -> Quantity:
+    return amount((amounts or {}).get("storage")) or ZERO

@@ -7,8 +7,9 @@ from typing import Any, Final
 from kube import names
 from kube.status import Cause
 from kube.validation.addresses import network_value_causes
-from kube.validation.causes import choice_causes, invalid, reason_causes, required
-from kube.validation.metadata import kube_finalizer_causes
+from kube.validation.causes import choice_causes, invalid, key_path, reason_causes, required
+from kube.validation.metadata import kube_finalizer_causes, label_causes
+from kube.validation.resourcelists import container_resource_causes, resource_amount_causes
 from kube.validation.scheduling import taint_causes, toleration_causes
 
 _STRATEGIES: Final = ("OldestEmulationVersion",)
@@ -39,7 +40,12 @@ def runtime_class_causes(body: dict[str, Any]) -> list[Cause]:
     """What is wrong with a RuntimeClass."""
     handler = body.get("handler", "")
     causes = reason_causes("handler", handler, names.dns_label(handler)) if handler else [required("handler")]
-    return causes + toleration_causes(body.get("scheduling", {}).get("tolerations", ()), "scheduling.tolerations")
+    for name, quantity in body.get("overhead", {}).get("podFixed", {}).items():
+        here = key_path("overhead.limits", name)
+        causes += container_resource_causes(name, here) + resource_amount_causes(name, quantity, here)
+    scheduling = body.get("scheduling", {})
+    causes += label_causes(scheduling.get("nodeSelector", {}), "scheduling.nodeSelector")
+    return causes + toleration_causes(scheduling.get("tolerations", ()), "scheduling.tolerations")
 
 
 def namespace_causes(body: dict[str, Any]) -> list[Cause]:

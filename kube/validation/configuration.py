@@ -100,8 +100,10 @@ def priority_class_causes(body: dict[str, Any]) -> list[Cause]:
         detail = "maximum allowed value of a user defined priority is 1000000000"
         causes.append(forbidden("value", detail))
     policy = body.get("preemptionPolicy")
-    choices = ("Never", "PreemptLowerPriority")
-    if policy not in (None, *choices):
+    choices = ("PreemptLowerPriority", "Never")
+    if policy == "":
+        causes.append(required("preemptionPolicy"))
+    elif policy not in (None, *choices):
         causes.append(not_supported("preemptionPolicy", policy, choices))
     return causes
 

@@ -19,6 +19,7 @@ from kube.validation.causes import (
     not_supported,
     reason_causes,
     required,
+    too_many,
 )
 from kube.validation.configuration import data_key
 from kube.validation.downward import field_reference_causes, resource_reference_causes
@@ -37,6 +38,7 @@ _VARIABLE: Final = re.compile(r"[ -<>-~]+", re.ASCII)
 _VARIABLE_WORDS: Final = (
     "a valid environment variable name must consist only of printable ASCII characters other than '='"
 )
+_EXIT_CODES: Final = 255
 _ENV_FIELDS: Final = (
     "metadata.name",
     "metadata.namespace",
@@ -140,13 +142,23 @@ def _restart_causes(container: dict[str, Any], path: str) -> list[Cause]:
     causes = choice_causes(container, "restartPolicy", _RESTARTS, path)
     rules, actions = container.get("restartPolicyRules", ()), ("Restart", "RestartAllContainers")
     if rules and "restartPolicy" not in container:
-        causes.append(required(f"{path}.restartPolicy", "must be specified when restartPolicyRules is set"))
+        causes.append(required(f"{path}.restartPolicy", "must specify restartPolicy when restart rules are used"))
     for index, rule in enumerate(rules):
         here = f"{path}.restartPolicyRules[{index}]"
         if rule.get("action") not in actions:
             causes.append(not_supported(f"{here}.action", rule.get("action", ""), actions))
         if "exitCodes" not in rule:
             causes.append(required(f"{here}.exitCodes", "must be specified"))
+        else:
+            causes += _exit_code_causes(rule["exitCodes"], f"{here}.exitCodes")
+    return causes
+
+
+def _exit_code_causes(codes: dict[str, Any], path: str) -> list[Cause]:
+    operator, operators = codes.get("operator", ""), ("In", "NotIn")
+    causes = [] if operator in operators else [not_supported(f"{path}.operator", operator, operators)]
+    if len(codes.get("values", ())) > _EXIT_CODES:
+        causes.append(too_many(f"{path}.values", len(codes["values"]), _EXIT_CODES))
     return causes
 
 
@@ -340,5 +352,5 @@ def _resize_causes(policies: Sequence[dict[str, Any]], path: str, restart: str) 
             elif value not in choices:
                 causes.append(not_supported(path, value, choices))
         if restart == "Never" and wanted != "NotRequired":
-            causes.append(invalid(path, wanted, "must be 'NotRequired' when `restartPolicy` is 'Never'"))
+            causes.append(invalid(path, wanted, "must be 'NotRequired' when pod `restartPolicy` is 'Never'"))
     return causes

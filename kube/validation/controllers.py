@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from kube import names
 from kube.status import Cause
-from kube.validation.causes import choice_causes, count_causes, forbidden, invalid, not_supported, required
+from kube.validation.causes import (
+    choice_causes,
+    count_causes,
+    forbidden,
+    invalid,
+    not_supported,
+    reason_causes,
+    required,
+)
 from kube.validation.claims import claim_spec_causes
 from kube.validation.metadata import selector_causes
 from kube.validation.pods import template_causes
@@ -138,6 +147,8 @@ def stateful_set_causes(body: dict[str, Any]) -> list[Cause]:
         causes += claim_spec_causes(claim.get("spec", {}), f"spec.volumeClaimTemplates[{index}].spec")
     causes += count_causes(spec, _SPEC, "replicas", "minReadySeconds")
     causes += count_causes(spec.get("ordinals", {}), "spec.ordinals", "start")
+    service = spec.get("serviceName", "")
+    causes += reason_causes("spec.serviceName", service, names.dns_label(service)) if service else []
     selector, template = spec.get("selector"), spec.get("template", {})
     causes += controller_selector_causes(selector, "spec.selector", "statefulset")
     if selector is not None and selector_causes(selector, ""):
@@ -148,12 +159,12 @@ def stateful_set_causes(body: dict[str, Any]) -> list[Cause]:
 
 def _with_claims(template: dict[str, Any], claims: Any) -> dict[str, Any]:
     """The template with a volume for every claim that each pod will get, which stands before one of that name."""
-    names = [str(claim.get("metadata", {}).get("name", "")) for claim in claims]
-    if not names:
+    claimed = [str(claim.get("metadata", {}).get("name", "")) for claim in claims]
+    if not claimed:
         return template
     spec = template.get("spec", {})
-    own = [volume for volume in spec.get("volumes", ()) if volume.get("name") not in names]
-    made = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names]
+    own = [volume for volume in spec.get("volumes", ()) if volume.get("name") not in claimed]
+    made = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in dict.fromkeys(claimed)]
     return {**template, "spec": {**spec, "volumes": [*own, *made]}}
 
 

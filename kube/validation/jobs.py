@@ -21,6 +21,7 @@ from kube.validation.causes import (
     reason_causes,
     required,
     too_long,
+    too_many,
 )
 from kube.validation.metadata import selector_causes
 from kube.validation.pods import template_causes
@@ -35,11 +36,20 @@ _INDEXED_MAX: Final = 100_000
 _INDEXED_MANY_MAX: Final = 10_000
 _INDEXES: Final = "error parsing succeededIndexes: "
 _NAME_MAX: Final = 52
+_RULES_MAX: Final = 20
+_CODES_MAX: Final = 255
 
 
 def job_causes(body: dict[str, Any]) -> list[Cause]:
     """What is wrong with a Job."""
-    return _generated_causes(body) + whole_job_spec_causes(body.get("spec", {}))
+    spec, name = body.get("spec", {}), body.get("metadata", {}).get("name", "")
+    causes = _generated_causes(body) + whole_job_spec_causes(spec)
+    if spec.get("completionMode") == "Indexed" and spec.get("completions", 0) > 0:
+        host = f"{name}-{spec['completions'] - 1}"
+        if names.dns_label(host):
+            detail = f"will not able to create pod with invalid DNS label: {host}"
+            causes.append(invalid("metadata.name", name, detail))
+    return causes
 
 
 def whole_job_spec_causes(spec: dict[str, Any]) -> list[Cause]:
@@ -117,7 +127,7 @@ def _manager_causes(spec: dict[str, Any], path: str) -> list[Cause]:
     manager = spec.get("managedBy")
     if manager is None:
         return []
-    causes = prefixed_path_causes(manager, path)
+    causes = prefixed_path_causes(manager, path) if manager else [required(path)]
     return [*causes, too_long(path, _MANAGED_BY_MAX)] if len(manager) > _MANAGED_BY_MAX else causes
 
 
@@ -137,6 +147,8 @@ def _index_causes(spec: dict[str, Any], path: str) -> list[Cause]:
     """What belongs to jobs whose completions are numbered, and how large these may be."""
     causes: list[Cause] = []
     per_index = ("backoffLimitPerIndex", "maxFailedIndexes")
+    if spec.get("completionMode", "NonIndexed") not in _MODES:
+        return []
     if spec.get("completionMode") != "Indexed":
         return [
             invalid(f"{path}.{field}", spec[field], "requires indexed completion mode")
@@ -144,20 +156,20 @@ def _index_causes(spec: dict[str, Any], path: str) -> list[Cause]:
             if field in spec
         ]
     if "completions" not in spec:
-        return [required(f"{path}.completions", "when completion mode is Indexed")]
-    completions, parallelism = spec["completions"], spec.get("parallelism", 0)
+        causes.append(required(f"{path}.completions", "when completion mode is Indexed"))
+    completions, parallelism = spec.get("completions"), spec.get("parallelism", 0)
     if parallelism > _INDEXED_MAX:
         detail = f"must be less than or equal to {_INDEXED_MAX} when completion mode is Indexed"
         causes.append(invalid(f"{path}.parallelism", parallelism, detail))
     failed, here = spec.get("maxFailedIndexes"), f"{path}.maxFailedIndexes"
-    if failed is not None and failed > completions:
+    if failed is not None and completions is not None and failed > completions:
         causes.append(invalid(here, failed, "must be less than or equal to completions"))
     if failed is not None and failed > _INDEXED_MAX:
         causes.append(invalid(here, failed, f"must be less than or equal to {_INDEXED_MAX}"))
-    if completions > _INDEXED_MAX and "backoffLimitPerIndex" in spec:
+    if completions is not None and completions > _INDEXED_MAX and "backoffLimitPerIndex" in spec:
         many = f"when completions are above {_INDEXED_MAX} and used with backoff limit per index"
         if failed is None:
-            causes.append(required(here, f"must be specified {many}"))
+            causes.append(required(here, f"must be specified when completions is above {_INDEXED_MAX}"))
         if parallelism > _INDEXED_MANY_MAX:
             detail = f"must be less than or equal to {_INDEXED_MANY_MAX} {many}"
             causes.append(invalid(f"{path}.parallelism", parallelism, detail))
@@ -170,10 +182,13 @@ def _failure_causes(spec: dict[str, Any], path: str) -> list[Cause]:
     pod = spec.get("template", {}).get("spec", {})
     containers = {c.get("name") for field in ("containers", "initContainers") for c in pod.get(field, ())}
     causes: list[Cause] = []
-    for index, rule in enumerate(spec.get("podFailurePolicy", {}).get("rules", ())):
+    rules = spec.get("podFailurePolicy", {}).get("rules", ())
+    if len(rules) > _RULES_MAX:
+        return [too_many(f"{path}.rules", len(rules), _RULES_MAX)]
+    for index, rule in enumerate(rules):
         here, action = f"{path}.rules[{index}]", rule.get("action", "")
         if not action:
-            causes.append(required(f"{here}.action", f"valid values: {list(_ACTIONS)}"))
+            causes.append(required(f"{here}.action", _choice(_ACTIONS)))
         elif action == "FailIndex" and "backoffLimitPerIndex" not in spec:
             causes.append(invalid(f"{here}.action", action, "requires the backoffLimitPerIndex to be set"))
         elif action not in _ACTIONS:
@@ -181,6 +196,9 @@ def _failure_causes(spec: dict[str, Any], path: str) -> list[Cause]:
         codes, conditions = rule.get("onExitCodes"), rule.get("onPodConditions")
         if codes is not None:
             causes += _exit_code_causes(codes, f"{here}.onExitCodes", containers)
+        if conditions and len(conditions) > _RULES_MAX:
+            causes.append(too_many(f"{here}.onPodConditions", len(conditions), _RULES_MAX))
+            conditions = conditions[:0]
         for position, condition in enumerate(conditions or ()):
             kind, place = condition.get("type", ""), f"{here}.onPodConditions[{position}]"
             causes += reason_causes(f"{place}.type", kind, names.qualified_name(kind))
@@ -193,6 +211,11 @@ def _failure_causes(spec: dict[str, Any], path: str) -> list[Cause]:
     return causes
 
 
+def _choice(words: tuple[str, ...]) -> str:
+    shown = " ".join(f'"{word}"' for word in words)
+    return f"valid values: [{shown}]"
+
+
 def _unshown(path: str, detail: str) -> Cause:
     return Cause("FieldValueInvalid", f"Invalid value: {detail}", path)
 
@@ -200,13 +223,17 @@ def _unshown(path: str, detail: str) -> Cause:
 def _exit_code_causes(codes: dict[str, Any], path: str, containers: set[Any]) -> list[Cause]:
     operator, values, container = codes.get("operator", ""), codes.get("values", []), codes.get("containerName")
     causes: list[Cause] = []
-    if operator not in ("In", "NotIn"):
+    if not operator:
+        causes.append(required(f"{path}.operator", _choice(("In", "NotIn"))))
+    elif operator not in ("In", "NotIn"):
         causes.append(not_supported(f"{path}.operator", operator, ("In", "NotIn")))
     if container is not None and container not in containers:
         detail = "must be one of the container or initContainer names in the pod template"
         causes.append(invalid(f"{path}.containerName", container, detail))
     if not values:
-        causes.append(invalid(f"{path}.values", values, "at least one value is required"))
+        causes.append(invalid(f"{path}.values", codes.get("values"), "at least one value is required"))
+    if len(values) > _CODES_MAX:
+        causes.append(too_many(f"{path}.values", len(values), _CODES_MAX))
     seen: set[int] = set()
     for index, value in enumerate(values):
         here = f"{path}.values[{index}]"
@@ -226,15 +253,14 @@ def _success_causes(spec: dict[str, Any], path: str) -> list[Cause]:
         return []
     rules = policy.get("rules", [])
     if spec.get("completionMode") != "Indexed":
-        shown = [
-            {"SucceededIndexes": r.get("succeededIndexes"), "SucceededCount": r.get("succeededCount")} for r in rules
-        ]
-        return [invalid(path, {"Rules": shown}, "requires indexed completion mode")]
+        return [invalid(path, _shown(policy), "requires indexed completion mode")]
     causes = (
         []
         if rules
         else [required(f"{path}.rules", "at least one rules must be specified when the successPolicy is specified")]
     )
+    if len(rules) > _RULES_MAX:
+        causes.append(too_many(f"{path}.rules", len(rules), _RULES_MAX))
     completions = spec.get("completions", 0)
     for index, rule in enumerate(rules):
         here, indexes, count = f"{path}.rules[{index}]", rule.get("succeededIndexes"), rule.get("succeededCount")
@@ -284,16 +310,31 @@ def job_update_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
         "podFailurePolicy",
         "backoffLimitPerIndex",
         "managedBy",
+        "successPolicy",
     ]
-    if after.get("completionMode") != "Indexed" or after.get("completions") != after.get("parallelism"):
-        fields.append("completions")
+    causes: list[Cause] = []
+    if after.get("completionMode") != "Indexed":
+        fields.insert(0, "completions")
+    elif after.get("completions") != before.get("completions") and (
+        after.get("completions") != after.get("parallelism")
+    ):
+        detail = "can only be modified in tandem with spec.parallelism"
+        causes.append(invalid("spec.completions", after.get("completions"), detail))
     suspended = before.get("suspend") and not old.get("status", {}).get("startTime")
-    return [
-        immutable(f"spec.{field}", after.get(field))
+    return causes + [
+        immutable(f"spec.{field}", _shown(after.get(field)) if field == "successPolicy" else after.get(field))
         for field in fields
         if (_open(after) if suspended and field == "template" else after.get(field))
         != (_open(before) if suspended and field == "template" else before.get(field))
     ]
+
+
+def _shown(policy: dict[str, Any] | None) -> dict[str, Any] | None:
+    """A success policy as Go shows it."""
+    if policy is None:
+        return None
+    names_of = (("SucceededIndexes", "succeededIndexes"), ("SucceededCount", "succeededCount"))
+    return {"Rules": [{shown: rule.get(name) for shown, name in names_of} for rule in policy.get("rules", [])]}
 
 
 def _open(spec: dict[str, Any]) -> dict[str, Any]:

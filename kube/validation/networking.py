@@ -57,7 +57,7 @@ def ingress_causes(body: dict[str, Any]) -> list[Cause]:
             causes.append(required(f"{here}.http.paths"))
         for position, path in enumerate((http or {}).get("paths", ())):
             causes += _path_causes(path, f"{here}.http.paths[{position}]")
-    if spec.get("ingressClassName"):
+    if "ingressClassName" in spec:
         name = spec["ingressClassName"]
         causes += reason_causes("spec.ingressClassName", name, names.dns_subdomain(name))
     return causes
@@ -197,7 +197,7 @@ def _policy_port_causes(port: dict[str, Any], path: str) -> list[Cause]:
     if isinstance(number, str):
         return [*causes, invalid(here, end, "may not be specified when `port` is non-numeric")]
     if end < number:
-        return [*causes, invalid(here, number, "must be greater than or equal to `port`")]
+        causes.append(invalid(here, number, "must be greater than or equal to `port`"))
     return causes + number_causes(end, here)
 
 

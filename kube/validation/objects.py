@@ -22,6 +22,7 @@ from kube.validation import (
     configuration,
     controllers,
     endpoints,
+    events,
     jobs,
     networking,
     pods,
@@ -156,6 +157,7 @@ _JUDGES: Final[dict[tuple[str, str], Judge]] = {
     (abac.GROUP, "Policy"): policies.policy_causes,
     ("", "ConfigMap"): configuration.config_map_causes,
     ("", "Endpoints"): endpoints.endpoints_causes,
+    ("", "Event"): events.event_causes,
     ("", "LimitRange"): quotas.limit_range_causes,
     ("", "Node"): cluster.node_causes,
     ("", "PersistentVolume"): storage.volume_causes,
@@ -176,6 +178,7 @@ _JUDGES: Final[dict[tuple[str, str], Judge]] = {
     ("batch", "Job"): jobs.job_causes,
     ("coordination.k8s.io", "Lease"): cluster.lease_causes,
     ("discovery.k8s.io", "EndpointSlice"): endpoints.endpoint_slice_causes,
+    ("events.k8s.io", "Event"): events.event_causes,
     ("networking.k8s.io", "Ingress"): networking.ingress_causes,
     ("networking.k8s.io", "IngressClass"): networking.ingress_class_causes,
     ("networking.k8s.io", "NetworkPolicy"): networking.network_policy_causes,
@@ -193,6 +196,7 @@ _JUDGES: Final[dict[tuple[str, str], Judge]] = {
 _NEW_JUDGES: Final[dict[tuple[str, str], Judge]] = {
     ("", "Namespace"): cluster.namespace_causes,
     ("", "Pod"): pods.pod_causes,
+    ("events.k8s.io", "Event"): events.new_event_causes,
     ("networking.k8s.io", "Ingress"): networking.new_ingress_causes,
 }
 """Judges of new objects alone, where they differ."""
@@ -214,6 +218,7 @@ _COMPARISONS: Final[dict[tuple[str, str], Comparison]] = {
     ("", "Service"): services.service_update_causes,
     ("apps", "StatefulSet"): updates.stateful_set_causes,
     ("batch", "Job"): jobs.job_update_causes,
+    ("events.k8s.io", "Event"): events.event_update_causes,
     (rbac.GROUP, "ClusterRoleBinding"): rbac.binding_update_causes,
     (rbac.GROUP, "RoleBinding"): rbac.binding_update_causes,
 }

@@ -19,18 +19,26 @@ from kube.validation.causes import (
     range_causes,
     reason_causes,
     required,
+    too_long,
 )
 from kube.validation.containers import Surroundings, container_causes, image_causes
 from kube.validation.metadata import annotation_causes, label_causes
 from kube.validation.resourcelists import container_resource_causes, pod_level_causes, resource_amount_causes
 from kube.validation.scheduling import affinity_causes, spread_causes, toleration_causes
-from kube.validation.security import host_user_causes, pod_context_causes, seccomp_text_causes, system_causes
+from kube.validation.security import (
+    host_process_causes,
+    host_user_causes,
+    pod_context_causes,
+    seccomp_text_causes,
+    system_causes,
+)
 from kube.validation.volumes import volume_list_causes
 
 _RESTARTS: Final = ("Always", "OnFailure", "Never")
 _DNS: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _PREEMPTION: Final = ("PreemptLowerPriority", "Never")
 _INT32: Final = 2**31 - 1
+_HOST_MAX: Final = 64
 _SEARCH_FORMAT: Final = r"_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?(\._?[a-z0-9]([-_a-z0-9]*[a-z0-9])?)*"
 _SEARCH_WORDS: Final = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must "
@@ -106,7 +114,7 @@ def pod_spec_causes(spec: dict[str, Any], path: str, pod_name: str = "") -> list
     causes += _dns_causes(spec, f"{path}.dnsConfig")
     causes += _gate_causes(spec, path)
     causes += spread_causes(spec.get("topologySpreadConstraints", ()), f"{path}.topologySpreadConstraints")
-    causes += host_user_causes(spec, path)
+    causes += host_process_causes(spec, path) + host_user_causes(spec, path)
     return causes + _identity_causes(spec, path) + system_causes(spec, path)
 
 
@@ -121,6 +129,7 @@ def _identity_causes(spec: dict[str, Any], path: str) -> list[Cause]:
     for field in ("hostname", "subdomain"):
         if spec.get(field):
             causes += reason_causes(f"{path}.{field}", spec[field], names.dns_label(spec[field]))
+    causes += _override_causes(spec, path)
     causes += toleration_causes(spec.get("tolerations", ()), f"{path}.tolerations")
     for index, alias in enumerate(spec.get("hostAliases", ())):
         here = f"{path}.hostAliases[{index}]"
@@ -138,6 +147,17 @@ def _identity_causes(spec: dict[str, Any], path: str) -> list[Cause]:
         here = key_path(f"{path}.overhead.limits", name)
         causes += container_resource_causes(name, here) + resource_amount_causes(name, quantity, here)
     return causes
+
+
+def _override_causes(spec: dict[str, Any], path: str) -> list[Cause]:
+    """A host name of the pod's own is a name that hosts can have, and the only thing that says it."""
+    host, here = spec.get("hostnameOverride"), f"{path}.hostnameOverride"
+    if host is None:
+        return []
+    causes = [too_long(here, _HOST_MAX)] if len(host) > _HOST_MAX else []
+    causes += reason_causes(here, host, names.dns_subdomain(host))
+    others = ("setHostnameAsFQDN", "hostNetwork")
+    return causes + [forbidden(here, f"may not be specified when {f} is true") for f in others if spec.get(f)]
 
 
 def _claim_causes(claims: Sequence[dict[str, Any]], path: str) -> list[Cause]:
@@ -295,13 +315,31 @@ def pod_update_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
         "`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
     )
     after, before = new.get("spec", {}), old.get("spec", {})
+    for field in ("containers", "initContainers"):
+        if len(after.get(field, ())) != len(before.get(field, ())):
+            return [forbidden(f"spec.{field}", "pod updates may not add or remove containers")]
     late = _deadline_causes(after.get("activeDeadlineSeconds"), before.get("activeDeadlineSeconds"))
     if late:
         return late
-    lost = [item for item in before.get("tolerations", ()) if item not in after.get("tolerations", ())]
-    if _fixed(after) != _fixed(before) or lost:
-        return [forbidden("spec", detail)]
-    return []
+    causes: list[Cause] = []
+    kept = [_untimed(item) for item in after.get("tolerations", ())]
+    if any(_untimed(item) not in kept for item in before.get("tolerations", ())):
+        words = "existing toleration can not be modified except its tolerationSeconds"
+        causes.append(forbidden("spec.tolerations", words))
+    gates = [gate.get("name", "") for gate in before.get("schedulingGates", ())]
+    for index, gate in enumerate(after.get("schedulingGates", ())):
+        if gate.get("name", "") not in gates:
+            words = f"only deletion is allowed, but found new scheduling gate '{gate.get('name', '')}'"
+            causes.append(forbidden(f"spec.schedulingGates[{index}].name", words))
+    grace, was = after.get("terminationGracePeriodSeconds"), before.get("terminationGracePeriodSeconds")
+    late_to_go = grace != was and not (grace == 1 and was is not None and was < 0)
+    if _fixed(after) != _fixed(before) or late_to_go:
+        causes.append(forbidden("spec", detail))
+    return causes
+
+
+def _untimed(toleration: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in toleration.items() if key != "tolerationSeconds"}
 
 
 def _deadline_causes(new: int | None, old: int | None) -> list[Cause]:

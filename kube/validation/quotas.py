@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from typing import Any, Final
 
@@ -175,8 +176,8 @@ def _ratio_causes(limit: dict[str, Any], path: str) -> list[Cause]:
         least, most = amount(limit.get("min", {}).get(name)), amount(limit.get("max", {}).get(name))
         if ratio is not None and ratio.milli() < 1000:
             causes.append(invalid(here, quantity, f"ratio {quantity} is less than 1"))
-        if ratio is not None and least and most and ratio.nanos * least.nanos > most.nanos * 10**9:
-            bound = most.nanos / least.nanos
+        bound = most.nanos / least.nanos if least is not None and most is not None and least.nanos else math.inf
+        if ratio is not None and ratio.nanos / 10**9 > bound:
             causes.append(invalid(here, quantity, f"ratio {quantity} is greater than max/min = {bound:f}"))
     for name, asked in limit.get("defaultRequest", {}).items():
         given = limit.get("default", {}).get(name)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from kube import names
+from kube.podresources import of_containers
+from kube.quantities import InvalidQuantity
 from kube.status import Cause
 from kube.validation.amounts import amount, amount_causes, integer_causes
 from kube.validation.causes import duplicate, forbidden, invalid, key_path, not_found, not_supported, required
@@ -181,6 +183,7 @@ def pod_level_causes(spec: dict[str, Any], path: str, claims: Collection[str]) -
         causes.append(forbidden(f"{path}.claims", "claims may not be set for Resources at pod-level"))
     causes += requirement_causes(resources, path, rule=pod_resource_causes, claims=claims)
     limits = resources.get("limits", {})
+    causes += _together_causes(spec, "requests", path) + _together_causes(spec, "limits", path)
     for index, container in enumerate(spec.get("containers", ())):
         for name, quantity in container.get("resources", {}).get("limits", {}).items():
             limit, given = amount(limits.get(name)), amount(quantity)
@@ -188,4 +191,20 @@ def pod_level_causes(spec: dict[str, Any], path: str, claims: Collection[str]) -
                 here = key_path(f"{path}.containers[{index}]", name)
                 detail = f"must be less than or equal to pod limits of {limits[name]}"
                 causes.append(invalid(f"{here}.limits", quantity, detail))
+    return causes
+
+
+def _together_causes(spec: dict[str, Any], kind: str, path: str) -> list[Cause]:
+    """A pod as a whole asks for no less than its containers together; only huge pages are limited so, too."""
+    given = spec["resources"].get(kind, {})
+    try:
+        together = of_containers(spec, kind)
+    except InvalidQuantity:
+        return []
+    causes: list[Cause] = []
+    for name, wanted in together.items():
+        whole = amount(given.get(name))
+        if whole is not None and wanted > whole and (kind == "requests" or is_huge(name)):
+            detail = f"must be greater than or equal to aggregate container {kind} of {wanted}"
+            causes.append(invalid(key_path(f"{path}.{kind}", name), given[name], detail))
     return causes

@@ -155,7 +155,9 @@ def toleration_causes(tolerations: Sequence[dict[str, Any]], path: str) -> list[
             detail = "value must be empty when `operator` is 'Exists'"
             causes += [invalid(f"{here}.operator", value, detail)] if value else []
         else:
-            causes.append(not_supported(f"{here}.operator", operator, ("Equal", "Exists")))
+            # Numbers are compared behind a feature gate that is off by default.
+            known = ("Equal", "Exists", "Lt", "Gt") if operator in ("Lt", "Gt") else ("Equal", "Exists")
+            causes.append(not_supported(f"{here}.operator", operator, known))
         causes += _effect_causes(effect, f"{here}.effect") if effect else []
     return causes
 
@@ -194,8 +196,6 @@ def spread_causes(constraints: Sequence[dict[str, Any]], path: str) -> list[Caus
             causes.append(invalid(f"{here}.maxSkew", constraint.get("maxSkew", 0), "must be greater than zero"))
         if not key:
             causes.append(required(f"{here}.topologyKey", "can not be empty"))
-        else:
-            causes += reason_causes(f"{here}.topologyKey", key, names.qualified_name(key))
         if action not in _UNSATISFIABLE:
             causes.append(not_supported(f"{here}.whenUnsatisfiable", action, _UNSATISFIABLE))
         pairs = [(other.get("topologyKey", ""), other.get("whenUnsatisfiable", "")) for other in constraints]

@@ -131,8 +131,35 @@ def host_user_causes(spec: dict[str, Any], path: str) -> list[Cause]:
     """A pod with users of its own shares nothing else with its node."""
     if spec.get("hostUsers", True):
         return []
-    shared = ("hostNetwork", "hostPID", "hostIPC")
-    return [forbidden(f"{path}.{field}", "when `hostUsers` is false") for field in shared if spec.get(field)]
+    shared = (("hostNetwork", "hostNetwork"), ("hostPID", "HostPID"), ("hostIPC", "HostIPC"))
+    return [forbidden(f"{path}.{shown}", "when `hostUsers` is false") for field, shown in shared if spec.get(field)]
+
+
+def host_process_causes(spec: dict[str, Any], path: str) -> list[Cause]:
+    """Containers that run as processes of a Windows host are alone in their pod, and in the host's network."""
+    whole = _host_process(spec)
+    causes: list[Cause] = []
+    ours = []
+    for field in ("initContainers", "containers", "ephemeralContainers"):
+        for index, container in enumerate(spec.get(field, ())):
+            own = _host_process(container)
+            if None not in (whole, own) and own != whole:
+                here = f"{path}.{field}[{index}].securityContext.windowsOptions.hostProcess"
+                detail = f"pod hostProcess value must be identical if both are specified, was {str(whole).lower()}"
+                causes.append(invalid(here, own, detail))
+            ours.append(bool(whole if own is None else own))
+    if any(ours) and not all(ours):
+        detail = "If pod contains any hostProcess containers then all containers must be HostProcess containers"
+        causes.append(invalid(path, "", detail))
+    if any(ours) and not spec.get("hostNetwork"):
+        detail = "hostNetwork must be true if pod contains any hostProcess containers"
+        causes.append(invalid(f"{path}.hostNetwork", False, detail))
+    return causes
+
+
+def _host_process(holder: dict[str, Any]) -> bool | None:
+    given: bool | None = holder.get("securityContext", {}).get("windowsOptions", {}).get("hostProcess")
+    return given
 
 
 def system_causes(spec: dict[str, Any], path: str) -> list[Cause]:
@@ -142,7 +169,7 @@ def system_causes(spec: dict[str, Any], path: str) -> list[Cause]:
         return []
     name, choices = system.get("name", ""), ("linux", "windows")
     if not name:
-        return [required(f"{path}.os.name", "cannot be empty")]
+        return [required(f"{path}.os.name")]
     if name not in choices:
         return [not_supported(f"{path}.os", name, choices)]
     containers = [
@@ -162,6 +189,8 @@ def system_causes(spec: dict[str, Any], path: str) -> list[Cause]:
         if (context if inside else spec).get(field) not in (None, False)
         or (field in ("hostUsers", "shareProcessNamespace") and field in spec)
     ]
+    if "resources" in spec:
+        causes.append(forbidden(f"{path}.resources", "may not be set for a windows pod"))
     return causes + [
         forbidden(f"{place}.{field}", detail)
         for place, body in containers

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from kube.podresources import quality
 from kube.status import Cause
-from kube.strategies import quality
 from kube.validation.causes import forbidden, invalid
 
 _REPLICAS: Final = "cannot be greater than status.replicas"
@@ -44,6 +44,7 @@ _COUNTS: Final[dict[tuple[str, str], tuple[tuple[str, ...], tuple[str, ...]]]] =
         ("replicas", "fullyLabeledReplicas", "readyReplicas", "availableReplicas", "observedGeneration"),
         ("fullyLabeledReplicas", "readyReplicas", "availableReplicas"),
     ),
+    ("batch", "Job"): (("active", "succeeded", "failed", "ready"), ()),
     ("apps", "StatefulSet"): (
         (
             "replicas",
@@ -73,6 +74,8 @@ def status_causes(key: tuple[str, str], body: dict[str, Any]) -> list[Cause]:
     causes += [
         invalid(f"status.{name}", status.get(name, 0), _REPLICAS) for name in parts if status.get(name, 0) > total
     ]
+    if key == ("batch", "Job") and status.get("ready", 0) > status.get("active", 0):
+        causes.append(invalid("status.ready", status["ready"], "cannot set more ready pods than active"))
     available = status.get("availableReplicas", 0)
     if "availableReplicas" in parts and available > status.get("readyReplicas", 0):
         causes.append(invalid("status.availableReplicas", available, "cannot be greater than readyReplicas"))

@@ -48,7 +48,7 @@ def volume_causes(body: dict[str, Any]) -> list[Cause]:
         else:
             causes.append(required(here, "must specify required node constraints"))
     causes += source_causes(spec, "spec", VOLUME_SOURCES)
-    if "local" in spec and "required" not in (affinity or {}):
+    if "local" in spec and affinity is None:
         causes.append(required("spec.nodeAffinity", "Local volume requires node affinity"))
     if recycles_root(spec):
         detail = "may not be 'recycle' for a hostPath mount of '/'"

@@ -209,6 +209,23 @@ def _secret_of(*fields: str, names_namespace: bool = False) -> Check:
     return check
 
 
+def _storage_os(*, names_namespace: bool = False) -> Check:
+    of_secret = _secret_of(names_namespace=names_namespace)
+
+    def check(source: Source, path: str) -> list[Cause]:
+        causes = needed_causes(source, path, "volumeName")
+        for field in ("volumeName", "volumeNamespace"):
+            if source.get(field):
+                causes += _label_causes(source[field], f"{path}.{field}")
+        return causes + of_secret(source, path)
+
+    return check
+
+
+def _label_causes(text: str, path: str) -> list[Cause]:
+    return reason_causes(path, text, names.dns_label(text))
+
+
 def _quobyte(source: Source, path: str) -> list[Cause]:
     pairs = "must be a host:port pair or multiple pairs separated by commas"
     causes: list[Cause] = []
@@ -350,7 +367,7 @@ def _projected(source: Source, path: str) -> list[Cause]:
     taken: set[str] = set()
     for index, projection in enumerate(source.get("sources", ())):
         here = f"{path}.sources[{index}]"
-        for field in ("secret", "configMap", "downwardAPI", "serviceAccountToken", "clusterTrustBundle"):
+        for field in ("secret", "configMap", "downwardAPI", "serviceAccountToken"):
             if field in projection:
                 causes += _projection_causes(field, projection[field], f"{here}.{field}", path, taken)
         if len(projection) > 1:
@@ -372,12 +389,6 @@ def _projection_causes(kind: str, body: Source, here: str, path: str, taken: set
         if not body.get("path"):
             return [*causes, required(f"{path}.path")]
         return causes + local_path_causes(body["path"], f"{path}.path")
-    if kind == "clusterTrustBundle":
-        if "name" not in body and "signerName" not in body:
-            causes.append(required(here, "either name or signerName must be specified"))
-        causes += needed_causes(body, here, "path")
-        causes += local_path_causes(body.get("path", ""), f"{here}.path")
-        return causes + _taken_causes(body.get("path", ""), body.get("path", ""), path, taken)
     if kind == "downwardAPI":
         for item in body.get("items", ()):
             causes += _downward_file_causes(item, here)
@@ -447,7 +458,7 @@ _POD_SOURCES: Final[dict[str, Check]] = {
     "photonPersistentDisk": _needs("pdID"),
     "portworxVolume": _needs("volumeID"),
     "azureDisk": _azure_disk,
-    "storageos": _secret_of("volumeName"),
+    "storageos": _storage_os(),
     "projected": _projected,
     "scaleIO": _needs("gateway", "system", "volumeName"),
     "csi": _csi,
@@ -477,7 +488,7 @@ VOLUME_SOURCES: Final[dict[str, Check]] = {
     "azureDisk": _azure_disk,
     "scaleIO": _needs("gateway", "system", "volumeName"),
     "local": _local,
-    "storageos": _secret_of("volumeName", names_namespace=True),
+    "storageos": _storage_os(names_namespace=True),
     "csi": _csi_volume,
 }
 """The sources of PersistentVolumes."""

@@ -16,6 +16,7 @@ from tests.conformance.conversation import Conversation
 HERE = Path(__file__).parent
 OBJECTS: list[dict[str, Any]] = yaml.safe_load((HERE / "objects.yaml").read_text())
 INVALID: dict[str, list[dict[str, Any]]] = yaml.safe_load((HERE / "invalid.yaml").read_text())
+JUDGED: dict[str, list[dict[str, Any]]] = yaml.safe_load((HERE / "judged.yaml").read_text())
 JSON_PATCH, MERGE, STRATEGIC, APPLY = (
     "application/json-patch+json",
     "application/merge-patch+json",
@@ -1225,6 +1226,45 @@ def updates(say: Conversation) -> None:
         say.speaker.send("DELETE", f"{at}/eq-update", {"propagationPolicy": "Background"})
 
 
+def connecting(say: Conversation) -> None:
+    """Logs and commands of pods that no node runs."""
+    say.set_up()
+    one = {"containers": [{"name": "a", "image": "i"}]}
+    two = {
+        "initContainers": [{"name": "i", "image": "i"}],
+        "containers": [*one["containers"], {"name": "b", "image": "i"}],
+    }
+    for name, spec in (("one", one), ("two", two)):
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+        say.speaker.send("POST", f"{say.core}/pods", pod)
+    for name in ("one", "two", "three"):
+        for part in (
+            "log",
+            "log?container=a",
+            "log?container=i",
+            "log?container=c",
+            "log?tailLines=-1&limitBytes=0&sinceSeconds=0",
+            "log?tailLines=x",
+            "log?previous=true&timestamps=true",
+            "exec",
+            "exec?command=ls&container=a",
+            "exec?command=ls&container=c",
+            "attach",
+            "attach?container=b",
+            "portforward",
+            "portforward?ports=80",
+            "proxy",
+            "proxy/a/b?c=d",
+        ):
+            say.say("GET", f"{say.core}/pods/{name}/{part}")
+    say.say("POST", f"{say.core}/pods/one/exec?command=ls")
+    say.say("POST", f"{say.core}/pods/one/proxy/a", {})
+    say.say("GET", f"{say.core}/pods/http:one:80/proxy/")
+    say.say("GET", f"{say.core}/services/none/proxy/")
+    say.speaker.send("POST", f"{say.core}/services", {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}})
+    say.say("GET", f"{say.core}/services/s:81/proxy/")
+
+
 def sections() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:
     """Every section: its name, what it says, and whether only the system space serves what it is about."""
     for number, body in enumerate(OBJECTS):
@@ -1237,6 +1277,8 @@ def sections() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:
         yield name, kind_section(body), body.get("system", False)
     for kind, changes in INVALID.items():
         yield f"invalid-{kind.lower()}", invalid_section(kind, changes), False
+    for kind, changes in JUDGED.items():
+        yield f"judged-{kind.lower()}", invalid_section(kind, changes), False
     for section in (
         bodies,
         fields,
@@ -1251,5 +1293,6 @@ def sections() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:
         limits,
         watching,
         updates,
+        connecting,
     ):
         yield section.__name__, section, False

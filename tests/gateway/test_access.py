@@ -168,6 +168,95 @@ def test_nobody_gives_away_what_they_do_not_hold(server: Server, alice: Caller) 
     alice.delete(f"{RBAC}/namespaces/default/rolebindings/mine")
 
 
+SECRETS = [{"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"]}]
+GROUP = "rbac.authorization.k8s.io"
+
+
+def role(name: str, rules: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"apiVersion": f"{GROUP}/v1", "kind": "Role", "metadata": {"name": name}, "rules": rules}
+
+
+def role_binding(name: str, of: str, *users: str) -> dict[str, Any]:
+    return {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": GROUP, "kind": "Role", "name": of},
+        "subjects": [{"apiGroup": GROUP, "kind": "User", "name": user} for user in users],
+    }
+
+
+@pytest.fixture
+def scribe(server: Server, alice: Caller, namespace: str) -> Caller:
+    """Somebody who writes roles and bindings, may escalate one role and bind one, and holds nothing else."""
+    verbs = ["get", "create", "update", "patch", "delete"]
+    rules = [
+        {"verbs": verbs, "apiGroups": [GROUP], "resources": ["roles", "rolebindings"]},
+        {"verbs": ["escalate"], "apiGroups": [GROUP], "resources": ["roles"], "resourceNames": ["special"]},
+        {"verbs": ["bind"], "apiGroups": [GROUP], "resources": ["roles"], "resourceNames": ["special"]},
+    ]
+    assert alice.post(f"{RBAC}/namespaces/{namespace}/roles", role("scribe", rules)).status == 201
+    made = role_binding("scribe", "scribe", "sam")
+    assert alice.post(f"{RBAC}/namespaces/{namespace}/rolebindings", made).status == 201
+    return server.user("acme", "sam")
+
+
+def written(who: Caller, way: str, path: str, body: dict[str, Any]) -> int:
+    """The same object by each of the ways in which an object comes to be what it is; the status."""
+    name = body["metadata"]["name"]
+    changed = {field: body[field] for field in body if field in ("rules", "subjects", "roleRef")}
+    match way:
+        case "post":
+            return who.post(path, body).status
+        case "put":
+            return who.put(f"{path}/{name}", body).status
+        case "json":
+            operations = [{"op": "add", "path": f"/{field}", "value": value} for field, value in changed.items()]
+            return who.patch(f"{path}/{name}", operations, "json").status
+        case "apply":
+            return who.patch(f"{path}/{name}", body, "apply", fieldManager="tests", force="true").status
+    return who.patch(f"{path}/{name}", changed, way).status
+
+
+UPDATES = ["put", "merge", "strategic-merge", "json", "apply"]
+
+
+def test_no_way_of_writing_gives_away_what_its_author_does_not_hold(
+    alice: Caller, scribe: Caller, namespace: str
+) -> None:
+    """AZ2: rules added to a role, subjects added to a binding, and both made by writing to a name that is free."""
+    roles, bindings = (f"{RBAC}/namespaces/{namespace}/{plural}" for plural in ("roles", "rolebindings"))
+    assert scribe.post(roles, role("empty", [])).status == 201
+    assert alice.post(roles, role("secretive", SECRETS)).status == 201
+    assert alice.post(bindings, role_binding("theirs", "secretive", "bob")).status == 201
+    for way in ("post", "put", "apply"):
+        assert (way, written(scribe, way, roles, role("new", SECRETS))) == (way, 403)
+        assert (way, written(scribe, way, bindings, role_binding("new", "secretive", "sam"))) == (way, 403)
+    for way in UPDATES:
+        assert (way, written(scribe, way, roles, role("empty", SECRETS))) == (way, 403)
+        assert (way, written(scribe, way, bindings, role_binding("theirs", "secretive", "bob", "sam"))) == (way, 403)
+        # Whoever holds it may, and a binding never refers to another role than at first.
+        assert (way, written(alice, way, bindings, role_binding("theirs", "empty", "bob"))) == (way, 422)
+    assert scribe.get(f"/api/v1/namespaces/{namespace}/secrets/x").status == 403
+    assert scribe.delete(f"{bindings}/theirs").status == 200
+
+
+@pytest.mark.parametrize("way", UPDATES)
+def test_escalate_and_bind_by_name_are_for_that_name_alone(
+    alice: Caller, scribe: Caller, namespace: str, way: str
+) -> None:
+    """AZ2: resourceNames; a name that begins alike is another one."""
+    roles, bindings = (f"{RBAC}/namespaces/{namespace}/{plural}" for plural in ("roles", "rolebindings"))
+    for name, status in (("special-2", 403), ("special", 200)):
+        assert scribe.post(roles, role(name, [])).status == 201
+        assert (name, written(scribe, way, roles, role(name, SECRETS))) == (name, status)
+    assert scribe.post(roles, {**role("", SECRETS), "metadata": {"generateName": "special"}}).status == 403
+    assert alice.put(f"{roles}/special-2", role("special-2", SECRETS)).status == 200
+    for name, status in (("special-2", 403), ("special", 200)):
+        assert alice.post(bindings, role_binding(name, name, "bob")).status == 201
+        assert (name, written(scribe, way, bindings, role_binding(name, name, "bob", "zoe"))) == (name, status)
+
+
 def test_impersonation_headers_are_never_ignored(alice: Caller) -> None:
     """HDR-01."""
     headers = {"Impersonate-User": "admin", "Impersonate-Group": "system:masters"}
@@ -219,6 +308,29 @@ def test_a_role_that_gathers_others_is_for_whoever_holds_everything(alice: Calle
     assert clerk.patch(f"{RBAC}/clusterroles/net", gathering("net", all="true")).status == 403
     assert clerk.patch(f"{RBAC}/clusterroles/net", {"aggregationRule": None}).status == 403
     assert alice.delete(f"{RBAC}/clusterroles/net").status == 200
+
+
+def test_a_role_takes_the_place_of_a_bootstrap_role_for_whoever_may_update_it(
+    server: Server, alice: Caller, globex: str
+) -> None:
+    """AZ-11, KC7: created by somebody who holds nothing, it would take from everybody what the bootstrap role gives."""
+    rules = [{"verbs": ["create", "get"], "apiGroups": [GROUP], "resources": ["clusterroles"]}]
+    assert alice.post(f"{RBAC}/clusterroles", {"metadata": {"name": "adder"}, "rules": rules}).status == 201
+    assert alice.post(f"{RBAC}/clusterrolebindings", bound("adder", "adder", "ada")).status == 201
+    ada = server.user("acme", "ada")
+    for name in ("cluster-admin", "view", "system:discovery"):
+        refused = ada.post(f"{RBAC}/clusterroles", {"metadata": {"name": name}, "rules": []})
+        assert (refused.status, "bootstrap role" in refused.body["message"]) == (403, True)
+    assert ada.post(f"{RBAC}/clusterroles", {"metadata": {"name": "viewing"}, "rules": []}).status == 201
+    viewer, elsewhere = (server.user(tenant, "vi", "tenantry:viewer") for tenant in ("acme", globex))
+    maps = "/api/v1/namespaces/default/configmaps"
+    assert alice.post(f"{RBAC}/clusterroles", {"metadata": {"name": "view"}, "rules": []}).status == 201
+    assert (viewer.get(maps).status, elsewhere.get(maps).status) == (403, 200)
+    assert alice.delete(f"{RBAC}/clusterroles/view").status == 200
+    assert (viewer.get(maps).status, elsewhere.get(maps).status) == (200, 200)
+    for name in ("adder", "viewing"):
+        alice.delete(f"{RBAC}/clusterroles/{name}")
+    alice.delete(f"{RBAC}/clusterrolebindings/adder")
 
 
 def test_a_label_that_makes_a_role_flow_into_another_needs_its_rules(alice: Caller, clerk: Caller) -> None:

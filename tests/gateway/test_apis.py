@@ -335,6 +335,47 @@ def test_claimed_objects_are_seen_where_the_claim_is_accepted_and_within_their_o
     assert olga.get(f"{view}:no/apis/example.org/v1/namespaces/default/widgets").status == 404
 
 
+def test_a_claim_to_another_providers_resource_is_seen_across_consumers_by_its_identity(
+    people: dict[str, Caller], server: Server
+) -> None:
+    """KC6: where it is accepted and of that very export, and within the policy of whoever exports it."""
+    olga, masters = people["olga"], people["masters"]
+    identity = olga.get(f"{PROVIDER}{APIS}/apiexports/widgets").body["status"]["identityHash"]
+    any_widgets = {"group": "example.org", "resource": "widgets", "all": True, "verbs": ["list", "watch"]}
+    named = {**any_widgets, "identityHash": identity}
+    for export_name, kind, claim in (("lookers", "Looker", named), ("gazers", "Gazer", any_widgets)):
+        claiming(olga, export_name, kind, claim)
+        binds(olga, f"{ORG}:{export_name}", "widgets", "root:supply:provider:widgets")
+        made(masters.post(f"{ORG}:{export_name}{WIDGETS}", widget(f"of-{export_name}")))
+    # Has accepted the claim, and a kind of its own with the same name.
+    ready(olga, ORG, "namesake")
+    own = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
+    shape = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": shape}}
+    spec = {"group": "example.org", "names": {"plural": "widgets", "kind": "Widget"}, "scope": "Namespaced"}
+    own |= {"metadata": {"name": "widgets.example.org"}, "spec": spec | {"versions": [version]}}
+    made(olga.post(f"{ORG}:namesake/apis/apiextensions.k8s.io/v1/customresourcedefinitions", own))
+    assert eventually(lambda: olga.post(f"{ORG}:namesake{WIDGETS}", widget("of-namesake")).status in (201, 409))
+    accepted = [{**named, "state": "Accepted"}]
+    binds(olga, f"{ORG}:namesake", "lookers", "root:supply:provider:lookers", permissionClaims=accepted)
+
+    everywhere = f"{VIEW}/lookers/clusters/*/apis/example.org/v1/widgets"
+    seen = masters.get(everywhere)
+    assert seen.status == 403, "masters of the operators are nobody in the policy"
+    bound(olga, PROVIDER, "read", "Group", "apis.kcp.io:binding:seers")
+    bound(olga, PROVIDER, "cluster-admin", "User", "sia")
+    seer = server.user("supply", "sia", "seers")
+    seen = seer.get(everywhere)
+    assert seen.status == 200, seen.body
+    assert [item["metadata"]["name"] for item in seen.body["items"]] == ["of-lookers"]
+    with seer.watch(everywhere, resourceVersion=seen.body["metadata"]["resourceVersion"]) as watch:
+        for place in ("namesake", "gazers", "lookers"):
+            made(masters.post(f"{ORG}:{place}{WIDGETS}", widget(f"later-in-{place}")))
+        assert watch.take(1)[0]["object"]["metadata"]["name"] == "later-in-lookers"
+    assert seer.get(f"{VIEW}/gazers/clusters/*/apis/example.org/v1/widgets").status == 404, "anybody's widgets"
+    assert people["alice"].get(everywhere).status == 403
+
+
 def claiming(olga: Caller, name: str, kind: str, *claims: dict[str, Any]) -> str:
     """An export with claims, bound and accepted in a workspace of its own; the view of it."""
     made(olga.post(f"{PROVIDER}{APIS}/apiresourceschemas", schema(kind, scope="Cluster")))

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import psycopg
 import pytest
 import werkzeug.serving
 import yaml
@@ -28,6 +29,7 @@ from kube import pki
 from kube.identity import AUTHENTICATOR_EXTRA, CREDENTIAL_EXTRA, TENANT_EXTRA
 from tests.access.authentication.keystones import NOT_INSTALLED, running
 from tests.access.authentication.outside import AUTHORITY
+from tests.gateway.callers import eventually
 from tests.gateway.conftest import Server, start, stop
 
 with warnings.catch_warnings():
@@ -277,6 +279,22 @@ def test_nobody_is_unauthorized(kubectl, user):
     """AN11."""
     refused = kubectl("get", "--raw=/version", user=user, check=False)
     assert "You must be logged in to the server (Unauthorized)" in refused
+
+
+def test_the_audit_names_who_knew_the_user(kubectl):
+    """AN9: also for whoever acts as another, and nobody where nobody knew."""
+    for user in ({"token": "tok-alice"}, {"username": "bert", "password": "pw"}, {"token": "hook-token"}):
+        kubectl.whoami(user)
+    kubectl.whoami({"token": "tok-masters"}, "--as=bob")
+    kubectl("auth", "whoami", user={"token": "unknown"}, check=False)
+    wanted = {("alice", "token-file"), ("bert", "basic-file"), ("wanda", "webhook"), ("op as bob", "token-file")}
+
+    def recorded() -> bool:
+        with psycopg.connect(kubectl.server.database) as connection:
+            rows = set(connection.execute("SELECT actor, authenticator FROM api_requests").fetchall())
+        return wanted | {("", "")} <= rows and not any(known for who, known in rows if not who)
+
+    assert eventually(recorded)
 
 
 def test_as_somebody_else(kubectl):

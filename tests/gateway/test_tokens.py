@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from gateway.options import DEFAULT_ISSUER
+from kube.jwt import load_signing_key
 from tests.gateway.callers import Caller
 from tests.gateway.conftest import Server
 
@@ -38,9 +39,12 @@ def claims_of(token: str) -> dict[str, Any]:
 
 
 def works(server: Server, token: str) -> bool:
-    status = server.bearer(token).post(WHOAMI, SELF).status
-    assert status in (201, 401)
-    return status == 201
+    answer = server.bearer(token).post(WHOAMI, SELF)
+    if answer.status == 201:
+        return True
+    assert (answer.status, answer.reason) == (401, "Unauthorized")
+    assert answer.headers["www-authenticate"] == 'Bearer realm="kubernetes"'
+    return False
 
 
 def test_token_names_tenant_account_and_times(server: Server, alice: Caller, account: dict[str, Any]) -> None:
@@ -99,6 +103,28 @@ def test_token_ends_with_the_secret_that_it_is_bound_to(server: Server, alice: C
     alice.post(secrets, {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "anchor"}})
     assert not works(server, token)
     alice.delete(f"{secrets}/anchor")
+
+
+def test_token_ends_with_the_pod_that_it_is_bound_to(server: Server, alice: Caller, account: dict[str, Any]) -> None:
+    """JWT-14."""
+    pods = "/api/v1/namespaces/default/pods"
+    spec = {"serviceAccountName": "tokens", "containers": [{"name": "c", "image": "i"}]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "bearer"}, "spec": spec}
+    other = {**pod, "metadata": {"name": "other"}, "spec": {**spec, "serviceAccountName": "default"}}
+    for body in (pod, other):
+        assert alice.post(pods, body).status == 201
+    reference = {"kind": "Pod", "apiVersion": "v1", "name": "bearer"}
+    assert token_for(alice, boundObjectRef={**reference, "name": "other"}).status == 400
+    assert token_for(alice, boundObjectRef={**reference, "uid": "x"}).status == 409
+    token = token_for(alice, boundObjectRef=reference).body["status"]["token"]
+    info = server.bearer(token).post(WHOAMI, SELF).body["status"]["userInfo"]
+    assert info["extra"]["authentication.kubernetes.io/pod-name"] == ["bearer"]
+    alice.delete(f"{pods}/bearer", gracePeriodSeconds=0)
+    assert not works(server, token)
+    assert alice.post(pods, pod).status == 201
+    assert not works(server, token)
+    for name in ("bearer", "other"):
+        alice.delete(f"{pods}/{name}", gracePeriodSeconds=0)
 
 
 def test_token_of_a_deleted_and_remade_account_stays_dead(server: Server, alice: Caller) -> None:
@@ -179,7 +205,22 @@ ATTACKS: dict[str, Any] = {
     "null signature": lambda f: f.signed().rpartition(".")[0] + "." + _segment(b"\0" * 64),
     "critical header": lambda f: f.signed(headers={"crit": ["x"], "x": 1}),
     "foreign kid": lambda f: f.signed(headers={"kid": "../../dev/null"}),
+    "kid is SQL": lambda f: f.signed(headers={"kid": "x' OR 1=1--"}),
+    "kid is an absolute path": lambda f: f.signed(headers={"kid": "/etc/passwd"}),
+    "kid is half a character": lambda f: _with_header(f, {"alg": "ES256", "kid": "\ud800"}),
+    "kid is large": lambda f: f.signed(headers={"kid": "a" * 1500}),
     "kid is a list": lambda f: _with_header(f, {"alg": "ES256", "kid": ["a"]}),
+    "the key in the header": lambda f: f.signed(key=STRANGER, headers={"jwk": load_signing_key(STRANGER).public.jwk()}),
+    "the key elsewhere": lambda f: f.signed(key=STRANGER, headers={"jku": f"{DEFAULT_ISSUER}/openid/v1/jwks"}),
+    "the chain elsewhere": lambda f: f.signed(key=STRANGER, headers={"x5u": "https://evil.example/chain.pem"}),
+    "the chain in the header": lambda f: f.signed(key=STRANGER, headers={"x5c": ["MIIB"]}),
+    "alg twice": lambda f: f"{_segment(TWO_ALGORITHMS)}.{_segment(f.good)}.",
+    "the tenant twice": lambda f: jwt.api_jws.encode(_two_tenants(f), f.key, algorithm="ES256"),
+    "padded": lambda f: f.signed() + "==",
+    "a blank inside": lambda f: f.signed().replace(".", ". ", 1),
+    "a tab inside": lambda f: f.signed().replace(".", ".\t", 1),
+    "another alphabet": lambda f: f.signed()[:-4] + "+/+/",
+    "unsigned segments swapped": lambda f: ".".join(reversed(f.signed().split("."))),
     "issuer with a slash": lambda f: f.signed(iss=DEFAULT_ISSUER + "/"),
     "issuer is a part": lambda f: f.signed(iss="https"),
     "issuer is a list": lambda f: _with_claims(f, iss=[DEFAULT_ISSUER]),
@@ -187,11 +228,22 @@ ATTACKS: dict[str, Any] = {
     "exp is text": lambda f: f.signed(exp="9999999999"),
     "exp is huge": lambda f: _with_claims(f, exp=1e308),
     "exp is beyond 64 bits": lambda f: _with_claims(f, exp=2**63),
+    "exp is a fraction": lambda f: _with_claims(f, exp=time.time() + 600.5),
+    "exp is not a number": lambda f: _with_claims(f, exp=float("nan")),
+    "exp is endless": lambda f: _with_claims(f, exp=float("inf")),
+    "exp is negative": lambda f: f.signed(exp=-1),
+    "exp is a list": lambda f: _with_claims(f, exp=[int(time.time()) + 600]),
+    "iat is text": lambda f: _with_claims(f, iat="1"),
+    "nbf is true": lambda f: _with_claims(f, nbf=True),
     "exp is true": lambda f: f.signed(exp=True),
     "expired a second ago": lambda f: f.signed(exp=int(time.time()) - 1, iat=int(time.time()) - 600),
     "not yet": lambda f: f.signed(nbf=int(time.time()) + 30),
     "no audience": lambda f: f.signed(aud=...),
     "another audience": lambda f: f.signed(aud=["vault"]),
+    "audience is an object": lambda f: _with_claims(f, aud={DEFAULT_ISSUER: True}),
+    "audience in a list in a list": lambda f: _with_claims(f, aud=[[DEFAULT_ISSUER]]),
+    "audience among numbers": lambda f: _with_claims(f, aud=[1, DEFAULT_ISSUER]),
+    "audience is empty": lambda f: f.signed(aud=[]),
     "another tenant": lambda f: f.signed(**f.within(tenant="globex")),
     "another tenant's cluster": lambda f: f.signed(**f.within(tenant="globex", cluster="root:globex")),
     "the system tenant": lambda f: f.signed(**f.within(tenant="system", cluster="root")),
@@ -208,6 +260,17 @@ ATTACKS: dict[str, Any] = {
     "five parts": lambda f: f.signed() + ".a.b",
     "blank": lambda _: " ",
 }
+
+
+STRANGER = ec.generate_private_key(ec.SECP256R1()).private_bytes(
+    serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+)
+TWO_ALGORITHMS = b'{"alg":"ES256","alg":"none"}'
+
+
+def _two_tenants(forge: Forge) -> bytes:
+    """What reads as acme's for whoever takes the first of two keys, and as globex's for whoever takes the last."""
+    return json.dumps(forge.good).encode().replace(b'"tenant": "acme"', b'"tenant": "acme", "tenant": "globex"')
 
 
 def _with_header(forge: Forge, header: dict[str, Any]) -> str:

@@ -14,7 +14,9 @@ from typing import Any
 
 import jwt
 import pytest
-from cryptography.hazmat.primitives import serialization
+import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from django.core.management import CommandError, call_command
 
@@ -27,17 +29,43 @@ SELF = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
 LINES = 'kept,kim,k1,"tenantry:owner",,trusting\n'
 
 
+def pem_of(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+
+
+def private_key() -> bytes:
+    return pem_of(ec.generate_private_key(ec.SECP256R1()))
+
+
 def authority(name: str) -> pki.KeyPair:
     return pki.make_authority(name, now=datetime.now(UTC))
 
 
-OLD, NEW = authority("old"), authority("new")
-
-
-def private_key() -> bytes:
-    return ec.generate_private_key(ec.SECP256R1()).private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+def above_others(name: str, *, below: pki.KeyPair | None = None) -> pki.KeyPair:
+    """An authority that lets others sign; ``below`` another one, or by itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    signer = serialization.load_pem_private_key(below.key, None) if below is not None else key
+    assert isinstance(signer, ec.EllipticCurvePrivateKey)
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(x509.load_pem_x509_certificate(below.certificate).subject if below is not None else subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(minutes=5))
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .sign(signer, hashes.SHA256())
     )
+    return pki.KeyPair(made.public_bytes(serialization.Encoding.PEM), pem_of(key))
+
+
+OLD, NEW = authority("old"), authority("new")
 
 
 def replace(path: Path, content: bytes | str) -> None:
@@ -119,6 +147,105 @@ def status(connection: HTTPSConnection) -> int:
     return answer.status
 
 
+SUBJECTS = yaml.safe_load((Path(__file__).parents[1] / "kube" / "certificate_subjects.yaml").read_text())
+KINDS = {
+    "CN": x509.NameOID.COMMON_NAME,
+    "O": x509.NameOID.ORGANIZATION_NAME,
+    "OU": x509.NameOID.ORGANIZATIONAL_UNIT_NAME,
+}
+KEY = ec.generate_private_key(ec.SECP256R1())
+FOR_CLIENTS, FOR_SERVERS = x509.ExtendedKeyUsageOID.CLIENT_AUTH, x509.ExtendedKeyUsageOID.SERVER_AUTH
+
+
+def issued(
+    issuer: pki.KeyPair,
+    subject: list[list[str]],
+    *,
+    begins: float = -300,
+    ends: float = 3600,
+    usage: x509.ObjectIdentifier | None = FOR_CLIENTS,
+) -> pki.KeyPair:
+    """A certificate with this subject, from ``begins`` to ``ends`` (seconds from now)."""
+    signer = serialization.load_pem_private_key(issuer.key, None)
+    assert isinstance(signer, ec.EllipticCurvePrivateKey)
+    now = datetime.now(UTC)
+    draft = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(KINDS[kind], value) for kind, value in subject]))
+        .issuer_name(x509.load_pem_x509_certificate(issuer.certificate).subject)
+        .public_key(KEY.public_key())
+        .serial_number(1)
+        .not_valid_before(now + timedelta(seconds=begins))
+        .not_valid_after(now + timedelta(seconds=ends))
+    )
+    if usage is not None:
+        draft = draft.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+    return pki.KeyPair(draft.sign(signer, hashes.SHA256()).public_bytes(serialization.Encoding.PEM), pem_of(KEY))
+
+
+def who_is(server: Server, pair: pki.KeyPair) -> tuple[str, tuple[str, ...], str] | None:
+    """The identity that the server sees; ``None`` when it is nobody, in the handshake or after it."""
+    certificate, key = server.issued.write(pair, "somebody")
+    who = Caller(server.url, server.folder / "pki" / "ca.crt", certificate=certificate, key=key)
+    try:
+        answer = who.post(WHOAMI, SELF)
+    except (ssl.SSLError, OSError):
+        return None
+    assert answer.status in (201, 401), answer.body
+    if answer.status == 401:
+        return None
+    info = answer.body["status"]["userInfo"]
+    assert info["extra"]["multi-tenancy.k8s.io/authenticator"] == ["x509"]
+    assert info["groups"][-1] == "system:authenticated"
+    return info["username"], tuple(info["groups"][:-1]), info["extra"]["multi-tenancy.k8s.io/tenant"][0]
+
+
+def test_every_certificate_of_the_table_is_who_it_says(trusting: Server) -> None:
+    """AN1, AN2, AN3: over TLS, issued by the server's own authority or by one that an operator has configured."""
+    folder = trusting.folder / "pki"
+    own = pki.KeyPair((folder / "client-ca.crt").read_bytes(), (folder / "client-ca.key").read_bytes())
+    wrong, impossible = [], []
+    for row in SUBJECTS:
+        try:
+            pair = issued(own if row.get("system") else OLD, row["subject"])
+        except ValueError:
+            impossible.append(row["case"])
+            continue
+        wanted = None if "refused" in row else (row["user"], tuple(row["groups"]), row["tenant"])
+        found = who_is(trusting, pair)
+        if found != wanted:
+            wrong.append(f"{row['case']}: {found}")
+    assert not wrong, "\n".join(wrong)
+    assert impossible == ["an empty CN"]
+
+
+def test_certificate_must_be_of_its_time_for_clients_and_of_a_known_authority(trusting: Server) -> None:
+    """X509-07, X509-08: no leeway; the same names from another key are nobody's."""
+    subject = [["CN", "tim"], ["O", "tenant:trusting"]]
+    tim = ("tim", (), "trusting")
+    assert who_is(trusting, issued(OLD, subject)) == tim
+    assert who_is(trusting, issued(OLD, subject, usage=None)) == tim
+    stranger = authority("old")
+    for pair in (
+        issued(OLD, subject, begins=-60, ends=-1),
+        issued(OLD, subject, begins=5, ends=60),
+        issued(OLD, subject, usage=FOR_SERVERS),
+        issued(stranger, subject),
+        issued(NEW, subject),
+        pki.KeyPair(issued(stranger, subject).certificate + stranger.certificate, pem_of(KEY)),
+        # Whoever has a certificate of somebody, and not the key.
+        pki.KeyPair(issued(OLD, [["CN", "eve"]], ends=-1).certificate + issued(OLD, subject).certificate, pem_of(KEY)),
+    ):
+        assert who_is(trusting, pair) is None
+    ending = issued(OLD, subject, ends=2)
+    assert who_is(trusting, ending) == tim
+    certificate, key = trusting.issued.write(ending, "ending")
+    who = Caller(trusting.url, trusting.folder / "pki" / "ca.crt", certificate=certificate, key=key)
+    with kept_open(who) as connection:
+        assert status(connection) == 200
+        assert eventually(lambda: status(connection) in (0, 401)), "a connection does not outlive its certificate"
+
+
 def test_client_authority_is_replaced_while_the_server_runs(trusting: Server, place: Path) -> None:
     """AN1: the new one's certificates work without a restart; the old one's end, on open connections and watches too."""
     before, after = caller(trusting, OLD, "olivia"), caller(trusting, NEW, "nora")
@@ -172,6 +299,28 @@ def test_resumed_session_brings_no_certificate_of_a_removed_authority_back(trust
     assert b"200 OK" not in connected(session)[1]
 
 
+def test_certificate_with_an_intermediate_stays_while_no_authority_goes(trusting: Server, place: Path) -> None:
+    """AN1: the chain that was shown then still holds when an authority is added, and must be shown again when one goes."""
+    top = above_others("headquarters")
+    middle = above_others("department", below=top)
+    replace(place / "clients.crt", top.certificate)
+    leaf = pki.make_client_certificate(
+        middle, "ines", organizations=["tenant:trusting"], now=datetime.now(UTC), lifetime=timedelta(hours=1)
+    )
+    chain = pki.KeyPair(leaf.certificate + middle.certificate, leaf.key)
+    certificate, key = trusting.issued.write(chain, "ines")
+    ines = Caller(trusting.url, trusting.folder / "pki" / "ca.crt", certificate=certificate, key=key)
+    assert eventually(lambda: is_known(ines, "ines"))
+    with kept_open(ines) as open_:
+        assert status(open_) == 200
+        replace(place / "clients.crt", top.certificate + NEW.certificate)
+        assert eventually(lambda: is_known(caller(trusting, NEW, "nils"), "nils"))
+        assert status(open_) == 200
+        replace(place / "clients.crt", NEW.certificate)
+        assert eventually(lambda: not is_known(ines, "ines"))
+        assert status(open_) == 0
+
+
 def test_token_taken_out_of_the_file_ends_its_watches(trusting: Server, place: Path) -> None:
     """AN4, CT-07."""
     replace(place / "tokens.csv", LINES + 'leaving,lea,l1,"tenantry:owner",,trusting\n')
@@ -219,6 +368,40 @@ def test_keys_of_service_accounts_rotate_while_the_server_runs(trusting: Server,
     assert eventually(lambda: not is_known(robot, name))
     replace(place / "verifying.pem", signing)
     assert eventually(lambda: is_known(robot, name))
+
+
+def test_another_key_signs_without_a_restart(trusting: Server, place: Path) -> None:
+    """AN6, JWT-22: it signs once its public key is listed, and tokens of the one before stay good while theirs is."""
+    owner = trusting.bearer("kept")
+    accounts = "/api/v1/namespaces/default/serviceaccounts"
+    assert owner.post(accounts, {"metadata": {"name": "signed"}}).status == 201
+
+    def issued() -> str:
+        return str(owner.post(f"{accounts}/signed/token", {}).body["status"]["token"])
+
+    def kid(token: str) -> str:
+        return str(jwt.get_unverified_header(token)["kid"])
+
+    name = "system:serviceaccount:default:signed"
+    before, old = (place / "signing.key").read_bytes(), issued()
+    after = private_key()
+    replace(place / "signing.key", after)
+    time.sleep(1.5)
+    assert kid(issued()) == kid(old), "a key that nobody verifies by signs nothing"
+    replace(place / "verifying.pem", before + after)
+    assert eventually(lambda: kid(issued()) != kid(old))
+    new = issued()
+    listed = {key["kid"] for key in trusting.admin.get("/openid/v1/jwks").body["keys"]}
+    assert listed == {kid(old), kid(new)}
+    assert is_known(trusting.bearer(old), name)
+    assert is_known(trusting.bearer(new), name)
+
+    replace(place / "signing.key", b"nothing")
+    replace(place / "verifying.pem", after)
+    assert eventually(lambda: not is_known(trusting.bearer(old), name))
+    assert is_known(trusting.bearer(new), name)
+    assert kid(issued()) == kid(new)
+    replace(place / "signing.key", after)
 
 
 @pytest.mark.parametrize("flag", ["client-ca-file", "service-account-key-file", "service-account-signing-key-file"])

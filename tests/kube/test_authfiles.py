@@ -5,11 +5,12 @@ import io
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from kube.authfiles import FILE_MAX, AuthFileError, entry, parse
 from kube.claims import tenant_reasons
+from kube.names import RESERVED_TENANTS
 from tests.access.authentication.tables import ROWS
 
 
@@ -61,6 +62,79 @@ def test_a_line_gives_the_tenant_only_where_the_rule_has_it(line):
         assert read.tenant == "system"
         assert "" not in columns[4:]
         assert len(columns) <= 5
+
+
+def quoted(column: str) -> str:
+    return f'"{column.replace(chr(34), chr(34) * 2)}"'
+
+
+COLUMNS = st.sampled_from(
+    ["", "", "s", "ann", "1", "dev,ops", "t1", "T1", "system", "all", "*", "t1 ", " t1", "tenant:t1"]
+)
+COLUMNS |= st.sampled_from(
+    ["t\uff11", "\u212a8s", "a.b", "a/b", "-a", "x" * 63, "x" * 64, 'say "hi"', "#s", "é", "a\0b"]
+)
+COLUMNS |= st.sampled_from(
+    ["apis.kcp.io:binding:x", "system:masters", "system:serviceaccounts", "\ufefft1", "a\rb", "dev,"]
+)
+WRITTEN = COLUMNS | COLUMNS.map(quoted)
+LINES = st.lists(WRITTEN, min_size=1, max_size=9).map(",".join)
+TENANTS = st.sampled_from(["t1", "T1", "system"])
+GROUPS = st.sampled_from(["", "dev", '"dev,ops"'])
+OTHERS = st.sampled_from(["", "", ",note", ",note,", ',"a, b"'])
+USERS = st.builds("s,ann,1,{}{},,{}".format, GROUPS, OTHERS, TENANTS | WRITTEN) | st.builds(
+    "s,ann,1,{}{}".format, GROUPS, OTHERS
+)
+REACHING = settings(max_examples=3000, deadline=None, phases=[Phase.generate], derandomize=True)
+FILES = st.builds(
+    lambda mark, lines, end: (mark + end.join(lines)).encode("utf-8", "surrogatepass"),
+    st.sampled_from(["", "", "\ufeff"]),
+    st.lists(USERS, max_size=3)
+    | st.lists(LINES | USERS | st.sampled_from(["", "  ", "# a,b,c,,,t9", '"# a",b,c,,,t9']), max_size=4),
+    st.sampled_from(["\n", "\r\n", "\r"]),
+)
+
+
+@settings(max_examples=300)
+@given(FILES)
+def test_a_file_gives_the_tenants_that_the_rule_gives(data: bytes) -> None:
+    """AN4, FILE-01 to FILE-08: another reader of CSV finds each user, and its tenant where the rule wants it."""
+    try:
+        entries = parse(data)
+    except AuthFileError as error:
+        assert error.line >= 1
+        return
+    lines = data.decode().split("\n")
+    for read in entries:
+        (columns,) = csv.reader([lines[read.line - 1].removesuffix("\r")], strict=True)
+        assert (read.secret, read.name, read.uid) == tuple(columns[:3])
+        assert read.groups == tuple(columns[3].split(",") if len(columns) > 3 and columns[3] else ())
+        empty = [position for position, column in enumerate(columns) if position > 3 and not column]
+        if read.explicit:
+            assert (read.tenant, empty) == (columns[-1], [len(columns) - 2])
+        else:
+            assert (read.tenant, empty, len(columns) <= 5) == ("system", [], True)
+        assert re.fullmatch("[A-Za-z0-9-]{1,63}", read.tenant)
+        assert read.tenant == "system" or read.tenant.lower() not in RESERVED_TENANTS
+
+
+@pytest.mark.parametrize(
+    "reached",
+    [
+        lambda read: read.explicit and read.tenant == "T1" and len(read.groups) > 1,
+        lambda read: not read.explicit and read.line > 1,
+    ],
+)
+def test_the_files_that_are_tried_are_not_all_refused(reached) -> None:
+    """The property above would hold if nothing were ever accepted."""
+
+    def is_reached(data: bytes) -> bool:
+        try:
+            return any(map(reached, parse(data)))
+        except AuthFileError:
+            return False
+
+    assert find(FILES, is_reached, settings=REACHING)
 
 
 def test_comments_and_blank_lines_are_skipped_and_lines_counted():

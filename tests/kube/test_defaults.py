@@ -75,7 +75,16 @@ def test_every_kind_can_be_defaulted_when_it_is_empty() -> None:
         ("host:5000/nginx", "Always"),
         ("host:5000/nginx:1", "IfNotPresent"),
         ("nginx@sha256:abc", "IfNotPresent"),
-        ("nginx:latest@sha256:abc", "Always"),
+        ("nginx:latest@sha256:abc", "IfNotPresent"),
+        (f"nginx:latest@sha256:{'a' * 64}", "Always"),
+        (f"nginx@sha256:{'a' * 64}", "IfNotPresent"),
+        ("HOST/nginx", "Always"),
+        ("[::1]:5000/nginx", "Always"),
+        ("nginx:a:b", "IfNotPresent"),
+        ("Nginx", "IfNotPresent"),
+        ("a" * 64, "IfNotPresent"),
+        ("x" * 248, "IfNotPresent"),
+        (f"host:1/{'x' * 248}", "Always"),
     ],
 )
 def test_the_pull_policy_follows_the_tag(image: str, policy: str) -> None:

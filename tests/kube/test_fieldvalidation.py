@@ -254,7 +254,7 @@ def test_custom_objects_are_pruned_by_their_structural_schema(definitions: Defin
             "child": {
                 "apiVersion": "v1",
                 "kind": "Y",
-                "metadata": {"name": "y"},
+                "metadata": {"name": "y", "nonsense": 1},
                 "spec": {"z": 1},
                 "more": 1,
             },
@@ -267,11 +267,12 @@ def test_custom_objects_are_pruned_by_their_structural_schema(definitions: Defin
     assert decoded.unknown == (
         "metadata.nonsense",
         "extra",
-        "spec.free.known.b",
-        "spec.child.spec.z",
         "spec.child.more",
+        "spec.child.spec.z",
+        "spec.free.known.b",
         "spec.list[1].y",
         "spec.map.k.gone",
+        "spec.child.metadata.nonsense",
     )
     assert decoded.value["spec"] == {
         "port": "http",

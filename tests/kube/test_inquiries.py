@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kube import bootstrap, remedies, spacepolicy, whatif, whocan
+from kube import bootstrap, escalation, remedies, spacepolicy, whatif, whocan
 from kube.abac import authorize, policy_of
 from kube.identity import Principal
 from kube.rbac import NO_OPINION, Attributes, Binding, Role, Rule, Subject, binding_from, role_from
 from kube.rbacindex import PolicyIndex
+from kube.selectors import parse_labels
 from kube.spacepolicy import Policies
+from kube.status import BadRequest
 from kube.verdicts import Decision, Verdict
 
 VERBS, RESOURCES, USERS, PLACES = (
@@ -102,6 +106,11 @@ def test_what_if_says_what_decisions_will_say(
     }
     assert binding_from(manifest) == change
     after = before.without_binding(change.namespace, change.name) if delete else before.with_binding(change)
+    there = before.bindings.get((change.namespace, change.name))
+    if there is not None and there.role != change.role and not delete:
+        with pytest.raises(BadRequest, match="roleRef"):
+            whatif.effects(manifest, "root:t", before)
+        return
     effects = whatif.effects(manifest, "root:t", before, delete=delete)
     for user in USERS:
         was, will = (index.authorize(user, (), asked).allowed for index in (before, after))
@@ -109,6 +118,71 @@ def test_what_if_says_what_decisions_will_say(
         if was != will:
             found = [rule for effect in mine for rule in (effect.gains if will else effect.losses)]
             assert any(rule.allows(asked) for rule in found)
+
+
+LABELS = st.sampled_from([{}, {"to": "all"}, {"to": "some"}])
+GATHERINGS = st.sampled_from([None, None, (parse_labels("to=all"),), (parse_labels("to"),)])
+GATHERED = st.builds(
+    lambda role, labels, gathers: replace(role, labels=labels, aggregation=gathers), ROLES, LABELS, GATHERINGS
+)
+PLACED = ROLES.map(lambda role: replace(role, namespace="one"))
+ROLE_BINDINGS = BINDINGS.map(lambda binding: replace(binding, role_kind="Role", namespace="one", name="role"))
+
+
+@settings(max_examples=120, deadline=None)
+@given(
+    st.lists(GATHERED | PLACED, max_size=4),
+    st.lists(BINDINGS | ROLE_BINDINGS, min_size=1, max_size=4),
+    GATHERED | PLACED,
+    st.booleans(),
+    ASKED,
+)
+def test_what_if_of_a_role_says_what_decisions_will_say(
+    roles: list[Role], bindings: list[Binding], change: Role, delete: bool, asked: Attributes
+) -> None:
+    """AZ2, AZ11: roles and cluster roles, those that gather others and those that are gathered; never too much."""
+    before = PolicyIndex.build(roles, bindings)
+    manifest = manifest_of(change)
+    assert role_from(manifest) == change
+    after = before.without_role(change.namespace, change.name) if delete else before.with_role(change)
+    effects = whatif.effects(manifest, "root:t", before, delete=delete)
+    for user in USERS:
+        was, will = (index.authorize(user, (), asked).allowed for index in (before, after))
+        mine = [effect for effect in effects if effect.name == user and effect.namespace in {"", asked.namespace}]
+        if was != will:
+            found = [rule for effect in mine for rule in (effect.gains if will else effect.losses)]
+            assert any(rule.allows(asked) for rule in found)
+    for effect in effects:
+        for rules, sides in ((effect.gains, (before, after)), (effect.losses, (after, before))):
+            held, wanted = (side.rules_for(effect.name, (), effect.namespace) for side in sides)
+            assert escalation.covers(held, rules) == escalation.covers((), rules)
+            assert escalation.covers(wanted, rules) == []
+
+
+def manifest_of(role: Role) -> dict[str, Any]:
+    metadata = {"name": role.name, "labels": dict(role.labels)}
+    rules = [
+        {"verbs": rule.verbs, "apiGroups": rule.groups, "resources": rule.resources, "resourceNames": rule.names}
+        for rule in role.rules
+    ]
+    made: dict[str, Any] = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": metadata, "rules": rules}
+    if role.namespace:
+        return made | {"kind": "Role", "metadata": metadata | {"namespace": role.namespace}}
+    if role.aggregation is not None:
+        chosen = {"matchLabels": {"to": "all"}}
+        if role.aggregation != (parse_labels("to=all"),):
+            chosen = {"matchExpressions": [{"key": "to", "operator": "Exists"}]}
+        made["aggregationRule"] = {"clusterRoleSelectors": [chosen]}
+    return made | {"kind": "ClusterRole"}
+
+
+@pytest.mark.parametrize("kind", ["Role", "ClusterRole", "RoleBinding", "ClusterRoleBinding"])
+def test_what_if_is_about_the_kind_that_is_named(kind: str) -> None:
+    """AZ11: a role without its namespace is not taken for one of the whole space."""
+    metadata = {"name": "r"} | ({"namespace": "one"} if kind.startswith("Cluster") else {})
+    manifest = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata, "rules": []}
+    with pytest.raises(BadRequest, match="namespace"):
+        whatif.effects(manifest, "root:t", PolicyIndex.build())
 
 
 @settings(max_examples=120, deadline=None)

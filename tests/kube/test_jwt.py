@@ -11,11 +11,12 @@ import jwt as pyjwt
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kube import jwt
 from kube.jwt import InvalidToken, Reference, ServiceAccountClaims
+from kube.logicalclusters import tenant_of
 
 NOW = 1_800_000_000
 ISSUER = "https://kubernetes.example"
@@ -30,6 +31,7 @@ def pem(key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> bytes:
 EC_PEM = pem(ec.generate_private_key(ec.SECP256R1()))
 RSA_PEM = pem(rsa.generate_private_key(65537, 2048))
 EC_KEY, RSA_KEY = jwt.load_signing_key(EC_PEM), jwt.load_signing_key(RSA_PEM)
+SIGNER = pyjwt.get_algorithm_by_name("ES256")
 KEYS = (EC_KEY.public, RSA_KEY.public)
 
 CLAIMS = ServiceAccountClaims(
@@ -169,6 +171,21 @@ def hmac_token(secret: bytes) -> str:
     return f"{body}.{signature}"
 
 
+def segment(text: str) -> str:
+    return base64.urlsafe_b64encode(text.encode()).rstrip(b"=").decode()
+
+
+STRANGER = pem(ec.generate_private_key(ec.SECP256R1()))
+BROUGHT: list[dict[str, Any]] = [
+    {"jwk": jwt.load_signing_key(STRANGER).public.jwk()},
+    {"jku": "https://evil.example/jwks"},
+    {"x5u": "https://evil.example/chain.pem"},
+    {"x5c": ["MIIB"]},
+    {"kid": EC_KEY.public.kid, "jwk": jwt.load_signing_key(STRANGER).public.jwk()},
+]
+TWICE = '{"alg":"ES256","alg":"none"}'
+
+
 @pytest.mark.parametrize(
     "token",
     [
@@ -187,6 +204,10 @@ def hmac_token(secret: bytes) -> str:
         forge(key=pem(ec.generate_private_key(ec.SECP256R1()))),
         forge(header={"kid": "../../dev/null"}),
         forge(header={"kid": "x' OR 1=1--"}),
+        forge(header={"kid": "\ud800"}),
+        # whoever brings a key along, or says where one is, has signed for nobody
+        *(forge(key=STRANGER, header=header) for header in BROUGHT),
+        f"{segment(TWICE)}.{segment(json.dumps(CLAIMS.as_dict()))}.",
         # JWT-20: no token at all, or far too much of one
         "",
         "a.b",
@@ -220,6 +241,49 @@ def test_a_rotated_key_is_refused() -> None:
     """JWT-22."""
     with pytest.raises(InvalidToken):
         verify(jwt.sign(CLAIMS, EC_KEY), keys=(RSA_KEY.public,))
+
+
+NAMES = ["iss", "aud", "sub", "iat", "nbf", "exp", "jti", "kubernetes.io"]
+BOUND = ["tenant", "cluster", "namespace", "serviceaccount", "secret", "pod"]
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=8)
+    | st.sampled_from([ISSUER, "api", "t2", "system", "root", "root:t2", "root:t2:ws", "system:admin", "kube-system"]),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from([*BOUND, "name", "uid"]), inner, max_size=4)
+    ),
+    max_leaves=6,
+)
+
+
+@settings(max_examples=60)
+@given(
+    st.dictionaries(st.sampled_from(NAMES), VALUES, max_size=3),
+    st.dictionaries(st.sampled_from(BOUND), VALUES, max_size=3),
+    st.dictionaries(st.sampled_from(["kid", "crit", "typ", "cty", "jku", "jwk", "x5c", "b64"]), VALUES, max_size=2),
+)
+def test_any_signed_claims_are_refused_or_agree(
+    changed: dict[str, Any], bound: dict[str, Any], header: dict[str, Any]
+) -> None:
+    """JWT-07, JWT-10: even signed by a key of ours, a claim set gives the tenant of its logical cluster or nothing."""
+    payload = {"kubernetes.io": CLAIMS.as_dict()["kubernetes.io"] | bound} | changed
+    body = json.dumps(CLAIMS.as_dict() | payload).encode()
+    head = json.dumps({"alg": "ES256"} | header)
+    signed = f"{segment(head)}.{base64.urlsafe_b64encode(body).rstrip(b'=').decode()}"
+    signature = SIGNER.sign(signed.encode(), SIGNER.prepare_key(EC_PEM))
+    try:
+        claims = verify(f"{signed}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}")
+    except InvalidToken:
+        return
+    said = json.loads(body)
+    assert (claims.tenant, claims.cluster) == (said["kubernetes.io"]["tenant"], said["kubernetes.io"]["cluster"])
+    assert claims.tenant == tenant_of(claims.cluster)
+    assert claims.user == said["sub"]
+    assert (claims.issuer, claims.not_before <= NOW < claims.expires_at) == (ISSUER, True)
+    assert "api" in claims.audiences
 
 
 @given(

@@ -56,13 +56,24 @@ def test_claims_lead_to_volumes_and_their_secrets() -> None:
     """AZ4."""
     graph = NodeGraph()
     graph.put("pods", pod(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]))
-    graph.put("persistentvolumeclaims", {"metadata": {"name": "c", "namespace": "a"}, "spec": {"volumeName": "pv"}})
-    reference = {"name": "s", "namespace": "drivers"}
-    graph.put("persistentvolumes", {"metadata": {"name": "pv"}, "spec": {"csi": {"nodeStageSecretRef": reference}}})
-    assert graph.is_needed(Place("persistentvolumes", "", "pv"), "n1")
-    assert graph.is_needed(Place("secrets", "drivers", "s"), "n1")
+    places = Place("persistentvolumes", "", "pv"), Place("secrets", "drivers", "s")
+    spec = {"csi": {"nodeStageSecretRef": {"name": "s", "namespace": "drivers"}}}
+
+    def needed(**claim: str) -> list[bool]:
+        bound = {"claimRef": claim} if claim else {}
+        graph.put("persistentvolumes", {"metadata": {"name": "pv"}, "spec": spec | bound})
+        return [graph.is_needed(place, "n1") for place in places]
+
+    assert needed(namespace="a", name="c") == [True, True]
+    # A volume says itself which claim has it: the author of a claim could name any volume.
+    assert needed(namespace="a", name="d") == needed(namespace="b", name="c") == needed() == [False, False]
+    assert needed(namespace="a", name="c") == [True, True]
+    assert list(graph.nodes_needing(places[1])) == ["n1"]
     graph.put("pods", pod())
-    assert not graph.is_needed(Place("secrets", "drivers", "s"), "n1")
+    assert [graph.is_needed(place, "n1") for place in places] == [False, False]
+    graph.put("pods", pod(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]))
+    graph.remove("persistentvolumes", "", "pv")
+    assert [graph.is_needed(place, "n1") for place in places] == [False, False]
 
 
 def test_a_mirror_pod_and_a_pod_without_node_refer_to_nothing() -> None:

@@ -1,8 +1,10 @@
 """From claims to users, and the files that say how (AN8)."""
 
+import re
+
 import pytest
 import yaml
-from hypothesis import given
+from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from kube.authenticationconfig import AuthenticationConfigError, parse
@@ -10,15 +12,42 @@ from kube.claims import tenant_reasons
 from kube.oidcclaims import ClaimError, ClaimRules, identify
 
 ISSUER = "https://idp.example"
+words = st.sampled_from(
+    ["t1", "T1", "system", "System", "all", "*", "t1:x", "t1\0", "t1\n", "t\uff11", "\u212a8s", "x" * 64]
+)
+words |= st.sampled_from(["system:masters", "apis.kcp.io:binding:x", "ann", "a" * 257, "a\u2028b", ""])
+NAMES = ["sub", "name", "email", "email_verified", "groups", "tenant"]
 values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=10) | st.sampled_from(["t1", "system", "all", "t1:x"]),
-    lambda inner: st.lists(inner, max_size=4),
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10) | words,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["tenant", "0", "t1"]), inner),
     max_leaves=8,
 )
+WELL_FORMED = {"sub": "u-1", "name": "ann", "email_verified": True, "tenant": "t1", "groups": ["dev"]}
+CLAIMS = st.builds(
+    lambda missing, other: {name: WELL_FORMED[name] for name in WELL_FORMED if name != missing} | other,
+    st.sampled_from([*NAMES, None]),
+    st.dictionaries(st.sampled_from([*NAMES, "Tenant", "tenant ", "tenants"]), words | values, max_size=3),
+)
+REACHING = settings(max_examples=3000, deadline=None, phases=[Phase.generate], derandomize=True)
 
 
+def is_given_a_tenant(claims):
+    rules = ClaimRules(issuer=ISSUER, username_claim="name", groups_claim="groups", tenant_claim="tenant")
+    try:
+        identity = identify(claims, rules)
+    except ClaimError:
+        return False
+    return identity.groups != () and "Tenant" in claims
+
+
+def test_the_claims_that_are_tried_are_not_all_refused():
+    """The property below would hold if nothing were ever accepted."""
+    assert find(CLAIMS, is_given_a_tenant, settings=REACHING)
+
+
+@settings(max_examples=300)
 @given(
-    st.dictionaries(st.sampled_from(["sub", "name", "email", "email_verified", "groups", "tenant"]), values),
+    CLAIMS,
     st.sampled_from(["", "org-", "system", "a:"]),
     st.sampled_from(["", "tenant"]),
     st.sampled_from(["", "fixed"]),
@@ -44,7 +73,9 @@ def test_any_claims_give_the_tenant_of_the_rules_or_none(claims, prefix, claim, 
         assert identity.tenant == tenant
     elif claim:
         assert identity.tenant == prefix + claims["tenant"]
+        assert isinstance(claims["tenant"], str)
         assert identity.tenant != "system"
+        assert re.fullmatch("[A-Za-z0-9-]{1,63}", identity.tenant)
         assert not tenant_reasons(identity.tenant)
     else:
         assert identity.tenant is None

@@ -309,8 +309,8 @@ RULES = st.builds(
     verbs=some(st.sampled_from(["get", "list", "*"])),
     groups=some(st.sampled_from(["", "apps", "*"])),
     resources=some(RESOURCES),
-    names=some(NAMES, 1),
-    urls=some(st.sampled_from(["/x", "/x/*", "*"]), 1),
+    names=some(NAMES),
+    urls=some(st.sampled_from(["/x", "/x/*", "/x*", "/*", "/*/y", "*", "/X"])),
     scope=SCOPES,
 )
 ROLES = st.builds(
@@ -321,7 +321,8 @@ ROLES = st.builds(
     st.dictionaries(st.sampled_from(["l", "m"]), st.just("true"), max_size=1),
     st.none() | st.sampled_from([(parse_labels("l"),), (parse_labels("m"),), ()]),
 ).map(lambda role: role if not role.namespace else Role(role.name, role.namespace, role.rules, role.labels))
-SUBJECTS = st.builds(Subject, st.sampled_from(["User", "Group", "ServiceAccount"]), st.sampled_from(["u", "v"]), SPACES)
+WHO = st.sampled_from(["u", "v", "U", "", "system:authenticated", "system:masters", "system:serviceaccounts:n1"])
+SUBJECTS = st.builds(Subject, st.sampled_from(["User", "Group", "ServiceAccount", "user"]), WHO, SPACES)
 BINDINGS = st.builds(
     Binding,
     NAMES,
@@ -337,9 +338,9 @@ QUESTIONS = st.builds(
     group=st.sampled_from(["", "apps"]),
     namespace=SPACES,
     name=st.sampled_from(["", "a", "b"]),
-) | st.builds(url, st.sampled_from(["get", "post"]), st.sampled_from(["/x", "/x/y", "/z"]))
-USERS = st.sampled_from(["u", "v", "system:serviceaccount:n1:u", "system:serviceaccount:n2:v"])
-GROUPS = st.sampled_from([(), ("u",), ("v", "u")])
+) | st.builds(url, st.sampled_from(["get", "post"]), st.sampled_from(["/x", "/x/y", "/xy", "/z", "/", "/X", ""]))
+USERS = st.sampled_from(["u", "v", "U", "", "system:serviceaccount:n1:u", "system:serviceaccount:n2:v"])
+GROUPS = st.sampled_from([(), ("u",), ("v", "u"), ("U", "system:authenticated"), ("system:serviceaccounts:n1", "")])
 REACHES = st.sampled_from([None, Reach("system"), Reach("t1"), Reach("t2", (("g", ""),))])
 
 

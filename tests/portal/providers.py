@@ -117,6 +117,27 @@ def providing(folder: Path, lifetime: timedelta = timedelta(hours=1)) -> Iterato
         server.server_close()
 
 
+ELSEWHERE = [
+    "https://evil.test/",
+    "//evil.test",
+    "///evil.test",
+    "/\\evil.test",
+    "\\\\evil.test",
+    "\\/evil.test",
+    "/\t/evil.test",
+    "\t//evil.test",
+    " https://evil.test",
+    "https:evil.test",
+    "https:///evil.test",
+    "https://testserver@evil.test/",
+    "https://testserver.evil.test/",
+    "https://evil.test\\@testserver/",
+    "javascript:alert(1)",
+    "data:text/html,x",
+]
+"""Where no sign-in leads, however it is written."""
+
+
 def begin(client: Client, following: str = "") -> str:
     """Press the button; the address at the provider."""
     response = client.get("/oidc/authenticate/", {"next": following} if following else {})

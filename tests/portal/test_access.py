@@ -175,6 +175,23 @@ def test_who_can_names_everybody_with_the_path(admin: User) -> None:
     assert post(admin, "/api/v1/access/who-can", {**body, "cluster": "root:none"})[0] == 403
 
 
+def test_who_can_names_the_nodes_that_a_pod_gives_the_right(admin: User) -> None:
+    """AZ4, AZ11: whoever runs a pod with the secret reads it."""
+    volume = {"name": "v", "secret": {"secretName": "wanted"}}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p", "namespace": "team"}}
+    put("root:acme", "", "pods", pod | {"spec": {"nodeName": "n1", "containers": [], "volumes": [volume]}})
+
+    def nodes(**asked: str) -> set[str]:
+        found = post(admin, "/api/v1/access/who-can", {"cluster": "root:acme", "namespace": "team", **asked})[1]
+        return {row["name"] for row in found["results"] if row["path"] == ["Node"] and row["tenant"] == "system"}
+
+    assert nodes(verb="get", resource="secrets", name="wanted") == {"system:node:n1"}
+    assert nodes(verb="get", resource="secrets", name="unwanted") == set()
+    assert nodes(verb="list", resource="secrets") == nodes(verb="update", resource="secrets", name="wanted") == set()
+    assert nodes(verb="list", resource="services") == {"system:nodes"}
+    assert nodes(verb="patch", resource="pods", subresource="status", name="p") == {"system:node:n1"}
+
+
 def test_what_if_lists_who_gains_and_loses_and_keeps_nothing(admin: User) -> None:
     """AZ11."""
     role = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": "pods"}}
@@ -228,3 +245,79 @@ def test_pages_show_the_answers(admin: User) -> None:
     assert "jane" in page.content.decode()
     assert browser.get("/who-can/", {"cluster": "root", "verb": "get", "resource": "pods"}).status_code == 422
     assert browser.post("/what-if/", {"cluster": "root:acme", "manifest": "a: ["}).status_code == 422
+
+
+@pytest.fixture
+def workspace(admin: User) -> str:
+    """A workspace below acme, in which jane reads config maps, and may enter."""
+    cluster = "root:acme:ws"
+    annotations = {"authorization.kcp.io/required-groups": "staff"}
+    body = {"apiVersion": "core.kcp.io/v1alpha1", "kind": "LogicalCluster", "status": {"phase": "Ready"}}
+    put(cluster, "core.kcp.io", "logicalclusters", body | {"metadata": {"name": "cluster", "annotations": annotations}})
+    role = {"kind": "ClusterRole", "metadata": {"name": "maps"}}
+    role["rules"] = [{"verbs": ["get"], "apiGroups": ["", "example.org"], "resources": ["configmaps", "widgets"]}]
+    put(cluster, RBAC, "clusterroles", role)
+    for name in ("maps", "system:kcp:workspace:access"):
+        binding = {"kind": "ClusterRoleBinding", "metadata": {"name": name}}
+        binding["roleRef"] = {"kind": "ClusterRole", "name": name}
+        binding["subjects"] = [{"kind": "User", "name": "jane"}]
+        put(cluster, RBAC, "clusterrolebindings", binding)
+    return cluster
+
+
+def deciding(admin: User, name: str, path: str, cluster: str, *groups: str) -> tuple[str, str, list[str]]:
+    user = {"name": name, "groups": list(groups), "tenant": "acme"}
+    body = {"user": user, "method": "GET", "path": path, "cluster": cluster}
+    status, found = post(admin, "/api/v1/access/explain", body)
+    assert status == 200, found
+    return found["decision"], found["decidedBy"], [step["reason"] for step in found["trace"]]
+
+
+def test_a_decision_in_a_workspace_is_that_of_its_gates_and_its_rules(admin: User, workspace: str) -> None:
+    """KC2, KC3, KC8, AZ11."""
+    maps, secrets = "/api/v1/namespaces/team/configmaps/m", "/api/v1/namespaces/team/secrets/s"
+    assert deciding(admin, "jane", maps, workspace, "staff")[:2] == ("allow", "RBAC")
+    assert deciding(admin, "jane", secrets, workspace, "staff")[:2] == ("deny", "default")
+    assert deciding(admin, "jane", maps, workspace)[:2] == ("deny", "required-groups")
+    decision, step, reasons = deciding(admin, "joe", maps, workspace, "staff")
+    assert (decision, step) == ("deny", "workspace-content")
+    assert reasons[-1] == 'the user has no verb "access" on "/" in the workspace'
+    robot = {"kind": "RoleBinding", "metadata": {"name": "robot", "namespace": "team"}}
+    robot |= {"roleRef": {"kind": "ClusterRole", "name": "maps"}, "subjects": [{"kind": "ServiceAccount", "name": "r"}]}
+    put(workspace, RBAC, "rolebindings", robot)
+    assert deciding(admin, "system:serviceaccount:team:r", maps, workspace, "staff")[:2] == ("allow", "RBAC")
+    assert deciding(admin, "system:serviceaccount:other:r", maps, workspace, "staff")[:2] == ("deny", "default")
+    assert deciding(admin, "jane", maps, "root:acme:none", "staff")[:2] == ("deny", "workspace-content")
+    body = {"cluster": workspace, "verb": "get", "resource": "configmaps", "namespace": "team"}
+    status, found = post(admin, "/api/v1/access/who-can", body)
+    assert status == 200
+    assert "jane" in {row["name"] for row in found["results"]}
+    role = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": "maps"}, "rules": []}
+    status, found = post(admin, "/api/v1/access/what-if", {"cluster": workspace, "manifest": role})
+    losing = {row["name"] for row in found["results"]}
+    assert (status, losing) == (200, {"jane", "system:serviceaccount:team:r"})
+
+
+def test_a_decision_about_a_bound_resource_is_limited_by_its_provider(admin: User, workspace: str) -> None:
+    """KC5, AZ11: what is of the space itself is not."""
+    widget = "/apis/example.org/v1/namespaces/team/widgets/w"
+    assert deciding(admin, "jane", widget, workspace, "staff")[:2] == ("allow", "RBAC")
+    definition: dict[str, Any] = {"kind": "CustomResourceDefinition", "metadata": {"name": "widgets.example.org"}}
+    definition["metadata"]["annotations"] = {"apis.kcp.io/export": "root:acme:provider:widgets"}
+    put(workspace, "apiextensions.k8s.io", "customresourcedefinitions", definition)
+    step = "maximal-permission-policy"
+    decision, decided, reasons = deciding(admin, "jane", widget, workspace, "staff")
+    assert (decision, decided, reasons[-1]) == ("deny", step, "the export of the resource is gone")
+    export = {"kind": "APIExport", "metadata": {"name": "widgets"}, "spec": {"maximalPermissionPolicy": {"local": {}}}}
+    put("root:acme:provider", "apis.kcp.io", "apiexports", export)
+    decision, decided, reasons = deciding(admin, "jane", widget, workspace, "staff")
+    assert (decision, decided) == ("deny", step)
+    assert reasons[-1] == "beyond the maximal permission policy of the export"
+    role = {"kind": "ClusterRole", "metadata": {"name": "all"}}
+    role["rules"] = [{"verbs": ["*"], "apiGroups": ["example.org"], "resources": ["widgets"]}]
+    put("root:acme:provider", RBAC, "clusterroles", role)
+    binding = {"kind": "ClusterRoleBinding", "metadata": {"name": "all"}}
+    binding["roleRef"] = {"kind": "ClusterRole", "name": "all"}
+    binding["subjects"] = [{"kind": "User", "name": "apis.kcp.io:binding:jane"}]
+    put("root:acme:provider", RBAC, "clusterrolebindings", binding)
+    assert deciding(admin, "jane", widget, workspace, "staff")[:2] == ("allow", "RBAC")

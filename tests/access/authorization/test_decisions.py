@@ -11,6 +11,7 @@ import psycopg
 import pytest
 import yaml
 
+from kube.rbac import Attributes, rules_from
 from tests.access.authorization.apiservers import TENANT, Client
 
 TABLES = yaml.safe_load((Path(__file__).parent / "decisions.yaml").read_text())
@@ -112,6 +113,48 @@ def test_every_kind_of_review_is_served_in_every_space(world: Client) -> None:
             "/apis/authentication.k8s.io/v1/tokenreviews", "TokenReview", {"token": "x"}, "authentication.k8s.io"
         )
         assert token.get("authenticated", False) is False
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_a_rules_review_holds_what_the_table_allows_and_nothing_that_it_denies(world: Client, table: str) -> None:
+    """AZ10: completeness, where what is allowed can be listed at all; who is from elsewhere may not ask."""
+    wrong = []
+    for who, asked, where, answer, step in TABLES[table]:
+        namespace, _, cluster = where.partition("@")
+        author = person(who)
+        path = f"/clusters/{cluster}/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
+        body = {"spec": {"namespace": "default" if namespace == "-" else namespace}}
+        status, review = world.request("POST", path, body, who=author)
+        if status != 201 or (answer == "allow" and step not in ("RBAC", "ABAC", "system-masters")):
+            assert status in (201, 403), review
+            continue
+        wanted = attributes(asked, namespace)
+        if answer == "deny" and namespace == "-" and "path" not in wanted:
+            continue  # A rules review is about a namespace, and what is asked is about all of them.
+        said = [rule for kind in ("resourceRules", "nonResourceRules") for rule in review["status"][kind]]
+        question = of_question(wanted)
+        if step == "ABAC" and question.subresource:
+            # RBAC has no word for all subresources of one resource.
+            question = question._replace(resource=f"{wanted['resource']}/*")
+        found = any(rule.allows(question) for rule in rules_from(said))
+        if found is not (answer == "allow") and step != "Node":
+            wrong.append(f"{who}: {asked} in {where}: {answer}, listed: {found}")
+    assert not wrong, "\n".join(wrong)
+
+
+def of_question(wanted: dict[str, str]) -> Attributes:
+    if "path" in wanted:
+        return Attributes(wanted["verb"], path=wanted["path"], is_resource=False)
+    part = wanted.get("subresource", "")
+    resource = f"{wanted['resource']}/{part}" if part else wanted["resource"]
+    return Attributes(
+        wanted["verb"],
+        wanted.get("group", ""),
+        resource,
+        part,
+        wanted.get("namespace", ""),
+        wanted.get("name", ""),
+    )
 
 
 def test_rules_of_a_let_in_user_are_those_of_the_grant_alone(world: Client) -> None:

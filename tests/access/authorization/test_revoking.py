@@ -176,7 +176,29 @@ def test_a_kubelet_registers_itself_and_no_other(world: Client) -> None:
     assert world.request("GET", "/api/v1/pods?fieldSelector=spec.nodeName%3Dn1", who=kubelet)[0] == 200
     assert world.request("GET", "/api/v1/pods?fieldSelector=spec.nodeName%3Dn2", who=kubelet)[0] == 403
     assert world.request("GET", "/api/v1/pods", who=kubelet)[0] == 403
-    assert world.request("GET", "/api/v1/namespaces/ops/secrets/wanted", who=kubelet)[0] == 200
-    assert world.request("GET", "/api/v1/namespaces/ops/secrets/unwanted", who=kubelet)[0] == 403
-    world.ok("DELETE", "/api/v1/namespaces/ops/pods/job?gracePeriodSeconds=0")
-    assert world.request("GET", "/api/v1/namespaces/ops/secrets/wanted", who=kubelet)[0] == 403
+
+    def pod(name: str, node: str) -> dict[str, Any]:
+        volume = {"name": "v", "secret": {"secretName": "borrowed"}}
+        containers = [{"name": "c", "image": "i"}]
+        spec = {"nodeName": node, "serviceAccountName": "runner", "containers": containers, "volumes": [volume]}
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+    inside = "/api/v1/namespaces/ops"
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "borrowed"}}
+    world.ok("POST", f"{inside}/secrets", secret)
+    world.ok("POST", f"{inside}/pods", pod("elsewhere", "n2"))
+    assert world.request("GET", f"{inside}/secrets/borrowed", who=kubelet)[0] == 403
+    world.ok("POST", f"{inside}/pods", pod("here", "n1"))
+    assert world.request("GET", f"{inside}/secrets/borrowed", who=kubelet)[0] == 200
+    assert world.request("GET", f"{inside}/secrets/unwanted", who=kubelet)[0] == 403
+
+    tokens = f"{inside}/serviceaccounts/runner/token"
+    of_secret = {"kind": "Secret", "apiVersion": "v1", "name": "borrowed"}
+    for bound, status in ((None, 403), (of_secret, 403), ("elsewhere", 403), ("missing", 404), ("here", 201)):
+        reference = {"kind": "Pod", "apiVersion": "v1", "name": bound} if isinstance(bound, str) else bound
+        spec = {"spec": {"boundObjectRef": reference} if reference else {}}
+        assert (bound, world.request("POST", tokens, spec, who=kubelet)[0]) == (bound, status)
+    assert world.request("POST", tokens, {"spec": {}})[0] == 201, "operators are no nodes"
+    for name in ("elsewhere", "here"):
+        world.ok("DELETE", f"{inside}/pods/{name}?gracePeriodSeconds=0")
+    assert world.request("GET", f"{inside}/secrets/borrowed", who=kubelet)[0] == 403

@@ -1,0 +1,256 @@
+"""``find`` and ``findAll`` of CEL's regular expressions, in time that the text and the pattern bound (TS10).
+
+The evaluator tells whether a text matches, but not where. Here a pattern becomes a small program whose threads walk
+the text together (https://swtch.com/~rsc/regexp/regexp2.html), so that nothing is ever tried twice; of threads that
+arrive at the same place the one that Go prefers stays. What Go's syntax has beyond Python's is refused, not guessed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
+from functools import lru_cache
+from re import _constants as codes  # type: ignore[attr-defined]
+from re import _parser as parser  # type: ignore[attr-defined]
+from typing import Any, Final
+
+_PROGRAM_MAX: Final = 2_000
+_STEPS_MAX: Final = 1_000_000
+_FOUND_MAX: Final = 10_000
+_UNKNOWN: Final = re.compile(r"\\[pPCQEz]|\[\[?:|\(\?[a-zA-Z]*U|\\x\{")
+"""What Go's syntax has and Python's has not, or has with another meaning."""
+
+
+def _is_word(letter: str) -> bool:
+    return letter == "_" or (letter.isascii() and letter.isalnum())
+
+
+_CATEGORIES: Final[dict[Any, Callable[[str], bool]]] = {
+    codes.CATEGORY_DIGIT: lambda c: "0" <= c <= "9",
+    codes.CATEGORY_NOT_DIGIT: lambda c: not "0" <= c <= "9",
+    codes.CATEGORY_SPACE: lambda c: c in "\t\n\f\r ",
+    codes.CATEGORY_NOT_SPACE: lambda c: c not in "\t\n\f\r ",
+    codes.CATEGORY_WORD: _is_word,
+    codes.CATEGORY_NOT_WORD: lambda c: not _is_word(c),
+}
+
+_steps: ContextVar[int] = ContextVar("steps", default=0)
+
+Step = tuple[Any, ...]
+"""One instruction: ``("char", test)``, ``("split", first, second)``, ``("jump", to)``, ``("at", test)``, ``("end",)``."""
+
+
+def begin() -> None:
+    """Let the searches that follow take so many steps together, and no more."""
+    _steps.set(0)
+
+
+def find(text: str, pattern: str) -> str:
+    """The first match, or an empty text. Raises ``ValueError`` for what cannot be searched for."""
+    return next(_matches(text, pattern), "")
+
+
+def find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
+    """The matches one after the other, at most ``limit`` where it is not negative."""
+    found: list[str] = []
+    for match in _matches(text, pattern) if limit else ():
+        found.append(match)
+        if len(found) == limit:
+            break
+        if len(found) > _FOUND_MAX:
+            raise ValueError("the text has too many matches")
+    return found
+
+
+def _matches(text: str, pattern: str) -> Iterator[str]:
+    program = _program(pattern)
+    start, last = 0, -1
+    while start <= len(text):
+        place = _run(program, text, start)
+        if place is None:
+            return
+        begun, ended = place
+        # An empty match right after another one is none.
+        if ended > begun or begun != last:
+            yield text[begun:ended]
+            last = ended
+        start = ended if ended > begun else ended + 1
+
+
+def _run(program: Sequence[Step], text: str, start: int) -> tuple[int, int] | None:
+    """Where the leftmost match at or after ``start`` begins and ends, of those beginning there the preferred one."""
+    threads: list[tuple[int, int]] = []
+    best: tuple[int, int] | None = None
+    steps = _steps.get()
+    for place in range(start, len(text) + 1):
+        seen: set[int] = set()
+        waiting: list[tuple[int, int]] = []
+        for at, begun in threads:
+            _follow(program, at, begun, text, place, seen, waiting)
+        if best is None:
+            _follow(program, 0, place, text, place, seen, waiting)
+        steps += len(seen) + 1
+        if steps > _STEPS_MAX:
+            _steps.set(steps)
+            raise ValueError("the text is too long to be searched")
+        threads = []
+        for at, begun in waiting:
+            if program[at][0] == "end":
+                # Whoever is less preferred is out.
+                best = (begun, place)
+                break
+            if place < len(text) and program[at][1](text[place]):
+                threads.append((at + 1, begun))
+        if not threads and best is not None:
+            break
+    _steps.set(steps)
+    return best
+
+
+def _follow(
+    program: Sequence[Step], at: int, begun: int, text: str, place: int, seen: set[int], waiting: list[tuple[int, int]]
+) -> None:
+    """Where a thread can stand without reading on, the preferred places first."""
+    stack = [at]
+    while stack:
+        at = stack.pop()
+        if at in seen:
+            continue
+        seen.add(at)
+        step = program[at]
+        if step[0] == "jump":
+            stack.append(step[1])
+        elif step[0] == "split":
+            stack += [step[2], step[1]]
+        elif step[0] == "at":
+            if step[1](text, place):
+                stack.append(at + 1)
+        else:
+            waiting.append((at, begun))
+
+
+@lru_cache(maxsize=256)
+def _program(pattern: str) -> Sequence[Step]:
+    if _UNKNOWN.search(pattern):
+        raise ValueError("the pattern has syntax that this server does not search for")
+    try:
+        tree = parser.parse(pattern, re.ASCII)
+        program: list[Step] = []
+        _compile(tree, tree.state.flags, program)
+    except (re.error, RecursionError, OverflowError):
+        raise ValueError("the pattern has syntax that this server does not search for") from None
+    return [*program, ("end",)]
+
+
+def _compile(tree: Any, flags: int, program: list[Step]) -> None:
+    for code, argument in tree:
+        if len(program) > _PROGRAM_MAX:
+            raise ValueError("the pattern is too large to be searched for")
+        if code in (codes.MAX_REPEAT, codes.MIN_REPEAT):
+            least, most, inside = argument
+            _compile_repeat(least, most, inside, program, flags=flags, greedy=code is codes.MAX_REPEAT)
+        elif code is codes.BRANCH:
+            _compile_branches(argument[1], flags, program)
+        elif code is codes.SUBPATTERN:
+            _, added, dropped, inside = argument
+            _compile(inside, (flags | added) & ~dropped, program)
+        elif code is codes.AT:
+            program.append(("at", _position(argument, flags)))
+        else:
+            program.append(("char", _character(code, argument, flags)))
+
+
+def _compile_repeat(least: int, most: Any, inside: Any, program: list[Step], *, flags: int, greedy: bool) -> None:
+    for _ in range(least):
+        _compile(inside, flags, program)
+    if most is codes.MAXREPEAT:
+        head = len(program)
+        program.append(())
+        _compile(inside, flags, program)
+        program.append(("jump", head))
+        program[head] = _split(head + 1, len(program), greedy=greedy)
+        return
+    splits = []
+    for _ in range(int(most) - least):
+        splits.append(len(program))
+        program.append(())
+        _compile(inside, flags, program)
+    for at in splits:
+        program[at] = _split(at + 1, len(program), greedy=greedy)
+
+
+def _split(inside: int, after: int, *, greedy: bool) -> Step:
+    return ("split", inside, after) if greedy else ("split", after, inside)
+
+
+def _compile_branches(branches: Sequence[Any], flags: int, program: list[Step]) -> None:
+    ends = []
+    for branch in branches[:-1]:
+        head = len(program)
+        program.append(())
+        _compile(branch, flags, program)
+        ends.append(len(program))
+        program.append(())
+        program[head] = ("split", head + 1, len(program))
+    _compile(branches[-1], flags, program)
+    for at in ends:
+        program[at] = ("jump", len(program))
+
+
+def _position(code: Any, flags: int) -> Callable[[str, int], bool]:
+    if code is codes.AT_BEGINNING and flags & re.MULTILINE:
+        return lambda text, place: place == 0 or text[place - 1] == "\n"
+    if code in (codes.AT_BEGINNING, codes.AT_BEGINNING_STRING):
+        return lambda _, place: place == 0
+    if code is codes.AT_END and flags & re.MULTILINE:
+        return lambda text, place: place == len(text) or text[place] == "\n"
+    if code is codes.AT_END:
+        return lambda text, place: place == len(text)
+    if code is codes.AT_BOUNDARY:
+        return _at_boundary
+    if code is codes.AT_NON_BOUNDARY:
+        return lambda text, place: not _at_boundary(text, place)
+    raise ValueError("the pattern has syntax that this server does not search for")
+
+
+def _at_boundary(text: str, place: int) -> bool:
+    before = place > 0 and _is_word(text[place - 1])
+    return before != (place < len(text) and _is_word(text[place]))
+
+
+def _character(code: Any, argument: Any, flags: int) -> Callable[[str], bool]:
+    if code is codes.ANY:
+        return (lambda _: True) if flags & re.DOTALL else (lambda c: c != "\n")
+    folds = bool(flags & re.IGNORECASE)
+    if code in (codes.LITERAL, codes.NOT_LITERAL):
+        wanted = {argument} if not folds else set(map(ord, _cases(chr(argument))))
+        return (lambda c: ord(c) in wanted) if code is codes.LITERAL else (lambda c: ord(c) not in wanted)
+    if code is codes.IN:
+        return _one_of(argument, folds)
+    raise ValueError("the pattern has syntax that this server does not search for")
+
+
+def _one_of(parts: Sequence[tuple[Any, Any]], folds: bool) -> Callable[[str], bool]:
+    negated = bool(parts) and parts[0][0] is codes.NEGATE
+    tests: list[Callable[[str], bool]] = []
+    for code, argument in parts[negated:]:
+        if code is codes.LITERAL:
+            tests.append(lambda c, wanted=argument: ord(c) == wanted)  # type: ignore[misc]
+        elif code is codes.RANGE:
+            tests.append(lambda c, low=argument[0], high=argument[1]: low <= ord(c) <= high)  # type: ignore[misc]
+        elif code is codes.CATEGORY:
+            tests.append(_CATEGORIES[argument])
+        else:
+            raise ValueError("the pattern has syntax that this server does not search for")
+
+    def judged(letter: str) -> bool:
+        letters = _cases(letter) if folds else (letter,)
+        return any(test(each) for test in tests for each in letters) is not negated
+
+    return judged
+
+
+def _cases(letter: str) -> tuple[str, ...]:
+    """A letter in both cases, where they are single letters."""
+    return tuple(each for each in {letter, letter.lower(), letter.upper()} if len(each) == 1)

@@ -1,0 +1,165 @@
+"""The webhook authorizer: what it asks, what it remembers and for how long, and what silence comes to (AZ5, AZ-20)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from access.authorization.webhook import WebhookAuthorizer
+from access.transport import Transport, Webhook
+from kube.identity import TENANT_EXTRA, Principal
+from kube.paths import parse, resolve
+from kube.requestinfo import RequestInfo
+from kube.verdicts import Verdict
+from tests.access.authentication.outside import serving, trusting
+
+
+class Oracle:
+    """A webhook that says what a test makes it say, and remembers what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[dict[str, Any]] = []
+        self.answer: Callable[[], web.Response] = lambda: said(allowed=True)
+        self.pause = 0.0
+        self.now = 1000.0
+
+    async def handle(self, request: web.Request) -> web.Response:
+        self.asked.append((await request.json())["spec"])
+        await asyncio.sleep(self.pause)
+        return self.answer()
+
+
+def said(**status: Any) -> web.Response:
+    return web.json_response({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "status": status})
+
+
+Make = Callable[..., WebhookAuthorizer]
+
+
+@pytest.fixture
+def oracle() -> Oracle:
+    return Oracle()
+
+
+@pytest.fixture
+async def make(oracle: Oracle) -> AsyncIterator[Make]:
+    made: list[WebhookAuthorizer] = []
+    async with serving(oracle.handle) as url:
+
+        def make(**options: Any) -> WebhookAuthorizer:
+            hook = Webhook(f"{url}/", Transport(tls=trusting()))
+            made.append(WebhookAuthorizer(hook, clock=lambda: oracle.now, **options))
+            return made[-1]
+
+        yield make
+        for authorizer in made:
+            await authorizer.close()
+
+
+def person(name: str = "ann", tenant: str = "t1") -> Principal:
+    return Principal(name=name, tenant=tenant, groups=("dev",), authenticator="test")
+
+
+def getting(name: str = "p", tenant: str = "t1") -> RequestInfo:
+    return resolve(parse("GET", f"/api/v1/namespaces/a/pods/{name}/log".encode()), tenant, None)
+
+
+async def test_the_question_names_the_user_its_tenant_and_where(oracle: Oracle, make: Make) -> None:
+    decision = await make().authorize(person(), getting())
+    assert decision.verdict is Verdict.ALLOW
+    (spec,) = oracle.asked
+    assert (spec["user"], spec["groups"]) == ("ann", ["dev"])
+    assert spec["extra"] == {TENANT_EXTRA: ["t1"], "multi-tenancy.k8s.io/cluster": ["root:t1"]}
+    assert spec["resourceAttributes"] == {
+        "verb": "get",
+        "version": "v1",
+        "resource": "pods",
+        "subresource": "log",
+        "namespace": "a",
+        "name": "p",
+    }
+
+
+async def test_allows_and_other_answers_are_remembered_each_for_their_own_time(oracle: Oracle, make: Make) -> None:
+    authorizer = make(authorized_ttl=20, unauthorized_ttl=5)
+    for status, seconds in (({"allowed": True}, 20), ({"allowed": False}, 5), ({"allowed": False, "denied": True}, 5)):
+        oracle.answer = lambda status=status: said(**status)  # type: ignore[misc]
+        who = person(f"user-{seconds}-{len(status)}")
+        before = len(oracle.asked)
+        first = await authorizer.authorize(who, getting())
+        oracle.answer = lambda: said(allowed=True)
+        oracle.now += seconds - 0.1
+        assert await authorizer.authorize(who, getting()) == first
+        assert len(oracle.asked) == before + 1
+        oracle.now += 0.2
+        assert (await authorizer.authorize(who, getting())).verdict is Verdict.ALLOW
+        assert len(oracle.asked) == before + 2
+
+
+async def test_no_answer_serves_another_question(oracle: Oracle, make: Make) -> None:
+    authorizer = make()
+    questions = [
+        (person(), getting()),
+        (person(), getting("q")),
+        (person(tenant="t2"), getting(tenant="t2")),
+        (person("ben"), getting()),
+    ]
+    for who, request in questions * 2:
+        await authorizer.authorize(who, request)
+    assert len(oracle.asked) == len(questions)
+
+
+async def test_refusals_drive_out_no_allow_and_memory_is_bounded(oracle: Oracle, make: Make) -> None:
+    authorizer = make(capacity=8)
+    await authorizer.authorize(person(), getting())
+    oracle.answer = lambda: said(allowed=False)
+    for number in range(20):
+        await authorizer.authorize(person(f"u{number}"), getting())
+    assert len(authorizer._answers) <= 9
+    assert (await authorizer.authorize(person(), getting())).verdict is Verdict.ALLOW
+    assert len(oracle.asked) == 21
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda: web.Response(status=500),
+        lambda: web.Response(status=403),
+        lambda: web.Response(text="<html>yes</html>", content_type="text/html"),
+        lambda: web.json_response([]),
+        lambda: web.json_response({}),
+        lambda: said(),
+        lambda: said(allowed="true"),
+        lambda: said(allowed=1),
+        lambda: said(allowed=True, denied="no"),
+        lambda: web.Response(status=307, headers={"Location": "https://evil.test/"}),
+    ],
+)
+@pytest.mark.parametrize("fails_open", [False, True])
+async def test_what_is_no_answer_comes_to_the_failure_policy_and_is_not_remembered(
+    oracle: Oracle, make: Make, answer: Callable[[], web.Response], fails_open: bool
+) -> None:
+    """A denial unless the operator chose otherwise; and never an ALLOW."""
+    authorizer = make(fails_open=fails_open)
+    oracle.answer = answer
+    wanted = Verdict.NO_OPINION if fails_open else Verdict.DENY
+    assert (await authorizer.authorize(person(), getting())).verdict is wanted
+    oracle.answer = lambda: said(allowed=True)
+    assert (await authorizer.authorize(person(), getting())).verdict is Verdict.ALLOW
+
+
+async def test_a_slow_webhook_holds_nobody_longer_than_its_patience(oracle: Oracle, make: Make) -> None:
+    authorizer = make(patience=0.2)
+    oracle.pause = 1.0
+    async with asyncio.timeout(0.9):
+        assert (await authorizer.authorize(person(), getting())).verdict is Verdict.DENY
+
+
+async def test_denied_beats_allowed(oracle: Oracle, make: Make) -> None:
+    oracle.answer = lambda: said(allowed=True, denied=True, reason="no")
+    decision = await make().authorize(person(), getting())
+    assert (decision.verdict, decision.reason) == (Verdict.DENY, "no")
