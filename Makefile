@@ -21,7 +21,7 @@ run: $(VENV)/.runtime ## Set everything up and start Tenantry
 	@$(BIN)/python manage.py quickstart
 
 test: $(VENV)/.development ## Run all tests with real PostgreSQL and Redis
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
 
 bench: $(VENV)/.development ## Run the benchmarks and print figures and ratios
 	$(BIN)/python -m bench $(ARGS)
@@ -32,8 +32,7 @@ lint: $(VENV)/.development ## Check format, style, types, floors, templates and 
 	$(BIN)/mypy kube store audit tenants access gateway portal
 	$(BIN)/lint-imports
 	$(BIN)/djlint templates --lint --check --quiet
-	$(BIN)/python manage.py makemigrations --check --dry-run
-	$(BIN)/python manage.py check
+	$(BIN)/python manage.py makemigrations --check --dry-run # which does all that "check" does before
 
 format: $(VENV)/.development ## Format code and templates
 	$(BIN)/ruff format .

@@ -20,7 +20,7 @@ from operator import attrgetter
 from typing import Any, Final
 
 from psycopg import AsyncConnection, Error
-from psycopg.errors import CheckViolation
+from psycopg.errors import CheckViolation, UniqueViolation
 
 from audit.redaction import clean_text
 from kube.verdicts import Decision
@@ -36,7 +36,7 @@ REFUSALS_IN_FULL: Final = 20
 _KINDS: Final = 2000
 
 _COLUMNS: Final = (
-    ("id", "uuid", 0),
+    ("id", "text", 0),
     ("created_at", "timestamptz", 0),
     ("tenant", "text", 63),
     ("space", "text", 512),
@@ -51,7 +51,7 @@ _COLUMNS: Final = (
     ("reason", "text", 512),
     ("latency", "int4", 0),
     ("count", "int4", 0),
-    ("ip_address", "inet", 0),
+    ("ip_address", "text", 0),
     ("user_agent", "text", 256),
     ("request_id", "text", 0),
     ("trace", "text", 0),
@@ -69,8 +69,9 @@ TRACE_MAX: Final = 16
 
 @dataclass(slots=True, kw_only=True)
 class RequestRecord:
-    """One request, or ``count`` equal ones. ``latency`` is in microseconds, ``request_id`` this server's own.
+    """One request, or ``count`` equal ones.
 
+    ``latency`` is in microseconds; ``request_id``, this server's own, is a UUID, by which it is written once.
     One is made for every request, so it is not frozen: that would cost three times as much.
     """
 
@@ -195,6 +196,11 @@ class RequestLog:
             for moment in {record.created_at.replace(day=1) for record in batch}:
                 await connection.execute("SELECT api_requests_partition(%s)", [moment])
             await self._copy(connection, batch)
+        except UniqueViolation:
+            # The database had written some of them when it was lost.
+            for record in batch:
+                with contextlib.suppress(UniqueViolation):
+                    await self._copy(connection, [record])
         for _ in batch:
             self._rows.popleft()
         self.written += sum(record.count for record in batch)
@@ -207,7 +213,7 @@ class RequestLog:
 
 
 def _row(record: RequestRecord) -> list[Any]:
-    row: list[Any] = [uuid.uuid4(), *_VALUES(record)]
+    row: list[Any] = [record.request_id or str(uuid.uuid4()), *_VALUES(record)]
     for index, limit in _TEXTS:
         text = row[index]
         if text:

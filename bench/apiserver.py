@@ -34,7 +34,7 @@ from tests.story.product import ROOT, Product, eventually, free_port
 SPACES = 10_000
 WATCHES = 1000
 READ = 10
-"""Watches that are read from, spread over all of them: the first to be served and the last."""
+"""Watches that are read from, spread over all of them."""
 MANY = 1_000_000
 _LIMITS = [f"--tenant-{kind}-{what}={MANY}" for kind in ("read", "write", "watch") for what in ("qps", "burst")]
 """One tenant has the server to itself: its requests are counted, and not held up."""
@@ -54,7 +54,7 @@ REVIEW = {
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A server under load, spoken to as a user with RBAC rights in one space (at the peer: a cluster administrator)."""
+    """A server under load, spoken to as a service account with RBAC rights in one space (at the peer: in the cluster)."""
 
     name: str
     url: str
@@ -207,8 +207,27 @@ def peer() -> Iterator[Target | None]:
         return
     with contextlib.ExitStack() as stack:
         with on_core(0):
-            server = stack.enter_context(kubeapiserver.running(durable=True))
-        yield Target("kube-apiserver", server.url, kubeapiserver.TOKEN)
+            server = stack.enter_context(kubeapiserver.running(serious=True))
+        yield Target("kube-apiserver", server.url, _driver(Target("", server.url, kubeapiserver.TOKEN)))
+
+
+def _driver(administrator: Target) -> str:
+    """The token of a service account that may do what it likes by RBAC, as the one that asks our server."""
+    connection = administrator.connect()
+    accounts, metadata = "/api/v1/namespaces/default/serviceaccounts", {"name": "driver"}
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
+    administrator.call(connection, "POST", accounts, account)
+    binding = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": metadata,
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "ServiceAccount", "name": "driver", "namespace": "default"}],
+    }
+    administrator.call(connection, "POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
+    wanted = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 7200}}
+    token = administrator.call(connection, "POST", f"{accounts}/driver/token", wanted)
+    return str(token["status"]["token"])
 
 
 def measure(target: Target) -> dict[str, Figures]:
@@ -232,33 +251,48 @@ def measure(target: Target) -> dict[str, Figures]:
     patch["headers"] = {**target.headers, "Content-Type": "application/merge-patch+json"}  # type: ignore[assignment]
     whole = {**CONFIGMAP, "metadata": {"name": "one"}, "data": {"word": "@N@"}}
     update = {"method": "PUT", "body": json.dumps(whole)}
+    reviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
     review = {"method": "POST", "body": json.dumps(REVIEW)}
+    new_question = {**REVIEW, "spec": {**REVIEW["spec"], "user": "jane-@N@"}}  # type: ignore[dict-item]
     for connections in (1, 32):
         load("GET", connections, f"{BASE}/one")
         load("LIST of 500", min(connections, 8), "/api/v1/namespaces/list/configmaps")
         load("CREATE", connections, BASE, method="POST", body=new)
         load("UPDATE of one object", connections, f"{BASE}/one", **update)
         load("PATCH of one object", connections, f"{BASE}/one", **patch)
-        load("SubjectAccessReview", connections, "/apis/authorization.k8s.io/v1/subjectaccessreviews", **review)
-    figures["watch delivery"] = watch_delivery(target)
-    print(f"  {target.name:<15} watch delivery, {WATCHES:,} watches {figures['watch delivery']}", flush=True)
+        load("SubjectAccessReview", connections, reviews, **review)
+        load("… of a new user each", connections, reviews, method="POST", body=json.dumps(new_question))
+    for label, spread in (("delivery to one of 1,000 watches", True), ("delivery to all of 1,000 watches", False)):
+        figures[label] = watch_delivery(target, spread=spread)
+        print(f"  {target.name:<15} {label} {figures[label]}", flush=True)
     if target.pid is not None:
         print(f"  {target.name:<15} resident after all that      {_resident(target.pid):,.0f} MiB")
     return figures
 
 
-def watch_delivery(target: Target, *, watchers: int = WATCHES, events: int = 100) -> Figures:
-    """From sending a create to reading its event from an open watch, whichever of them."""
-    path = f"{urlsplit(target.url).path}/api/v1/namespaces/default/secrets?watch=true&timeoutSeconds=300"
+def watch_delivery(target: Target, *, spread: bool, events: int = 100) -> Figures:
+    """From sending a create to reading its event from an open watch, whichever of them.
+
+    All watches look at one namespace and each gets every event, or, ``spread``, each has a namespace of its own.
+    """
+    connection = target.connect()
+    places = [f"watched-{number if spread else 0}" for number in range(READ)]
+    for place in dict.fromkeys(places):
+        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": place}}
+        with contextlib.suppress(RuntimeError):  # it is there from the other measurement
+            target.call(connection, "POST", "/api/v1/namespaces", namespace)
     watches = []
-    for _ in range(watchers):
+    for number in range(WATCHES):
         watch = target.connect()
+        nth, rest = divmod(number, WATCHES // READ)
+        place = places[nth] if not rest or not spread else f"quiet-{number}"
+        path = f"{urlsplit(target.url).path}/api/v1/namespaces/{place}/secrets?watch=true&timeoutSeconds=300"
         watch.request("GET", path, headers=target.headers)
         watches.append((watch, watch.getresponse()))
     arrived: list[dict[str, float]] = [{} for _ in range(READ)]
 
     def read(number: int) -> None:
-        answer = watches[number * (watchers - 1) // (READ - 1)][1]
+        answer = watches[number * (WATCHES // READ)][1]
         with contextlib.suppress(OSError, ValueError, AttributeError):  # the watch is closed below
             while line := answer.readline():
                 now = time.perf_counter()
@@ -266,15 +300,15 @@ def watch_delivery(target: Target, *, watchers: int = WATCHES, events: int = 100
 
     for number in range(READ):
         threading.Thread(target=read, args=(number,), daemon=True).start()
-    connection = target.connect()
     delays = []
     for number in range(events):
         name = f"event-{number}-{time.monotonic_ns()}"
         secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}}
         begun = time.perf_counter()
-        target.call(connection, "POST", "/api/v1/namespaces/default/secrets", secret)
-        eventually(lambda name=name: all(name in seen for seen in arrived), within=5, every=0.005)
-        delays += [(seen[name] - begun) * 1000 for seen in arrived]
+        target.call(connection, "POST", f"/api/v1/namespaces/{places[number % READ]}/secrets", secret)
+        told = [arrived[number % READ]] if spread else arrived
+        eventually(lambda name=name, told=told: all(name in seen for seen in told), within=5, every=0.005)
+        delays += [(seen[name] - begun) * 1000 for seen in told]
     for watch, _ in watches:
         watch.close()
     cuts = statistics.quantiles(delays, n=100)

@@ -10,8 +10,7 @@ import contextlib
 import gc
 import logging
 import time
-import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -20,13 +19,13 @@ from access.authentication.base import Credentials
 from access.authentication.impersonation import impersonate
 from access.authorization.isolation import ALWAYS_ALLOWED
 from gateway import assembly, stages
-from gateway.auditing import RequestRecord
+from gateway.auditing import new_audit_id, record_of
 from gateway.bodies import Disconnected, read_body
+from gateway.call import Call
 from gateway.certificates import Certificates
 from gateway.errors import as_status_error, render
-from gateway.exchange import Request, Response, Stream
+from gateway.exchange import Headers, Request, Response, Stream
 from gateway.options import Options
-from gateway.protocol import peer_certificate, writer
 from gateway.resolution import parse, resolve
 from gateway.runtime import Runtime
 from gateway.streams import Recheck
@@ -47,6 +46,7 @@ _PROMPT: Final = 0.25
 _METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 _WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _CONNECTION: Final = frozenset({b"close", b"keep-alive", b"upgrade", b""})
+_NOT_KEPT: Final = (b"cache-control", b"no-cache, private")
 _ONCE: Final = frozenset({b"host", b"authorization", b"content-length", b"content-type"})
 
 
@@ -66,14 +66,14 @@ class Application:
             raise ServiceUnavailable("the server is starting", retry_after=1)
         return self._runtime
 
-    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
-        """ASGI."""
-        if scope["type"] == "http":
-            await _Exchange(self.runtime, scope, receive, send).run()
-        elif scope["type"] == "lifespan":
-            await self._lifespan(receive, send)
+    async def serve(self, call: Call) -> None:
+        """Answer one request."""
+        await _Exchange(self.runtime, call).run()
 
-    async def _lifespan(self, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        """ASGI's lifespan, by which uvicorn starts and stops what it serves."""
+        if scope["type"] != "lifespan":
+            raise ValueError("requests come by serve")
         await receive()
         try:
             async with assembly.assembled(self._options, self._certificates) as runtime:
@@ -102,39 +102,33 @@ class _Exchange:
     """One request on its way through the stages, with what is known of it so far."""
 
     __slots__ = (
+        "_call",
         "_headers",
         "_query",
-        "_receive",
         "_runtime",
-        "_scope",
-        "_send",
         "audit_id",
         "decision",
         "impersonator",
         "info",
         "now",
         "principal",
-        "sent",
         "started",
         "status",
     )
 
-    def __init__(self, runtime: Runtime, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+    def __init__(self, runtime: Runtime, call: Call) -> None:
         self._runtime = runtime
-        self._scope = scope
-        self._receive = receive
-        self._send = send
+        self._call = call
         self._headers: Mapping[bytes, bytes] = {}
         self._query: Mapping[str, str] = {}
         self.now = time.time()
         self.started = time.perf_counter()
-        self.audit_id = str(uuid.uuid4())
+        self.audit_id = new_audit_id()
         self.principal: Principal | None = None
         self.impersonator: Principal | None = None
         self.info: RequestInfo | None = None
         self.decision: Decision | None = None
         self.status = 0
-        self.sent = 0
 
     async def run(self) -> None:
         """Answer, and record what became of it."""
@@ -155,18 +149,17 @@ class _Exchange:
             self._record()
 
     async def _answer(self) -> Response | Stream:
-        scope, runtime = self._scope, self._runtime
-        method: str = scope["method"]
-        self._headers = _checked_headers(scope["headers"])
-        if method not in _METHODS and not (method == "HEAD" and scope["path"] in ALWAYS_ALLOWED):
+        call, runtime = self._call, self._runtime
+        self._headers = _checked_headers(call.headers)
+        line = (call.method, call.raw_path, call.query)
+        if call.method not in _METHODS and not (call.method == "HEAD" and parse(*line).path in ALWAYS_ALLOWED):
             raise MethodNotAllowed("the server does not allow this method on the requested resource")
-        line = (method, scope["raw_path"], scope["query_string"])
         parsed = parse(*line)
         self._query = {name: values[0] for name, values in parsed.parameters.items()}
 
         authorization = self._headers.get(b"authorization")
         credentials = Credentials(
-            peer_certificate(scope), authorization.decode("latin-1") if authorization is not None else None
+            call.certificate, authorization.decode("latin-1") if authorization is not None else None
         )
         principal = self.principal = await self._authenticate(credentials, parsed)
         info = self.info = resolve(*line, principal.tenant, runtime.options.default_tenant or None)
@@ -176,9 +169,9 @@ class _Exchange:
 
         again = self._recheck(credentials, info)
         body = b""
-        if method in _WITH_BODY:
+        if call.method in _WITH_BODY:
             asked = time.perf_counter()
-            body = await read_body(self._receive, self._headers)
+            body = await read_body(call, self._headers)
             if time.perf_counter() - asked > _PROMPT:
                 # Rights can end while a body trickles in.
                 await again()
@@ -191,7 +184,7 @@ class _Exchange:
             now=self.now,
             audit_id=self.audit_id,
             decision=decision,
-            write=self._write,
+            write=call.write_now,
         )
         return await stages.serve(runtime, request, again)
 
@@ -206,7 +199,7 @@ class _Exchange:
         if self.principal is None:
             # Should the caller not be allowed to act as another, the refusal is recorded as the caller's.
             self.principal = caller
-        acting = await impersonate(caller, self._scope["headers"], partial(stages.authorize, self._runtime))
+        acting = await impersonate(caller, self._call.headers, partial(stages.authorize, self._runtime))
         if acting is None:
             return caller
         self.impersonator = caller
@@ -220,32 +213,27 @@ class _Exchange:
         return again
 
     async def _reply(self, response: Response) -> None:
-        self.status, self.sent = response.status, len(response.body)
-        headers = [
-            (b"audit-id", self.audit_id.encode()),
-            (b"cache-control", b"no-cache, private"),
-            *response.headers,
-        ]
-        if response.status != 304:
-            # On 304 they would take the place of the cached answer's own.
-            headers += [(b"content-type", response.media), (b"content-length", b"%d" % len(response.body))]
-        if response.status in (400, 408, 413, 415, 504) and self._scope["method"] in _WITH_BODY:
+        self.status = response.status
+        if response.status in (400, 408, 413, 415, 504) and self._call.method in _WITH_BODY:
             # What is left of a body that was not read must not be taken for the next request.
-            headers.append((b"connection", b"close"))
-        await self._send({"type": "http.response.start", "status": response.status, "headers": headers})
-        await self._send({"type": "http.response.body", "body": response.body})
+            self._call.keep_alive = False
+        headers: Headers = (
+            (b"audit-id", self.audit_id.encode()),
+            _NOT_KEPT,
+            *response.headers,
+        )
+        if response.status != 304:
+            # On 304 it would take the place of the cached answer's own.
+            headers = (*headers, (b"content-type", response.media))
+        await self._call.answer(response.status, headers, response.body)
 
     async def _stream(self, stream: Stream) -> None:
         self.status = 200
-        headers = [
-            (b"content-type", stream.media),
-            (b"audit-id", self.audit_id.encode()),
-            (b"cache-control", b"no-cache, private"),
-            *stream.headers,
-        ]
-        await self._send({"type": "http.response.start", "status": 200, "headers": headers})
+        call = self._call
+        media, audit_id = (b"content-type", stream.media), (b"audit-id", self.audit_id.encode())
+        await call.begin(200, (media, audit_id, _NOT_KEPT, *stream.headers))
         pump = asyncio.ensure_future(self._pump(stream))
-        gone = asyncio.ensure_future(self._gone())
+        gone = asyncio.ensure_future(call.until_gone())
         try:
             await asyncio.wait((pump, gone), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -254,53 +242,40 @@ class _Exchange:
             with contextlib.suppress(asyncio.CancelledError):
                 await pump
         if not pump.cancelled():
-            await self._send({"type": "http.response.body", "body": b""})
+            call.end()
 
     async def _pump(self, stream: Stream) -> None:
         async with contextlib.aclosing(stream.chunks) as chunks:  # type: ignore[type-var]
             async for chunk in chunks:
-                self.sent += len(chunk)
-                await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
-
-    def _write(self, data: bytes) -> bool:
-        written = writer(self._scope)(data)
-        if written:
-            self.sent += len(data)
-        return written
-
-    async def _gone(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
+                await self._call.write(chunk)
 
     def _record(self) -> None:
-        info, runtime = self.info, self._runtime
+        info, runtime, principal = self.info, self._runtime, self.principal
         latency = time.perf_counter() - self.started
         runtime.metrics.observe(
             verb=info.verb if info else "",
             resource=info.resource if info and self.status != 404 else "",
-            tenant=(self.principal.tenant or "") if self.principal else "",
+            tenant=(principal.tenant or "") if principal else "",
             code=self.status,
             seconds=latency,
         )
-        client = self._scope.get("client")
-        runtime.audit.record(
-            RequestRecord(
-                audit_id=self.audit_id,
+        runtime.audit.offer(
+            record_of(
+                self.audit_id,
                 time=self.now,
                 latency=latency,
-                principal=self.principal,
+                principal=principal,
                 impersonator=self.impersonator,
                 info=info,
                 decision=self.decision,
                 status=self.status,
-                bytes_sent=self.sent,
-                source_ip=client[0] if client else "",
+                source_ip=self._call.client,
                 user_agent=self._headers.get(b"user-agent", b"").decode("latin-1")[:256],
             )
         )
 
 
-def _checked_headers(pairs: list[tuple[bytes, bytes]]) -> Mapping[bytes, bytes]:
+def _checked_headers(pairs: Sequence[tuple[bytes, bytes]]) -> Mapping[bytes, bytes]:
     """The first value of each header. Raises ``BadRequest`` for what two readers could read in two ways.
 
     ``Connection`` may not name other headers: a proxy behind would drop what this server has decided by (HDR-02).

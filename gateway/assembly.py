@@ -38,7 +38,6 @@ from access.authorization.keystone import KeystoneAuthorizer
 from access.throttling import TenantThrottle
 from audit.requests import RequestLog
 from gateway import workers
-from gateway.auditing import RequestAudit
 from gateway.certificates import Certificates
 from gateway.customresources import CustomResources
 from gateway.kinds import Catalogs, definitions
@@ -122,7 +121,7 @@ async def assembled(options: Options, certificates: Certificates, *, background:
             maximal_permission=authorization.maximal_permission,
             throttle=TenantThrottle(options.tenant_limits, streams.of),
             admission=admission,
-            audit=RequestAudit(requests),
+            audit=requests,
             tenants=TenantServices(),
             service_account_keys=keys,
             accounts=accounts,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from collections.abc import Mapping
+from typing import Final
 
+from gateway.call import Call
 from kube.documents import MAX_BYTES
 from kube.status import BadRequest, RequestEntityTooLarge, Timeout, UnsupportedMediaType
 
@@ -17,10 +18,10 @@ class Disconnected(Exception):
     """The client has gone before its request was complete."""
 
 
-async def read_body(receive: Callable[[], Awaitable[Any]], headers: Mapping[bytes, bytes]) -> bytes:
+async def read_body(call: Call, headers: Mapping[bytes, bytes]) -> bytes:
     """The whole body. Raises ``RequestEntityTooLarge``, ``UnsupportedMediaType``, ``Timeout``, ``Disconnected``."""
-    encoding = headers.get(b"content-encoding", b"identity").strip().lower()
-    if encoding not in (b"", b"identity"):
+    encoding = headers.get(b"content-encoding")
+    if encoding is not None and encoding.strip().lower() not in (b"", b"identity"):
         raise UnsupportedMediaType("compressed request bodies are not supported")
     length = headers.get(b"content-length")
     if length is None and b"transfer-encoding" not in headers:
@@ -30,33 +31,32 @@ async def read_body(receive: Callable[[], Awaitable[Any]], headers: Mapping[byte
             raise BadRequest("the content length is not a number")
         if int(length) > MAX_BYTES:
             raise _too_large()
-        if length == b"0":
-            return b""
-    message = await _receive(receive, BODY_SECONDS)
-    body: bytes = message.get("body", b"")
-    if not message.get("more_body"):
-        return body
-    chunks, size = [body], len(body)
-    deadline = asyncio.get_running_loop().time() + BODY_SECONDS
-    while message.get("more_body"):
-        message = await _receive(receive, deadline - asyncio.get_running_loop().time())
-        chunk = message.get("body", b"")
-        size += len(chunk)
-        if size > MAX_BYTES:
-            raise _too_large()
-        chunks.append(chunk)
-    return b"".join(chunks)
+    if not call.received:
+        return await _gathered(call)
+    body = call.take()
+    if len(body) > MAX_BYTES:
+        raise _too_large()
+    return body
 
 
-async def _receive(receive: Callable[[], Awaitable[Any]], seconds: float) -> Any:
+async def _gathered(call: Call) -> bytes:
+    chunks: list[bytes] = []
+    size = 0
     try:
-        async with asyncio.timeout(seconds):
-            message = await receive()
+        async with asyncio.timeout(BODY_SECONDS):
+            while True:
+                await call.more()
+                if call.gone:
+                    raise Disconnected
+                ended = call.received
+                chunks.append(call.take())
+                size += len(chunks[-1])
+                if size > MAX_BYTES:
+                    raise _too_large()
+                if ended:
+                    return b"".join(chunks)
     except TimeoutError:
         raise Timeout("the request body did not arrive in time") from None
-    if message["type"] == "http.disconnect":
-        raise Disconnected
-    return message
 
 
 def _too_large() -> RequestEntityTooLarge:

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import threading
 import time
-import uuid
 from collections.abc import Mapping
 from concurrent.futures import Future
 from types import TracebackType
@@ -15,7 +14,7 @@ from typing import Any, Self
 import orjson
 
 from gateway import assembly, stages
-from gateway.auditing import RequestRecord
+from gateway.auditing import new_audit_id, record_of
 from gateway.certificates import prepare
 from gateway.errors import as_status_error, render
 from gateway.exchange import Request, Response, Stream
@@ -88,7 +87,7 @@ class Gateway:
     ) -> Response:
         runtime = self._runtime
         assert runtime is not None, "the gateway has not been started"  # noqa: S101 - a programming error
-        started, now, audit_id = time.perf_counter(), time.time(), str(uuid.uuid4())
+        started, now, audit_id = time.perf_counter(), time.time(), new_audit_id()
         info = decision = None
         try:
             parsed = parse(method, path.encode(), query.encode())
@@ -109,16 +108,15 @@ class Gateway:
             response = await _answered(runtime, request)
         except Exception as error:  # noqa: BLE001 - every failure has an answer
             response = render(as_status_error(error))
-        runtime.audit.record(
-            RequestRecord(
-                audit_id=audit_id,
+        runtime.audit.offer(
+            record_of(
+                audit_id,
                 time=now,
                 latency=time.perf_counter() - started,
                 principal=principal,
                 info=info,
                 decision=decision,
                 status=response.status,
-                bytes_sent=len(response.body),
                 source_ip=source_ip,
                 user_agent=headers.get(b"user-agent", b"").decode("latin-1")[:256],
             )

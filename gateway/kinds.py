@@ -36,12 +36,12 @@ class Kind:
     resource: Resource
     served: Version
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The kind's name: ``ConfigMap``."""
         return self.resource.kind
 
-    @property
+    @cached_property
     def version(self) -> str:
         """The version's name: ``v1``."""
         return self.served.name

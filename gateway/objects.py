@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import uuid
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final
 
 import orjson
@@ -106,17 +107,21 @@ def decode_object(request: Request, kind: Kind) -> dict[str, Any]:
     Raises ``BadRequest`` in kube-apiserver's words.
     """
     value = decode_body(request, kind.name)
+    said_twice = repeated(request, value)
     check_body_kind(request, kind, value)
-    return fit(request, kind, value, repeated(request))
+    return fit(request, kind, value, said_twice)
 
 
-def repeated(request: Request) -> list[str]:
-    """What a body says twice, in the words in which it is reported; nothing where nobody wants to know."""
+def repeated(request: Request, value: Any) -> list[str]:
+    """What a body, decoded as ``value``, says twice, in the words in which it is reported.
+
+    Nothing where nobody wants to know.
+    """
     mode, media = validation_mode(request), content_type(request)
     if mode == "Ignore" or media == protobuf.MEDIA_TYPE:
         return []
     if media != "application/yaml":
-        return [f'duplicate field "{path}"' for path in duplicate_fields(request.body)]
+        return [f'duplicate field "{path}"' for path in duplicate_fields(request.body, value)]
     found = read_yaml(request.body)[1]
     if not found or mode == "Warn":
         return found
@@ -321,7 +326,12 @@ def counts_generations(kind: Kind) -> bool:
 
 def timestamp(now: float) -> str:
     """Unix seconds in RFC 3339, as Kubernetes writes times."""
-    return datetime.fromtimestamp(int(now), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _second(int(now))
+
+
+@lru_cache(maxsize=2)
+def _second(now: int) -> str:
+    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def view(stored: Stored, kind: Kind) -> bytes:

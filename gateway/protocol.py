@@ -1,159 +1,267 @@
-"""uvicorn's HTTP/1.1 protocol with what it lacks: the peer certificate, and bounds on headers and patience."""
+"""HTTP/1.1 on one TLS connection, from uvicorn's sockets to the application: bounded heads, bounded patience.
+
+It is uvicorn's protocol class without ASGI between: messages and scopes would cost as much as all the stages together,
+and have no place for the client certificate.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import re
+import logging
 import ssl
-import urllib.parse
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections import deque
+from typing import Any, Final, Protocol
 
 import httptools
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+import uvicorn
+from uvicorn.server import ServerState
 
+from gateway.call import Call
 from gateway.tls import ServerTls
 
-PEER_CERTIFICATE: Final = "peer_certificate"
-"""The key of ``scope["state"]`` that holds the verified client certificate as DER, when there is one."""
+logger = logging.getLogger(__name__)
 
 MAX_HEADER_BYTES: Final = 64 * 1024
 MAX_HEADERS: Final = 128
 HEADER_SECONDS: Final = 15.0
 """How long a client may take from its first byte (or from connecting) to the end of the headers."""
 
+IDLE_SECONDS: Final = 75.0
+"""How long a connection is kept for the next request."""
+
 GOODBYE_SECONDS: Final = 1.0
 """How long a stopping server waits for a client to answer TLS's closing alert; many do not read before they ask again."""
 
-
-JOIN_MAX: Final = 16 * 1024
-"""Bytes of a body that fit into the first TLS record anyway; copying more would cost more than it saves."""
-
-PIECE: Final = 64 * 1024
-"""Bytes that are encrypted at a time: the TLS layer's buffer for more would be made anew each time."""
-
-_CONTROL: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
-
-WRITE: Final = "tenantry.write"
-"""The extension of ASGI whose ``write`` is ``Cycle.write_now``."""
+_FOREVER: Final = float("inf")
+_REFUSAL: Final = (
+    b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 30\r\n"
+    b"connection: close\r\n\r\nInvalid HTTP request received."
+)
 
 
 class TooLarge(httptools.HttpParserError):
     """The request line and headers exceed the bounds."""
 
 
-class Cycle(RequestResponseCycle):
-    """One request and its answer.
+class Serving(Protocol):
+    """The application."""
 
-    uvicorn writes the head and the body of an answer apart, which costs two TLS records and two system calls, and
-    looks at every header twice; here the head waits for the beginning of the body.
-    """
-
-    _head = b""
-
-    async def send(self, message: Any) -> None:
-        """ASGI: the head, then the body in one piece or in chunks."""
-        if self.flow.write_paused and not self.disconnected:
-            await self.flow.drain()
-        if self.disconnected:
-            return
-        if message["type"] == "http.response.start":
-            self._begin(message["status"], message["headers"])
-        else:
-            self._continue(message.get("body", b""), more=message.get("more_body", False))
-
-    def write_now(self, data: bytes) -> bool:
-        """Write the next bytes of an answer that goes on, without waiting.
-
-        False, and nothing is written, while the client does not keep up or after it has gone.
-        """
-        if self.flow.write_paused or self.disconnected or self.response_complete or self._head:
-            return False
-        if self.transport.is_closing():
-            return False
-        self.transport.write(chunk(data))
-        return True
-
-    def _begin(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
-        if self.response_started:
-            raise RuntimeError("the answer has already begun")
-        if _CONTROL.search(b"".join([part for pair in headers for part in pair])):
-            raise RuntimeError("a header holds a control character")
-        self.response_started = True
-        self.waiting_for_100_continue = False
-        lines = [STATUS_LINE[status]]
-        self.chunked_encoding = self.scope["method"] != "HEAD" and status not in (204, 304)
-        for name, value in headers:
-            if name == b"content-length":
-                self.chunked_encoding = False
-            elif name == b"connection":
-                self.keep_alive = self.keep_alive and value != b"close"
-                continue
-            lines += (name, b": ", value, b"\r\n")
-        if self.chunked_encoding:
-            lines.append(b"transfer-encoding: chunked\r\n")
-        if not self.keep_alive:
-            lines.append(b"connection: close\r\n")
-        lines.append(b"\r\n")
-        self._head = b"".join(lines)
-
-    def _continue(self, body: bytes, *, more: bool) -> None:
-        if self.response_complete:
-            raise RuntimeError("the answer is already complete")
-        if self.scope["method"] == "HEAD":
-            body = b""
-        if self.chunked_encoding:
-            body = (chunk(body) if body else b"") + (b"" if more else b"0\r\n\r\n")
-        head, self._head = self._head, b""
-        if len(body) <= JOIN_MAX:
-            self.transport.write(head + body)
-        else:
-            self.transport.write(head)
-            view = memoryview(body)
-            for start in range(0, len(body), PIECE):
-                if self.transport.is_closing():
-                    break
-                self.transport.write(view[start : start + PIECE])
-        if not more:
-            self.response_complete = True
-            self.message_event.set()
-            if not self.keep_alive:
-                self.transport.close()
-            self.on_response()
+    async def serve(self, call: Call) -> None:
+        """Answer."""
+        ...
 
 
-def chunk(data: bytes) -> bytes:
-    """One chunk of a body (RFC 9112, 7.1)."""
-    return b"%x\r\n%b\r\n" % (len(data), data)
+class GatewayProtocol(asyncio.Protocol):
+    """One connection. uvicorn makes it, counts it in ``server_state``, and tells it when the server stops."""
 
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],  # noqa: ARG002 - uvicorn gives it
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        self._application: Serving = config.app  # type: ignore[assignment]
+        self._tls = config.ssl_context_factory
+        self._loop = _loop or asyncio.get_running_loop()
+        self._server = server_state
+        self._parser = httptools.HttpRequestParser(self)
+        self._transport: asyncio.Transport | None = None
+        self._call: Call | None = None
+        self._waiting: deque[Call] = deque()
+        self._reading = True
+        self._room: asyncio.Event | None = None
+        self._stopping = False
+        self._url = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._head_bytes = 0
+        self._expects = False
+        self._deadline = _FOREVER
+        self.client = ""
+        self.certificate: bytes | None = None
+        self._verified_by: ssl.SSLContext | None = None
 
-class GatewayProtocol(HttpToolsProtocol):
-    """One connection.
-
-    uvicorn has no public way to hand the peer certificate to the application; it copies ``app_state`` into each
-    scope, so that is where the certificate goes. ``gateway.server.self_test`` proves at start that it arrives.
-    """
-
-    _head_bytes = 0
-    _head_open = False
-    _head_timer: asyncio.TimerHandle | None = None
-    _stopping = False
-    _verified_by: ssl.SSLContext | None = None
+    # What the transport tells.
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Remember who is at the other end."""
-        super().connection_made(transport)
+        self._transport = transport
+        self._server.connections.add(self)  # type: ignore[arg-type]
+        address = transport.get_extra_info("peername")
+        self.client = str(address[0]) if address else ""
         connection: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
-        certificate = connection.getpeercert(binary_form=True) if connection is not None else None
-        if connection is not None and certificate:
-            self.app_state = {**self.app_state, PEER_CERTIFICATE: certificate}
-            self._verified_by = connection.context
-            if connection.session_reused:
-                # Resuming a session of an earlier connection verifies nothing anew.
-                self._verified_by = None
+        self.certificate = (connection.getpeercert(binary_form=True) if connection is not None else None) or None
+        if self.certificate and connection is not None:
+            # Resuming a session of an earlier connection verifies nothing anew.
+            self._verified_by = None if connection.session_reused else connection.context
             # The client CAs may have changed during the handshake.
             self.require_trust()
-        self._head_timer = self.loop.call_later(HEADER_SECONDS, self._give_up)
+        self._deadline = self._loop.time() + HEADER_SECONDS
+
+    def data_received(self, data: bytes) -> None:
+        """Parse."""
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            pass  # the request is answered as if it had not asked, and the connection is closed
+        except httptools.HttpParserError:
+            self._refuse()
+
+    def eof_received(self) -> None:
+        """The client sends nothing more: hang up."""
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        """Nobody is there any more."""
+        self._server.connections.discard(self)
+        self._deadline = _FOREVER
+        if self._call is not None:
+            self._call.hang_up()
+        for call in self._waiting:
+            call.hang_up()
+        self._waiting.clear()
+        self.resume_writing()
+
+    def pause_writing(self) -> None:
+        """The client does not keep up."""
+        self._room = self._room or asyncio.Event()
+
+    def resume_writing(self) -> None:
+        """It does again."""
+        if self._room is not None:
+            self._room.set()
+            self._room = None
+
+    # What the parser tells.
+
+    def on_message_begin(self) -> None:
+        """A request begins; its head must be small, and come soon."""
+        self._url = b""
+        self._headers = []
+        self._head_bytes = 0
+        self._expects = False
+        if self._is_idle:
+            self._deadline = self._loop.time() + HEADER_SECONDS
+
+    def on_url(self, url: bytes) -> None:
+        """Count the request line."""
+        self._count(len(url))
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Count a header."""
+        self._count(len(name) + len(value))
+        if len(self._headers) >= MAX_HEADERS:
+            raise TooLarge("too many headers")
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self._expects = True
+        self._headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        """The head is complete: the request is served, or waits for those before it."""
+        parser = self._parser
+        path, query = _target(self._url)
+        call = Call(
+            self,
+            parser.get_method().decode("ascii"),
+            path,
+            query,
+            self._headers,
+            keep_alive=parser.get_http_version() != "1.0"
+            and parser.should_keep_alive()
+            and not parser.should_upgrade()
+            and not self._stopping,
+            expects=self._expects,
+        )
+        if self._is_idle:
+            self._serve(call)
+        else:
+            self.pause_reading()
+            self._waiting.append(call)
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body of the request that came last."""
+        call = self._last
+        if call is not None:
+            call.feed(body)
+
+    def on_message_complete(self) -> None:
+        """That request is complete."""
+        call = self._last
+        if call is not None:
+            call.end_body()
+
+    # What calls ask for.
+
+    @property
+    def standing(self) -> list[tuple[bytes, bytes]]:
+        """See ``gateway.call.Line``; uvicorn writes the date anew every second."""
+        return self._server.default_headers
+
+    @property
+    def is_clogged(self) -> bool:
+        """See ``gateway.call.Line``."""
+        return self._room is not None
+
+    @property
+    def is_closing(self) -> bool:
+        """See ``gateway.call.Line``."""
+        return self._transport is None or self._transport.is_closing()
+
+    def write(self, data: bytes | memoryview) -> None:
+        """See ``gateway.call.Line``."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def close(self) -> None:
+        """See ``gateway.call.Line``."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.close()
+
+    async def drained(self) -> None:
+        """See ``gateway.call.Line``."""
+        if self._room is not None:
+            await self._room.wait()
+
+    def pause_reading(self) -> None:
+        """See ``gateway.call.Line``."""
+        if self._reading and self._transport is not None:
+            self._reading = False
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """See ``gateway.call.Line``."""
+        if not self._reading and self._transport is not None:
+            self._reading = True
+            self._transport.resume_reading()
+
+    def finished(self, call: Call) -> None:  # noqa: ARG002
+        """See ``gateway.call.Line``: the next request has its turn."""
+        self._server.total_requests += 1
+        if self.is_closing:
+            self._part()
+            return
+        self._deadline = self._loop.time() + IDLE_SECONDS
+        self.resume_reading()
+        if self._waiting:
+            self._serve(self._waiting.popleft())
+
+    # What the server asks for.
+
+    def shutdown(self) -> None:
+        """The server stops: what runs is finished, and a client that has its answer is not waited for."""
+        self._stopping = True
+        if self._is_idle:
+            self.close()
+            self._part()
+        elif self._call is not None:
+            self._call.keep_alive = False
+
+    def expire(self, now: float) -> None:
+        """Hang up when the client has taken too long to ask; ``now`` is the loop's time."""
+        if now > self._deadline:
+            self._deadline = _FOREVER
+            self.close()
 
     def require_trust(self) -> None:
         """Cut the connection if its client certificate need not be of an authority that is trusted now.
@@ -161,111 +269,69 @@ class GatewayProtocol(HttpToolsProtocol):
         What clients send between their certificate and its authority is not seen here: those connect again when any
         authority is gone.
         """
-        certificate, tls = self.app_state.get(PEER_CERTIFICATE), self.config.ssl_context_factory
-        if certificate and isinstance(tls, ServerTls) and not tls.trusts(certificate, self._verified_by):
-            self.transport.abort()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the clock."""
-        self._stop_clock()
-        super().connection_lost(exc)
-
-    def shutdown(self) -> None:
-        """The server stops: what runs is finished, and a client that has its answer is not waited for."""
-        super().shutdown()
-        self._stopping = True
-        self._part()
-
-    def on_response_complete(self) -> None:
-        """The answer is complete; a stopping server has closed the connection with it."""
-        super().on_response_complete()
-        self._part()
-
-    def data_received(self, data: bytes) -> None:
-        """Parse; the rest of a head that has begun must come soon."""
-        super().data_received(data)
-        if self._head_open and self._head_timer is None:
-            self._head_timer = self.loop.call_later(HEADER_SECONDS, self._give_up)
-
-    def on_message_begin(self) -> None:
-        """A request begins: its head must be small."""
-        super().on_message_begin()
-        self._head_bytes = 0
-        self._head_open = True
-
-    def on_url(self, url: bytes) -> None:
-        """Count the request line."""
-        self._count(len(url))
-        super().on_url(url)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        """Count a header."""
-        self._count(len(name) + len(value))
-        if len(self.headers) >= MAX_HEADERS:
-            raise TooLarge("too many headers")
-        super().on_header(name, value)
-
-    def on_headers_complete(self) -> None:
-        """The head is complete."""
-        self._head_open = False
-        self._stop_clock()
-        version = self.parser.get_http_version()
-        scope = self.scope
-        scope["method"] = self.parser.get_method().decode("ascii")
-        scope["http_version"] = version
-        url = httptools.parse_url(self.url)
-        path = url.path.decode("ascii")
-        scope["path"] = urllib.parse.unquote(path) if "%" in path else path
-        scope["raw_path"] = url.path
-        scope["query_string"] = url.query or b""
-        before = self.cycle
-        cycle = self.cycle = Cycle(
-            scope=scope,
-            transport=self.transport,
-            flow=self.flow,
-            logger=self.logger,
-            access_logger=self.access_logger,
-            access_log=False,
-            default_headers=[],
-            message_event=asyncio.Event(),
-            expect_100_continue=self.expect_100_continue,
-            keep_alive=version != "1.0" and self.parser.should_keep_alive(),
-            on_response=self.on_response_complete,
+        tls = self._tls
+        trusted = (
+            not self.certificate or not isinstance(tls, ServerTls) or tls.trusts(self.certificate, self._verified_by)
         )
-        scope["extensions"] = {WRITE: {"write": cycle.write_now}}
-        if before is None or before.response_complete:
-            self._start_asgi_task(cycle, self.app)
+        if not trusted and self._transport is not None:
+            self._transport.abort()
+
+    @property
+    def _is_idle(self) -> bool:
+        return self._call is None or self._call.complete
+
+    @property
+    def _last(self) -> Call | None:
+        return self._waiting[-1] if self._waiting else self._call
+
+    def _serve(self, call: Call) -> None:
+        self._call = call
+        self._deadline = _FOREVER
+        task = self._loop.create_task(self._answer(call))
+        self._server.tasks.add(task)
+        task.add_done_callback(self._server.tasks.discard)
+
+    async def _answer(self, call: Call) -> None:
+        try:
+            await self._application.serve(call)
+        except Exception:
+            logger.exception("a request could not be answered")
+        if call.complete or call.gone:
+            return
+        call.keep_alive = False
+        if call.begun:
+            self.close()
         else:
-            self.flow.pause_reading()
-            self.pipeline.appendleft((cycle, self.app))
+            await call.answer(500, ((b"content-type", b"text/plain"),), b"Internal Server Error")
 
     def _count(self, size: int) -> None:
         self._head_bytes += size
         if self._head_bytes > MAX_HEADER_BYTES:
             raise TooLarge("request header fields too large")
 
-    def _stop_clock(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+    def _refuse(self) -> None:
+        """What came is no request, or no rest of one: whoever sent it is told so, where nothing else is said."""
+        call = self._call
+        if call is None or call.complete or not call.received:
+            if call is None or call.complete or not call.begun:
+                self.write(_REFUSAL)
+            self.close()
+        elif call.begun:
+            self.close()
+        else:
+            # It came behind a good request, which is still answered.
+            call.keep_alive = False
+            self.pause_reading()
 
     def _part(self) -> None:
-        if self._stopping and self.transport.is_closing():
-            self.loop.call_later(GOODBYE_SECONDS, self.transport.abort)
-
-    def _give_up(self) -> None:
-        self._head_timer = None
-        if self.transport is not None and not self.transport.is_closing():
-            self.transport.close()
+        if self._stopping and self._transport is not None:
+            self._loop.call_later(GOODBYE_SECONDS, self._transport.abort)
 
 
-def writer(scope: dict[str, Any]) -> Callable[[bytes], bool]:
-    """``Cycle.write_now`` of the request of a scope."""
-    write: Callable[[bytes], bool] = scope["extensions"][WRITE]["write"]
-    return write
-
-
-def peer_certificate(scope: dict[str, Any]) -> bytes | None:
-    """The client certificate of a scope, verified by the TLS layer against the client CAs."""
-    state = scope.get("state")
-    return state.get(PEER_CERTIFICATE) if state else None
+def _target(url: bytes) -> tuple[bytes, bytes]:
+    """Path and query of a request's target, absolute ones included (RFC 9112, 3.2)."""
+    if url.startswith(b"/"):
+        path, _, query = url.partition(b"#")[0].partition(b"?")
+        return path, query
+    parsed = httptools.parse_url(url)
+    return parsed.path or b"/", parsed.query or b""

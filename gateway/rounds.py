@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
+from gateway import bootstrappolicy
+from gateway.bootstrappolicy import NOT_KEPT
 from gateway.handlers.reading import not_found
 from gateway.kinds import Kind
 from gateway.runtime import Runtime
 from kube.status import Conflict, StatusError
-from store.types import Key, PreconditionFailed, Stored
+from store.types import Create, Key, Operation, PreconditionFailed, Stored, Update
 
 T = TypeVar("T")
 
@@ -30,7 +32,7 @@ async def until_kept(runtime: Runtime, kind: Kind, key: Key, once: Callable[[Sto
     for attempt in range(ATTEMPTS):
         try:
             async with runtime.turns.of_object(key):
-                current = await runtime.store.get(key, cached=not attempt)
+                current = await runtime.store.get(key, cached=not attempt) or bootstrappolicy.found(key)
                 try:
                     if current is None:
                         raise not_found(kind, key.name)
@@ -52,8 +54,15 @@ async def is_missing(runtime: Runtime, key: Key) -> bool:
 async def require_newest(runtime: Runtime, key: Key, current: Stored | None) -> None:
     """Raise ``PreconditionFailed`` unless ``current`` is the newest state of an object."""
     newest = await runtime.store.get(key)
-    if (newest and newest.revision) != (current and current.revision):
+    if (newest.revision if newest else NOT_KEPT) != (current.revision if current else NOT_KEPT):
         raise PreconditionFailed(key, newest)
+
+
+def replacement(current: Stored, body: dict[str, Any]) -> Operation:
+    """What keeps ``body`` in place of the current state."""
+    if current.revision == NOT_KEPT:
+        return Create(current.key, body)
+    return Update(current.key, current.revision, body)
 
 
 async def step_aside(runtime: Runtime, lost: Key, attempt: int) -> None:

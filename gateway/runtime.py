@@ -13,7 +13,7 @@ from access.authentication.serviceaccount import ServiceAccountAuthenticator
 from access.authorization.chain import AuthorizationChain
 from access.authorization.maximalpermission import MaximalPermissionPolicy
 from access.throttling import TenantThrottle
-from gateway.auditing import AuditSink
+from audit.requests import RequestLog
 from gateway.customresources import CustomResources
 from gateway.kinds import Catalogs
 from gateway.locks import LockTable
@@ -43,7 +43,7 @@ class Runtime:
     authorization: AuthorizationChain
     maximal_permission: MaximalPermissionPolicy
     admission: AdmissionChain
-    audit: AuditSink
+    audit: RequestLog
     tenants: TenantServices
     service_account_keys: KeyFiles
     accounts: ServiceAccountAuthenticator

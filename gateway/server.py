@@ -1,9 +1,8 @@
-"""The server around the application: sockets, TLS, worker processes, a self-test, and an orderly end."""
+"""The server around the application: sockets, TLS, worker processes, and an orderly end."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import logging
 import multiprocessing
@@ -11,13 +10,9 @@ import signal
 import socket
 import ssl
 import sys
-import tempfile
 import threading
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from multiprocessing.context import SpawnProcess
-from pathlib import Path
-from typing import Any
 
 import uvicorn
 from uvicorn.config import STARTUP_FAILURE
@@ -26,9 +21,8 @@ from access.authentication.keyfiles import KeyFiles
 from gateway.application import Application
 from gateway.certificates import Certificates, prepare
 from gateway.options import Options
-from gateway.protocol import GatewayProtocol, peer_certificate
-from gateway.tls import ServerTls, tls_context
-from kube import pki
+from gateway.protocol import GatewayProtocol
+from gateway.tls import ServerTls
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +56,7 @@ def bind(options: Options) -> socket.socket:
     return listener
 
 
-def configure(application: Any, context: ContextFactory, *, workers: int = 1) -> uvicorn.Config:
+def configure(application: Application, context: ContextFactory, *, workers: int = 1) -> uvicorn.Config:
     """Uvicorn as the API server needs it: no proxy headers, no access log, our protocol, our TLS."""
     return uvicorn.Config(
         application,
@@ -76,7 +70,6 @@ def configure(application: Any, context: ContextFactory, *, workers: int = 1) ->
         access_log=False,
         log_config=None,
         log_level="warning",
-        timeout_keep_alive=75,
         timeout_graceful_shutdown=_GRACE_SECONDS,
         backlog=4096,
         ssl_context_factory=context,
@@ -92,7 +85,6 @@ def run(options: Options, *, announce: Callable[[str], None] = lambda _: None) -
     listener = bind(options)
     certificates = prepare(options)
     _check(certificates)
-    self_test()
     config = configure(Application(options, certificates), ServerTls(certificates), workers=options.workers)
     host = f"[{options.bind_address}]" if ":" in options.bind_address else options.bind_address
     announce(f"https://{host}:{listener.getsockname()[1]}")
@@ -145,77 +137,40 @@ def _work(config: uvicorn.Config, listener: socket.socket) -> None:
 class GatewayServer(uvicorn.Server):
     """uvicorn's server, which follows its certificates while it runs, and ends open watches when it stops."""
 
-    _following: asyncio.Task[None] | None = None
+    _tasks: tuple[asyncio.Task[None], ...] = ()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start, and follow the certificates."""
+        """Start, follow the certificates, and hang up on who takes too long."""
         await super().startup(sockets)
         tls = self.config.ssl_context_factory
         if isinstance(tls, ServerTls):
-            self._following = asyncio.create_task(tls.follow(self._part_with_untrusted))
+            self._tasks = (
+                asyncio.create_task(tls.follow(self._part_with_untrusted)),
+                asyncio.create_task(self._look_at_clocks()),
+            )
+
+    def _connections(self) -> list[GatewayProtocol]:
+        return [each for each in self.server_state.connections if isinstance(each, GatewayProtocol)]
 
     def _part_with_untrusted(self) -> None:
         """Cut every connection whose client certificate is of an authority that is gone; its watches end with it."""
-        for connection in list(self.server_state.connections):
-            if isinstance(connection, GatewayProtocol):
-                connection.require_trust()
+        for connection in self._connections():
+            connection.require_trust()
+
+    async def _look_at_clocks(self) -> None:
+        """One clock for all: a timer for each request would cost each of them."""
+        while True:
+            await asyncio.sleep(1)
+            now = asyncio.get_running_loop().time()
+            for connection in self._connections():
+                connection.expire(now)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Drain, then stop: watches end, so that their clients go elsewhere at once."""
-        if self._following is not None:
-            self._following.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._following
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         application = self.config.app
         if isinstance(application, Application):
             application.drain()
         await super().shutdown(sockets=sockets)
-
-
-def self_test() -> None:
-    """Prove that a client certificate reaches the application through uvicorn's internals.
-
-    Raises ``RuntimeError`` when it does not: the server must not start without knowing who asks.
-    """
-    with tempfile.TemporaryDirectory(prefix="tenantry-self-test-") as folder:
-        asyncio.run(_self_test(Path(folder)))
-
-
-async def _self_test(folder: Path) -> None:
-    now = datetime.now(UTC)
-    ca = pki.make_authority("self-test", now=now)
-    server = pki.make_server_certificate(ca, ["localhost"], now=now)
-    client = pki.make_client_certificate(ca, "caller", now=now, lifetime=timedelta(minutes=1))
-    for name, pair in (("server", server), ("client", client)):
-        (folder / f"{name}.crt").write_bytes(pair.certificate)
-        (folder / f"{name}.key").touch(mode=0o600)
-        (folder / f"{name}.key").write_bytes(pair.key)
-    (folder / "ca.crt").write_bytes(ca.certificate)
-    seen: list[bytes | None] = []
-
-    async def application(scope: dict[str, Any], _receive: Any, send: Any) -> None:
-        seen.append(peer_certificate(scope))
-        await send({"type": "http.response.start", "status": 204, "headers": []})
-        await send({"type": "http.response.body", "body": b""})
-
-    context = tls_context(folder / "server.crt", folder / "server.key", (folder / "ca.crt",))
-    config = configure(application, lambda *_: context)
-    config.lifespan = "off"
-    instance = uvicorn.Server(config)
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port = listener.getsockname()[1]
-        config.load()
-        instance.lifespan = config.lifespan_class(config)
-        await instance.startup(sockets=[listener])
-        trust = ssl.create_default_context(cafile=str(folder / "ca.crt"))
-        trust.load_cert_chain(folder / "client.crt", folder / "client.key")
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trust, server_hostname="localhost")
-        writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-        await reader.read()
-        writer.close()
-        for server_ in instance.servers:
-            server_.close()
-    expected = ssl.PEM_cert_to_DER_cert(client.certificate.decode())
-    if seen != [expected]:
-        raise RuntimeError("the installed uvicorn does not hand client certificates to the application")

@@ -58,15 +58,15 @@ def _repaired(body: bytes, problem: str) -> Any:
         raise BadRequest(problem) from None
 
 
-def duplicate_fields(body: bytes) -> list[str]:
+def duplicate_fields(body: bytes, value: Any) -> list[str]:
     """The paths of keys that a JSON body names twice (``metadata.labels.a``, ``spec.containers[0].image``).
 
-    ``body`` must be one that ``decode_json`` has accepted.
+    ``value`` is what ``decode_json`` has made of it.
     """
     if b"\\" not in body:
         # Written again from its value, a body loses the quotation marks of what it names twice, and no others.
         with contextlib.suppress(orjson.JSONEncodeError):
-            if orjson.dumps(orjson.loads(body)).count(b'"') == body.count(b'"'):
+            if orjson.dumps(value).count(b'"') == body.count(b'"'):
                 return []
     seen = False
 
@@ -77,8 +77,9 @@ def duplicate_fields(body: bytes) -> list[str]:
             seen = True
         return value
 
-    json.loads(body, object_pairs_hook=collect)
-    return _duplicate_paths(json.loads(body, object_pairs_hook=_Pairs)) if seen else []
+    text = body.decode("utf-8", "replace")
+    json.loads(text, object_pairs_hook=collect)
+    return _duplicate_paths(json.loads(text, object_pairs_hook=_Pairs)) if seen else []
 
 
 def decode_yaml(body: bytes) -> Any:
@@ -98,7 +99,7 @@ def read_yaml(body: bytes) -> tuple[Any, list[str]]:
     if body.startswith(b"{"):
         try:
             value = decode_json(body)
-            if not duplicate_fields(body):
+            if not duplicate_fields(body, value):
                 return value, []
         except BadRequest:
             pass

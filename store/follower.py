@@ -22,7 +22,7 @@ from psycopg_pool import AsyncConnectionPool
 from store.connections import AWAY, Connection, persist
 from store.statements import CHANNEL, FOLLOW, ORIGIN, STATE, event_of
 from store.types import Event, Unavailable
-from store.wire import Wire
+from store.wire import BINARY, Wire
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +61,7 @@ class Follower:
         self._pool = pool
         self._dead = asyncio.Event()
         self._wire = Wire(conninfo, "tenantry-follower", channel=CHANNEL, heard=self._heard, lost=self._dead.set)
+        self._log = Wire(conninfo, "tenantry-log")
         self._on_events = on_events
         self._on_lost = on_lost
         self._poll_seconds = poll_seconds
@@ -91,6 +92,7 @@ class Follower:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._wire.close()
+        self._log.close()
         for _, _, waiter in self._waiters:
             if not waiter.done():
                 waiter.set_exception(Unavailable("the store is closed"))
@@ -190,17 +192,16 @@ class Follower:
 
     async def _fetch_page(self) -> None:
         after = self.revision
-        async with self._pool.connection() as connection:
-            cursor = await connection.execute(FOLLOW, (after, PAGE), prepare=True, binary=True)
-            events = [event_of(row) for row in await cursor.fetchall()]
-            if not events or not self.take(events):
-                state = await read_state(connection)
-                if state.compacted > self.revision or not self.compare(state.revision, state.epoch, after):
-                    self.compacted = state.compacted
-                    self.lose(state.revision, state.epoch)
-                elif not events:
-                    # Somebody announced what is not there.
-                    self._target = self.revision
+        events = logged(await self._log.ask(FOLLOW, (after, PAGE), form=BINARY))
+        if events and self.take(events):
+            return
+        state = await persist(self._pool, read_state)
+        if state.compacted > self.revision or not self.compare(state.revision, state.epoch, after):
+            self.compacted = state.compacted
+            self.lose(state.revision, state.epoch)
+        elif not events:
+            # Somebody announced what is not there.
+            self._target = self.revision
 
 
 async def read_state(connection: Connection) -> State:
@@ -213,6 +214,22 @@ async def read_state(connection: Connection) -> State:
         raise Unavailable("the store has no counter row: migrate first")
     revision, epoch, compacted, table = row
     return State(revision, epoch, compacted, f"{source[0]}/{table}")
+
+
+def logged(result: PGresult) -> list[Event]:
+    """The events of an answer to ``FOLLOW`` in the binary form."""
+    get = result.get_value
+    return [
+        event_of(
+            (
+                int.from_bytes(get(row, 0) or b""),
+                *[(get(row, column) or b"").decode() for column in range(1, 7)],
+                get(row, 7),
+                get(row, 8),
+            )
+        )
+        for row in range(result.ntuples)
+    ]
 
 
 def state_of(state: PGresult, origin: PGresult) -> State:

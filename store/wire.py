@@ -15,6 +15,7 @@ from psycopg.pq.abc import PGconn, PGresult
 from store.arrays import Parameter, dump, oid_of
 from store.connections import connection_settings
 
+TEXT, BINARY = pq.Format.TEXT, pq.Format.BINARY
 _DONE = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 
 
@@ -46,8 +47,8 @@ class Wire:
         self._waiter: asyncio.Future[PGresult] | None = None
         self._last: PGresult | None = None
 
-    async def ask(self, statement: str, parameters: Sequence[Parameter] = ()) -> PGresult:
-        """The result, in text form, of a statement of ``store.statements``; raises ``psycopg.Error``.
+    async def ask(self, statement: str, parameters: Sequence[Parameter] = (), *, form: pq.Format = TEXT) -> PGresult:
+        """The result, as text or in the binary form, of a statement of ``store.statements``; raises ``psycopg.Error``.
 
         After an error of the connection, and when the caller is cancelled, the connection is closed; what was
         under way may still happen.
@@ -57,8 +58,8 @@ class Wire:
             name = self._prepared.get(statement)
             if name is None:
                 name = await self._prepare(connection.pgconn, statement, parameters)
-            values, formats = [dump(value) for value in parameters], [pq.Format.BINARY] * len(parameters)
-            connection.pgconn.send_query_prepared(name, values, formats, pq.Format.TEXT)
+            values, formats = [dump(value) for value in parameters], [BINARY] * len(parameters)
+            connection.pgconn.send_query_prepared(name, values, formats, form)
             return await self._result(connection.pgconn)
         except BaseException as error:
             if not isinstance(error, Error) or isinstance(error, OperationalError):

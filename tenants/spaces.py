@@ -34,7 +34,11 @@ MEMBER_ROLES: Final[Mapping[Role, str]] = {
     Role.VIEWER: "view",
 }
 
-SYSTEM_NAMESPACES: Final = ("default", "kube-system", "kube-public")
+FIRST_NAMESPACES: Final = ("default", "kube-system", "kube-public")
+"""What charts and operators take for granted in any cluster (Arktos gives a new tenant the same)."""
+
+SYSTEM_NAMESPACES: Final = (*FIRST_NAMESPACES, "kube-node-lease")
+"""Those of the system space, the only one with nodes."""
 
 _CHUNK: Final = 500
 
@@ -132,8 +136,9 @@ def _first_objects(
     body["status"] = {"phase": _PHASES[TenantState(tenant.state)]}
     yield tenant_key(name), body
 
-    yield _namespace_key(space, "default"), _namespace("default", tenant=name)
-    yield _first_account(space, "default", tenant=name)
+    for namespace in FIRST_NAMESPACES:
+        yield _namespace_key(space, namespace), _namespace(namespace, tenant=name)
+        yield _first_account(space, namespace, tenant=name)
 
     prefix = f"/apis/{_RBAC}/v1/tenants/{name}"
     for member, target in MEMBER_ROLES.items():

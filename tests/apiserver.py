@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 from cryptography.fernet import Fernet
 
+from tests.databases import ROOT, migrated
 from tests.speaking import Speaker, speaker_of
 from tests.story.product import eventually, free_port
 
-ROOT = Path(__file__).resolve().parents[1]
 KUBECTL = shutil.which("kubectl")
 
 
@@ -46,26 +43,17 @@ class OwnApiserver:
 
 
 @contextmanager
-def running(*, workers: int = 1, flags: tuple[str, ...] = ()) -> Iterator[OwnApiserver]:
-    """Start an API server on a database and a data folder of its own; stop it and drop both afterwards."""
-    name = f"apiserver_{uuid.uuid4().hex[:12]}"
-    url = os.environ["DATABASE_URL"]
-    own = (
-        re.sub(r"/[^/?]*(\?|$)", rf"/{name}\1", url, count=1)
-        if "@/" in url
-        else re.sub(r"(//[^/]*)/[^?]*", rf"\1/{name}", url)
-    )
+def running(database: str, *, workers: int = 1, flags: tuple[str, ...] = ()) -> Iterator[OwnApiserver]:
+    """Start an API server on a database, with a data folder of its own; stop it and drop the folder afterwards."""
     folder = Path(tempfile.mkdtemp(prefix="apiserver-"))
     port = free_port()
     environment = {
         **os.environ,
-        "DATABASE_URL": own,
+        "DATABASE_URL": database,
         "TENANTRY_DATA_DIR": str(folder),
         "TENANTRY_SEALING_KEYS": Fernet.generate_key().decode(),
         "APISERVER_PORT": str(port),
     }
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(f'CREATE DATABASE "{name}"')
     processes: list[subprocess.Popen[bytes]] = []
     try:
         command = [sys.executable, "manage.py"]
@@ -95,13 +83,11 @@ def running(*, workers: int = 1, flags: tuple[str, ...] = ()) -> Iterator[OwnApi
         for process in processes:
             process.terminate()
             process.wait(timeout=30)
-        with psycopg.connect(url, autocommit=True) as connection:
-            connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
         shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
 def apiserver() -> Iterator[OwnApiserver]:
     """One API server with two worker processes for the whole run."""
-    with running(workers=2) as server:
+    with migrated("apiserver") as database, running(database, workers=2) as server:
         yield server

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import settings
 from pytest_django import DjangoDbBlocker
 
+from tests.databases import template
+
 pytest_plugins = ["tests.apiserver", "tests.kubeapiserver", "tests.clusters"]
 
 settings.register_profile("quick", max_examples=40, deadline=None)
@@ -35,6 +37,14 @@ END $$;
 CREATE OR REPLACE TRIGGER tests_counter_stays AFTER TRUNCATE ON store_revision
   FOR EACH STATEMENT EXECUTE FUNCTION tests_counter_stays();
 """
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(django_db_modify_db_settings: None) -> None:
+    """The database of Django's own tests is a copy as well."""
+    from django.db import connection
+
+    connection.settings_dict["TEST"]["TEMPLATE"] = template()
 
 
 @pytest.fixture(scope="session")

@@ -88,13 +88,13 @@ def make_kubeconfig(server: str, ca: str, user: dict[str, Any]) -> str:
 
 
 def start(
-    folder: Path, processes: list[subprocess.Popen[bytes]], *, controllers: bool = True, durable: bool = False
+    folder: Path, processes: list[subprocess.Popen[bytes]], *, controllers: bool = True, serious: bool = False
 ) -> KubeApiserver:
     """Start etcd and kube-apiserver, into ``processes``, and wait until the server is ready.
 
-    With ``durable`` etcd writes to the disk before it answers, as it does wherever its data counts. With
-    ``controllers`` also the controller-manager, until the bootstrap roles are filled; without them nothing makes
-    the service account that pods need, so its admission is off.
+    With ``serious`` it runs as where its data counts: etcd writes to the disk before it answers, and every request is
+    audited. With ``controllers`` also the controller-manager, until the bootstrap roles are filled; without them
+    nothing makes the service account that pods need, so its admission is off.
     """
     ca = trustme.CA()
     (folder / "ca.pem").write_bytes(ca.cert_pem.bytes())
@@ -116,7 +116,7 @@ def start(
             f"--listen-client-urls={etcd}",
             f"--advertise-client-urls={etcd}",
             f"--listen-peer-urls=http://127.0.0.1:{peer_port}",
-            *(() if durable else ("--unsafe-no-fsync",)),
+            *(() if serious else ("--unsafe-no-fsync",)),
         ),
         _spawn(
             folder,
@@ -136,6 +136,7 @@ def start(
             "--allow-privileged=true",
             f"--token-auth-file={folder / 'tokens.csv'}",
             *(() if controllers else ("--disable-admission-plugins=ServiceAccount",)),
+            *(_audited(folder) if serious else ()),
         ),
     ]
     context = ssl.create_default_context(cadata=ca.cert_pem.bytes().decode())
@@ -172,12 +173,12 @@ def stop(processes: list[subprocess.Popen[bytes]]) -> None:
 
 
 @contextmanager
-def running(*, controllers: bool = False, durable: bool = False) -> Iterator[KubeApiserver]:
+def running(*, controllers: bool = False, serious: bool = False) -> Iterator[KubeApiserver]:
     """The real thing, stopped and cleared away afterwards."""
     processes: list[subprocess.Popen[bytes]] = []
     folder = Path(tempfile.mkdtemp(prefix="kube-"))
     try:
-        yield start(folder, processes, controllers=controllers, durable=durable)
+        yield start(folder, processes, controllers=controllers, serious=serious)
     finally:
         stop(processes)
         shutil.rmtree(folder, ignore_errors=True)
@@ -199,6 +200,14 @@ def bare_kube_apiserver() -> Iterator[Speaker]:
         pytest.skip(REASON)
     with running() as server:
         yield server.admin
+
+
+def _audited(folder: Path) -> tuple[str, ...]:
+    """Who did what to which object, once a request."""
+    policy = folder / "audit.yaml"
+    rules = {"omitStages": ["RequestReceived"], "rules": [{"level": "Metadata"}]}
+    policy.write_text(yaml.safe_dump({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", **rules}))
+    return f"--audit-policy-file={policy}", f"--audit-log-path={folder / 'audit.log'}"
 
 
 def _spawn(folder: Path, name: str, *arguments: str) -> subprocess.Popen[bytes]:

@@ -8,12 +8,14 @@ import sys
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
+from uuid import uuid4
 
 import psycopg
 import pytest
 
 from portal.embedded.postgresql import PostgreSQL
 from portal.embedded.redis import Redis
+from tests.databases import TEMPLATE, run
 
 _folder: Path | None = None
 _servers: list[PostgreSQL | Redis] = []
@@ -46,6 +48,7 @@ def pytest_load_initial_conftests() -> Generator[None]:
                 _hurry(server.url)
     if _folder is not None:
         _compile_once(_folder / "bytecode")
+    os.environ.setdefault(TEMPLATE, f"tests_{uuid4().hex[:12]}")
     worker = os.environ.get("PYTEST_XDIST_WORKER", "").removeprefix("gw")
     if worker:
         os.environ["REDIS_URL"] = _redis_url(os.environ["REDIS_URL"], int(worker) + 1)
@@ -74,7 +77,9 @@ def _redis_url(url: str, number: int) -> str:
 
 
 def pytest_unconfigure() -> None:
-    """Stop what this run started."""
+    """Stop what this run started, and drop what it made."""
+    if TEMPLATE in os.environ and "PYTEST_XDIST_WORKER" not in os.environ:
+        run("DROP DATABASE IF EXISTS {} WITH (FORCE)", os.environ[TEMPLATE])
     for server in reversed(_servers):
         server.stop()
     _servers.clear()

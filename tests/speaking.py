@@ -67,7 +67,7 @@ class Speaker:
             try:
                 self._connection.request(method, self.prefix + path, data, given)
                 return _answer(self._connection.getresponse())
-            except (ConnectionError, HTTPException):
+            except (ConnectionError, ssl.SSLEOFError, HTTPException):
                 # A server may close a kept connection whenever it likes.
                 self._connection = None
                 if attempt == 2:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
 from kube.identity import Principal
@@ -15,14 +15,14 @@ class Credentials:
 
     certificate: bytes | None = None
     authorization: str | None = None
+    bearer: str | None = field(init=False, default=None)
+    """The bearer token, or ``None`` when there is none. The scheme's case does not matter (RFC 9110)."""
 
-    @property
-    def bearer(self) -> str | None:
-        """The bearer token, or ``None`` when there is none. The scheme's case does not matter (RFC 9110)."""
-        if self.authorization is None:
-            return None
-        scheme, _, token = self.authorization.strip(" \t").partition(" ")
-        return token if scheme.lower() == "bearer" and token else None
+    def __post_init__(self) -> None:
+        if self.authorization is not None:
+            scheme, _, token = self.authorization.strip(" \t").partition(" ")
+            if token and scheme.lower() == "bearer":
+                object.__setattr__(self, "bearer", token)
 
     def __repr__(self) -> str:
         return "Credentials(…)"

@@ -8,7 +8,7 @@ from typing import Any, Final
 import orjson
 
 from access.admission.base import DELETE
-from gateway import objects
+from gateway import bootstrappolicy, objects
 from gateway.exchange import Request, Response
 from gateway.handlers.reading import read_list, show, show_list
 from gateway.handlers.writing import attributes_of, finished, stored_form
@@ -142,6 +142,7 @@ async def remove(
 
     async def once(current: Stored) -> tuple[bool, dict[str, Any]]:
         confine(request, kind, current)
+        bootstrappolicy.require_kept(current, kind.resource.qualified_name)
         old = orjson.loads(current.data)
         _check_preconditions(kind, key, options, old)
         new = deep_copy(old)

@@ -90,7 +90,7 @@ def checked(request: Request, kind: Kind, result: Body, document: Any) -> Body:
     """What a patch made of an object, fit to be kept. Raises ``Invalid`` and ``BadRequest`` in kube-apiserver's words."""
     shown = orjson.dumps(result).decode()
     media = content_type(request)
-    repeated = objects.repeated(request)
+    repeated = objects.repeated(request, document)
     if media == JSON_PATCH:
         repeated = [f"json patch {text}" for text in repeated]
     try:

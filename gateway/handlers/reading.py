@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import orjson
 
-from gateway import parameters
+from gateway import bootstrappolicy, parameters
 from gateway.exchange import JSON, Request, Response
 from gateway.kinds import Kind
 from gateway.negotiation import Accept, negotiate, respond
@@ -47,7 +47,7 @@ def not_found(kind: Kind, name: str) -> NotFound:
 
 async def find(runtime: Runtime, key: Key, kind: Kind, *, cached: bool = False) -> Stored:
     """The stored object. Raises ``NotFound``."""
-    stored = await runtime.store.get(key, cached=cached)
+    stored = await runtime.store.get(key, cached=cached) or bootstrappolicy.found(key)
     if stored is None:
         raise not_found(kind, key.name)
     return stored
@@ -89,6 +89,8 @@ async def list_(runtime: Runtime, request: Request, kind: Kind) -> Response:
     accept = negotiate(request)
     chosen = selection(request, kind)
     items, revision, token, remaining = await read_list(runtime, request, kind, chosen)
+    if not token:
+        items = await with_bootstrap_policy(runtime, chosen, items)
     metadata: dict[str, Any] = {"resourceVersion": str(revision)}
     if token or kind.resource.custom:
         # Lists of custom objects say that nothing follows.
@@ -96,6 +98,17 @@ async def list_(runtime: Runtime, request: Request, kind: Kind) -> Response:
         if token and remaining is not None:
             metadata["remainingItemCount"] = remaining
     return show_list(request, kind, items, metadata, accept)
+
+
+async def with_bootstrap_policy(runtime: Runtime, chosen: Selection, items: Sequence[Stored]) -> Sequence[Stored]:
+    """The end of a list, with what its space falls back on and does not keep itself."""
+    fallback = bootstrappolicy.within(chosen.range)
+    more = [
+        stored
+        for stored in fallback.values()
+        if chosen.matches(stored.key, stored.data) and await runtime.store.get(stored.key, cached=True) is None
+    ]
+    return sorted((*items, *more), key=lambda item: item.key.name) if more else items
 
 
 def show_list(

@@ -14,7 +14,7 @@ import orjson
 from gateway import parameters
 from gateway.errors import as_event, as_status_error
 from gateway.exchange import Request, Stream
-from gateway.handlers.reading import revision_of
+from gateway.handlers.reading import revision_of, with_bootstrap_policy
 from gateway.kinds import Kind
 from gateway.negotiation import Accept, negotiate
 from gateway.objects import converted
@@ -105,7 +105,7 @@ async def _start(runtime: Runtime, request: Request, chosen: Selection, *, initi
     if initial_events is False and revision:
         return _Start((), revision)
     listing = await runtime.store.list(chosen.range, cached=revision == 0, at_least=revision or None)
-    return _Start(chosen.filter(listing.items), listing.revision)
+    return _Start(await with_bootstrap_policy(runtime, chosen, chosen.filter(listing.items)), listing.revision)
 
 
 class _Encoder:

@@ -13,7 +13,7 @@ from gateway import objects, parameters, permission
 from gateway.exchange import Request, Response
 from gateway.handlers.reading import revision_of, show
 from gateway.kinds import Kind, definitions
-from gateway.rounds import ATTEMPTS, is_missing, require_newest, step_aside, too_busy, until_kept
+from gateway.rounds import ATTEMPTS, is_missing, replacement, require_newest, step_aside, too_busy, until_kept
 from gateway.runtime import Runtime
 from gateway.selection import confine, confine_new
 from kube import conversion, fieldvalidation, managedfields
@@ -23,7 +23,7 @@ from kube.patches import deep_copy, same
 from kube.status import AlreadyExists, BadRequest, Cause, Conflict, Invalid
 from kube.traits import COUNTED_METADATA, CREATED_BY_UPDATE, LABELS_OUTSIDE_STATUS, NEVER_BLIND, empty_status
 from kube.validation.causes import invalid, invalid_object
-from store.types import Create, Delete, PreconditionFailed, Stored, Update
+from store.types import Create, Delete, PreconditionFailed, Stored
 
 Body = dict[str, Any]
 Transform = Callable[[Body], Awaitable[Body]]
@@ -152,7 +152,7 @@ async def change(
             kept = stored_form(new, kind)
             if finished(new):
                 return (await runtime.store.commit(Delete(key, current.revision, kept), *extra))[0]
-            return (await runtime.store.commit(Update(key, current.revision, kept), *extra))[0]
+            return (await runtime.store.commit(replacement(current, kept), *extra))[0]
 
     return await until_kept(runtime, kind, key, once)
 

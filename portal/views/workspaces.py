@@ -117,13 +117,10 @@ def workspace(request: HttpRequest, pk: UUID) -> HttpResponse:
 @require_safe
 @login_required
 def workspace_progress(request: HttpRequest, pk: UUID) -> HttpResponse:
-    """The progress alone, asked for every second; the last answer reloads the page."""
+    """The progress alone, asked for every second; the last answer fetches the rest of the page as it is now."""
     found = selectors.workspace_visible_to(actor_of(request), pk)
-    shown = _progress(found)
-    response = render(request, "components/progress.html", {"progress": shown})
-    if not shown.moving:
-        response["HX-Refresh"] = "true"
-    return response
+    context = {"progress": _progress(found), "page": reverse("workspace", args=[pk])}
+    return render(request, "components/progress.html", context)
 
 
 @require_safe

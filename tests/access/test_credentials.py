@@ -45,7 +45,6 @@ from tests.faultproxy import Fault
 from tests.tenants.conftest import OPERATOR, actor_of, join, make_tenant, make_user
 
 pytestmark = pytest.mark.django_db
-on_a_cluster = pytest.mark.xdist_group("cluster")
 
 
 @pytest.fixture
@@ -85,7 +84,6 @@ def outcomes() -> list[str]:
     return list(rows.values_list("outcome", flat=True))
 
 
-@on_a_cluster
 def test_an_issued_kubeconfig_opens_the_workspace_and_nothing_else(cluster, workspace, alice):
     """GW3, GW7."""
     issued = issue(alice, workspace)
@@ -110,7 +108,6 @@ def test_an_issued_kubeconfig_opens_the_workspace_and_nothing_else(cluster, work
     assert chain_flaw("acme") is None
 
 
-@on_a_cluster
 def test_the_intent_is_committed_before_the_token_is_asked_for(cluster, workspace, alice):
     """SEC-04: no record, no token."""
     with connection.cursor() as cursor:
@@ -120,7 +117,6 @@ def test_the_intent_is_committed_before_the_token_is_asked_for(cluster, workspac
     assert [path for _, path, _ in cluster.proxy.calls] == []
 
 
-@on_a_cluster
 @pytest.mark.parametrize(
     "fault",
     [
@@ -151,7 +147,6 @@ def test_a_failed_issue_leaves_nothing_behind(cluster, workspace, alice, fault):
     issue(alice, workspace)
 
 
-@on_a_cluster
 def test_a_revoked_credential_dies_alone(cluster, workspace, alice):
     first, second = issue(alice, workspace), issue(alice, workspace)
     path = f"/api/v1/namespaces/{workspace.k8s_namespace}/pods"
@@ -167,7 +162,6 @@ def test_a_revoked_credential_dies_alone(cluster, workspace, alice):
     assert AuditEntry.objects.filter(action="credential.revoke").count() == 1
 
 
-@on_a_cluster
 def test_credentials_end_with_the_membership_that_gave_them(cluster, workspace, alice):
     """RV-11: of two members only the one who leaves loses the way in; a lower role ends what the higher one gave."""
     bob = make_user("bob@example.org")
@@ -190,7 +184,6 @@ def test_credentials_end_with_the_membership_that_gave_them(cluster, workspace, 
     assert AuditEntry.objects.get(action="membership.remove").detail["credentials_revoked"] == 1
 
 
-@on_a_cluster
 def test_a_membership_that_ends_while_a_token_is_made_lets_none_out(cluster, workspace, alice, monkeypatch):
     """RV-17."""
     bob = make_user("bob@example.org")
@@ -209,7 +202,6 @@ def test_a_membership_that_ends_while_a_token_is_made_lets_none_out(cluster, wor
     assert (credential.jti, credential.failed_at is not None) == (None, True)
 
 
-@on_a_cluster
 def test_credentials_of_a_disabled_account_end(cluster, workspace, alice):
     """RV-17."""
     issue(alice, workspace)
@@ -217,7 +209,6 @@ def test_credentials_of_a_disabled_account_end(cluster, workspace, alice):
     assert Credential.objects.get().revoked_by == OPERATOR.name
 
 
-@on_a_cluster
 def test_a_revocation_while_the_cluster_is_away_is_finished_later(cluster, workspace, alice):
     issued = issue(alice, workspace)
     cluster.proxy.faults.append(Fault("drop-before", times=10**6))
@@ -228,7 +219,6 @@ def test_a_revocation_while_the_cluster_is_away_is_finished_later(cluster, works
     assert credentials_expire(now=timezone.now()) == 1
 
 
-@on_a_cluster
 def test_after_suspension_and_resume_earlier_tokens_stay_dead(cluster, workspace, alice):
     """P4, P5."""
     token = token_of(issue(alice, workspace))
@@ -249,7 +239,6 @@ def test_after_suspension_and_resume_earlier_tokens_stay_dead(cluster, workspace
     assert call(cluster, token_of(issue(alice, workspace)), path) == 200
 
 
-@on_a_cluster
 def test_roles_give_different_rights(cluster, workspace, alice):
     """A viewer's kubeconfig only looks; nobody gets more than the membership."""
     bob = make_user("bob@example.org")
@@ -265,7 +254,6 @@ def test_roles_give_different_rights(cluster, workspace, alice):
     assert Credential.objects.get().role == "viewer"
 
 
-@on_a_cluster
 def test_strangers_get_404_and_floods_429(cluster, workspace, alice):
     eve = make_user("eve@example.org")
     with pytest.raises(NotFound):
@@ -288,7 +276,6 @@ def _plain(client: redis.Redis, kind: bytes, key: bytes) -> object:
     return {b"string": client.get, b"hash": client.hgetall, b"set": client.smembers}[kind](key)
 
 
-@on_a_cluster
 @pytest.mark.parametrize("cluster", ["embedded", "kube-apiserver"], indirect=True)
 @pytest.mark.django_db(transaction=True)
 def test_no_token_is_in_any_sink(cluster, workspace, alice, caplog, tmp_path):

@@ -56,6 +56,15 @@ def written(records: list[RequestRecord]) -> RequestLog:
     return log
 
 
+def test_what_is_offered_again_after_a_lost_answer_is_written_once():
+    """GW13: the database may have kept a batch whose answer never came."""
+    first = make_record(request_id="0a1b2c3d-0000-4000-a000-000000000001")
+    written([first])
+    log = written([first, make_record(actor="bob")])
+    assert log.written == 2
+    assert sorted(ApiRequest.objects.values_list("actor", flat=True)) == ["alice", "bob"]
+
+
 def test_a_refusal_keeps_what_each_step_said():
     """AZ11, GW9: bounded, and without what looks like a token."""
     steps = [

@@ -28,12 +28,10 @@ ARGUMENTS = [
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One browser for them all; without one these tests say so and are skipped."""
+    """Without a browser these tests say so and are skipped."""
     for item in items:
-        if "tests/browser" in str(item.path):
-            item.add_marker(pytest.mark.xdist_group("browser"))
-            if CHROMIUM is None:
-                item.add_marker(pytest.mark.skip(reason="no Chromium on this machine"))
+        if "tests/browser" in str(item.path) and CHROMIUM is None:
+            item.add_marker(pytest.mark.skip(reason="no Chromium on this machine"))
 
 
 @pytest.fixture(scope="module")

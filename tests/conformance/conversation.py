@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,7 +53,21 @@ class Conversation:
 
     def say(self, method: str, path: str, body: Any = None, media: str = "application/json", **headers: str) -> Answer:
         """Ask and keep the answer for the comparison."""
-        answer = self.speaker.send(method, path, body, media, **headers)
+        return self._keep(self.speaker.send(method, path, body, media, **headers), method, path, body)
+
+    def hear(self, *questions: tuple[str, dict[str, str]]) -> None:
+        """GET all of these paths, with these headers, at the same time: some answers take their seconds."""
+        speakers = [self.speaker.at(self.speaker.prefix) for _ in questions]
+        with ThreadPoolExecutor(len(questions)) as threads:
+            answers = threads.map(
+                lambda speaker, question: speaker.send("GET", question[0], **question[1]), speakers, questions
+            )
+            for (path, _), answer in zip(questions, answers, strict=True):
+                self._keep(answer, "GET", path)
+        for speaker in speakers:
+            speaker.close()
+
+    def _keep(self, answer: Answer, method: str, path: str, body: Any = None) -> Answer:
         request = stable(f"{method} {path}")
         if body is not None and not isinstance(body, dict):
             request += f" {str(body)[:60]!r}"

@@ -452,7 +452,7 @@ def lists(say: Conversation) -> None:
     say.say("GET", f"{at}?limit=2&continue={token}&resourceVersion=5")
     say.say("GET", f"{at}?limit=2&continue={token}&resourceVersion=0")
     say.say("GET", f"{at}?limit=2&continue={token}&resourceVersionMatch=Exact&resourceVersion=5")
-    for query in (
+    queries = (
         "limit=0",
         "limit=-1",
         "limit=bad",
@@ -478,8 +478,11 @@ def lists(say: Conversation) -> None:
         "timeoutSeconds=bad",
         "watch=bad&timeoutSeconds=1",
         "allowWatchBookmarks=bad",
-    ):
-        say.say("GET", f"{at}?{query}")
+    )
+    say.hear(
+        *((f"{at}?{query}", {}) for query in queries),
+        *((f"{at}/s1?resourceVersion={revision}", {}) for revision in ("0", "bad", "99999999", "1")),
+    )
     for selector in (
         "n=1",
         "n==1",
@@ -571,10 +574,6 @@ def lists(say: Conversation) -> None:
     for include in ("None", "Metadata", "Object", "Bad", ""):
         say.say("GET", f"{at}?includeObject={include}&limit=1", Accept=TABLE)
         say.say("GET", f"{at}/s1?includeObject={include}", Accept=TABLE)
-    say.say("GET", f"{at}/s1?resourceVersion=0")
-    say.say("GET", f"{at}/s1?resourceVersion=bad")
-    say.say("GET", f"{at}/s1?resourceVersion=99999999")
-    say.say("GET", f"{at}/s1?resourceVersion=1")
 
 
 def _quoted(text: str) -> str:
@@ -1088,17 +1087,8 @@ def watching(say: Conversation) -> None:
     say.speaker.send("PATCH", f"{at}/a", {"metadata": {"labels": {"l": "2"}}}, MERGE)
     say.speaker.send("DELETE", f"{at}/b")
     short = "watch=1&timeoutSeconds=1"
-    say.say("GET", f"{at}?{short}")
-    say.say("GET", f"{at}?{short}&resourceVersion=0")
-    say.say("GET", f"{at}?{short}&resourceVersion={start}")
-    say.say("GET", f"{at}?{short}&resourceVersion={start}&labelSelector=l%3D1")
-    say.say("GET", f"{at}?{short}&resourceVersion={start}&labelSelector=l%3D2")
-    say.say("GET", f"{at}?{short}&resourceVersion={start}&fieldSelector=metadata.name%3Db")
-    say.say("GET", f"{at}?{short}&resourceVersion={start}", Accept=TABLE)
-    say.say("GET", f"{at}?{short}&resourceVersion={start}", Accept=PARTIAL)
-    say.say("GET", f"{at}?{short}&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true")
-    say.say("GET", f"/api/v1/watch/namespaces/{say.namespace}/endpoints/a?timeoutSeconds=1&resourceVersion={start}")
-    for query in (
+    since = f"{at}?{short}&resourceVersion={start}"
+    refused = (
         "resourceVersion=bad",
         "sendInitialEvents=true",
         "sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
@@ -1109,8 +1099,20 @@ def watching(say: Conversation) -> None:
         "labelSelector=bad+key",
         "fieldSelector=bad%3D1",
         "limit=1&continue=x",
-    ):
-        say.say("GET", f"{at}?{short}&{query}")
+    )
+    say.hear(
+        (f"{at}?{short}", {}),
+        (f"{at}?{short}&resourceVersion=0", {}),
+        (since, {}),
+        (f"{since}&labelSelector=l%3D1", {}),
+        (f"{since}&labelSelector=l%3D2", {}),
+        (f"{since}&fieldSelector=metadata.name%3Db", {}),
+        (since, {"Accept": TABLE}),
+        (since, {"Accept": PARTIAL}),
+        (f"{at}?{short}&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true", {}),
+        (f"/api/v1/watch/namespaces/{say.namespace}/endpoints/a?timeoutSeconds=1&resourceVersion={start}", {}),
+        *((f"{at}?{short}&{query}", {}) for query in refused),
+    )
 
 
 def updates(say: Conversation) -> None:

@@ -30,7 +30,6 @@ _answers: dict[str, list[Exchange]] = {}
 _UNSAID: dict[str, Any] = {"status": 0, "body": "not asked"}
 
 SECTIONS = {name: (section, system) for name, section, system in sections()}
-pytestmark = pytest.mark.xdist_group("apiserver")
 
 
 @pytest.fixture(scope="module")

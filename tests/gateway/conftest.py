@@ -17,22 +17,14 @@ from uuid import uuid4
 import psycopg
 import pytest
 
+from tests.databases import ROOT, migrated
 from tests.gateway.callers import Caller, Certified
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-def database_url(name: str) -> str:
-    """The URL of another database on the run's server."""
-    url = os.environ["DATABASE_URL"]
-    base, _, query = url.partition("?")
-    return f"{base.rpartition('/')[0]}/{name}" + (f"?{query}" if query else "")
 
 
 @dataclass
@@ -123,17 +115,8 @@ def stop(server: Server) -> int:
 @pytest.fixture(scope="session")
 def new_database() -> Iterator[str]:
     """A migrated database."""
-    name = f"gateway_{uuid4().hex[:8]}"
-    maintenance = os.environ["DATABASE_URL"]
-    with psycopg.connect(maintenance, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-    url = database_url(name)
-    subprocess.run(
-        [sys.executable, "manage.py", "migrate", "-v0"], cwd=ROOT, env={**os.environ, "DATABASE_URL": url}, check=True
-    )
-    yield url
-    with psycopg.connect(maintenance, autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    with migrated("gateway") as url:
+        yield url
 
 
 @pytest.fixture(scope="session")

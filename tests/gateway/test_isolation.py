@@ -19,7 +19,6 @@ from tests.apiserver import OwnApiserver
 from tests.gateway.definitions import CRDS, definition
 from tests.speaking import Answer, Speaker
 
-pytestmark = pytest.mark.xdist_group("apiserver")
 NAME, NOBODY, NAMESPACE, MARK = "hidden-one", "hidden-zero", "hidden-place", "a-mark-that-nobody-asks-for"
 SAMPLES = yaml.safe_load((Path(__file__).parents[1] / "conformance" / "objects.yaml").read_text())
 PATCHES = {

@@ -1,70 +1,292 @@
-"""What the protocol sends: an answer in one piece, and no header that could be read as two."""
+"""HTTP/1.1 on a connection, spoken byte by byte: what is sent, what is refused, and who has to wait."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
-from typing import Any
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 import pytest
-from uvicorn.protocols.http.flow_control import FlowControl
+import uvicorn
+from uvicorn.server import ServerState
 
-from gateway.protocol import Cycle
+from gateway.bodies import read_body
+from gateway.call import Call
+from gateway.protocol import MAX_HEADER_BYTES, GatewayProtocol
 
-
-class Wire(asyncio.Transport):
-    """What is written, and nothing else."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.written: list[bytes] = []
-
-    def write(self, data: Any) -> None:
-        self.written.append(bytes(data))
-
-    def is_closing(self) -> bool:
-        return False
+GOOD = b"GET /a?b=c HTTP/1.1\r\nhost: x\r\n\r\n"
+Serve = Callable[[Call], Awaitable[None]]
 
 
-def cycle_on(wire: Wire) -> Cycle:
-    logger = logging.getLogger(__name__)
-    return Cycle(
-        scope={"method": "GET"},  # type: ignore[arg-type,typeddict-item]
-        transport=wire,
-        flow=FlowControl(wire),
-        logger=logger,
-        access_logger=logger,
-        access_log=False,
-        default_headers=[],
-        message_event=asyncio.Event(),
-        expect_100_continue=False,
-        keep_alive=True,
-        on_response=lambda: None,
-    )
+class Served:
+    """An application of one function, as the protocol meets it, and the connection to it."""
+
+    def __init__(self, serve: Serve, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.serve = serve
+        self.reader = reader
+        self.writer = writer
+        self.state = ServerState()
+
+    @property
+    def connection(self) -> GatewayProtocol:
+        (found,) = self.state.connections
+        assert isinstance(found, GatewayProtocol)
+        return found
+
+    def send(self, data: bytes) -> None:
+        self.writer.write(data)
+
+    async def read(self) -> bytes:
+        """Everything until the server hangs up."""
+        async with asyncio.timeout(5):
+            return await self.reader.read()
+
+    async def answer(self) -> bytes:
+        """One answer with a length, or as far as it goes."""
+        async with asyncio.timeout(5):
+            head = await self.reader.readuntil(b"\r\n\r\n")
+            length = next(line for line in head.split(b"\r\n") if line.startswith(b"content-length: "))
+            return head + await self.reader.readexactly(int(length[16:]))
 
 
-async def answer(wire: Wire, body: bytes, *headers: tuple[bytes, bytes]) -> None:
-    cycle = cycle_on(wire)
-    await cycle.send({"type": "http.response.start", "status": 200, "headers": list(headers)})
-    await cycle.send({"type": "http.response.body", "body": body})
+@asynccontextmanager
+async def served(serve: Serve) -> AsyncIterator[Served]:
+    """A server on a socket, and a client."""
+    state = ServerState()
+
+    class Application:
+        async def serve(self, call: Call) -> None:
+            await serve(call)
+
+    config = uvicorn.Config(Application(), http=GatewayProtocol, ws="none")  # type: ignore[arg-type]
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: GatewayProtocol(config, state, {}), "127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+    found = Served(serve, reader, writer)
+    found.state = state
+    try:
+        yield found
+    finally:
+        writer.close()
+        server.close()
 
 
-async def test_a_small_answer_is_one_piece() -> None:
-    wire = Wire()
-    await answer(wire, b"ok", (b"content-length", b"2"))
-    assert wire.written == [b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok"]
+async def echo(call: Call) -> None:
+    body = await read_body(call, dict(call.headers))
+    said = b" ".join((call.method.encode(), call.raw_path, call.query, body))
+    await call.answer(200, ((b"content-type", b"text/plain"),), said)
+
+
+async def test_an_answer_has_its_length_and_the_connection_stays() -> None:
+    async with served(echo) as client:
+        for _ in range(2):
+            client.send(GOOD)
+            assert await client.answer() == (
+                b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 11\r\n\r\nGET /a b=c "
+            )
+
+
+@pytest.mark.parametrize(
+    ("request_", "said"),
+    [
+        (b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\n\r\nabc", b"POST /  abc"),
+        (
+            b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n1\r\nd\r\n0\r\n\r\n",
+            b"POST /  abcd",
+        ),
+        (b"GET http://x/a?b=c HTTP/1.1\r\nhost: x\r\n\r\n", b"GET /a b=c "),
+        (b"GET /%2e?b#c HTTP/1.1\r\nhost: x\r\n\r\n", b"GET /%2e b "),
+    ],
+)
+async def test_requests_of_every_form_are_read_whatever_their_pieces(request_: bytes, said: bytes) -> None:
+    """TS4: the path comes as it was sent."""
+    async with served(echo) as client:
+        client.send(request_)
+        assert (await client.answer()).endswith(b"\r\n\r\n" + said)
+        for position in range(len(request_)):
+            client.send(request_[position : position + 1])
+            await asyncio.sleep(0)
+        assert (await client.answer()).endswith(b"\r\n\r\n" + said)
+
+
+async def test_requests_sent_at_once_are_answered_in_order() -> None:
+    async def slowly(call: Call) -> None:
+        await asyncio.sleep(0.02 if call.raw_path == b"/first" else 0)
+        await echo(call)
+
+    async with served(slowly) as client:
+        client.send(b"".join(b"GET /%b HTTP/1.1\r\nhost: x\r\n\r\n" % name for name in (b"first", b"second", b"third")))
+        found = [(await client.answer()).rpartition(b"\r\n\r\n")[2] for _ in range(3)]
+        assert found == [b"GET /first  ", b"GET /second  ", b"GET /third  "]
+
+
+async def test_who_waits_for_leave_to_send_a_body_gets_it() -> None:
+    async with served(echo) as client:
+        client.send(b"PUT / HTTP/1.1\r\nhost: x\r\nexpect: 100-continue\r\ncontent-length: 2\r\n\r\n")
+        assert await client.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+        client.send(b"ok")
+        assert (await client.answer()).endswith(b"PUT /  ok")
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        b"\x16\x03\x01 nonsense\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: x\r\n bad header\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: x\r\nx: " + b"a" * MAX_HEADER_BYTES + b"\r\n\r\n",
+        b"GET / HTTP/1.1\r\nhost: x\r\n" + b"x: y\r\n" * 200 + b"\r\n",
+        b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nnonsense\r\n",
+        b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\nabc",
+    ],
+)
+async def test_what_is_no_request_is_refused_and_the_connection_closed(garbage: bytes) -> None:
+    """HDR-03, DOS-01."""
+    async with served(echo) as client:
+        client.send(garbage)
+        said = await client.read()
+        assert said.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+        assert said.count(b"HTTP/1.1") == 1
+
+
+async def test_a_good_request_is_answered_whatever_follows_it() -> None:
+    async with served(echo) as client:
+        client.send(GOOD + b"nonsense\r\n\r\n")
+        said = await client.read()
+        assert said.startswith(b"HTTP/1.1 200 OK\r\n")
+        assert b"connection: close\r\n" in said
+        assert said.count(b"HTTP/1.1") == 1
+
+
+@pytest.mark.parametrize("wish", [b"connection: close", b"connection: upgrade\r\nupgrade: websocket"])
+async def test_a_connection_that_should_not_go_on_is_closed_after_its_answer(wish: bytes) -> None:
+    async with served(echo) as client:
+        client.send(b"GET /a HTTP/1.1\r\nhost: x\r\n" + wish + b"\r\n\r\n" + GOOD)
+        said = await client.read()
+        assert b"connection: close\r\n" in said
+        assert said.endswith(b"GET /a  ")
+
+
+async def test_head_has_the_length_and_no_body() -> None:
+    async with served(echo) as client:
+        client.send(b"HEAD /a HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        assert (await client.read()).endswith(b"content-length: 9\r\nconnection: close\r\n\r\n")
 
 
 async def test_a_large_answer_comes_whole() -> None:
-    wire, body = Wire(), bytes(range(256)) * 1000
-    await answer(wire, body, (b"content-length", b"256000"))
-    assert b"".join(wire.written).endswith(b"\r\n\r\n" + body)
+    body = bytes(range(256)) * 1000
+
+    async def large(call: Call) -> None:
+        await call.answer(200, (), body)
+
+    async with served(large) as client:
+        client.send(GOOD)
+        assert (await client.answer()).endswith(b"\r\n\r\n" + body)
+
+
+async def test_an_answer_that_goes_on_comes_in_chunks() -> None:
+    async def stream(call: Call) -> None:
+        assert not call.write_now(b"too early")
+        await call.begin(200, ())
+        await call.write(b"one")
+        await call.write(b"")
+        assert call.write_now(b"two")
+        call.end()
+        assert not call.write_now(b"too late")
+
+    async with served(stream) as client:
+        client.send(GOOD)
+        async with asyncio.timeout(5):
+            said = await client.reader.readuntil(b"0\r\n\r\n")
+        assert said == b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n"
+
+
+async def test_who_does_not_read_is_not_written_to() -> None:
+    """DOS-05: what a slow client has not taken does not pile up."""
+    clogged = asyncio.get_running_loop().create_future()
+
+    async def pour(call: Call) -> None:
+        await call.begin(200, ())
+        written = 0
+        while call.write_now(b"x" * 65536):
+            written += 65536
+        clogged.set_result(written)
+        await call.write(b"last")
+        call.end()
+
+    async with served(pour) as client:
+        client.send(GOOD.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n"))
+        async with asyncio.timeout(10):
+            assert await clogged < 64 * 1024 * 1024
+        assert (await client.read()).endswith(b"4\r\nlast\r\n0\r\n\r\n")
+
+
+async def test_the_end_of_a_client_is_noticed() -> None:
+    noticed = asyncio.get_running_loop().create_future()
+
+    async def wait(call: Call) -> None:
+        await call.begin(200, ())
+        await call.until_gone()
+        noticed.set_result(call.gone)
+
+    async with served(wait) as client:
+        client.send(GOOD)
+        await client.reader.readuntil(b"\r\n\r\n")
+        client.writer.close()
+        async with asyncio.timeout(5):
+            assert await noticed
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET / HT", GOOD])
+async def test_who_takes_too_long_is_hung_up_on(begun: bytes) -> None:
+    """DOS-02: before, within and after a head."""
+    async with served(echo) as client:
+        client.send(begun)
+        await asyncio.sleep(0.05)
+        now = asyncio.get_running_loop().time()
+        client.connection.expire(now + 1)
+        assert client.state.connections
+        client.connection.expire(now + 100)
+        await client.read()
+        await asyncio.sleep(0.01)
+        assert not client.state.connections
+
+
+async def test_nobody_is_hung_up_on_while_an_answer_is_made() -> None:
+    go_on = asyncio.Event()
+
+    async def slowly(call: Call) -> None:
+        await go_on.wait()
+        await echo(call)
+
+    async with served(slowly) as client:
+        client.send(GOOD)
+        await asyncio.sleep(0.05)
+        client.connection.expire(asyncio.get_running_loop().time() + 1000)
+        client.connection.shutdown()
+        go_on.set()
+        assert b"connection: close\r\n" in await client.read()
+
+
+async def test_what_breaks_is_an_error_for_the_client_and_not_a_silence() -> None:
+    async def broken(_call: Call) -> None:
+        raise ValueError("secret")
+
+    async with served(broken) as client:
+        client.send(GOOD)
+        said = await client.read()
+        assert said.startswith(b"HTTP/1.1 500 Internal Server Error\r\n")
+        assert b"secret" not in said
 
 
 @pytest.mark.parametrize("value", [b"x\r\nset-cookie: a=b", b"x\r\n", b"x\n", b"x\r", b"\0", b"\x7f"])
 async def test_no_header_is_read_as_two(value: bytes) -> None:
     """P9: whatever a warning quotes, it does not become a header of its own."""
-    wire = Wire()
-    with pytest.raises(RuntimeError):
-        await answer(wire, b"", (b"content-length", b"0"), (b"warning", value))
-    assert wire.written == []
+
+    async def warn(call: Call) -> None:
+        await call.answer(200, ((b"warning", value),), b"")
+
+    async with served(warn) as client:
+        client.send(GOOD)
+        said = await client.read()
+        assert said.startswith(b"HTTP/1.1 500 ")
+        assert b"set-cookie" not in said

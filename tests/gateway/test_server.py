@@ -15,8 +15,9 @@ import pytest
 from gateway.inprocess import Gateway
 from gateway.options import Options
 from kube.identity import Principal
+from tests.databases import ROOT
 from tests.gateway.callers import Caller, config_map, eventually
-from tests.gateway.conftest import ROOT, Server, another, stop, tenant_named
+from tests.gateway.conftest import Server, another, stop, tenant_named
 
 
 def test_taken_port_is_one_line_that_says_what_to_do(server: Server, tmp_path: Path) -> None:

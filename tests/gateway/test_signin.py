@@ -40,7 +40,6 @@ KUBECTL = shutil.which("kubectl")
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning:authlib"),
     pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed"),
-    pytest.mark.xdist_group("keystone"),
 ]
 
 

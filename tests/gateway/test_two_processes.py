@@ -5,12 +5,9 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-import pytest
-
 from tests.apiserver import OwnApiserver
 from tests.speaking import Speaker
 
-pytestmark = pytest.mark.xdist_group("apiserver")
 MERGE = "application/merge-patch+json"
 WRITERS, ROUNDS, WATCHERS = 4, 12, 4
 

@@ -11,12 +11,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
-from psycopg import sql
 
+from tests.databases import ROOT, migrated
 from tests.gateway.callers import Caller, config_map, eventually
-from tests.gateway.conftest import ROOT, Server, start, stop, tenant_named
+from tests.gateway.conftest import Server, start, stop, tenant_named
 
 LARGE, ROUNDS = "x" * 900_000, 20
 
@@ -31,16 +30,8 @@ def apart(new_database_apart: str, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(scope="module")
 def new_database_apart() -> Iterator[str]:
-    url = os.environ["DATABASE_URL"]
-    base, _, query = url.partition("?")
-    name = f"watch_endings_{os.getpid()}"
-    own = f"{base.rpartition('/')[0]}/{name}" + (f"?{query}" if query else "")
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-    manage(own, "migrate", "-v0")
-    yield own
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
+    with migrated("watch_endings") as url:
+        yield url
 
 
 def manage(database: str, *words: str) -> None:

@@ -6,17 +6,15 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
-import psycopg
 import pytest
 import yaml
 
+from tests.databases import migrated
 from tests.gateway.callers import Caller, config_map, eventually
-from tests.gateway.conftest import ROOT, Server, another, database_url, start, stop, tenant_named
+from tests.gateway.conftest import Server, another, start, stop, tenant_named
 from tests.gateway.organization import (
     ORG,
     TENANCY,
@@ -293,17 +291,7 @@ def test_kubectl_makes_enters_nests_and_deletes_workspaces(server: Server, olga:
 
 def test_deletion_goes_on_where_a_killed_server_stopped(tmp_path: Path) -> None:
     """KC13: the workspace is closed, half empty and without its logical cluster when the next one takes over."""
-    name = f"gateway_{uuid4().hex[:8]}"
-    with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}")
-    database = database_url(name)
-    subprocess.run(
-        [sys.executable, "manage.py", "migrate", "-v0"],
-        cwd=ROOT,
-        env={**os.environ, "DATABASE_URL": database},
-        check=True,
-    )
-    try:
+    with migrated("gateway") as database:
         first = start(tmp_path / "data", database)
         tenant_named(first, "umbrella")
         boss = first.user("umbrella", "olga", "tenantry:owner")
@@ -323,6 +311,3 @@ def test_deletion_goes_on_where_a_killed_server_stopped(tmp_path: Path) -> None:
         for path in ("half", "half:below"):
             assert second.admin.get(f"{inside(path)}/api/v1/configmaps").body["items"] == []
         stop(second)
-    finally:
-        with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
-            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")

@@ -99,7 +99,9 @@ def test_an_unknown_field_is_named_and_dropped(definitions: Definitions, path: l
 def test_several_problems_are_one_strict_error(definitions: Definitions) -> None:
     body = b'{"apiVersion":"v1","kind":"ConfigMap","data":{"a":"1","a":"2"},"x":1,"metadata":{"y":2}}'
     decoded = decode(definitions, decode_json(body))
-    texts = problems(decoded.unknown, [f'duplicate field "{path}"' for path in duplicate_fields(body)])
+    texts = problems(
+        decoded.unknown, [f'duplicate field "{path}"' for path in duplicate_fields(body, decode_json(body))]
+    )
     assert strict_decoding_error(texts) == (
         'strict decoding error: duplicate field "data.a", unknown field "x", unknown field "metadata.y"'
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +149,14 @@ def values_of(schema: Any, depth: int) -> st.SearchStrategy[Any]:
     return st.just({}) if schema.type == "object" else st.none()
 
 
+@cache
+def bodies_of(definitions: Definitions, group: str, version: str, kind: str) -> st.SearchStrategy[Any]:
+    """Objects of a kind; made once, as making the strategy takes far longer than drawing from it."""
+    schema = definitions.schema(group, version, kind)
+    assert schema is not None
+    return values_of(schema, 5)
+
+
 KINDS = sorted({(group, kind) for group, kind in (*_JUDGES, *_NEW_JUDGES, *_FIRST_JUDGES) if group != abac.GROUP})
 
 
@@ -157,9 +166,7 @@ def test_any_decoded_object_is_judged_without_a_crash(definitions: Definitions, 
     """P9: hostile input never gives a 500."""
     group, kind = data.draw(st.sampled_from(KINDS))
     version = "v2" if group == "autoscaling" else "v1"
-    schema = definitions.schema(group, version, kind)
-    assert schema is not None
-    body = data.draw(values_of(schema, 5))
+    body = data.draw(bodies_of(definitions, group, version, kind))
     body |= {"apiVersion": f"{group}/{version}".strip("/"), "kind": kind}
     fill_defaults(body)
     resource, version = resource_of(body)

@@ -34,8 +34,9 @@ def house(name: str) -> House:
 
 @pytest.fixture(autouse=True)
 def _quiet(db: None, settings: Any) -> None:
-    """Nobody waits for workers here."""
+    """Nobody waits for workers here, and no client of Django's looks through every static file before its first page."""
     settings.WORKSPACE_INIT_WAIT = 0
+    settings.WHITENOISE_AUTOREFRESH = True
     settings.SEALING_KEYS = [Fernet.generate_key().decode()]
 
 

@@ -14,12 +14,11 @@ from typing import Any
 import pytest
 
 from tests.browser.conftest import ARGUMENTS, CHROMIUM
-from tests.story.product import KUBECTL, ROOT, Product, eventually
+from tests.story.product import KUBECTL, ROOT, Product
 
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine"),
     pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed"),
-    pytest.mark.xdist_group("story"),
     pytest.mark.timeout(300),
 ]
 PICTURES = Path(os.environ.get("TENANTRY_PICTURES") or ROOT / "build" / "pictures")
@@ -46,17 +45,6 @@ def kubectl(config: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     """The real kubectl with what the dialog gave."""
     command = [str(KUBECTL), "--kubeconfig", str(config), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
-
-
-def shows(page: Any, url: str, text: str) -> bool:
-    """Whether a page says something by now; one that is being replaced while it loads does not yet."""
-    from playwright.sync_api import Error
-
-    try:
-        page.goto(url)
-    except Error:
-        return False
-    return bool(page.locator(f"text={text}").count())
 
 
 def test_whole_story(product: Product, page: Any, tmp_path: Path) -> None:
@@ -102,12 +90,13 @@ def test_whole_story(product: Product, page: Any, tmp_path: Path) -> None:
     watch.wait(timeout=10)
     refused = kubectl(config, "get", "configmaps")
     assert refused.returncode != 0
-    eventually(lambda: shows(page, workspace, "Receipt of the suspension"), within=30, every=1)
+    page.wait_for_selector("text=Receipt of the suspension", timeout=30_000)
     page.screenshot(path=PICTURES / "story-5-suspended.png", full_page=True)
 
     page.click("main >> text=Resume")
     page.click("dialog[open] >> button:has-text('Resume')")
-    eventually(lambda: shows(page, workspace, "Get kubeconfig"), within=30, every=1)
+    page.wait_for_selector("text=Get kubeconfig", timeout=30_000)
+    page.wait_for_selector("#progress", state="detached", timeout=30_000)
     assert "Unauthorized" in kubectl(config, "get", "configmaps").stderr, "a stolen token stays dead"
 
     for name, path in (("audit", "/audit/"), ("tenants", "/tenants/"), ("admin", "/admin/")):

@@ -21,7 +21,6 @@ from tests.story.product import KUBECTL, Product, eventually
 
 pytestmark = [
     pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed"),
-    pytest.mark.xdist_group("story"),
     pytest.mark.timeout(300),
 ]
 

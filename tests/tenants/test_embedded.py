@@ -27,7 +27,7 @@ from tests.clusters import TestCluster
 from tests.faultproxy import Fault
 from tests.tenants.conftest import OPERATOR, actor_of, make_tenant, make_user
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.xdist_group("embedded")]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture

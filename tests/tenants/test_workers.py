@@ -22,7 +22,6 @@ from tests.tenants.test_provisioning import STEPS
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
-    pytest.mark.xdist_group("cluster"),
     pytest.mark.parametrize("cluster", ["embedded", "kube-apiserver"], indirect=True),
 ]
 

@@ -16,7 +16,6 @@ from kube.requestinfo import RequestInfo
 from tests.access.authentication.keystones import NOT_INSTALLED, running
 from tests.access.authentication.outside import bearer, raw
 
-pytestmark = pytest.mark.xdist_group("keystone")
 NOW = 1_700_000_000.0
 
 

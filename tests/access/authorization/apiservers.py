@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any
@@ -19,27 +19,10 @@ from urllib.parse import urlencode
 
 import psycopg
 import yaml
-from psycopg.conninfo import make_conninfo
 
-ROOT = Path(__file__).resolve().parents[3]
+from tests.databases import ROOT
+
 TENANT = "multi-tenancy.k8s.io/tenant"
-
-
-@contextlib.contextmanager
-def migrated_database() -> Iterator[str]:
-    """A database of its own; its connection string."""
-    name = f"authorization_{os.getpid()}"
-    server = os.environ["DATABASE_URL"]
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f'CREATE DATABASE "{name}"')
-    try:
-        url = make_conninfo(server, dbname=name)
-        environment = {**os.environ, "DATABASE_URL": url_of(url)}
-        subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], cwd=ROOT, env=environment, check=True)
-        yield url
-    finally:
-        with psycopg.connect(server, autocommit=True) as connection:
-            connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
 
 
 def url_of(conninfo: str) -> str:

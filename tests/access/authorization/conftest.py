@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.access.authorization.apiservers import Client, Server, migrated_database
+from tests.access.authorization.apiservers import Client, Server
+from tests.databases import migrated
 
 FOLDER = Path(__file__).parent
 
@@ -62,7 +63,7 @@ def oracle() -> Iterator[Oracle]:
 
 @pytest.fixture(scope="session")
 def authorization_database() -> Iterator[str]:
-    with migrated_database() as url:
+    with migrated("authorization") as url:
         yield url
 
 

@@ -1,0 +1,195 @@
+"""Access reviews: whether somebody may do something (AZ10).
+
+The same few questions are asked again and again: by a kubelet, by a webhook's client, by every page that greys out
+buttons. What a body asks is worked out once; the answer never is anything but new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from gateway import stages
+from gateway.exchange import JSON, Request, Response
+from gateway.kinds import Kind
+from gateway.negotiation import negotiate, respond
+from gateway.objects import check_place, decode_object
+from gateway.runtime import Runtime
+from kube.identity import SERVICE_ACCOUNT_PREFIX, TENANT_EXTRA, Principal
+from kube.logicalclusters import tenant_of
+from kube.requestinfo import RequestInfo
+from kube.status import Cause, Forbidden
+from kube.validation.causes import invalid, invalid_object, required
+from kube.verdicts import Decision, Verdict
+
+KINDS: Final = frozenset({"SelfSubjectAccessReview", "SubjectAccessReview", "LocalSubjectAccessReview"})
+
+_GROUP: Final = "authorization.k8s.io"
+_URL: Final = "spec.nonResourceAttributes"
+_ATTRIBUTES: Final = ("verb", "group", "version", "resource", "subresource", "namespace", "name")
+_SHORT: Final = 1024
+"""Bytes of a body that is worth remembering; it bounds what the memory can grow to."""
+
+_REMEMBERED: Final = 2048
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What a review asks: the request that it is about, whose it is (``None``: the caller's own), and its own text.
+
+    ``text`` is the review as JSON up to its status.
+    """
+
+    info: RequestInfo
+    subject: Principal | None
+    text: bytes
+
+
+_Asked = tuple[Kind, str, str, bool, bytes]
+_questions: dict[_Asked, _Question] = {}
+
+
+async def review(runtime: Runtime, request: Request, kind: Kind) -> Response:
+    """Answer a review; the answer is the review with its status. Raises ``BadRequest``, ``Invalid``, ``Forbidden``."""
+    accept = negotiate(request, forms=False)
+    question = _question(request, kind)
+    decision = await stages.authorize(runtime, question.subject or request.principal, question.info)
+    return respond(request, question.text + orjson.dumps(_status(decision)) + b"}", status=201, accept=accept)
+
+
+def _question(request: Request, kind: Kind) -> _Question:
+    info, body = request.info, request.body
+    plain = len(body) <= _SHORT and not request.query and request.headers.get(b"content-type", JSON) == JSON
+    asked = (kind, info.cluster, info.namespace, request.principal.is_system, body)
+    found = _questions.get(asked) if plain else None
+    if found is None:
+        found = _read(request, kind)
+        if plain and not request.warnings:
+            if len(_questions) >= _REMEMBERED:
+                _questions.clear()
+            _questions[asked] = found
+    return found
+
+
+def _read(request: Request, kind: Kind) -> _Question:
+    body = decode_object(request, kind)
+    check_place(request.info, kind, body)
+    causes = access_causes(body)
+    if causes:
+        # Kubernetes names no kind here.
+        raise invalid_object(_GROUP, "", "", causes)
+    own = kind.name == "SelfSubjectAccessReview"
+    subject = None if own else _subject(request, body["spec"], kind.name)
+    shown = {"namespace": body["metadata"]["namespace"]} if kind.resource.namespaced else {}
+    body["metadata"] = {**shown, "creationTimestamp": None}
+    body.pop("status", None)
+    return _Question(
+        attributes_of(request.info.cluster, body["spec"]), subject, orjson.dumps(body)[:-1] + b',"status":'
+    )
+
+
+def access_causes(body: dict[str, Any]) -> list[Cause]:
+    """What is wrong with a review that asks whether a user may do something."""
+    spec, metadata, kind = body.get("spec") or {}, body["metadata"], body["kind"]
+    resource, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    url = {"Path": (other or {}).get("path", ""), "Verb": (other or {}).get("verb", "")}
+    causes = []
+    if resource is not None and other is not None:
+        causes.append(invalid(_URL, url, "cannot be specified in combination with resourceAttributes"))
+    if resource is None and other is None:
+        detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
+        causes.append(invalid("spec.resourceAttributes", None, detail))
+    if kind != "SelfSubjectAccessReview" and not spec.get("user") and not spec.get("groups"):
+        causes.append(invalid("spec.user", "", "at least one of user or group must be specified"))
+    for field in ("fieldSelector", "labelSelector"):
+        causes += _selector_causes((resource or {}).get(field), f"spec.resourceAttributes.{field}")
+    local = kind == "LocalSubjectAccessReview"
+    if metadata.keys() - {"managedFields", *(("namespace",) if local else ())}:
+        causes.append(invalid("metadata", metadata, f"must be empty{' except for namespace' if local else ''}"))
+    if local and resource is not None and resource.get("namespace", "") != metadata["namespace"]:
+        path = "spec.resourceAttributes.namespace"
+        causes.append(invalid(path, resource.get("namespace", ""), "must match metadata.namespace"))
+    if local and other is not None:
+        causes.append(invalid(_URL, url, "disallowed on this kind of request"))
+    return causes
+
+
+def _selector_causes(selector: dict[str, Any] | None, path: str) -> list[Cause]:
+    if selector is None:
+        return []
+    raw, requirements = selector.get("rawSelector"), selector.get("requirements")
+    if raw and requirements:
+        return [invalid(f"{path}.rawSelector", raw, "may not specified at the same time as requirements")]
+    if not raw and not requirements:
+        detail = f"when {path} is specified, requirements or rawSelector is required"
+        return [required(f"{path}.requirements", detail)]
+    return [
+        required(f"{path}.requirements[{index}].key", "must be specified")
+        for index, requirement in enumerate(requirements or ())
+        if not requirement.get("key")
+    ]
+
+
+def _status(decision: Decision) -> dict[str, Any]:
+    status: dict[str, Any] = {"allowed": decision.allowed}
+    if decision.verdict is Verdict.DENY:
+        status["denied"] = True
+    reason = decision.reason
+    if decision.step and not reason.startswith(decision.step):
+        reason = f"{decision.step}: {reason}" if reason else decision.step if not decision.allowed else ""
+    if reason:
+        status["reason"] = reason
+    return status
+
+
+def attributes_of(cluster: str, spec: Mapping[str, Any]) -> RequestInfo:
+    """The request that a review without causes asks about, in this logical cluster."""
+    resource, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    tenant = tenant_of(cluster)
+    if resource is None:
+        other = other or {}
+        verb = str(other.get("verb") or "")
+        return RequestInfo(method="", path=str(other.get("path") or ""), cluster=cluster, tenant=tenant, verb=verb)
+    asked = {name: str(resource.get(name) or "") for name in _ATTRIBUTES}
+    namespace = asked["namespace"]
+    if asked["resource"] == "namespaces" and not asked["group"] and asked["name"]:
+        namespace = asked["name"]
+    # No one has sent it: it has no path.
+    return RequestInfo(
+        method="",
+        path="",
+        cluster=cluster,
+        tenant=tenant,
+        verb=asked["verb"],
+        is_resource=True,
+        group=asked["group"],
+        version=asked["version"],
+        resource=asked["resource"],
+        subresource=asked["subresource"],
+        namespace=namespace,
+        name=asked["name"],
+    )
+
+
+def _subject(request: Request, spec: Mapping[str, Any], kind: str) -> Principal:
+    """Who a review asks about. Its tenant is that of the space, unless an operator names another (contract.md)."""
+    user, groups = str(spec.get("user") or ""), tuple(str(group) for group in spec.get("groups") or ())
+    extra = spec.get("extra") or {}
+    named = extra.get(TENANT_EXTRA) or []
+    own = tenant_of(request.info.cluster)
+    tenant = str(named[0]) if len(named) == 1 else own
+    if len(named) > 1 or (tenant != own and not request.principal.is_system):
+        raise Forbidden("only the system tenant may ask about users of other tenants", group=_GROUP, kind=kind)
+    home = request.info.cluster if user.startswith(SERVICE_ACCOUNT_PREFIX) and tenant == own else None
+    return Principal(
+        name=user,
+        uid=str(spec.get("uid") or ""),
+        groups=groups,
+        extra={key: tuple(map(str, values)) for key, values in extra.items() if key != TENANT_EXTRA},
+        tenant=tenant,
+        authenticator="review",
+        cluster=home,
+    )

@@ -1,0 +1,95 @@
+"""The policy that every space falls back on, as people see it in theirs (KC7)."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.gateway.callers import Caller
+from tests.gateway.conftest import Server, tenant_named
+
+GROUP = "rbac.authorization.k8s.io"
+ROLES = f"/apis/{GROUP}/v1/clusterroles"
+BINDINGS = f"/apis/{GROUP}/v1/clusterrolebindings"
+
+
+@pytest.fixture
+def olga(server: Server, request: pytest.FixtureRequest) -> Caller:
+    """The owner of a tenant of her own."""
+    return server.user(tenant_named(server, f"policy-{abs(hash(request.node.name)) % 10**8}"), "olga", "tenantry:owner")
+
+
+def names(caller: Caller, path: str, **query: str) -> list[str]:
+    return [item["metadata"]["name"] for item in caller.get(path, **query).body["items"]]
+
+
+def test_every_space_shows_what_can_be_bound_there(olga: Caller, admin: Caller) -> None:
+    for caller in (olga, admin):
+        role = caller.get(f"{ROLES}/view")
+        assert (role.status, role.body["kind"], role.body["metadata"]["resourceVersion"]) == (200, "ClusterRole", "0")
+        assert any("pods" in rule.get("resources", ()) for rule in role.body["rules"])
+        found = names(caller, ROLES)
+        assert found == sorted(found)
+        assert {"cluster-admin", "admin", "edit", "view", "system:discovery"} <= set(found)
+        assert {"cluster-admin", "system:basic-user"} <= set(names(caller, BINDINGS))
+    assert all("scopeType" not in rule for rule in olga.get(f"{ROLES}/cluster-admin").body["rules"])
+    assert names(olga, ROLES, fieldSelector="metadata.name=edit") == ["edit"]
+    assert "view" in names(olga, ROLES, labelSelector="kubernetes.io/bootstrapping=rbac-defaults")
+    assert names(olga, ROLES, labelSelector="a=b") == []
+
+
+def test_a_watch_begins_with_them(olga: Caller) -> None:
+    with olga.watch(ROLES) as watch:
+        assert "cluster-admin" in {event["object"]["metadata"]["name"] for event in watch.take(10)}
+
+
+def test_pages_bring_each_of_them_once(olga: Caller) -> None:
+    own = [f"a-{number}" for number in range(3)]
+    for name in own:
+        assert olga.post(ROLES, {"metadata": {"name": name}}).status == 201
+    found: list[str] = []
+    token = ""
+    while True:
+        body = olga.get(ROLES, limit="2", **({"continue": token} if token else {})).body
+        found += [item["metadata"]["name"] for item in body["items"]]
+        token = body["metadata"].get("continue", "")
+        if not token:
+            break
+    assert len(found) == len(set(found))
+    assert {*own, "view"} <= set(found)
+
+
+def test_a_changed_role_is_the_spaces_own_and_of_no_other(olga: Caller, alice: Caller) -> None:
+    rules = [{"verbs": ["get"], "apiGroups": [""], "resources": ["configmaps"]}]
+    before = alice.get(f"{ROLES}/view").body
+    assert olga.patch(f"{ROLES}/view", {"rules": rules}, dryRun="All").status == 200
+    assert olga.get(f"{ROLES}/view").body["metadata"]["resourceVersion"] == "0"
+    changed = olga.patch(f"{ROLES}/view", {"rules": rules})
+    assert changed.status == 200
+    assert changed.body["rules"] == rules
+    assert int(changed.body["metadata"]["resourceVersion"]) > 0
+    assert olga.get(f"{ROLES}/view").body["rules"] == rules
+    assert names(olga, ROLES).count("view") == 1
+    assert alice.get(f"{ROLES}/view").body == before
+
+
+def test_a_subject_is_added_to_a_binding_of_the_policy(olga: Caller) -> None:
+    """As ``kubectl set subject`` does."""
+    subjects = [{"kind": "User", "name": "erika", "apiGroup": GROUP}]
+    path = f"{BINDINGS}/system:discovery"
+    assert olga.patch(path, {"subjects": subjects}).body["subjects"] == subjects
+    assert olga.delete(path).status == 200
+    assert olga.get(path).body["subjects"][0]["name"] == "system:authenticated"
+
+
+def test_what_no_space_keeps_cannot_be_deleted(olga: Caller) -> None:
+    refused = olga.delete(f"{ROLES}/view")
+    assert (refused.status, refused.reason) == (403, "Forbidden")
+    assert "falls back on" in refused.body["message"]
+    assert olga.delete(f"{ROLES}/nothing").status == 404
+
+
+def test_who_may_not_look_sees_nothing_of_it(server: Server, olga: Caller) -> None:
+    stranger = server.user("globex", "sam", "tenantry:owner")
+    tenant = olga.get(f"{ROLES}/view").body["metadata"]["tenant"]
+    assert stranger.get(f"/clusters/root:{tenant}{ROLES}/view").status == 403
+    assert server.user(tenant, "nobody").get(f"{ROLES}/view").status == 403
