@@ -166,7 +166,8 @@ async def _rules(runtime: Runtime, request: Request, body: dict[str, Any]) -> di
     resource_rules: list[dict[str, Any]] = []
     other_rules: list[dict[str, Any]] = []
     rules, complete = await runtime.authorization.rules_for(principal, cluster, namespace)
-    for rule in rules:
+    # Two authorizers may grant the same.
+    for rule in dict.fromkeys(rules):
         if rule.resources:
             resource_rules.append(replace(rule, urls=()).as_dict())
         if rule.urls:
