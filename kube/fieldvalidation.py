@@ -36,6 +36,7 @@ _WRITTEN: Final[dict[str, tuple[str, ...]]] = {
 }
 """Optional lists that show even when they are empty."""
 
+_SCALARS: Final = frozenset({"string", "integer", "boolean"})
 _BOUNDS: Final = {"int32": 2**31, "int64": 2**63}
 
 _KUBERNETES: Final = "io.k8s."
@@ -75,6 +76,30 @@ def decode_fields(
     except _Mismatch as error:
         raise Unfit(kind, version, error.conversion if converted and error.conversion else str(error)) from None
     return Decoded(kept, tuple(unknown))
+
+
+def with_zeros(given: Any, kept: Any, schema: Schema) -> Any:
+    """What ``decode_fields`` kept of an applied configuration, with the zeros in it: whoever applies one owns it.
+
+    ``kept`` itself when there are none.
+    """
+    if type(given) is dict and type(kept) is dict:
+        result = kept
+        for name, value in given.items():
+            field = schema.properties.get(name, schema.additional)
+            if field is None:
+                continue
+            if name in kept:
+                below = with_zeros(value, kept[name], field)
+                if below is not kept[name]:
+                    result = {**result, name: below}
+            elif value in ("", 0) and type(value) in (str, int, bool) and field.type in _SCALARS:
+                result = {**result, name: value}
+        return result
+    if type(given) is list and type(kept) is list and schema.items is not None and len(given) == len(kept):
+        items = [with_zeros(value, other, schema.items) for value, other in zip(given, kept, strict=True)]
+        return items if any(new is not old for new, old in zip(items, kept, strict=True)) else kept
+    return kept
 
 
 def prune(value: Any, schema: Schema) -> Decoded:

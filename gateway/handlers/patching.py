@@ -118,14 +118,23 @@ async def apply(runtime: Runtime, request: Request, kind: Kind) -> Response:
     if applied.get("metadata") is None:
         applied["metadata"] = {}
     _check_declared(kind, applied)
-    applied = objects.fit(request, kind, applied)
+    given, applied = applied, objects.fit(request, kind, applied)
+    schema = None if kind.resource.custom else kind.schema
+    configured = applied if schema is None else fieldvalidation.with_zeros(given, applied, schema)
     objects.check_place(request.info, kind, applied)
     named = applied["metadata"].get("name")
     if named:
         check_name_of(request, named)
 
+    def settled(current: Body | None) -> Body:
+        result = managedfields.apply(kind.structure, current, configured, write, force=force)
+        if configured is applied or schema is None:
+            return result
+        kept: Body = fieldvalidation.decode_fields(result, schema, kind=kind.name, version=kind.version).value
+        return kept
+
     async def merged(current: Body) -> Body:
-        return managedfields.apply(kind.structure, current, applied, write, force=force)
+        return settled(current)
 
     key = objects.key_of(request.info, kind.resource, request.info.name)
     for _ in range(4):
@@ -134,7 +143,7 @@ async def apply(runtime: Runtime, request: Request, kind: Kind) -> Response:
                 raise not_found(kind, key.name)
             await permission.require(runtime, request, "create")
             _check_new(request, kind, applied)
-            created = managedfields.apply(kind.structure, None, applied, write, force=force)
+            created = settled(None)
             try:
                 return show(request, kind, await keep_new(runtime, request, kind, created, write=write), status=201)
             except AlreadyExists:

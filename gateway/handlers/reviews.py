@@ -16,6 +16,7 @@ from gateway.runtime import Runtime
 from kube.identity import SYSTEM_TENANT, Principal
 from kube.jwt import unverified_issuer
 from kube.logicalclusters import tenant_of
+from kube.rbac import TENANTED
 from kube.status import BadRequest, Unauthorized
 
 _AUDIENCES_MAX: Final = 32
@@ -37,15 +38,17 @@ async def _rules(runtime: Runtime, request: Request, body: dict[str, Any]) -> di
         raise BadRequest("no namespace on request")
     body["spec"] = {}
     principal, cluster = request.principal, request.info.cluster
-    resource_rules: list[dict[str, Any]] = []
-    other_rules: list[dict[str, Any]] = []
     rules, complete = await runtime.authorization.rules_for(principal, cluster, namespace)
-    for rule in rules:
-        if rule.resources:
-            resource_rules.append(replace(rule, urls=()).as_dict())
-        if rule.urls:
-            other_rules.append(replace(rule, groups=(), resources=(), names=()).as_dict())
-    return {"resourceRules": resource_rules, "nonResourceRules": other_rules, "incomplete": not complete}
+    # Two authorizers may grant the same.
+    of_resources = dict.fromkeys(replace(rule, urls=(), scope=TENANTED) for rule in rules if rule.resources)
+    of_urls = dict.fromkeys(
+        replace(rule, groups=(), resources=(), names=(), scope=TENANTED) for rule in rules if rule.urls
+    )
+    return {
+        "resourceRules": [rule.as_dict() for rule in of_resources],
+        "nonResourceRules": [rule.as_dict() for rule in of_urls],
+        "incomplete": not complete,
+    }
 
 
 async def _self(_runtime: Runtime, request: Request, _body: dict[str, Any]) -> dict[str, Any]:
