@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, time
 from typing import Any
+from urllib.parse import urlencode
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
@@ -98,7 +99,14 @@ def audit_requests(request: HttpRequest) -> HttpResponse:
         actor=data.get("actor", ""),
         after=request.GET.get("after", ""),
     )
-    context = {"form": form, "tenant": tenant, "requests": page.rows, "pager": pager(request, page.next)}
+    everything = "?" + urlencode({"tenant": tenant, "show": "all"})
+    context = {
+        "form": form,
+        "tenant": tenant,
+        "requests": page.rows,
+        "all": "" if data.get("show") == "all" and not data.get("actor") else everything,
+        "pager": pager(request, page.next),
+    }
     return render(request, "pages/audit/requests.html", context)
 
 
