@@ -62,7 +62,8 @@ def audit(request: HttpRequest) -> HttpResponse:
     query.pop("after", None)
     context = {
         "form": form,
-        "entries": page.rows,
+        "rows": page.rows,
+        "listed": "Events",
         "filters": query.urlencode(),
         "pager": pager(request, page.next),
         "requests_shown": bool(chains),
@@ -103,7 +104,8 @@ def audit_requests(request: HttpRequest) -> HttpResponse:
     context = {
         "form": form,
         "tenant": tenant,
-        "requests": page.rows,
+        "rows": page.rows,
+        "listed": "Requests",
         "all": "" if data.get("show") == "all" and not data.get("actor") else everything,
         "pager": pager(request, page.next),
     }
