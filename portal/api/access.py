@@ -7,6 +7,7 @@ from typing import Any
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.serializers import Serializer
 
 from access.policies import policies_of, policy_end
 from kube.logicalclusters import is_valid, tenant_of
@@ -83,8 +84,7 @@ class WhoCan(Endpoint):
     )
     def post(self, request: Request) -> Response:
         """Operators anywhere, admins in their tenant's space."""
-        data = self.body(request, shapes.WhoCanBody)
-        _require_cluster(request, data["cluster"])
+        data = _question(self, request, shapes.WhoCanBody)
         path = data["path"]
         if path:
             attributes = Attributes(data["verb"], path=path, is_resource=False)
@@ -107,8 +107,7 @@ class WhatIf(Endpoint):
     )
     def post(self, request: Request) -> Response:
         """A dry run: nothing is kept."""
-        data = self.body(request, shapes.WhatIfBody)
-        _require_cluster(request, data["cluster"])
+        data = _question(self, request, shapes.WhatIfBody)
         found = what_if(
             actor=api_actor(request), cluster=data["cluster"], manifest=data["manifest"], delete=data["delete"]
         )
@@ -157,7 +156,10 @@ def _arguments(request: Request, data: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _require_cluster(request: Request, cluster: str) -> None:
-    """A token of one tenant knows of no other."""
+def _question(endpoint: Endpoint, request: Request, shape: type[Serializer[Any]]) -> dict[str, Any]:
+    """A checked body about a logical cluster. A token of one tenant knows of no other."""
+    data = endpoint.body(request, shape)
+    cluster = data["cluster"]
     if token_tenant(request):
         require_tenant(request, tenant_of(cluster) if is_valid(cluster) else cluster)
+    return data

@@ -56,6 +56,8 @@ def _operation(base: str, path: str, method: str, operation: dict[str, Any]) -> 
         example = json.dumps(_example(shape))
         curl += f" \\\n  -H 'Content-Type: application/json' -d '{example}'"
     return {
+        "id": f"example-{operation['operationId']}",
+        "label": f"Example of {method} {path}",
         "method": method,
         "path": path,
         "summary": operation.get("summary", ""),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, time
 from typing import Any
+from urllib.parse import urlencode
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
@@ -61,7 +62,8 @@ def audit(request: HttpRequest) -> HttpResponse:
     query.pop("after", None)
     context = {
         "form": form,
-        "entries": page.rows,
+        "rows": page.rows,
+        "listed": "Events",
         "filters": query.urlencode(),
         "pager": pager(request, page.next),
         "requests_shown": bool(chains),
@@ -98,7 +100,15 @@ def audit_requests(request: HttpRequest) -> HttpResponse:
         actor=data.get("actor", ""),
         after=request.GET.get("after", ""),
     )
-    context = {"form": form, "tenant": tenant, "requests": page.rows, "pager": pager(request, page.next)}
+    everything = "?" + urlencode({"tenant": tenant, "show": "all"})
+    context = {
+        "form": form,
+        "tenant": tenant,
+        "rows": page.rows,
+        "listed": "Requests",
+        "all": "" if data.get("show") == "all" and not data.get("actor") else everything,
+        "pager": pager(request, page.next),
+    }
     return render(request, "pages/audit/requests.html", context)
 
 

@@ -45,7 +45,7 @@ def tokens(request: HttpRequest) -> HttpResponse:
     for row in rows:
         row.live = row.revoked_at is None and row.expires_at > now  # type: ignore[attr-defined]
         row.state = _token_state(row)  # type: ignore[attr-defined]
-    return render(request, "pages/tokens/list.html", {"tokens": rows})
+    return render(request, "pages/tokens/list.html", {"rows": rows, "listed": "Tokens"})
 
 
 @never_cache
@@ -158,7 +158,7 @@ def users(request: HttpRequest) -> HttpResponse:
     if query:
         rows = rows.filter(Q(email__istartswith=query) | Q(name__istartswith=query))
     found = page_of(rows, request.GET.get("after", ""), 50)
-    context = {"people": found.rows, "query": query, "pager": pager(request, found.next)}
+    context = {"rows": found.rows, "listed": "Users", "query": query, "pager": pager(request, found.next)}
     return render(request, "pages/users/list.html", context)
 
 

@@ -110,7 +110,7 @@ def clusters(request: HttpRequest) -> HttpResponse:
     found = list(rows.annotate(workspace_count=Count("workspaces", filter=~Q(workspaces__status=Status.DELETED))))
     for cluster in found:
         cluster.shown = _cluster_state(cluster)  # type: ignore[attr-defined]
-    return render(request, "pages/clusters/list.html", {"clusters": found})
+    return render(request, "pages/clusters/list.html", {"rows": found, "listed": "Clusters"})
 
 
 @require_safe

@@ -24,7 +24,8 @@ def policies(request: HttpRequest, name: str) -> HttpResponse:
     actor = actor_of(request)
     context = {
         "tenant": selectors.tenant_visible_to(actor, name),
-        "policies": services.policies_of(actor, name),
+        "rows": services.policies_of(actor, name),
+        "listed": "Policies",
         "may_end": selectors.may_manage(actor, name),
     }
     return render(request, "pages/tenants/policies.html", context)

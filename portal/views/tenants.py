@@ -43,7 +43,8 @@ def tenants(request: HttpRequest) -> HttpResponse:
     found = selectors.tenants_page(actor, search=query, after=request.GET.get("after", "")[:63], limit=PAGE + 1)
     more = len(found) > PAGE
     context = {
-        "tenants": found[:PAGE],
+        "rows": found[:PAGE],
+        "listed": "Tenants",
         "query": query,
         "operator": actor.operator,
         "pager": pager(request, found[PAGE - 1].name if more else ""),
@@ -112,7 +113,8 @@ def tenant_requests(request: HttpRequest, name: str) -> HttpResponse:
     context = {
         "tenant": found,
         "outcome": outcome if allowed is not None else "",
-        "requests": [_request(row, people) for row in page.rows],
+        "rows": [_request(row, people) for row in page.rows],
+        "listed": "Requests",
         "pager": pager(request, page.next),
     }
     return render(request, "pages/tenants/requests.html", context)
@@ -210,7 +212,8 @@ def members(request: HttpRequest, name: str) -> HttpResponse:
     found = selectors.tenant_visible_to(actor, name)
     context = {
         "tenant": found,
-        "members": selectors.members_of(actor, name),
+        "rows": selectors.members_of(actor, name),
+        "listed": "Members",
         "may_manage": selectors.may_manage(actor, name),
         "roles": Role.choices,
     }

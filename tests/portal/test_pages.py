@@ -474,3 +474,14 @@ def test_quota_that_cannot_be_read_still_shows_the_limits(acme: House) -> None:
     body = signed_in(acme.viewer).get(reverse("workspace-quota", args=[acme.workspace.pk])).content.decode()
     assert "8 GiB" in body
     assert "cannot be read from the cluster" in body
+
+
+def test_error_page_stands_in_the_middle_of_the_window() -> None:
+    assert '<main class="alone alone--wide"' in Client().get("/nothing/").content.decode()
+
+
+def test_no_refused_request_leads_to_all_of_them(acme: House) -> None:
+    everything = "?tenant=acme&show=all"
+    browser = signed_in(acme.owner)
+    assert f'href="{everything}"'.replace("&", "&amp;") in browser.get("/audit/requests/").content.decode()
+    assert "Show all requests" not in browser.get(f"/audit/requests/{everything}").content.decode()
