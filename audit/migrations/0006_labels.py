@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('audit', '0004_traces'),
+        ('audit', '0005_authenticators'),
     ]
 
     operations = [
