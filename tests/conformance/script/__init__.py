@@ -1,0 +1,53 @@
+"""The script that is put to both servers, by sections. Every section has a namespace of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.conformance.conversation import Conversation
+from tests.conformance.script.endings import deletes, namespaces, updates
+from tests.conformance.script.kinds import OBJECTS, invalid_section, kind_section
+from tests.conformance.script.parts import connecting, limits, parts, reviews
+from tests.conformance.script.reads import lists, paths, watching
+from tests.conformance.script.writes import applying, bodies, fields, patches
+
+HERE = Path(__file__).parents[1]
+INVALID: dict[str, list[dict[str, Any]]] = yaml.safe_load((HERE / "invalid.yaml").read_text())
+JUDGED: dict[str, list[dict[str, Any]]] = yaml.safe_load((HERE / "judged.yaml").read_text())
+
+
+def sections() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:
+    """Every section: its name, what it says, and whether only the system space serves what it is about."""
+    for number, body in enumerate(OBJECTS):
+        group = body["apiVersion"].split("/")[0].split(".")[0]
+        name = (
+            f"kind-{body['kind'].lower()}-{group}-{number}"
+            if group != "v1"
+            else f"kind-{body['kind'].lower()}-{number}"
+        )
+        yield name, kind_section(body), body.get("system", False)
+    for kind, changes in INVALID.items():
+        yield f"invalid-{kind.lower()}", invalid_section(kind, changes), False
+    for kind, changes in JUDGED.items():
+        yield f"judged-{kind.lower()}", invalid_section(kind, changes), False
+    for section in (
+        bodies,
+        fields,
+        patches,
+        applying,
+        lists,
+        deletes,
+        parts,
+        namespaces,
+        paths,
+        reviews,
+        limits,
+        watching,
+        updates,
+        connecting,
+    ):
+        yield section.__name__, section, False

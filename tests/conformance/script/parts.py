@@ -1,0 +1,302 @@
+"""Subresources, connections, reviews and limits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.conformance.conversation import Conversation
+from tests.conformance.script.kinds import example
+from tests.conformance.script.media import JSON_PATCH, MERGE, STRATEGIC, TABLE
+
+
+def parts(say: Conversation) -> None:
+    """status, scale, binding, token: what they take and what they refuse."""
+    say.set_up()
+    deployments = f"/apis/apps/v1/namespaces/{say.namespace}/deployments"
+    good = example(say, "Deployment")
+    live = say.speaker.send("POST", deployments, {**good, "status": {"replicas": 9}})
+    one = f"{deployments}/x"
+    say.say(
+        "PUT",
+        f"{one}/status",
+        {**live.body, "status": {"replicas": 2, "observedGeneration": 1}, "spec": {**live["spec"], "replicas": 9}},
+    )
+    say.say("PATCH", f"{one}/status", {"status": {"replicas": -1}}, MERGE)
+    say.say("PATCH", f"{one}/status", {"status": {"conditions": [{"type": "Available", "status": "True"}]}}, STRATEGIC)
+    say.say("PATCH", one, {"status": {"replicas": 5}}, MERGE)
+    say.say("PATCH", one, {"spec": {"replicas": 2}}, MERGE)
+    say.say("POST", f"{one}/status", {})
+    say.say("DELETE", f"{one}/status")
+    scale = {
+        "apiVersion": "autoscaling/v1",
+        "kind": "Scale",
+        "metadata": {"name": "x", "namespace": say.namespace},
+        "spec": {"replicas": 4},
+    }
+    say.say("PUT", f"{one}/scale", scale)
+    say.say("PUT", f"{one}/scale?dryRun=All", {**scale, "spec": {"replicas": 5}})
+    say.say("PUT", f"{one}/scale", {**scale, "spec": {"replicas": -1}})
+    say.say("PUT", f"{one}/scale", {**scale, "metadata": {"name": "y"}})
+    say.say(
+        "PUT", f"{one}/scale", {**scale, "metadata": {"name": "x", "namespace": say.namespace, "resourceVersion": "1"}}
+    )
+    say.say("PUT", f"{one}/scale", {**scale, "kind": "Bad"})
+    say.say("PATCH", f"{one}/scale", {"spec": {"replicas": 6}}, MERGE)
+    say.say("PATCH", f"{one}/scale", {"spec": {"replicas": "x"}}, MERGE)
+    say.say("PATCH", f"{one}/scale", [{"op": "replace", "path": "/spec/replicas", "value": 1}], JSON_PATCH)
+    say.say("GET", f"{deployments}/missing/scale")
+    say.say(
+        "PUT", f"{deployments}/missing/scale", {**scale, "metadata": {"name": "missing", "namespace": say.namespace}}
+    )
+    say.say("GET", f"{one}/scale", Accept=TABLE)
+    pods = f"{say.core}/pods"
+    say.speaker.send(
+        "POST",
+        pods,
+        {
+            "metadata": {"name": "p"},
+            "spec": {"automountServiceAccountToken": False, "containers": [{"name": "c", "image": "i"}]},
+        },
+    )
+    bind = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}}
+    say.say("POST", f"{pods}/p/binding", {**bind, "target": {"kind": "Pod", "name": ""}})
+    say.say("POST", f"{pods}/missing/binding", {**bind, "metadata": {"name": "missing"}})
+    say.say("POST", f"{pods}/p/binding", bind)
+    say.say("POST", f"{pods}/p/binding", bind)
+    say.say("GET", f"{pods}/p")
+    say.say("PATCH", f"{pods}/p", {"spec": {"containers": [{"name": "c", "image": "changed"}]}}, STRATEGIC)
+    say.say("PATCH", f"{pods}/p", {"spec": {"containers": [{"name": "c", "command": ["changed"]}]}}, STRATEGIC)
+    say.say("PATCH", f"{pods}/p", {"spec": {"nodeName": "other"}}, MERGE)
+    say.say("PATCH", f"{pods}/p", {"spec": {"activeDeadlineSeconds": 5}}, MERGE)
+    say.say("PATCH", f"{pods}/p", {"spec": {"activeDeadlineSeconds": 9}}, MERGE)
+    say.say("PATCH", f"{pods}/p/status", {"status": {"phase": "Running", "podIP": "192.0.2.7"}}, MERGE)
+    say.say("GET", f"{pods}?fieldSelector=status.phase%3DRunning", Accept=TABLE)
+    say.say(
+        "PATCH",
+        f"{pods}/p/ephemeralcontainers",
+        {"spec": {"ephemeralContainers": [{"name": "e", "image": "i"}]}},
+        STRATEGIC,
+    )
+    say.say("GET", f"{pods}/p/ephemeralcontainers")
+    say.say(
+        "PATCH",
+        f"{pods}/p/resize",
+        {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}},
+        STRATEGIC,
+    )
+    accounts = f"{say.core}/serviceaccounts"
+    token = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+    say.say("POST", f"{accounts}/missing/token", token)
+    say.say("POST", f"{accounts}/default/token", token)
+    say.say("POST", f"{accounts}/default/token", {**token, "spec": {}})
+    say.say("POST", f"{accounts}/default/token", {**token, "spec": {"expirationSeconds": 10}})
+    say.say("POST", f"{accounts}/default/token", {**token, "spec": {"expirationSeconds": 2**40}})
+    say.say("POST", f"{accounts}/default/token", {**token, "spec": {"audiences": ["a"]}})
+    say.say(
+        "POST", f"{accounts}/default/token", {**token, "spec": {"boundObjectRef": {"kind": "Pod", "name": "missing"}}}
+    )
+    say.say(
+        "POST",
+        f"{accounts}/default/token",
+        {**token, "spec": {"boundObjectRef": {"kind": "Bad", "name": "x", "apiVersion": "v1"}}},
+    )
+    say.say("POST", f"{accounts}/default/token", {**token, "metadata": {"name": "other"}})
+    say.say("POST", f"{accounts}/default/token", {**token, "metadata": {"namespace": "other"}})
+    say.say("POST", f"{accounts}/default/token", {**token, "kind": "Bad"})
+    say.say("POST", f"{accounts}/default/token?dryRun=All", token)
+    say.say("GET", f"{accounts}/default/token")
+
+
+def connecting(say: Conversation) -> None:
+    """Logs and commands of pods that no node runs."""
+    say.set_up()
+    one = {"containers": [{"name": "a", "image": "i"}]}
+    two = {
+        "initContainers": [{"name": "i", "image": "i"}],
+        "containers": [*one["containers"], {"name": "b", "image": "i"}],
+    }
+    for name, spec in (("one", one), ("two", two)):
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+        say.speaker.send("POST", f"{say.core}/pods", pod)
+    for name in ("one", "two", "three"):
+        for part in (
+            "log",
+            "log?container=a",
+            "log?container=i",
+            "log?container=c",
+            "log?tailLines=-1&limitBytes=0&sinceSeconds=0",
+            "log?tailLines=x",
+            "log?previous=true&timestamps=true",
+            "exec",
+            "exec?command=ls&container=a",
+            "exec?command=ls&container=c",
+            "attach",
+            "attach?container=b",
+            "portforward",
+            "portforward?ports=80",
+            "proxy",
+            "proxy/a/b?c=d",
+        ):
+            say.say("GET", f"{say.core}/pods/{name}/{part}")
+    say.say("POST", f"{say.core}/pods/one/exec?command=ls")
+    say.say("POST", f"{say.core}/pods/one/proxy/a", {})
+    say.say("GET", f"{say.core}/pods/http:one:80/proxy/")
+    say.say("GET", f"{say.core}/services/none/proxy/")
+    say.speaker.send("POST", f"{say.core}/services", {"metadata": {"name": "s"}, "spec": {"ports": [{"port": 80}]}})
+    say.say("GET", f"{say.core}/services/s:81/proxy/")
+
+
+def reviews(say: Conversation) -> None:
+    """Who may do what, asked by reviews."""
+    say.set_up()
+    group = "/apis/authorization.k8s.io/v1"
+    say.speaker.send(
+        "POST",
+        f"/apis/rbac.authorization.k8s.io/v1/namespaces/{say.namespace}/roles",
+        {
+            "metadata": {"name": "r"},
+            "rules": [
+                {"apiGroups": [""], "resources": ["pods", "pods/log"], "verbs": ["get"]},
+                {"apiGroups": ["apps"], "resources": ["*"], "resourceNames": ["x"], "verbs": ["*"]},
+            ],
+        },
+    )
+    say.speaker.send(
+        "POST",
+        f"/apis/rbac.authorization.k8s.io/v1/namespaces/{say.namespace}/rolebindings",
+        {
+            "metadata": {"name": "b"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"},
+            "subjects": [{"kind": "User", "name": "eq-jane"}],
+        },
+    )
+    where = {"namespace": say.namespace, "verb": "get", "resource": "pods"}
+
+    def ask(kind: str, spec: Any, at: str = group, **more: Any) -> None:
+        plural = kind.lower() + "s"
+        say.say("POST", f"{at}/{plural}", {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec, **more})
+
+    jane = {"user": "eq-jane"}
+    say.until(
+        lambda: say.speaker.send(
+            "POST",
+            f"{group}/subjectaccessreviews",
+            {
+                "apiVersion": "authorization.k8s.io/v1",
+                "kind": "SubjectAccessReview",
+                "spec": {**jane, "resourceAttributes": where},
+            },
+        )["status"]["allowed"]
+    )
+    for spec in (
+        {},
+        jane,
+        {"resourceAttributes": where},
+        {**jane, "resourceAttributes": where},
+        {**jane, "resourceAttributes": {**where, "verb": "list"}},
+        {**jane, "resourceAttributes": {**where, "subresource": "log"}},
+        {**jane, "resourceAttributes": {**where, "namespace": "other"}},
+        {**jane, "resourceAttributes": {**where, "group": "apps", "resource": "deployments", "name": "x"}},
+        {**jane, "resourceAttributes": {**where, "group": "apps", "resource": "deployments", "name": "y"}},
+        {**jane, "nonResourceAttributes": {"path": "/healthz", "verb": "get"}},
+        {**jane, "nonResourceAttributes": {"path": "/healthz", "verb": "get"}, "resourceAttributes": where},
+        {"groups": ["system:masters"], "resourceAttributes": where},
+        {"user": "x", "groups": ["system:authenticated"], "nonResourceAttributes": {"path": "/version", "verb": "get"}},
+        {**jane, "resourceAttributes": {}},
+        {**jane, "nonResourceAttributes": {}},
+        {**jane, "resourceAttributes": {**where, "labelSelector": {"rawSelector": "a=b"}}},
+    ):
+        ask("SubjectAccessReview", spec)
+        ask("SelfSubjectAccessReview", spec)
+        ask("LocalSubjectAccessReview", spec, f"{group}/namespaces/{say.namespace}")
+    ask("SelfSubjectRulesReview", {"namespace": ""})
+    ask("SelfSubjectRulesReview", {})
+    ask("SelfSubjectAccessReview", {"resourceAttributes": where}, metadata={"name": "x"})
+    ask("SubjectAccessReview", {**jane, "resourceAttributes": where}, metadata={"namespace": "x"})
+    say.say("POST", f"{group}/selfsubjectaccessreviews", {})
+    say.say("POST", f"{group}/selfsubjectaccessreviews", {"kind": "Bad", "apiVersion": "v1"})
+    say.say("POST", f"{group}/selfsubjectaccessreviews", "")
+    authn = "/apis/authentication.k8s.io/v1"
+    say.say(
+        "POST", f"{authn}/selfsubjectreviews", {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    )
+    say.say(
+        "POST", f"{authn}/tokenreviews", {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {}}
+    )
+    say.say(
+        "POST",
+        f"{authn}/tokenreviews",
+        {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": "bad"}},
+    )
+
+
+def limits(say: Conversation) -> None:
+    """Quotas and limit ranges at work."""
+    say.set_up()
+    pod = {
+        "metadata": {"name": "p"},
+        "spec": {"automountServiceAccountToken": False, "containers": [{"name": "c", "image": "i"}]},
+    }
+    say.say(
+        "POST",
+        f"{say.core}/limitranges",
+        {
+            "metadata": {"name": "l"},
+            "spec": {
+                "limits": [
+                    {
+                        "type": "Container",
+                        "max": {"cpu": "2"},
+                        "min": {"cpu": "100m"},
+                        "default": {"cpu": "1"},
+                        "defaultRequest": {"cpu": "500m"},
+                    }
+                ]
+            },
+        },
+    )
+    say.until(
+        lambda: (
+            "limits"
+            in str(say.speaker.send("POST", f"{say.core}/pods?dryRun=All", pod)["spec"]["containers"][0]["resources"])
+        )
+    )
+    say.say("POST", f"{say.core}/pods?dryRun=All", pod)
+    for resources in (
+        {"limits": {"cpu": "3"}},
+        {"requests": {"cpu": "50m"}},
+        {"requests": {"cpu": "1500m"}},
+        {"limits": {"memory": "1Gi"}},
+    ):
+        say.say(
+            "POST",
+            f"{say.core}/pods?dryRun=All",
+            {
+                **pod,
+                "spec": {
+                    "automountServiceAccountToken": False,
+                    "containers": [{"name": "c", "image": "i", "resources": resources}],
+                },
+            },
+        )
+    say.say(
+        "POST",
+        f"{say.core}/resourcequotas",
+        {
+            "metadata": {"name": "q"},
+            "spec": {"hard": {"count/configmaps": "3", "pods": "1", "requests.cpu": "600m", "services.nodeports": "0"}},
+        },
+    )
+    say.until(lambda: "used" in say.speaker.send("GET", f"{say.core}/resourcequotas/q").body.get("status", {}))
+    say.say("GET", f"{say.core}/resourcequotas/q")
+    say.say("POST", f"{say.core}/pods", pod)
+    say.say("POST", f"{say.core}/pods", {**pod, "metadata": {"name": "second"}})
+    say.say(
+        "POST",
+        f"{say.core}/services",
+        {"metadata": {"name": "s"}, "spec": {"type": "NodePort", "ports": [{"port": 80}]}},
+    )
+    for number in range(4):
+        say.say("POST", f"{say.core}/configmaps", {"metadata": {"name": f"c{number}"}})
+    say.say("GET", f"{say.core}/resourcequotas/q")
+    say.say("GET", f"{say.core}/resourcequotas/q", Accept=TABLE)

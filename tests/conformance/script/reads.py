@@ -1,0 +1,275 @@
+"""Lists, watches and paths."""
+
+from __future__ import annotations
+
+from tests.conformance.conversation import Conversation
+from tests.conformance.script.media import MERGE, PARTIAL, TABLE
+
+
+def lists(say: Conversation) -> None:
+    """Selectors, chunks, revisions."""
+    say.set_up()
+    at = f"{say.core}/secrets"
+    for number in range(5):
+        say.speaker.send(
+            "POST",
+            at,
+            {
+                "metadata": {"name": f"s{number}", "labels": {"n": str(number), "even": str(number % 2 == 0)}},
+                "type": "t" if number else "Opaque",
+            },
+        )
+    first = say.say("GET", f"{at}?limit=2")
+    token = first["metadata"]["continue"]
+    say.say("GET", f"{at}?limit=2&continue={token}")
+    say.say("GET", f"{at}?continue={token}")
+    say.say("GET", f"{at}?limit=2&continue={token}&resourceVersion=5")
+    say.say("GET", f"{at}?limit=2&continue={token}&resourceVersion=0")
+    say.say("GET", f"{at}?limit=2&continue={token}&resourceVersionMatch=Exact&resourceVersion=5")
+    queries = (
+        "limit=0",
+        "limit=-1",
+        "limit=bad",
+        "limit=5",
+        "limit=500",
+        "continue=bad",
+        "limit=1&continue=bad",
+        "resourceVersion=0",
+        "resourceVersion=bad",
+        "resourceVersion=-1",
+        f"resourceVersion={first.revision}",
+        f"resourceVersion={first.revision}&resourceVersionMatch=Exact",
+        f"resourceVersion={first.revision}&resourceVersionMatch=NotOlderThan",
+        "resourceVersion=99999999",
+        "resourceVersionMatch=Exact",
+        "resourceVersionMatch=NotOlderThan",
+        "resourceVersion=0&resourceVersionMatch=Exact",
+        "resourceVersion=0&resourceVersionMatch=NotOlderThan",
+        "resourceVersion=5&resourceVersionMatch=Bad",
+        "resourceVersion=0&limit=2",
+        "sendInitialEvents=true",
+        "timeoutSeconds=1",
+        "timeoutSeconds=bad",
+        "watch=bad&timeoutSeconds=1",
+        "allowWatchBookmarks=bad",
+    )
+    say.hear(
+        *((f"{at}?{query}", {}) for query in queries),
+        *((f"{at}/s1?resourceVersion={revision}", {}) for revision in ("0", "bad", "99999999", "1")),
+    )
+    for selector in (
+        "n=1",
+        "n==1",
+        "n!=1",
+        "n in (1,2)",
+        "n notin (1,2)",
+        "n",
+        "!n",
+        "n>2",
+        "n<2",
+        "n in (1),even=False",
+        "n=1,",
+        ",",
+        "n=",
+        "=",
+        "n in",
+        "n in ()",
+        "n in (1",
+        "n>x",
+        "bad key=1",
+        "n=bad value",
+        "a/b/c=1",
+        "-a=1",
+        "n=-",
+        "n in (1,,2)",
+        "!",
+        "n=1,n=2",
+        " n = 1 ",
+        "x" * 64 + "=1",
+        "n=" + "x" * 64,
+        "n gt 1",
+        "(n)",
+    ):
+        say.say("GET", f"{at}?labelSelector={_quoted(selector)}")
+    for selector in (
+        "metadata.name=s1",
+        "metadata.name!=s1",
+        "metadata.name==s1",
+        f"metadata.namespace={say.namespace}",
+        "metadata.namespace=other",
+        "type=t",
+        "type!=t",
+        "type=",
+        "metadata.name=s1,type=t",
+        "bad",
+        "bad=1",
+        "metadata.labels.n=1",
+        "spec.x=1",
+        "metadata.name",
+        "=",
+        "metadata.name=a b",
+        "metadata.name=s1,",
+        "metadata.name=s1\\,x",
+        "metadata.name in (s1)",
+        "metadata.uid=x",
+    ):
+        say.say("GET", f"{at}?fieldSelector={_quoted(selector)}")
+    say.say("GET", f"{at}?labelSelector=even%3DTrue&limit=2")
+    for name, where in (
+        ("pods", say.core),
+        ("services", say.core),
+        ("events", say.core),
+        ("jobs", f"/apis/batch/v1/namespaces/{say.namespace}"),
+        ("replicasets", f"/apis/apps/v1/namespaces/{say.namespace}"),
+        ("events", f"/apis/events.k8s.io/v1/namespaces/{say.namespace}"),
+    ):
+        for field in (
+            "status.phase=Running",
+            "spec.nodeName=n",
+            "spec.clusterIP=None",
+            "spec.type=ClusterIP",
+            "reason=x",
+            "involvedObject.name=x",
+            "regarding.name=x",
+            "status.successful=1",
+            "status.replicas=1",
+            "spec.serviceAccountName=x",
+            "status.podIP=",
+            "status.podIPs=1",
+            "spec.hostNetwork=false",
+            "reportingController=x",
+            "source=x",
+        ):
+            say.say("GET", f"{where}/{name}?fieldSelector={field}")
+    say.say("GET", "/api/v1/namespaces?fieldSelector=status.phase%3DTerminating")
+    say.say("GET", f"/api/v1/namespaces?fieldSelector=metadata.name%3D{say.namespace}")
+    say.say("GET", "/api/v1/namespaces/eq-missing/secrets")
+    say.say("GET", f"/api/v1/secrets?fieldSelector=metadata.namespace%3D{say.namespace},type%3DOpaque")
+    for include in ("None", "Metadata", "Object", "Bad", ""):
+        say.say("GET", f"{at}?includeObject={include}&limit=1", Accept=TABLE)
+        say.say("GET", f"{at}/s1?includeObject={include}", Accept=TABLE)
+
+
+def _quoted(text: str) -> str:
+    from urllib.parse import quote
+
+    return quote(text)
+
+
+def watching(say: Conversation) -> None:
+    """Watches that end by themselves: what comes, in which form; and the parameters that are refused."""
+    say.set_up()
+    at = f"{say.core}/endpoints"
+
+    def make(name: str, **labels: str) -> None:
+        say.speaker.send("POST", at, {"metadata": {"name": name, "labels": labels}})
+
+    make("a", l="1")
+    start = say.speaker.send("GET", at).revision
+    make("b", l="2")
+    say.speaker.send("PATCH", f"{at}/a", {"metadata": {"labels": {"l": "2"}}}, MERGE)
+    say.speaker.send("DELETE", f"{at}/b")
+    short = "watch=1&timeoutSeconds=1"
+    since = f"{at}?{short}&resourceVersion={start}"
+    refused = (
+        "resourceVersion=bad",
+        "sendInitialEvents=true",
+        "sendInitialEvents=true&resourceVersionMatch=NotOlderThan",
+        "sendInitialEvents=false",
+        "resourceVersionMatch=NotOlderThan",
+        "resourceVersionMatch=Exact&resourceVersion=1",
+        "sendInitialEvents=true&resourceVersionMatch=Exact&allowWatchBookmarks=true",
+        "labelSelector=bad+key",
+        "fieldSelector=bad%3D1",
+        "limit=1&continue=x",
+    )
+    say.hear(
+        (f"{at}?{short}", {}),
+        (f"{at}?{short}&resourceVersion=0", {}),
+        (since, {}),
+        (f"{since}&labelSelector=l%3D1", {}),
+        (f"{since}&labelSelector=l%3D2", {}),
+        (f"{since}&fieldSelector=metadata.name%3Db", {}),
+        (since, {"Accept": TABLE}),
+        (since, {"Accept": PARTIAL}),
+        (f"{at}?{short}&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true", {}),
+        (f"/api/v1/watch/namespaces/{say.namespace}/endpoints/a?timeoutSeconds=1&resourceVersion={start}", {}),
+        *((f"{at}?{short}&{query}", {}) for query in refused),
+    )
+
+
+def paths(say: Conversation) -> None:
+    """Discovery, unknown paths, methods that do not fit."""
+    for path in (
+        "/api",
+        "/api/",
+        "/api/v2",
+        "/api/v1/nothing",
+        "/api/v1/namespaces/default/nothing",
+        "/api/v1/namespaces/default/nothing/x",
+        "/api/v1/namespaces/default/configmaps/x/y",
+        "/api/v1/namespaces/default/configmaps/x/y/z",
+        "/apis/nothing",
+        "/apis/apps/v2",
+        "/apis/apps/v1/nothing",
+        "/apis/apps/v1/namespaces/default/nothing",
+        "/nothing",
+        "/apis/apps/v1/deployments/x",
+        "/api/v1/nodes/x/y",
+        "/api/v1/namespaces/default/nodes",
+        "/api/v1/namespaces/default/namespaces",
+        "/api/v1/watch/namespaces/default/configmaps/x/y/z",
+        "/apis/apps",
+        "/apis/batch",
+        "/apis/autoscaling",
+        "/apis/events.k8s.io",
+        "/apis/authorization.k8s.io/v1",
+        "/apis/authentication.k8s.io/v1",
+        "/apis/apps/v1",
+        "/apis/batch/v1",
+        "/apis/autoscaling/v2",
+        "/apis/autoscaling/v1",
+        "/apis/policy/v1",
+        "/apis/networking.k8s.io/v1",
+        "/apis/rbac.authorization.k8s.io/v1",
+        "/apis/coordination.k8s.io/v1",
+        "/apis/discovery.k8s.io/v1",
+        "/apis/events.k8s.io/v1",
+        "/apis/storage.k8s.io/v1",
+        "/apis/certificates.k8s.io/v1",
+        "/api/v1",
+        "/apis/apiextensions.k8s.io/v1",
+        "/apis/scheduling.k8s.io/v1",
+        "/apis/node.k8s.io/v1",
+        "/version",
+        "/healthz",
+        "/livez",
+        "/readyz",
+        "/healthz/ping",
+        "/livez?verbose",
+        "/openapi/v9",
+        "/openapi/v3/nothing",
+        "/",
+    ):
+        say.say("GET", path)
+    for method, path in (
+        ("POST", "/api"),
+        ("PUT", "/api/v1"),
+        ("DELETE", "/apis"),
+        ("POST", "/version"),
+        ("PATCH", "/api/v1/namespaces"),
+        ("PUT", "/api/v1/namespaces/default/configmaps"),
+        ("DELETE", "/api/v1/namespaces"),
+        ("POST", "/api/v1/namespaces/default/configmaps/x"),
+        ("GET", "/api/v1/namespaces/default/bindings"),
+        ("GET", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"),
+        ("DELETE", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"),
+        ("HEAD", "/api/v1/namespaces/default"),
+        ("OPTIONS", "/api/v1/namespaces/default"),
+        ("TRACE", "/api/v1/namespaces/default"),
+        ("FOO", "/api/v1/namespaces/default"),
+        ("DELETE", "/api/v1/componentstatuses"),
+        ("PUT", "/api/v1/namespaces/default/pods/x/binding"),
+        ("PUT", "/api/v1/namespaces/default/pods/x/log"),
+    ):
+        say.say(method, path)
