@@ -32,6 +32,9 @@ FLUSH_ROWS: Final = 1000
 BOUND: Final = 50_000
 """Records kept in memory while the database is away: about 40 MB."""
 
+TOGETHER: Final = 32
+"""Rows that are prepared in one go, about a third of a millisecond."""
+
 REFUSALS_IN_FULL: Final = 20
 _KINDS: Final = 2000
 
@@ -208,7 +211,10 @@ class RequestLog:
     async def _copy(self, connection: AsyncConnection[Any], batch: Sequence[RequestRecord]) -> None:
         async with connection.cursor() as cursor, cursor.copy(_COPY) as copy:
             copy.set_types([kind for _, kind, _ in _COLUMNS])
-            for record in batch:
+            for number, record in enumerate(batch):
+                if number % TOGETHER == 0:
+                    # Requests are answered in between.
+                    await asyncio.sleep(0)
                 await copy.write_row(_row(record))
 
 
