@@ -115,15 +115,18 @@ def tenantry() -> Iterator[Target]:
 
 
 @contextlib.contextmanager
-def served(product: Product, token: str) -> Iterator[Target]:
-    """An API server beside the product's own, with no limit that the load would meet."""
+def served(product: Product, token: str, *, alone: bool = True) -> Iterator[Target]:
+    """An API server beside the product's own, with no limit that the load would meet.
+
+    ``alone`` it shares a core with its database; one of several has all cores with the others.
+    """
     port = free_port()
     environment = {
         **product.environment,
         "DATABASE_URL": f"postgresql://postgres@/postgres?host={product.socket_folder()}",
     }
     command = [sys.executable, "manage.py", "apiserver", f"--secure-port={port}", f"--tenant-max-watches={MANY}"]
-    with on_core(0):
+    with on_core(0) if alone else contextlib.nullcontext():
         process = subprocess.Popen([*command, *_LIMITS], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)
     target = Target("Tenantry", f"https://127.0.0.1:{port}", "")
     try:

@@ -340,7 +340,7 @@ def revocations(product: Product, token: str) -> None:
     All four are spoken to over HTTPS by this one process, so that its own turn-around is part of the figure.
     """
     with contextlib.ExitStack() as stack:
-        first, *others = [stack.enter_context(served(product, token)) for _ in range(PROCESSES)]
+        first, *others = [stack.enter_context(served(product, token, alone=False)) for _ in range(PROCESSES)]
         writer, readers = first.connect(), [Asker(other, "leaver") for other in others]
         review = {**REVIEW, "spec": {**REVIEW["spec"], "user": "leaver"}}
         path = f"/apis/{GROUP}/v1/namespaces/default/rolebindings"
@@ -350,7 +350,7 @@ def revocations(product: Product, token: str) -> None:
 
         def denied_after(position: int) -> float:
             while allowed(position):
-                time.sleep(0.0005)
+                time.sleep(0.001)
             return time.perf_counter()
 
         delays: list[float] = []
