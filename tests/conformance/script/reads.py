@@ -169,6 +169,13 @@ def watching(say: Conversation) -> None:
     make("b", l="2")
     say.speaker.send("PATCH", f"{at}/a", {"metadata": {"labels": {"l": "2"}}}, MERGE)
     say.speaker.send("DELETE", f"{at}/b")
+    # Resource version 0 may be answered by what is old: it must not be, or the two could differ.
+    say.until(
+        lambda: (
+            [item["metadata"]["labels"] for item in say.speaker.send("GET", f"{at}?resourceVersion=0")["items"]]
+            == [{"l": "2"}]
+        )
+    )
     short = "watch=1&timeoutSeconds=1"
     since = f"{at}?{short}&resourceVersion={start}"
     refused = (
