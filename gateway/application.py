@@ -222,8 +222,8 @@ class _Exchange:
             _NOT_KEPT,
             *response.headers,
         )
-        if response.status != 304:
-            # On 304 it would take the place of the cached answer's own.
+        if response.status not in (204, 304):
+            # There is no body; on 304 it would take the place of the cached answer's own.
             headers = (*headers, (b"content-type", response.media))
         await self._call.answer(response.status, headers, response.body)
 

@@ -48,7 +48,9 @@ async def until_kept(runtime: Runtime, kind: Kind, key: Key, once: Callable[[Sto
 
 async def is_missing(runtime: Runtime, key: Key) -> bool:
     """Whether there is no such object: what this process has not seen is asked for before anything is said of it."""
-    return await runtime.store.get(key, cached=True) is None and await runtime.store.get(key) is None
+    if bootstrappolicy.found(key) is not None or await runtime.store.get(key, cached=True) is not None:
+        return False
+    return await runtime.store.get(key) is None
 
 
 async def require_newest(runtime: Runtime, key: Key, current: Stored | None) -> None:

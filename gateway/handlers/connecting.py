@@ -20,6 +20,7 @@ from kube.validation.causes import invalid, invalid_object
 
 SUBRESOURCES: Final = frozenset({"log", "exec", "attach", "portforward", "proxy"})
 _NOTHING_RUNS: Final = "this server runs no containers: there is nothing to connect to"
+_DEFAULT: Final = "kubectl.kubernetes.io/default-container"
 _LEAST: Final = (("tailLines", 0), ("limitBytes", 1), ("sinceSeconds", 1))
 
 
@@ -45,7 +46,7 @@ async def connect(runtime: Runtime, request: Request, kind: Kind) -> Response:
     if info.subresource == "log":
         _check_container(request, named, pod)
         if not placed:
-            return Response(204, b"", b"")
+            return Response(204, b"")
     elif info.subresource == "proxy":
         raise BadRequest(_NOTHING_RUNS if pod.get("status", {}).get("podIP") else "address not allowed")
     elif info.subresource in ("exec", "attach"):
@@ -84,6 +85,3 @@ def _check_container(request: Request, name: str, pod: dict[str, Any]) -> None:
     if not wanted and len(held["containers"]) > 1 and not pod["metadata"].get("annotations", {}).get(_DEFAULT):
         known = " ".join(name for names in held.values() for name in names)
         raise BadRequest(f"a container name must be specified for pod {name}, choose one of: [{known}]")
-
-
-_DEFAULT: Final = "kubectl.kubernetes.io/default-container"

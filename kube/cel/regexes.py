@@ -16,6 +16,8 @@ from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any, Final
 
 _PROGRAM_MAX: Final = 2_000
+_REPEATS_MAX: Final = 1_000
+"""Go's own bound."""
 _STEPS_MAX: Final = 1_000_000
 _FOUND_MAX: Final = 10_000
 _UNKNOWN: Final = re.compile(r"\\[pPCQEz]|\[\[?:|\(\?[a-zA-Z]*U|\\x\{")
@@ -162,8 +164,14 @@ def _compile(tree: Any, flags: int, program: list[Step]) -> None:
 
 
 def _compile_repeat(least: int, most: Any, inside: Any, program: list[Step], *, flags: int, greedy: bool) -> None:
+    if least > _REPEATS_MAX or (most is not codes.MAXREPEAT and most > _REPEATS_MAX):
+        raise ValueError("the pattern is too large to be searched for")
     for _ in range(least):
+        before = len(program)
         _compile(inside, flags, program)
+        if len(program) == before:
+            # Nothing, however often, is nothing.
+            return
     if most is codes.MAXREPEAT:
         head = len(program)
         program.append(())
@@ -176,6 +184,8 @@ def _compile_repeat(least: int, most: Any, inside: Any, program: list[Step], *, 
         splits.append(len(program))
         program.append(())
         _compile(inside, flags, program)
+        if len(program) > _PROGRAM_MAX:
+            raise ValueError("the pattern is too large to be searched for")
     for at in splits:
         program[at] = _split(at + 1, len(program), greedy=greedy)
 

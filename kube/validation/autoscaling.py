@@ -57,8 +57,7 @@ def autoscaler_causes(body: dict[str, Any]) -> list[Cause]:
 def _target_causes(target: dict[str, Any], path: str) -> list[Cause]:
     causes = _object_causes(target, path)
     # Of the group without a name, only replication controllers can be scaled.
-    grouped = target.get("kind") == "ReplicationController" or _group(target)
-    if grouped == "":
+    if target.get("kind") != "ReplicationController" and _group(target) == "":
         detail = "apiVersion must specify API group"
         causes.append(invalid(f"{path}.apiVersion", target.get("apiVersion", ""), detail))
     return causes

@@ -72,6 +72,22 @@ def test_a_changed_role_is_the_spaces_own_and_of_no_other(olga: Caller, alice: C
     assert alice.get(f"{ROLES}/view").body == before
 
 
+@pytest.mark.parametrize("way", ["put", "apply"])
+def test_what_is_put_in_its_place_is_a_change_and_no_creation(olga: Caller, way: str) -> None:
+    """A role that is there is changed by whoever may change roles, in whatever way."""
+    role = olga.get(f"{ROLES}/edit").body
+    role["rules"] = role["rules"][:1]
+    if way == "put":
+        changed = olga.put(f"{ROLES}/edit", role)
+        assert olga.put(f"{ROLES}/edit", role).status == 409
+    else:
+        applied = {"apiVersion": role["apiVersion"], "kind": role["kind"], "metadata": {"labels": {"a": "b"}}}
+        changed = olga.patch(f"{ROLES}/edit", applied, "apply", fieldManager="olga")
+        assert changed.body["metadata"]["labels"]["kubernetes.io/bootstrapping"] == "rbac-defaults"
+    assert changed.status == 200
+    assert int(changed.body["metadata"]["resourceVersion"]) > 0
+
+
 def test_a_subject_is_added_to_a_binding_of_the_policy(olga: Caller) -> None:
     """As ``kubectl set subject`` does."""
     subjects = [{"kind": "User", "name": "erika", "apiGroup": GROUP}]

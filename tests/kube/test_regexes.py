@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
 
@@ -47,3 +48,14 @@ def test_searching_takes_a_bounded_time() -> None:
     with pytest.raises(ValueError, match="too long"):
         regexes.find_all("a" * 1_000_000, "(a+a+)+b")
     assert time.monotonic() - begun < 5
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(?:){1000000000}", "((?:){1000}){1000}", "(((?:){0,1000}){1000}){1000}", "a{1001}", "(a{1000}){1000}"]
+)
+def test_repeats_without_end_are_refused_or_pass_at_once(pattern: str) -> None:
+    """DOS-09: not even what matches nothing may be repeated for ever."""
+    began = time.monotonic()
+    with contextlib.suppress(ValueError):
+        regexes.find("aaa", pattern)
+    assert time.monotonic() - began < 2

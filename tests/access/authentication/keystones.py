@@ -1,6 +1,6 @@
 """A real Keystone, where it is installed: in a virtual environment of its own below the user's cache folder.
 
-``TENANTRY_TEST_KEYSTONE=1`` installs it (about half a minute, once).
+``python -m tests.access.authentication.keystones`` installs it (about half a minute, once).
 """
 
 from __future__ import annotations
@@ -22,20 +22,33 @@ from typing import Any
 VERSION = "30.0.0"
 CACHE = Path.home() / ".cache" / "tenantry-tests"
 ENVIRONMENT = CACHE / f"keystone-{VERSION}"
-NOT_INSTALLED = "Keystone is not installed: set TENANTRY_TEST_KEYSTONE=1 once to install it"
+COMPLETE = ENVIRONMENT / "complete"
+INSTALL_SECONDS = 300
+NOT_INSTALLED = "Keystone is not installed: python -m tests.access.authentication.keystones installs it"
 PREPARED = CACHE / f"keystone-{VERSION}-data"
 
 
-def interpreter() -> Path | None:
-    """The interpreter that has Keystone; installs it where that is asked for."""
-    python = ENVIRONMENT / "bin" / "python"
-    complete = ENVIRONMENT / "complete"
-    if not complete.exists() and os.environ.get("TENANTRY_TEST_KEYSTONE") == "1":
+def install() -> bool:
+    """Install Keystone unless it is there; false, with the reason on the standard error, where that cannot be done."""
+    if COMPLETE.exists():
+        return True
+    try:
         venv.create(ENVIRONMENT, with_pip=True, clear=True)
-        install = [str(python), "-m", "pip", "install", "--quiet", f"keystone=={VERSION}", "waitress"]
-        subprocess.run(install, check=True, timeout=600)
-        complete.touch()
-    return python if complete.exists() else None
+        command = [
+            ENVIRONMENT / "bin" / "python",
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            f"keystone=={VERSION}",
+            "waitress",
+        ]
+        subprocess.run(command, check=True, timeout=INSTALL_SECONDS)
+    except (OSError, subprocess.SubprocessError) as error:
+        print(f"Keystone cannot be installed, so its tests are skipped: {error}", file=sys.stderr)
+        return False
+    COMPLETE.touch()
+    return True
 
 
 class KeystoneServer:
@@ -113,16 +126,14 @@ class KeystoneServer:
 @cache
 def running() -> KeystoneServer | None:
     """The one Keystone of this run, or ``None`` where it is not installed."""
-    python = interpreter()
-    if python is None:
+    if not COMPLETE.exists():
         return None
     folder = Path(tempfile.mkdtemp(prefix="keystone-"))
-    server = KeystoneServer(python, folder / "data")
+    server = KeystoneServer(ENVIRONMENT / "bin" / "python", folder / "data")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     atexit.register(server.stop)
     return server
 
 
 if __name__ == "__main__":
-    os.environ["TENANTRY_TEST_KEYSTONE"] = "1"
-    sys.exit(0 if interpreter() else 1)
+    sys.exit(not install())
