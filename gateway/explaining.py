@@ -7,22 +7,22 @@ the caller's own connection and transaction, and again for as long as they ask f
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
 from django.conf import settings
 
 from access.authorization.abac import PolicyFile
-from access.authorization.build import build_authorization
+from access.authorization.build import Authorization, build_authorization
 from access.authorization.grants import TenantPolicies
 from access.authorization.lock import closed_by, tenants_behind
 from access.authorization.node import NodeGraphs, nodes_that_may
 from access.authorization.rbac import PolicyCache
 from gateway.kinds import Catalogs
 from kube.abac import Policy
-from kube.identity import SERVICE_ACCOUNT_PREFIX, Principal
-from kube.logicalclusters import ROOT, is_tenant_space, is_valid, tenant_of
+from kube.identity import AUTHENTICATED, SERVICE_ACCOUNT_PREFIX, SERVICE_ACCOUNTS, Principal
+from kube.logicalclusters import ROOT, is_tenant_space, is_valid, is_workspace, tenant_of
 from kube.paths import parse, resolve
 from kube.rbac import GROUP, Attributes
 from kube.requestinfo import RequestInfo
@@ -59,10 +59,12 @@ def decide(principal: Principal, info: RequestInfo) -> Decision:
     return store.settled(lambda: _explained(store, principal, info))
 
 
+def _authorization(store: Snapshot) -> Authorization:
+    return build_authorization(settings.AUTHORIZATION, store, locks=store, system_only=Catalogs().is_system_only)
+
+
 async def _explained(store: Snapshot, principal: Principal, info: RequestInfo) -> Decision:
-    authorization = build_authorization(
-        settings.AUTHORIZATION, store, locks=store, system_only=Catalogs().is_system_only
-    )
+    authorization = _authorization(store)
     async with authorization.running():
         return await authorization.chain.explain(principal, info)
 
@@ -91,8 +93,45 @@ def nodes(cluster: str, attributes: Attributes) -> tuple[Holder, ...]:
     """The nodes that may do this in a logical cluster, where the Node authorizer is asked; in workspaces it never is."""
     if "Node" not in settings.AUTHORIZATION.mode or not (cluster == ROOT or is_tenant_space(cluster)):
         return ()
-    store = Snapshot(cluster)
-    info = RequestInfo(
+    store, info = Snapshot(cluster), _asked(cluster, attributes)
+    return nodes_that_may(info, lambda: store.settled(lambda: NodeGraphs(store).of(cluster)))
+
+
+def gated(cluster: str, attributes: Attributes, holders: Sequence[Holder]) -> tuple[Holder, ...]:
+    """Those who hold a right, each with the gate of the workspace at the end of its path that is closed to it alone.
+
+    Who else is in a group, and in which other groups a user is, only authenticators know: it may be open to them.
+    """
+    if not is_workspace(cluster):
+        return tuple(holders)
+    store, info = Snapshot(cluster), _asked(cluster, attributes)
+
+    async def through() -> tuple[Holder, ...]:
+        authorization = _authorization(store)
+        async with authorization.running():
+            said = [await authorization.chain.authorize(_alone(holder, cluster), info) for holder in holders]
+        return tuple(
+            holder if decision.allowed else holder._replace(path=(*holder.path, f"if {decision.step} opens"))
+            for holder, decision in zip(holders, said, strict=True)
+        )
+
+    return store.settled(through)
+
+
+def _alone(holder: Holder, cluster: str) -> Principal:
+    """Somebody of whom nothing is known but this."""
+    name, home = holder.name, None
+    groups: tuple[str, ...] = (AUTHENTICATED,)
+    if holder.kind == "Group":
+        name, groups = "", (holder.name, AUTHENTICATED)
+    elif holder.kind == "ServiceAccount":
+        name, home = f"{SERVICE_ACCOUNT_PREFIX}{holder.namespace}:{holder.name}", cluster
+        groups = (SERVICE_ACCOUNTS, f"{SERVICE_ACCOUNTS}:{holder.namespace}", AUTHENTICATED)
+    return Principal(name=name, groups=groups, tenant=holder.tenant, authenticator="who-can", cluster=home)
+
+
+def _asked(cluster: str, attributes: Attributes) -> RequestInfo:
+    return RequestInfo(
         method="",
         path=attributes.path,
         cluster=cluster,
@@ -105,7 +144,6 @@ def nodes(cluster: str, attributes: Attributes) -> tuple[Holder, ...]:
         namespace=attributes.namespace,
         name=attributes.name,
     )
-    return nodes_that_may(info, lambda: store.settled(lambda: NodeGraphs(store).of(cluster)))
 
 
 class Snapshot:

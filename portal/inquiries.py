@@ -20,7 +20,7 @@ MANIFEST_MAX: Final = 256 * 1024
 
 
 def who_can(*, actor: Actor, cluster: str, attributes: Attributes) -> tuple[Holder, ...]:
-    """Every subject that may do this in a logical cluster, with the path of objects by which.
+    """Every subject that may do this in a logical cluster, with the path of objects by which, and of gates.
 
     Raises ``Forbidden`` unless the actor hands out rights there, ``BadRequest``.
     """
@@ -29,7 +29,8 @@ def who_can(*, actor: Actor, cluster: str, attributes: Attributes) -> tuple[Hold
         raise BadRequest("A verb and a resource or a path are needed.")
     state = explaining.state_of(cluster)
     nodes = explaining.nodes(cluster, attributes)
-    return whocan.who_can(attributes, state.policies, (*state.lines, *state.objects), nodes)
+    holders = whocan.who_can(attributes, state.policies, (*state.lines, *state.objects), nodes)
+    return explaining.gated(cluster, attributes, holders)
 
 
 def what_if(*, actor: Actor, cluster: str, manifest: Mapping[str, Any], delete: bool = False) -> tuple[Effect, ...]:

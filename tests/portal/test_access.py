@@ -291,11 +291,20 @@ def test_a_decision_in_a_workspace_is_that_of_its_gates_and_its_rules(admin: Use
     body = {"cluster": workspace, "verb": "get", "resource": "configmaps", "namespace": "team"}
     status, found = post(admin, "/api/v1/access/who-can", body)
     assert status == 200
-    assert "jane" in {row["name"] for row in found["results"]}
+    by_name = {row["name"]: row["path"] for row in found["results"]}
+    assert by_name["jane"][-1] == "if required-groups opens"
+    assert by_name["r"] == ["RoleBinding team/robot", "ClusterRole maps"]
+    assert ["system-masters"] in [row["path"] for row in found["results"] if row["tenant"] == "system"]
     role = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": "maps"}, "rules": []}
     status, found = post(admin, "/api/v1/access/what-if", {"cluster": workspace, "manifest": role})
     losing = {row["name"] for row in found["results"]}
     assert (status, losing) == (200, {"jane", "system:serviceaccount:team:r"})
+    # Whoever reads there by a binding, and has no binding that lets in.
+    stranger = {"kind": "ClusterRoleBinding", "metadata": {"name": "joe"}}
+    stranger |= {"roleRef": {"kind": "ClusterRole", "name": "maps"}, "subjects": [{"kind": "User", "name": "joe"}]}
+    put(workspace, RBAC, "clusterrolebindings", stranger)
+    found = post(admin, "/api/v1/access/who-can", body)[1]
+    assert {row["name"]: row["path"] for row in found["results"]}["joe"][-1] == "if workspace-content opens"
 
 
 def test_a_decision_about_a_bound_resource_is_limited_by_its_provider(admin: User, workspace: str) -> None:
