@@ -87,7 +87,7 @@ def checked_url(url: str) -> str:
         port_is_right = parts.port is None or parts.port > 0
     except ValueError:
         raise WebhookFileError("not a URL") from None
-    if not parts.hostname or not port_is_right or parts.username or parts.fragment or not url.isascii():
+    if not parts.hostname or not port_is_right or "@" in parts.netloc or parts.fragment or not url.isascii():
         raise WebhookFileError("not the URL of a service")
     if any(character <= " " or character == "\x7f" for character in url):
         raise WebhookFileError("not the URL of a service")

@@ -252,12 +252,15 @@ class Engine:
                 _answer(readers, None)
 
     async def _see_everything(self) -> None:
-        floor = self.revision
-        try:
-            revision, epoch = _counter(await self._wire.ask(STATE))
-        except AWAY:
-            state = await persist(self._pool, read_state)
-            revision, epoch = state.revision, state.epoch
+        known = None
+        while known != self._follower.epoch:
+            # What was asked before somebody else noticed that the history was replaced may be of the old one.
+            floor, known = self.revision, self._follower.epoch
+            try:
+                revision, epoch = _counter(await self._wire.ask(STATE))
+            except AWAY:
+                state = await persist(self._pool, read_state)
+                revision, epoch = state.revision, state.epoch
         if not self._follower.compare(revision, epoch, floor):
             self._follower.lose(revision, epoch)
         await self._follower.reach(revision)

@@ -170,10 +170,12 @@ class Follower:
             self.learn(int(payload))
 
     async def _poll(self) -> None:
-        floor = self.revision
+        floor, epoch = self.revision, self.epoch
         async with asyncio.timeout(HEALTHY_SECONDS):
             state = state_of(await self._wire.ask(STATE), await self._wire.ask(ORIGIN))
         self._contact = monotonic()
+        if epoch != self.epoch:
+            return
         if state.origin != self._origin or not self.compare(state.revision, state.epoch, floor):
             self._origin = state.origin
             self.lose(state.revision, state.epoch)
@@ -191,11 +193,14 @@ class Follower:
                     await asyncio.sleep(0.1)
 
     async def _fetch_page(self) -> None:
-        after = self.revision
+        after, epoch = self.revision, self.epoch
         events = logged(await self._log.ask(FOLLOW, (after, PAGE), form=BINARY))
-        if events and self.take(events):
+        if epoch == self.epoch and events and self.take(events):
             return
         state = await persist(self._pool, read_state)
+        if epoch != self.epoch:
+            # Somebody else has noticed that the history was replaced, and this may have been read before it was.
+            return
         if state.compacted > self.revision or not self.compare(state.revision, state.epoch, after):
             self.compacted = state.compacted
             self.lose(state.revision, state.epoch)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kube.claims import outside_extra
@@ -67,6 +67,7 @@ def test_any_kubeconfig_is_read_or_refused(config):
     assert file.url == "https://a"
 
 
+@example("https://@0")
 @given(st.text("htps:/@[]127.0localx#? \n", max_size=40) | st.text(max_size=20).map("https://".__add__))
 def test_any_url_is_secure_or_refused(url):
     """OIDC-08, API-31."""
