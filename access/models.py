@@ -16,8 +16,9 @@ class Credential(models.Model):
     """One issued kubeconfig (GW3). ``jti`` ties the cluster's audit (``credential-id``) to a person.
 
     The row is made, and committed, before the token is asked for; ``jti`` and ``expires_at`` follow. ``anchor`` is the
-    Secret that the token is bound to: deleting it revokes this one token. ``revocation_confirmed_at`` is set when the
-    anchor was seen to be gone, after a revocation or after the expiry.
+    Secret that the token is bound to, by its uid: deleting it revokes this one token. ``revocation_confirmed_at`` is
+    set when the anchor, or the account behind it, was seen to be gone, after a revocation or after the expiry; one
+    that cannot be confirmed is asked for again at ``confirm_after``, so that it holds up no other.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -26,6 +27,7 @@ class Credential(models.Model):
     jti = models.CharField(_("credential ID"), max_length=64, null=True, unique=True)
     role = models.CharField(max_length=6)
     anchor = models.CharField(max_length=253)
+    anchor_uid = models.CharField(max_length=64, blank=True)
     ip_address = models.GenericIPAddressField(_("IP address"), null=True)
     user_agent = models.CharField(max_length=256, blank=True)
     issued_at = models.DateTimeField(default=timezone.now, editable=False)
@@ -34,6 +36,8 @@ class Credential(models.Model):
     revoked_at = models.DateTimeField(null=True)
     revoked_by = models.CharField(max_length=254, blank=True)
     revocation_confirmed_at = models.DateTimeField(null=True)
+    confirm_attempts = models.PositiveIntegerField(default=0)
+    confirm_after = models.DateTimeField(null=True)
 
     class Meta:
         db_table = "credentials"

@@ -9,21 +9,26 @@ from typing import Any
 import orjson
 from django.db import transaction
 
-from access.authorization.grants import RESOURCE
+from access.authorization.tenancy.grants import RESOURCE
 from audit.actions import Action
 from audit.recorder import Actor
-from kube.abac import GROUP, InvalidPolicy, policy_of
-from kube.logicalclusters import space_of
-from kube.status import Conflict, NotFound
+from kube.authorization.abac import GROUP, InvalidPolicy, policy_of
+from kube.authorization.tenantreferences import refers_to, tenants_named
+from kube.requests.logicalclusters import space_of
+from kube.requests.status import Conflict, NotFound
 from store import synchronous
 from store.types import Delete, Key, PreconditionFailed, Range
 from tenants.models import Role
 from tenants.rights import require_role
+from tenants.spaces import tenant_key
 
 
 @dataclass(frozen=True, slots=True)
-class LetIn:
-    """One policy. ``opens`` is whether it is understood, and so opens anything; ``since`` is RFC 3339."""
+class GrantedPolicy:
+    """One policy. ``opens`` is whether it is understood, and the tenant that it means is still there.
+
+    ``since`` is RFC 3339.
+    """
 
     name: str
     spec: Mapping[str, Any]
@@ -31,7 +36,7 @@ class LetIn:
     opens: bool
 
 
-def policies_of(actor: Actor, tenant: str) -> Sequence[LetIn]:
+def policies_of(actor: Actor, tenant: str) -> Sequence[GrantedPolicy]:
     """Whom the tenant has let in, for its members. Raises ``NotFound`` for everybody else."""
     require_role(actor, tenant, Role.VIEWER)
     found = []
@@ -39,14 +44,21 @@ def policies_of(actor: Actor, tenant: str) -> Sequence[LetIn]:
         body = orjson.loads(stored.data)
         try:
             policy_of(body, space=tenant)
-            opens = True
+            opens = all(refers_to(body, named, _uid(named)) for named in tenants_named(body, space_of(tenant)))
         except InvalidPolicy:
             opens = False
         metadata, spec = body["metadata"], body.get("spec")
         found.append(
-            LetIn(stored.key.name, spec if isinstance(spec, dict) else {}, metadata.get("creationTimestamp", ""), opens)
+            GrantedPolicy(
+                stored.key.name, spec if isinstance(spec, dict) else {}, metadata.get("creationTimestamp", ""), opens
+            )
         )
     return found
+
+
+def _uid(tenant: str) -> str | None:
+    stored = synchronous.get(tenant_key(tenant))
+    return str(orjson.loads(stored.data)["metadata"]["uid"]) if stored else None
 
 
 @transaction.atomic

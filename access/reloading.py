@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import stat
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,15 +26,22 @@ class UnusableFile(Exception):
     """A file that a server cannot start with; the message names the file, and the line where there is one."""
 
 
+def report_exposed(path: Path, mode: int) -> None:
+    """Name a file with secrets in the log when everybody on this host may read or change it."""
+    if mode & (stat.S_IROTH | stat.S_IWOTH):
+        logger.warning("%s holds secrets and is open to everybody on this host: chmod o= it", path)
+
+
 class ReloadedFile(Generic[T]):
     """One file, read by ``parse``, which raises ``ValueError`` for what it cannot read.
 
     Made, it reads the file or raises ``UnusableFile``. From then on a file that is gone or wrong is logged, and what
-    was read last stays in force.
+    was read last stays in force. One that holds secrets, and is open to everybody, is named in the log.
     """
 
-    def __init__(self, path: Path, parse: Callable[[bytes], T]) -> None:
+    def __init__(self, path: Path, parse: Callable[[bytes], T], *, secret: bool = False) -> None:
         self._path = path
+        self._secret = secret
         self._parse = parse
         self._checked = float("-inf")
         self._reading = False
@@ -86,6 +95,8 @@ class ReloadedFile(Generic[T]):
 
     def _read(self) -> T:
         with self._path.open("rb") as file:
+            if self._secret:
+                report_exposed(self._path, os.fstat(file.fileno()).st_mode)
             data = file.read(FILE_MAX + 1)
         if len(data) > FILE_MAX:
             raise ValueError(f"larger than {FILE_MAX} bytes")

@@ -36,13 +36,13 @@ FIELDS: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Flaw:
+class ChainViolation:
     """The first row of a chain that is not as it was written."""
 
     chain: str
     sequence: int
     kind: str
-    """``edit``, ``gap``, ``order`` or ``truncation``."""
+    """``edit``, ``gap``, ``order``, ``truncation`` or ``rewrite`` (sound in itself, but not what was signed)."""
     message: str
 
 
@@ -62,28 +62,37 @@ def hash_of(row: Mapping[str, Any], previous_hash: str) -> str:
     return hashlib.sha256(previous_hash.encode() + b"\n" + canonical(row)).hexdigest()
 
 
-def verify(chain: str, rows: Iterable[Mapping[str, Any]], *, sequence: int, end_hash: str) -> Flaw | None:
+def verify(chain: str, rows: Iterable[Mapping[str, Any]], *, sequence: int, end_hash: str) -> ChainViolation | None:
     """The first flaw of a chain, or ``None``.
 
     ``rows`` come in the order of their sequence, with ``previous_hash`` and ``hash``; ``sequence`` and ``end_hash``
     are the chain's anchor: how many rows there must be and the last one's hash.
+
+    1. Sequences count from 1 without gaps: a row that was taken out shows as a gap, one that was put in as order.
+    2. Each row names the hash of the one before it: exchanging rows shows, even with their own hashes right.
+    3. Each row's hash covers its fields: an edit shows.
+    4. The anchor is kept elsewhere than the rows: a tail that was cut off leaves a sound chain, and shows only here.
+
+    Whoever can rewrite rows, hashes and anchor alike is found by the signed checkpoints alone (``audit.checkpoints``).
     """
     previous, expected = GENESIS, 1
     for row in rows:
         found = int(row["sequence"])
         if found > expected:
-            return Flaw(chain, expected, "gap", f"rows {expected} to {found - 1} are missing")
+            return ChainViolation(chain, expected, "gap", f"rows {expected} to {found - 1} are missing")
         if found < expected:
-            return Flaw(chain, found, "order", f"row {found} stands where row {expected} belongs")
+            return ChainViolation(chain, found, "order", f"row {found} stands where row {expected} belongs")
         if row["previous_hash"] != previous:
-            return Flaw(chain, found, "edit", f"row {found} does not follow from the row before it")
+            return ChainViolation(chain, found, "edit", f"row {found} does not follow from the row before it")
         if hash_of(row, previous) != row["hash"]:
-            return Flaw(chain, found, "edit", f"row {found} was changed after it was written")
+            return ChainViolation(chain, found, "edit", f"row {found} was changed after it was written")
         previous, expected = row["hash"], expected + 1
     if expected - 1 < sequence:
-        return Flaw(chain, expected, "truncation", f"rows {expected} to {sequence} were cut off")
+        return ChainViolation(chain, expected, "truncation", f"rows {expected} to {sequence} were cut off")
     if expected - 1 > sequence or previous != end_hash:
-        return Flaw(chain, expected - 1, "edit", f"row {expected - 1} is not the one that the chain ended with")
+        return ChainViolation(
+            chain, expected - 1, "edit", f"row {expected - 1} is not the one that the chain ended with"
+        )
     return None
 
 

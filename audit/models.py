@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import uuid
 from datetime import datetime
+from typing import Any
 
 from django.contrib.postgres.indexes import GinIndex
 from django.contrib.postgres.search import SearchVector, SearchVectorField
@@ -24,6 +25,17 @@ class Outcome(models.TextChoices):
     SUCCESS = "success", _("Success")
     DENIED = "denied", _("Denied")
     FAILURE = "failure", _("Failure")
+
+
+class Unread(models.GeneratedField):
+    """A generated column that an insertion does not read back: who may add a row need not be one who sees it."""
+
+    db_returning = False  # type: ignore[assignment] # the stubs know it as a constant
+
+    def deconstruct(self) -> Any:
+        """As the field that it is to the database."""
+        name, _, arguments, keywords = super().deconstruct()
+        return name, "django.db.models.GeneratedField", arguments, keywords
 
 
 class AuditEntry(models.Model):
@@ -50,7 +62,7 @@ class AuditEntry(models.Model):
     detail = models.JSONField(default=dict)
     previous_hash = models.CharField(max_length=64)
     hash = models.CharField(max_length=64)
-    words = models.GeneratedField(
+    words = Unread(
         expression=SearchVector("action", "actor", "target", config="simple"),
         output_field=SearchVectorField(),
         db_persist=True,
@@ -80,7 +92,8 @@ class AuditEntry(models.Model):
 class AuditChain(models.Model):
     """The end of one chain: its last sequence and hash, so that a cut-off tail shows (GW13).
 
-    Its row is the lock under which entries are appended. A trigger lets ``sequence`` only grow and forbids DELETE.
+    Its row is the lock under which entries are appended, and moves with each (a trigger of ``audit_logs``). Triggers let
+    ``sequence`` only grow and forbid DELETE.
     """
 
     chain = models.CharField(max_length=63, primary_key=True)

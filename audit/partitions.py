@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime, timedelta
-from typing import Final
 
 from django.conf import settings
 from django.db import connection
-from psycopg import sql
-
-_NAME: Final = re.compile(r"api_requests_(\d{6})")
 
 
 def partitions_prepare(*, now: datetime) -> list[str]:
@@ -18,15 +13,9 @@ def partitions_prepare(*, now: datetime) -> list[str]:
 
     ``API_REQUESTS_KEEP_DAYS`` days are kept at least.
     """
-    oldest = (now - timedelta(days=settings.API_REQUESTS_KEEP_DAYS)).strftime("%Y%m")
+    oldest = now - timedelta(days=settings.API_REQUESTS_KEEP_DAYS)
     with connection.cursor() as cursor:
         for days in (0, 31, 62):
             cursor.execute("SELECT api_requests_partition(%s)", [now + timedelta(days=days)])
-        cursor.execute(
-            "SELECT child.relname FROM pg_inherits JOIN pg_class child ON child.oid = inhrelid "
-            "WHERE inhparent = 'api_requests'::regclass"
-        )
-        names = [name for (name,) in cursor.fetchall() if (match := _NAME.fullmatch(name)) and match[1] < oldest]
-        for name in names:
-            cursor.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(name)))
-    return names
+        cursor.execute("SELECT api_requests_forget(%s)", [oldest])
+        return [name for (name,) in cursor.fetchall()]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from django.db import connection, transaction
 
 from audit import chain as chains
 from audit.actions import Action
+from audit.addresses import address_of
 from audit.models import AuditEntry, Outcome
 from audit.redaction import clean, clean_text
 
@@ -85,12 +85,9 @@ def record(
     Texts are redacted and cut to their columns; a malformed ``ip`` is recorded as none.
     """
     with transaction.atomic(), connection.cursor() as cursor:
-        # Waiting on the chain's own row is the lock: whoever holds it knows the last sequence and hash for sure.
-        cursor.execute(
-            "INSERT INTO audit_chains AS c (chain, sequence, hash) VALUES (%s, 0, %s) "
-            "ON CONFLICT (chain) DO UPDATE SET sequence = c.sequence RETURNING sequence, hash, clock_timestamp()",
-            [clean_text(chain, 63), chains.GENESIS],
-        )
+        # Waiting on the chain's own row is the lock: whoever holds it knows the last sequence and hash for sure. The
+        # row moves with the insertion (a trigger): nobody but the tables' owner can move it otherwise.
+        cursor.execute("SELECT * FROM audit_chain_head(%s)", [clean_text(chain, 63)])
         sequence, previous, now = cursor.fetchone()
         entry = AuditEntry(
             id=uuid.uuid4(),
@@ -111,19 +108,4 @@ def record(
         )
         entry.hash = chains.hash_of({field: getattr(entry, field) for field in chains.FIELDS}, previous)
         entry.save(force_insert=True)
-        cursor.execute(
-            "UPDATE audit_chains SET sequence = %s, hash = %s WHERE chain = %s",
-            [entry.sequence, entry.hash, entry.chain],
-        )
     return entry
-
-
-def address_of(text: str | None) -> str | None:
-    """The canonical text of an IP address, or ``None`` for anything else."""
-    try:
-        address = ipaddress.ip_address((text or "").split("%", 1)[0])
-    except ValueError:
-        return None
-    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
-        return str(address.ipv4_mapped)
-    return str(address)

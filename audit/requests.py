@@ -2,6 +2,15 @@
 
 Every refusal is counted exactly: the first of a kind in each flush are rows of their own, the rest one row with a
 count. Allowed requests are dropped, and counted, only when the database cannot keep up; refusals never are.
+
+1. ``put_nowait`` runs in the request's way: it appends or counts, and never waits. Everything it keeps is bounded: rows
+   by ``BOUND``, kinds of refusals by ``_KINDS``.
+2. A flush moves the counted refusals into the rows first. From there on they are rows like the others, and survive a
+   flush that fails.
+3. The batch stays in the buffer while it is written, and is taken off when the database has committed it. Only the
+   flush takes off, at the left, and ``put_nowait`` adds at the right; so the batch is still what stands at the left.
+4. A connection may be lost after the commit and before the answer. The batch is then written again, and the rows'
+   UUIDs, made with the requests, show which are there already: row by row, each is written once.
 """
 
 from __future__ import annotations
@@ -11,19 +20,19 @@ import contextlib
 import json
 import logging
 import uuid
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final
 
-from psycopg import AsyncConnection, Error
-from psycopg.errors import CheckViolation, UniqueViolation
+from psycopg import AsyncConnection, Error, sql
+from psycopg.errors import UndefinedTable, UniqueViolation
 
 from audit.redaction import clean_text
-from kube.verdicts import Decision
+from kube.authorization.decisions import Decision
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +68,7 @@ _COLUMNS: Final = (
     ("request_id", "text", 0),
     ("trace", "text", 0),
 )
-_COPY: Final = f"COPY api_requests ({', '.join(name for name, _, _ in _COLUMNS)}) FROM STDIN"
+_COPY: Final = f"COPY {{}} ({', '.join(name for name, _, _ in _COLUMNS)}) FROM STDIN"
 _VALUES: Final = attrgetter(*(name for name, _, _ in _COLUMNS[1:]))
 _TEXTS: Final = tuple((index, limit) for index, (_, _, limit) in enumerate(_COLUMNS) if limit)
 """Which values of a row hold what somebody else has written, and how long they may be."""
@@ -135,7 +144,7 @@ class RequestLog:
         except (Error, OSError, TimeoutError):
             logger.exception("%d records of requests were not written", len(self._rows))
 
-    def offer(self, record: RequestRecord) -> None:
+    def put_nowait(self, record: RequestRecord) -> None:
         """Take one record; never waits, never raises."""
         if record.allowed:
             if len(self._rows) >= BOUND:
@@ -195,7 +204,7 @@ class RequestLog:
             return
         try:
             await self._copy(connection, batch)
-        except CheckViolation:
+        except UndefinedTable:
             for moment in {record.created_at.replace(day=1) for record in batch}:
                 await connection.execute("SELECT api_requests_partition(%s)", [moment])
             await self._copy(connection, batch)
@@ -209,7 +218,20 @@ class RequestLog:
         self.written += sum(record.count for record in batch)
 
     async def _copy(self, connection: AsyncConnection[Any], batch: Sequence[RequestRecord]) -> None:
-        async with connection.cursor() as cursor, cursor.copy(_COPY) as copy:
+        """Write all or none, straight into the months' partitions: COPY knows no row-level security."""
+        months: defaultdict[str, list[RequestRecord]] = defaultdict(list)
+        for record in batch:
+            moment = record.created_at.astimezone(UTC)
+            months[f"api_requests_{moment.year:04}{moment.month:02}"].append(record)
+        async with connection.transaction():
+            for partition, records in months.items():
+                await self._copy_into(connection, partition, records)
+
+    async def _copy_into(
+        self, connection: AsyncConnection[Any], partition: str, batch: Sequence[RequestRecord]
+    ) -> None:
+        statement = sql.SQL(_COPY).format(sql.Identifier(partition))
+        async with connection.cursor() as cursor, cursor.copy(statement) as copy:
             copy.set_types([kind for _, kind, _ in _COLUMNS])
             for number, record in enumerate(batch):
                 if number % TOGETHER == 0:

@@ -19,11 +19,15 @@ from django.db.models.functions import TruncDay, TruncHour
 from django.utils.dateparse import parse_datetime
 
 from audit import chain as chains
+from audit.actions import Action
+from audit.checkpoints import Checkpoint, History
 from audit.models import ApiRequest, AuditChain, AuditEntry, Outcome, key_of
-from kube.status import BadRequest
+from kube.requests.status import BadRequest
 
 PAGE_LIMIT = 200
 """The largest page."""
+
+_TOGETHER = 1000
 
 _Row = TypeVar("_Row", bound=Model)
 
@@ -70,11 +74,25 @@ def entries_everywhere(*, filters: Filters | None = None, after: str = "", limit
     return page_of(_filtered(AuditEntry.objects.all(), filters), after, limit)
 
 
+def chain_began(chain: str) -> datetime | None:
+    """When the tenant began that bears this name now: what a chain holds from before is of those who bore it earlier."""
+    entries = AuditEntry.objects.filter(chain=chain, action=Action.TENANT_CREATED).order_by("-sequence")
+    return entries.values_list("created_at", flat=True).first()
+
+
 def requests_of_tenant(
-    tenant: str, *, allowed: bool | None = None, actor: str = "", after: str = "", limit: int = 50
+    tenant: str,
+    *,
+    since: datetime | None = None,
+    allowed: bool | None = None,
+    actor: str = "",
+    after: str = "",
+    limit: int = 50,
 ) -> Page[ApiRequest]:
     """One page of a tenant's API requests. Raises ``BadRequest`` for a foreign cursor."""
     rows = ApiRequest.objects.filter(tenant=tenant)
+    if since:
+        rows = rows.filter(created_at__gte=since)
     if allowed is not None:
         rows = rows.filter(allowed=allowed)
     if actor:
@@ -133,7 +151,53 @@ def anchored_chain_names() -> list[str]:
     return list(AuditChain.objects.order_by("chain").values_list("chain", flat=True))
 
 
-def chain_flaw(chain: str) -> chains.Flaw | None:
+def chain_heads() -> dict[str, tuple[int, str]]:
+    """Where each chain ends by its anchor: its last sequence and hash."""
+    return {
+        chain: (sequence, end) for chain, sequence, end in AuditChain.objects.values_list("chain", "sequence", "hash")
+    }
+
+
+def signed_flaws(history: History, *, chain: str = "") -> list[chains.ChainViolation]:
+    """Where the rows of ``chain``, or of every chain, are not those that were signed: one flaw a chain, in order.
+
+    The rows themselves are compared, not the anchors, which whoever cuts a chain can set as well.
+    """
+    points: dict[str, list[tuple[int, str, Checkpoint]]] = {}
+    for checkpoint in history.checkpoints:
+        for name, (sequence, end) in checkpoint.heads.items():
+            if not chain or name == chain:
+                points.setdefault(name, []).append((sequence, end, checkpoint))
+    found = (_signed_flaw(name, signed) for name, signed in sorted(points.items()))
+    return [flaw for flaw in found if flaw is not None]
+
+
+def _signed_flaw(chain: str, signed: list[tuple[int, str, Checkpoint]]) -> chains.ChainViolation | None:
+    rows = AuditEntry.objects.filter(chain=chain)
+    last = rows.order_by("-sequence").values_list("sequence", flat=True).first()
+    if last is None:
+        count, _, checkpoint = signed[-1]
+        message = f"the whole chain is gone: {count} rows, as checkpoint {checkpoint.number} of {checkpoint.time} says"
+        return chains.ChainViolation(chain, 1, "truncation", message)
+    right = 0
+    for some in (signed[begin : begin + _TOGETHER] for begin in range(0, len(signed), _TOGETHER)):
+        hashes = dict(rows.filter(sequence__in=[point[0] for point in some]).values_list("sequence", "hash"))
+        for sequence, end, checkpoint in some:
+            by = f"checkpoint {checkpoint.number} of {checkpoint.time}"
+            if hashes.get(sequence) == end:
+                right = sequence
+            elif sequence > last:
+                return chains.ChainViolation(
+                    chain, last + 1, "truncation", f"rows {last + 1} to {sequence} were cut off, says {by}"
+                )
+            else:
+                return chains.ChainViolation(
+                    chain, right + 1, "rewrite", f"rows {right + 1} to {sequence} are not those of {by}"
+                )
+    return None
+
+
+def chain_flaw(chain: str) -> chains.ChainViolation | None:
     """The first flaw of a chain in the database, or ``None`` (``audit verify``)."""
     anchor = AuditChain.objects.filter(chain=chain).first()
     sequence, end_hash = (anchor.sequence, anchor.hash) if anchor else (0, chains.GENESIS)

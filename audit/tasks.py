@@ -6,9 +6,16 @@ from celery import shared_task
 from django.utils import timezone
 
 from audit.partitions import partitions_prepare as prepare
+from audit.publishing import checkpoint_write
 
 
 @shared_task(name="audit.partitions_prepare", ignore_result=True)
 def partitions_prepare() -> None:
     """Make the next months' partitions, drop those past their time."""
     prepare(now=timezone.now())
+
+
+@shared_task(name="audit.checkpoints_write", ignore_result=True)
+def checkpoints_write() -> None:
+    """Sign where the chains end now."""
+    checkpoint_write(now=timezone.now())

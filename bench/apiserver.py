@@ -123,7 +123,7 @@ def served(product: Product, token: str, *, alone: bool = True) -> Iterator[Targ
     port = free_port()
     environment = {
         **product.environment,
-        "DATABASE_URL": f"postgresql://postgres@/postgres?host={product.socket_folder()}",
+        "DATABASE_URL": product.database,
     }
     command = [sys.executable, "manage.py", "apiserver", f"--secure-port={port}", f"--tenant-max-watches={MANY}"]
     with on_core(0) if alone else contextlib.nullcontext():
@@ -184,7 +184,7 @@ for number in range({spaces}):
 def _idle_spaces(product: Product, pid: int) -> None:
     """What a space costs that nobody uses: bytes in the database, with its log and its audit, and in the server."""
     spaces = int(sys.argv[1]) if len(sys.argv) > 1 else SPACES
-    database = f"postgresql://postgres@/postgres?host={product.socket_folder()}"
+    database = product.database
     with psycopg.connect(database, autocommit=True) as connection:
 
         def size() -> int:

@@ -27,17 +27,17 @@ from access.authentication.basicfile import BasicFileAuthenticator
 from access.authentication.chain import AuthenticationChain
 from access.authentication.keyfiles import KeyFiles
 from access.authentication.keystone import KeystoneAuthenticator
+from access.authentication.keystoneclient import Domains, Keystone
 from access.authentication.oidc import OidcAuthenticator, OidcIssuer
 from access.authentication.serviceaccount import ServiceAccountAuthenticator
 from access.authentication.tokenfile import TokenFileAuthenticator
 from access.authentication.webhook import WebhookAuthenticator
 from access.authentication.x509 import X509Authenticator
-from access.keystone import Domains, Keystone
-from access.transport import Transport, webhook_of_file
-from kube import pki
-from kube.identity import TENANT_EXTRA
-from kube.jwt import Reference, ServiceAccountClaims, load_signing_key, sign
-from kube.oidcclaims import ClaimRules
+from access.httpclient import HttpClient, webhook_of_file
+from kube.authentication import pki
+from kube.authentication.identity import TENANT_EXTRA
+from kube.authentication.oidcclaims import ClaimRules
+from kube.authentication.serviceaccounttokens import Reference, ServiceAccountClaims, load_signing_key, sign
 from store.types import Key, Stored
 from tests.access.authentication.outside import AUTHORITY, bearer, providing, serving, signed, trusting
 
@@ -46,7 +46,7 @@ ISSUER = "https://tenantry.bench"
 SECRET = "bench-password-0123456789"
 
 
-class Shelf:
+class ResourceCache:
     """The one object that the service account's token names, as a store holds it in memory."""
 
     def __init__(self) -> None:
@@ -103,12 +103,12 @@ async def _methods(folder: Path, stack: contextlib.AsyncExitStack) -> list[tuple
         namespace="default",
         account=Reference("driver", "u-1"),
     )
-    store: Any = Shelf()
+    store: Any = ResourceCache()
     accounts = ServiceAccountAuthenticator(store, keys=KeyFiles([pem], pem), issuer=ISSUER, audiences=(ISSUER,))
 
     provider = await stack.enter_async_context(providing())
     rules = ClaimRules(issuer=provider.url, username_claim="sub", username_prefix="oidc:", tenant_claim="tenant")
-    oidc = OidcAuthenticator(OidcIssuer(rules=rules, audiences=("bench",)), Transport(tls=trusting()))
+    oidc = OidcAuthenticator(OidcIssuer(rules=rules, audiences=("bench",)), HttpClient(tls=trusting()))
     stack.push_async_callback(oidc.close)
     said = {"iss": provider.url, "aud": "bench", "sub": "jane", "tenant": "bench", "exp": now + 600, "iat": now}
 
@@ -165,7 +165,7 @@ async def _keystone() -> AsyncIterator[KeystoneAuthenticator]:
         return web.json_response({"token": token})
 
     async with serving(validate) as url:
-        authenticator = KeystoneAuthenticator(Keystone(url, Transport(tls=trusting())), Domains({"d-1": "bench"}))
+        authenticator = KeystoneAuthenticator(Keystone(url, HttpClient(tls=trusting())), Domains({"d-1": "bench"}))
         try:
             yield authenticator
         finally:

@@ -27,9 +27,9 @@ from access.authorization.build import build_authorization
 from access.authorization.options import AuthorizationOptions
 from bench.apiserver import REVIEW, Target, peer, served, tenanted
 from bench.load import Figures, drive
-from gateway.kinds import Catalogs
-from kube.identity import AUTHENTICATED, Principal
-from kube.requestinfo import RequestInfo
+from gateway.resources.kinds import Catalogs
+from kube.authentication.identity import AUTHENTICATED, Principal
+from kube.requests.requestinfo import RequestInfo
 from store.types import Key, Listing, Range, Stored
 from tests.story.product import Product
 
@@ -141,7 +141,7 @@ async def ours(tenants: int) -> list[bool]:
     # As many spaces in memory as there are tenants: the cache of a server would drop those out of use.
     authorization.policies.spaces_max = tenants + 1
     for number in range(tenants):
-        await authorization.policies.around(f"root:t{number}")
+        await authorization.policies.policies_for(f"root:t{number}")
     built = time.perf_counter() - begun
     asked = questions(tenants)
     gc.collect()
@@ -195,10 +195,10 @@ def timed(label: str, asked: list[Question], decide: Callable[[Question], bool],
 
 def permissions(role: str) -> Iterator[tuple[str, str, str]]:
     """What of the asked things a role allows."""
-    from kube import bootstrap
-    from kube.rbac import Attributes
+    from kube.authorization import bootstrappolicy
+    from kube.authorization.rbac import Attributes
 
-    rules = bootstrap.INDEX.rules_of("ClusterRole", "", role) or ()
+    rules = bootstrappolicy.INDEX.rules_of("ClusterRole", "", role) or ()
     for verb, group, resource in ASKED:
         if any(rule.allows(Attributes(verb, group, resource)) for rule in rules):
             yield verb, group, resource

@@ -8,7 +8,7 @@ from typing import Final
 
 from access.authentication.options import AuthenticationOptions
 from access.authorization.options import AuthorizationOptions
-from access.throttling import Limits
+from access.requestlimits import Limits
 
 DEFAULT_ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 

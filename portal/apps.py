@@ -4,7 +4,7 @@ from django.apps import AppConfig
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
-from access.reloading import UnusableFile
+from access.reloading import UnusableFile, report_exposed
 
 
 class PortalConfig(AppConfig):
@@ -13,10 +13,13 @@ class PortalConfig(AppConfig):
     name = "portal"
 
     def ready(self) -> None:
-        """Refuse to start with a provider that nobody could sign in by."""
+        """Refuse to start with a provider that nobody could sign in by; name secrets that everybody may read."""
+        for file in settings.SECRET_FILES:
+            if file.is_file():
+                report_exposed(file, file.stat().st_mode)
         if not settings.OIDC_OP_ISSUER:
             return
-        from portal.oidc import provider
+        from portal.signin.oidc import provider
 
         try:
             provider.configured()

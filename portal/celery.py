@@ -8,13 +8,16 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 
 app = Celery("tenantry")
 app.config_from_object("django.conf:settings", namespace="CELERY")
-app.autodiscover_tasks(["tenants", "access", "audit", "store"])
+app.autodiscover_tasks(["tenants", "access", "audit", "store", "portal"])
 app.conf.beat_schedule = {
     # The message is only a wake-up: what is late is not worth doing twice.
     "sweep": {"task": "tenants.operations_sweep", "schedule": 2.0, "options": {"expires": 2}},
-    "drift": {"task": "tenants.workspaces_reconcile", "schedule": 60.0, "options": {"expires": 60}},
+    "drift": {"task": "tenants.workspaces_reconcile", "schedule": 10.0, "options": {"expires": 10}},
+    "clusters": {"task": "tenants.clusters_recheck", "schedule": 60.0, "options": {"expires": 60}},
     "endings": {"task": "tenants.tenants_end", "schedule": 5.0, "options": {"expires": 5}},
     "credentials": {"task": "access.credentials_expire", "schedule": 30.0, "options": {"expires": 30}},
     "compaction": {"task": "store.compact", "schedule": 300.0, "options": {"expires": 300}},
+    "refusals": {"task": "portal.refusals_record", "schedule": 60.0, "options": {"expires": 60}},
+    "checkpoints": {"task": "audit.checkpoints_write", "schedule": 60.0, "options": {"expires": 60}},
     "partitions": {"task": "audit.partitions_prepare", "schedule": 3600.0, "options": {"expires": 3600}},
 }

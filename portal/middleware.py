@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from urllib.parse import unquote_to_bytes
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse, HttpResponseBase
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.utils.cache import patch_vary_headers
 
-from kube.status import StatusError
-from portal import errors
+from kube.requests.status import StatusError
+from portal.database import scopes
+from portal.database.scopes import Scope
+from portal.http import errors
+from portal.http.actors import scope_of
+from portal.http.proxies import believe
+from portal.signin import refusals
 
 _CORS_METHODS = "GET, POST, PATCH, DELETE, OPTIONS"
 _CORS_HEADERS = "Authorization, Content-Type, Idempotency-Key, X-CSRFToken, X-Requested-With"
+
+
+class ProxyMiddleware:
+    """Takes address and scheme from the proxies that are trusted, and from nobody else. Comes first."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """The answer to the request as its sender made it."""
+        believe(request, settings.TRUSTED_PROXIES)
+        return self.get_response(request)
 
 
 class RequestMiddleware:
@@ -31,6 +48,7 @@ class RequestMiddleware:
             response: HttpResponseBase = errors.answer(request, 400, "The address contains a NUL character.")
         else:
             response = self.get_response(request)
+        refusals.record_answer(request, response)
         response["X-Request-ID"] = request.request_id  # type: ignore[attr-defined]
         response["Permissions-Policy"] = "camera=(), geolocation=(), microphone=(), payment=(), usb=()"
         if not response.has_header("Cache-Control"):
@@ -43,6 +61,35 @@ class RequestMiddleware:
         if isinstance(exception, StatusError):
             return errors.answer(request, exception.code, exception.message, retry_after=exception.retry_after)
         return None
+
+
+class ScopeMiddleware:
+    """Lets PostgreSQL leave out what is not of the person's tenants, whatever the views ask for (TS3).
+
+    Who signs in, and who comes with a token, is known only later: until then there is nobody.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """The answer with what all of them have."""
+        with scopes.scoped(scope_of(request.user)):
+            response = self.get_response(request)
+            seen = scopes.current()
+        if isinstance(response, StreamingHttpResponse):
+            response.streaming_content = _under(seen, iter(response))
+        return response
+
+
+def _under(scope: Scope | None, lines: Iterator[bytes]) -> Iterator[bytes]:
+    """The same lines, each read in the scope of the request that they answer."""
+    while True:
+        with scopes.scoped(scope):
+            line = next(lines, None)
+        if line is None:
+            return
+        yield line
 
 
 class CorsMiddleware:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -18,9 +20,10 @@ from access.authorization.options import (
     AuthorizationOptions,
     modes,
 )
-from kube.workspaces import Dialect
-from portal.embedded.sockets import postgresql_url, redis_url
-from portal.oidc import mapping
+from kube.workspaces.types import RequiredGroupsSyntax
+from portal.http import proxies
+from portal.quickstart.embedded.sockets import OWNER, postgresql_url, redis_url
+from portal.signin.oidc import mapping
 
 env = environ.Env()
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -29,10 +32,15 @@ DATA_DIR = Path(env.str("TENANTRY_DATA_DIR", str(BASE_DIR / ".tenantry"))).resol
 """Where the quickstart keeps its database, certificates and keys."""
 
 
+SECRET_FILES: list[Path] = []
+"""Files of the data folder that hold secrets, there or not."""
+
+
 def _secret(variable: str, file: str) -> str:
     """A secret from the environment, or from the data folder where the quickstart generated it."""
     value: str = env.str(variable, "")
     path = DATA_DIR / file
+    SECRET_FILES.append(path)
     if not value and path.is_file():
         value = path.read_text().strip()
     return value
@@ -49,6 +57,13 @@ SECRET_KEY_IS_SET = not SECRET_KEY.startswith("unsafe-")
 ALLOWED_HOSTS: list[str] = env.list("ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
 CSRF_TRUSTED_ORIGINS: list[str] = env.list("CSRF_TRUSTED_ORIGINS", default=[])
 CORS_ALLOWED_ORIGINS: list[str] = env.list("CORS_ALLOWED_ORIGINS", default=[])
+try:
+    TRUSTED_PROXIES = proxies.parse(env.list("TRUSTED_PROXIES", default=[]))
+except ValueError as error:
+    raise ImproperlyConfigured(f"TRUSTED_PROXIES must name addresses or networks: {error}") from None
+"""Who is believed about the sender's address (X-Forwarded-For) and scheme (X-Forwarded-Proto): nobody by default."""
+
+SECURE_PROXY_SSL_HEADER = (proxies.SCHEME, "https")
 if any("*" in origin for origin in CORS_ALLOWED_ORIGINS):
     raise ImproperlyConfigured("CORS_ALLOWED_ORIGINS must name each origin; a wildcard is refused (GW11).")
 
@@ -73,6 +88,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "portal.middleware.ProxyMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
@@ -82,6 +98,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "portal.middleware.ScopeMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -99,14 +116,29 @@ TEMPLATES: list[dict[str, Any]] = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "portal.navigation.page",
+                "portal.pages.navigation.page",
             ]
         },
     }
 ]
 
-DATABASE_URL = env.str("DATABASE_URL", "") or postgresql_url(DATA_DIR / "postgresql")
-DATABASES = {"default": {**env.db_url_config(DATABASE_URL), "ATOMIC_REQUESTS": False, "CONN_MAX_AGE": 60}}
+_EMBEDDED = DATA_DIR / "postgresql"
+MIGRATION_DATABASE_URL = env.str("MIGRATION_DATABASE_URL", "") or (
+    env.str("DATABASE_URL", "") or postgresql_url(_EMBEDDED, user=OWNER)
+)
+"""Whoever owns the tables, for migrations alone: the same database as ``DATABASE_URL``, as another role."""
+DATABASE_URL = env.str("DATABASE_URL", "") or postgresql_url(_EMBEDDED)
+DATABASES = {
+    "default": {
+        **env.db_url_config(DATABASE_URL),
+        "ENGINE": "portal.database",
+        "ATOMIC_REQUESTS": False,
+        "CONN_MAX_AGE": 60,
+    }
+}
+DATABASE_OWNER = {
+    key: env.db_url_config(MIGRATION_DATABASE_URL).get(key, "") for key in ("USER", "PASSWORD", "HOST", "PORT")
+}
 REDIS_URL = env.str("REDIS_URL", "") or redis_url(DATA_DIR / "redis")
 CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
 
@@ -117,12 +149,12 @@ AUTHORIZATION = AuthorizationOptions(
     webhook_cache_authorized_ttl=env.float("AUTHORIZATION_WEBHOOK_CACHE_AUTHORIZED_TTL", AUTHORIZED_SECONDS),
     webhook_cache_unauthorized_ttl=env.float("AUTHORIZATION_WEBHOOK_CACHE_UNAUTHORIZED_TTL", UNAUTHORIZED_SECONDS),
     webhook_failure_policy=env.str("AUTHORIZATION_WEBHOOK_FAILURE_POLICY", DENY),
-    required_groups_dialect=Dialect(env.str("REQUIRED_GROUPS_DIALECT", Dialect.DOCUMENT)),
+    required_groups_dialect=RequiredGroupsSyntax(env.str("REQUIRED_GROUPS_DIALECT", RequiredGroupsSyntax.DOCUMENT)),
 )
 """What ``manage.py apiserver`` decides by unless its flags say otherwise, and what the portal explains (AZ11)."""
 
 AUTH_USER_MODEL = "tenants.User"
-AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend", "portal.oidc.backend.OidcBackend"]
+AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend", "portal.signin.oidc.backend.OidcBackend"]
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.Argon2PasswordHasher"]
 AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
@@ -157,6 +189,9 @@ SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_NAME = "__Host-session" if PORTAL_HTTPS else "session"
 CSRF_COOKIE_NAME = "__Host-csrf" if PORTAL_HTTPS else "csrf"
+DEVICE_COOKIE_NAME = "__Host-device" if PORTAL_HTTPS else "device"
+"""Browsers in which an account has been signed in to (``portal.signin.attempts``)."""
+
 SESSION_COOKIE_AGE = 12 * 3600
 SECURE_SSL_REDIRECT = PORTAL_HTTPS
 SECURE_HSTS_SECONDS = 31_536_000 if PORTAL_HTTPS else 0
@@ -177,8 +212,8 @@ CONTENT_SECURITY_POLICY = {
     }
 }
 
-CSRF_FAILURE_VIEW = "portal.errors.csrf_failure"
-FORM_RENDERER = "portal.forms.Renderer"
+CSRF_FAILURE_VIEW = "portal.http.errors.csrf_failure"
+FORM_RENDERER = "portal.pages.forms.Renderer"
 # A cookie would let a stranger's site show our messages; the session does not.
 MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
 DATA_UPLOAD_MAX_MEMORY_SIZE = 1024 * 1024
@@ -270,11 +305,30 @@ PORTAL_URL = env.str("PORTAL_URL", f"http://127.0.0.1:{PORTAL_PORT}")
 PKI_DIR = DATA_DIR / "pki"
 """Where generated certificates and signing keys are kept, each readable by its owner alone."""
 
+AUDIT_CHECKPOINTS_FILE = _path("AUDIT_CHECKPOINTS_FILE") or DATA_DIR / "audit-checkpoints.jsonl"
+"""Where the signed ends of the audit's chains are appended, once a minute while anything happens (GW13)."""
+AUDIT_CHECKPOINTS_KEY_FILE = _path("AUDIT_CHECKPOINTS_KEY_FILE") or PKI_DIR / "audit-checkpoints.key"
+"""The Ed25519 key (PEM) that signs them; made when it is missing, its public half beside it as ``.pub``."""
+AUDIT_CHECKPOINTS_URL = env.str("AUDIT_CHECKPOINTS_URL", "")
+"""Where each of them is sent by POST as well."""
+AUDIT_CHECKPOINTS_TOKEN = _secret("AUDIT_CHECKPOINTS_TOKEN", "audit-checkpoints-token")
+if not re.match(r"https://|http://(127\.0\.0\.1|localhost)[:/]|$", AUDIT_CHECKPOINTS_URL):
+    raise ImproperlyConfigured("AUDIT_CHECKPOINTS_URL must begin with https://.")
+
+
+def _in_one_line(record: logging.LogRecord) -> bool:
+    """What strangers send wrong (a host, a form) is a line of the log, not sixty of ours: they choose how often."""
+    if record.name.startswith("django.security."):
+        record.exc_info = record.exc_text = None
+    return True
+
+
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "filters": {"in-one-line": {"()": "django.utils.log.CallbackFilter", "callback": _in_one_line}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["in-one-line"]}},
     # One line for each sweep, every two seconds, says nothing.
     "loggers": {name: {"level": "WARNING"} for name in ("celery.app.trace", "celery.worker.strategy")},
     "root": {"handlers": ["console"], "level": env.str("LOG_LEVEL", "INFO")},

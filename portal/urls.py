@@ -6,24 +6,24 @@ from django.views.generic import RedirectView
 
 from portal.api.docs import docs, schema
 from portal.views import (
+    access,
     audit,
-    explaining,
     health,
     identity,
+    oidc,
     overview,
     people,
     platform,
     policies,
     sessions,
-    signon,
     tenants,
     workspaces,
 )
 
-handler400 = "portal.errors.bad_request"
-handler403 = "portal.errors.permission_denied"
-handler404 = "portal.errors.not_found"
-handler500 = "portal.errors.server_error"
+handler400 = "portal.http.errors.bad_request"
+handler403 = "portal.http.errors.permission_denied"
+handler404 = "portal.http.errors.not_found"
+handler500 = "portal.http.errors.server_error"
 
 urlpatterns = [
     path("", overview.overview, name="overview"),
@@ -31,8 +31,8 @@ urlpatterns = [
     path("search/", overview.search, name="search"),
     path("login/", sessions.login, name="login"),
     path("logout/", sessions.logout, name="logout"),
-    path("oidc/authenticate/", signon.Begin.as_view(), name="oidc_authentication_init"),
-    path("oidc/callback/", signon.Back.as_view(), name="oidc_authentication_callback"),
+    path("oidc/authenticate/", oidc.OidcLogin.as_view(), name="oidc_authentication_init"),
+    path("oidc/callback/", oidc.OidcCallback.as_view(), name="oidc_authentication_callback"),
     path("workspaces/", workspaces.workspaces, name="workspaces"),
     path("workspaces/new/", workspaces.workspace_new, name="workspace-new"),
     path("workspaces/<uuid:pk>/", workspaces.workspace, name="workspace"),
@@ -69,10 +69,10 @@ urlpatterns = [
     path("audit/requests/<str:key>/", audit.audit_request, name="audit-request"),
     path("audit/export/", audit.audit_export, name="audit-export"),
     path("audit/<uuid:pk>/", audit.audit_entry, name="audit-entry"),
-    path("explain/", explaining.explain, name="explain"),
+    path("explain/", access.explain, name="explain"),
     path("identity/", identity.identity, name="identity"),
-    path("who-can/", explaining.whocan, name="who-can"),
-    path("what-if/", explaining.whatif, name="what-if"),
+    path("who-can/", access.whocan, name="who-can"),
+    path("what-if/", access.whatif, name="what-if"),
     path("tiers/", platform.tiers, name="tiers"),
     path("tiers/new/", platform.tier_new, name="tier-new"),
     path("tiers/<slug:name>/", platform.tier, name="tier"),

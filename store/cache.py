@@ -9,9 +9,9 @@ from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
-from store.types import Event, EventType, Everywhere, Key, Range, Stored, Whole
+from store.types import AllSpaces, Event, EventType, FullListing, Range, Stored
 
-Place = tuple[str, str, str]
+ListKey = tuple[str, str, str]
 """Where an object stands in a listing: (space, namespace, name)."""
 
 OVERHEAD_BYTES = 500
@@ -20,15 +20,15 @@ OVERHEAD_BYTES = 500
 _LAST = "\U0010ffff"
 
 
-class Shelf:
+class ResourceCache:
     """The objects of one resource, of one space or of all, in the order of listings."""
 
     __slots__ = ("_listings", "_order", "bytes", "items", "used")
 
     def __init__(self, objects: Iterable[Stored]) -> None:
-        self.items: dict[Place, Stored] = {place_of(stored): stored for stored in objects}
-        self._order: list[Place] = sorted(self.items)
-        self._listings: dict[str | None, Whole] = {}
+        self.items: dict[ListKey, Stored] = {list_key_of(stored): stored for stored in objects}
+        self._order: list[ListKey] = sorted(self.items)
+        self._listings: dict[str | None, FullListing] = {}
         self.bytes = sum(map(_weight, self.items.values()))
         self.used = 0.0
 
@@ -52,7 +52,7 @@ class Shelf:
         self.bytes += growth
         return growth
 
-    def listing(self, selection: Range | Everywhere, after: Place | None, limit: int) -> tuple[Sequence[Stored], int]:
+    def listing(self, selection: Range | AllSpaces, after: ListKey | None, limit: int) -> tuple[Sequence[Stored], int]:
         """The objects of a selection behind ``after``, ``limit`` at most (0: all), and how many more follow."""
         order = self._order
         if isinstance(selection, Range) and selection.namespace is not None:
@@ -66,7 +66,7 @@ class Shelf:
         if after is None and (not limit or limit >= stop - start):
             whole = self._listings.get(cached)
             if whole is None:
-                whole = self._listings[cached] = Whole([self.items[place] for place in order[start:stop]])
+                whole = self._listings[cached] = FullListing([self.items[place] for place in order[start:stop]])
             return whole, 0
         end = min(start + limit, stop) if limit else stop
         return [self.items[place] for place in order[start:end]], stop - end
@@ -82,11 +82,11 @@ class Cache:
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
-        self._shelves: OrderedDict[Range | Everywhere, Shelf] = OrderedDict()
-        self._loading: dict[Range | Everywhere, list[Event]] = {}
+        self._shelves: OrderedDict[Range | AllSpaces, ResourceCache] = OrderedDict()
+        self._loading: dict[Range | AllSpaces, list[Event]] = {}
         self.bytes = 0
 
-    def find(self, selection: Range | Everywhere, now: float) -> Shelf | None:
+    def find(self, selection: Range | AllSpaces, now: float) -> ResourceCache | None:
         """The shelf of a whole resource (``namespace`` is ``None``), if it is held."""
         shelf = self._shelves.get(selection)
         if shelf is not None:
@@ -94,31 +94,15 @@ class Cache:
             self._shelves.move_to_end(selection)
         return shelf
 
-    def holds(self, selection: Range | Everywhere) -> bool:
-        """Whether a shelf is held; asking is no use of it."""
-        return selection in self._shelves
-
-    def peek(self, keys: Iterable[Key]) -> dict[Key, Stored] | None:
-        """What is held of ``keys``; ``None`` when the shelf of one of them is not here to tell."""
-        found: dict[Key, Stored] = {}
-        for key in keys:
-            shelf = self._shelves.get(Range(key.space, key.group, key.resource))
-            if shelf is None:
-                return None
-            stored = shelf.items.get((key.space, key.namespace, key.name))
-            if stored is not None:
-                found[key] = stored
-        return found
-
-    def expect(self, selection: Range | Everywhere) -> list[Event]:
+    def buffer_events(self, selection: Range | AllSpaces) -> list[Event]:
         """Collect the events of a selection from now on, because its shelf is being loaded."""
         return self._loading.setdefault(selection, [])
 
-    def unexpect(self, selection: Range | Everywhere) -> None:
+    def stop_buffering(self, selection: Range | AllSpaces) -> None:
         """Stop collecting."""
         self._loading.pop(selection, None)
 
-    def put(self, selection: Range | Everywhere, shelf: Shelf, now: float) -> None:
+    def put(self, selection: Range | AllSpaces, shelf: ResourceCache, now: float) -> None:
         """Hold a shelf, and let the least recently used go where memory runs out."""
         shelf.used = now
         self._shelves[selection] = shelf
@@ -128,7 +112,7 @@ class Cache:
     def apply(self, event: Event) -> None:
         """Take one event into whatever shelves it concerns."""
         space, group, resource, _, _ = event.key
-        for selection in (Range(space, group, resource), Everywhere(group, resource)):
+        for selection in (Range(space, group, resource), AllSpaces(group, resource)):
             shelf = self._shelves.get(selection)
             if shelf is not None:
                 self.bytes += shelf.apply(event)
@@ -153,7 +137,7 @@ class Cache:
     def __len__(self) -> int:
         return len(self._shelves)
 
-    def _drop(self, selection: Range | Everywhere) -> None:
+    def _drop(self, selection: Range | AllSpaces) -> None:
         self.bytes -= self._shelves.pop(selection).bytes
 
     def _trim(self) -> None:
@@ -161,7 +145,7 @@ class Cache:
             self._drop(next(iter(self._shelves)))
 
 
-def place_of(stored: Stored) -> Place:
+def list_key_of(stored: Stored) -> ListKey:
     """Where an object stands in a listing."""
     key = stored.key
     return key.space, key.namespace, key.name

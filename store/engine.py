@@ -1,6 +1,6 @@
-"""The store of one process (``store.port.Store``) over PostgreSQL.
+"""The store of one process (``store.interface.Store``) over PostgreSQL.
 
-Writes go through ``store.committer``, what any process wrote comes back through ``store.follower``, reads are served
+Writes go through ``store.log.committer``, what any process wrote comes back through ``store.log.follower``, reads are served
 from ``store.cache`` and watches from ``store.watches``. This module joins them and keeps one promise of its own: a
 read that is not ``cached`` sees every write that was confirmed, by any process, before the read began.
 """
@@ -11,23 +11,27 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from time import monotonic
 from types import TracebackType
 from typing import Self
 
 import orjson
-from psycopg.pq.abc import PGresult
 
-from store.arrays import Blobs
-from store.cache import Cache, Place, Shelf
-from store.committer import Committer
-from store.connections import AWAY, Connection, open_pool, persist
-from store.follower import Follower, read_state
-from store.statements import MENTIONING, RESOURCES, STATE, event_of, load, replay
+from store.cache import Cache, ListKey, ResourceCache
+from store.log.committer import Committer
+from store.log.follower import HEALTHY_SECONDS, Follower, clock, known_of
+from store.log.preconditions import Known
+from store.postgresql.arrays import Blobs
+from store.postgresql.connections import AWAY, PATIENCE_SECONDS
+from store.postgresql.dedicatedconnection import DedicatedConnection, Wires
+from store.postgresql.statements import MENTIONING, RESOURCES, STATE, load, replay
+from store.supervision import Supervised
 from store.types import (
+    AllSpaces,
     Event,
-    Everywhere,
+    EventType,
+    HistoryReplaced,
     Key,
     Listing,
     Operation,
@@ -38,19 +42,21 @@ from store.types import (
     StoreError,
     Unavailable,
 )
-from store.watches import Hub, Watch, matcher
-from store.wire import Wire
+from store.watches import Watch, WatchBroadcaster, matcher
 
 logger = logging.getLogger(__name__)
 
 FUTURE_SECONDS = 3.0
 """How long a reader waits for a revision from the future, as in Kubernetes."""
 
-COLD_MAX = 1024
-"""Resources of spaces that are remembered to have been written to without being held."""
-
 LOAD_PAGE = 2000
 REPLAY_PAGE = 500
+
+LOAD_SECONDS = 10.0
+"""How long a page of objects may take."""
+
+SCAN_SECONDS = 60.0
+"""How long a scan of every object may take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +83,9 @@ class Engine:
     def __init__(self, conninfo: str, options: Options | None = None) -> None:
         self._conninfo = conninfo
         self._options = options = options or Options()
-        self._pool = open_pool(conninfo, options.connections)
+        self._wires = Wires(conninfo, "tenantry-store", options.connections)
         self._cache = Cache(options.cache_bytes)
-        self._hub = Hub(
+        self._hub = WatchBroadcaster(
             window_events=options.window_events,
             window_bytes=options.window_bytes,
             buffer_events=options.watch_events,
@@ -87,42 +93,39 @@ class Engine:
         )
         self._follower = Follower(
             conninfo,
-            self._pool,
             on_events=self._apply,
             on_lost=self._forget,
             poll_seconds=options.poll_seconds,
         )
-        self._committer = Committer(conninfo, self._pool, self._follower, self._peek, patience=options.write_seconds)
-        self._wire = Wire(conninfo, "tenantry-reader")
+        self._committer = Committer(conninfo, self._follower, patience=options.write_seconds)
+        self._wire = DedicatedConnection(conninfo, "tenantry-reader")
         self._listeners: dict[object, tuple[Callable[[Sequence[Event]], None], Callable[[], None] | None]] = {}
-        self._loads: dict[Range | Everywhere, asyncio.Task[None]] = {}
-        self._cold: set[Range] = set()
+        self._loads: dict[Range | AllSpaces, asyncio.Task[None]] = {}
         self._readers: list[asyncio.Future[None]] = []
         self._barrier_task: asyncio.Task[None] | None = None
-        self._care: asyncio.Task[None] | None = None
+        self._open = False
+        self._care = Supervised("store-care", self._tend)
 
     async def start(self) -> None:
         """Connect and follow the log; raises ``Unavailable`` when the database cannot be reached."""
-        await self._pool.open()
-        try:
-            await self._follower.start(look_back=self._options.look_back_events)
-        except BaseException:
-            await self._pool.close()
-            raise
+        await self._follower.start(look_back=self._options.look_back_events)
         self._committer.start()
-        self._care = asyncio.create_task(self._tend())
+        self._care.start()
+        self._open = True
 
     async def stop(self) -> None:
         """Finish the writes under way, end all watches, disconnect."""
         await self._committer.stop()
-        tasks = [task for task in (self._care, self._barrier_task, *self._loads.values()) if task is not None]
+        self._open = False
+        await self._care.stop()
+        tasks = [task for task in (self._barrier_task, *self._loads.values()) if task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._follower.stop()
         self._wire.close()
         self._hub.restart(self._hub.revision)
-        await self._pool.close()
+        self._wires.close()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -135,55 +138,62 @@ class Engine:
 
     @property
     def revision(self) -> int:
-        """See ``store.port.Store``."""
+        """See ``store.interface.Store``."""
         return self._follower.revision
 
     @property
     def healthy(self) -> bool:
-        """See ``store.port.Store``."""
+        """See ``store.interface.Store``."""
         return self._follower.healthy
 
     async def get(self, key: Key, *, cached: bool = False) -> Stored | None:
-        """See ``store.port.Store``."""
+        """See ``store.interface.Store``."""
+        now = clock()
         if not cached:
             await self._barrier()
-        shelf = await self._shelf(Range(key.space, key.group, key.resource))
+        elif now >= self._follower.silent_from:
+            await self._doubt()
+        selection = Range(key.space, key.group, key.resource)
+        shelf = self._cache.find(selection, now) or await self._shelf(selection)
         return shelf.items.get((key.space, key.namespace, key.name))
 
     async def list(
         self,
-        selection: Range | Everywhere,
+        selection: Range | AllSpaces,
         *,
         at_least: int | None = None,
         exact: int | None = None,
-        after: Place | None = None,
+        after: ListKey | None = None,
         limit: int = 0,
         cached: bool = False,
     ) -> Listing:
-        """See ``store.port.Store``."""
+        """See ``store.interface.Store``."""
         wanted = exact if exact is not None else at_least
         if wanted is not None:
             await self._await_revision(wanted)
         elif not cached:
             await self._barrier()
-        shelf = await self._shelf(_whole(selection))
+        elif clock() >= self._follower.silent_from:
+            await self._doubt()
+        whole = _whole(selection)
+        shelf = self._cache.find(whole, clock()) or await self._shelf(whole)
         if exact is not None and exact != self.revision:
             shelf = await self._shelf_at(selection, exact)
         items, remaining = shelf.listing(selection, after, limit)
         return Listing(items, self.revision if exact is None else exact, remaining)
 
     async def commit(self, *operations: Operation) -> Sequence[Stored]:
-        """See ``store.port.Store``."""
+        """See ``store.interface.Store``."""
         return await self._committer.commit(operations)
 
-    def watch(self, selection: Range | Everywhere, *, since: int) -> Watch:
-        """See ``store.port.Store``."""
+    def watch(self, selection: Range | AllSpaces, *, since: int) -> Watch:
+        """See ``store.interface.Store``."""
         return Watch(self._hub, selection, since, self._await_revision, self._replay)
 
     def subscribe(
         self, listener: Callable[[Sequence[Event]], None], *, lost: Callable[[], None] | None = None
     ) -> Callable[[], None]:
-        """See ``store.port.Store``."""
+        """See ``store.interface.Store``."""
         token = object()
         self._listeners[token] = (listener, lost)
 
@@ -193,22 +203,16 @@ class Engine:
         return unsubscribe
 
     async def resources(self, space: str, namespace: str | None = None) -> Sequence[tuple[str, str]]:
-        """See ``store.port.Store``."""
+        """See ``store.interface.Store``."""
+        result = await self._wires.ask(RESOURCES, (space, namespace, namespace))
+        get = result.get_value
+        return [(_text(get(row, 0)), _text(get(row, 1))) for row in range(result.ntuples)]
 
-        async def ask(connection: Connection) -> Sequence[tuple[str, str]]:
-            cursor = await connection.execute(RESOURCES, (space, namespace, namespace), prepare=True)
-            return [(group, resource) for group, resource in await cursor.fetchall()]
-
-        return await persist(self._pool, ask)
-
-    async def mentioning(self, *texts: bytes) -> Sequence[Key]:
+    async def keys_containing(self, *texts: bytes) -> Sequence[Key]:
         """The keys, in every space, of the objects whose JSON contains one of the texts: a scan of everything."""
-
-        async def ask(connection: Connection) -> Sequence[Key]:
-            cursor = await connection.execute(MENTIONING, (Blobs(texts),))
-            return [Key(*row) for row in await cursor.fetchall()]
-
-        return await persist(self._pool, ask)
+        result = await self._wires.ask(MENTIONING, (Blobs(texts),), patience=SCAN_SECONDS)
+        get = result.get_value
+        return [Key(*(_text(get(row, column)) for column in range(5))) for row in range(result.ntuples)]
 
     # What the log brings.
 
@@ -232,6 +236,8 @@ class Engine:
     # Consistent reads: one question to the database serves everybody who arrived before it was asked.
 
     async def _barrier(self) -> None:
+        if not self._open:
+            raise Unavailable("the store is closed")
         reader = asyncio.get_running_loop().create_future()
         self._readers.append(reader)
         if self._barrier_task is None or self._barrier_task.done():
@@ -252,74 +258,106 @@ class Engine:
                 _answer(readers, None)
 
     async def _see_everything(self) -> None:
-        known = None
-        while known != self._follower.epoch:
-            # What was asked before somebody else noticed that the history was replaced may be of the old one.
-            floor, known = self.revision, self._follower.epoch
+        state, asked, known = None, clock(), self._follower.known
+        if self._wire.connected:
+            # Nearly always the counter stands where this process does: that costs one question and one timer.
+            timer = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._wire.give_up)
             try:
-                revision, epoch = _counter(await self._wire.ask(STATE))
+                state = known_of(await self._wire.ask(STATE))
+            except TimeoutError as error:
+                raise Unavailable("the database cannot be reached") from error
             except AWAY:
-                state = await persist(self._pool, read_state)
-                revision, epoch = state.revision, state.epoch
-        if not self._follower.compare(revision, epoch, floor):
-            self._follower.lose(revision, epoch)
-        await self._follower.reach(revision)
+                pass
+            finally:
+                timer.cancel()
+            if state == known and not self._void(asked, known):
+                return
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                seen = state is not None and await self._follow(state, asked, known)
+                while not seen:
+                    asked, known = clock(), self._follower.known
+                    with suppress(*AWAY):
+                        seen = await self._follow(known_of(await self._wire.ask(STATE)), asked, known)
+                    if not seen:
+                        await asyncio.sleep(0.01)
+        except TimeoutError as error:
+            raise Unavailable("the database cannot be reached") from error
+
+    def _void(self, asked: float, known: Known) -> bool:
+        """Whether an answer may be of an old history: asked for before somebody noticed a new one, or this slept."""
+        return known.epoch != self._follower.known.epoch or clock() - asked > HEALTHY_SECONDS
+
+    async def _follow(self, state: Known, asked: float, known: Known) -> bool:
+        """Follow to where the counter stands; false when the answer says nothing of what is known."""
+        if self._void(asked, known):
+            return False
+        if state.epoch != known.epoch or state.revision < known.revision:
+            await self._follower.prove()
+            return False
+        if state.revision == known.revision:
+            if state.batch == known.batch:
+                return True
+            await self._follower.prove()
+            return False
+        try:
+            # What is read on the way proves that it follows.
+            await self._follower.wait_for(state.revision)
+        except HistoryReplaced:
+            return False
+        return True
+
+    async def _doubt(self) -> None:
+        """After a silence: learn whether what is known here is still the history, or that nobody can say so now."""
+        with suppress(Unavailable):
+            await self._follower.prove()
 
     async def _await_revision(self, revision: int) -> None:
         """Wait for a revision that a client named; ``RevisionTooNew`` when it does not come in time."""
+        if clock() >= self._follower.silent_from:
+            await self._doubt()
         if revision <= self.revision:
             return
         try:
             async with asyncio.timeout(FUTURE_SECONDS):
-                await self._barrier()
                 while revision > self.revision:
-                    await self._follower.reach(revision)
+                    await self._barrier()
+                    if revision > self.revision:
+                        with suppress(HistoryReplaced):
+                            await self._follower.wait_for(revision)
         except TimeoutError:
             raise RevisionTooNew(revision, self.revision) from None
 
     # Filling shelves.
 
-    def _peek(self, keys: Sequence[Key]) -> dict[Key, Stored] | None:
-        """What is held of ``keys``. A shelf that is written to again is loaded, so that the next write finds it."""
-        found = self._cache.peek(keys)
-        if found is None:
-            for selection in {Range(key.space, key.group, key.resource) for key in keys}:
-                if selection not in self._cold:
-                    if len(self._cold) >= COLD_MAX:
-                        self._cold.clear()
-                    self._cold.add(selection)
-                elif not self._cache.holds(selection):
-                    self._cold.discard(selection)
-                    self._loading(selection)
-        return found
-
-    def _loading(self, selection: Range | Everywhere) -> asyncio.Task[None]:
+    def _loading(self, selection: Range | AllSpaces) -> asyncio.Task[None]:
         task = self._loads.get(selection)
         if task is None:
             task = self._loads[selection] = asyncio.create_task(self._load(selection))
             task.add_done_callback(lambda _: self._loads.pop(selection, None))
         return task
 
-    async def _shelf(self, selection: Range | Everywhere) -> Shelf:
+    async def _shelf(self, selection: Range | AllSpaces) -> ResourceCache:
         while True:
-            shelf = self._cache.find(selection, monotonic())
+            shelf = self._cache.find(selection, clock())
             if shelf is not None:
                 return shelf
             task = self._loading(selection)
             # A reader that goes must not take the load away from the others.
-            await asyncio.shield(task)
+            with suppress(HistoryReplaced):
+                await asyncio.shield(task)
 
-    async def _load(self, selection: Range | Everywhere) -> None:
+    async def _load(self, selection: Range | AllSpaces) -> None:
         """Page through a selection and bring the pages, which are of different moments, to one revision.
 
         Every event above the first page's revision is applied to all of it: an older state that this puts in
         place for a moment is followed by the newer one, because the log is complete and in order.
         """
-        missed = self._cache.expect(selection)
+        missed = self._cache.buffer_events(selection)
         try:
             objects = deque[Stored]()
             first, revision = None, 0
-            after: Place = ("", "", "")
+            after: ListKey = ("", "", "")
             full = True
             while full:
                 page, revision = await self._load_page(selection, after)
@@ -329,35 +367,37 @@ class Engine:
                 if full:
                     key = page[-1].key
                     after = (key.space, key.namespace, key.name)
-            await self._follower.reach(revision)
-            if self._cache.expect(selection) is not missed:
+            await self._follower.wait_for(revision)
+            if self._cache.buffer_events(selection) is not missed:
                 return  # Everything was forgotten meanwhile; whoever waits starts over.
-            shelf = Shelf(objects)
+            shelf = ResourceCache(objects)
             for event in missed:
                 if first is not None and event.revision > first:
                     shelf.apply(event)
-            self._cache.put(selection, shelf, monotonic())
+            self._cache.put(selection, shelf, clock())
         finally:
-            self._cache.unexpect(selection)
+            self._cache.stop_buffering(selection)
 
-    async def _load_page(self, selection: Range | Everywhere, after: Place) -> tuple[Sequence[Stored], int]:
+    async def _load_page(self, selection: Range | AllSpaces, after: ListKey) -> tuple[Sequence[Stored], int]:
         statement, parameters = load(selection)
         group, resource = selection.group, selection.resource
-
-        async def ask(connection: Connection) -> tuple[Sequence[Stored], int]:
-            cursor = await connection.execute(statement, (*parameters, *after, LOAD_PAGE), prepare=True, binary=True)
-            rows = await cursor.fetchall()
-            return [
-                Stored(Key(space, group, resource, namespace, name), revision, data)
-                for _, space, namespace, name, revision, data in rows
-                if space is not None
-            ], rows[0][0]
-
-        return await persist(self._pool, ask)
+        result = await self._wires.ask(statement, (*parameters, *after, LOAD_PAGE), patience=LOAD_SECONDS)
+        get = result.get_value
+        if not result.ntuples:
+            raise Unavailable("the store has no counter row: migrate first")
+        return [
+            Stored(
+                Key(_text(get(row, 1)), group, resource, _text(get(row, 2)), _text(get(row, 3))),
+                int.from_bytes(get(row, 4) or b""),
+                get(row, 5) or b"",
+            )
+            for row in range(result.ntuples)
+            if get(row, 1) is not None
+        ], int.from_bytes(get(0, 0) or b"")
 
     # The past.
 
-    async def _shelf_at(self, selection: Range | Everywhere, revision: int) -> Shelf:
+    async def _shelf_at(self, selection: Range | AllSpaces, revision: int) -> ResourceCache:
         """A selection as it was at ``revision``: what is held now, with everything that came after undone."""
         position, undone = revision, dict[Key, Event]()
         while position < self._hub.floor:
@@ -374,26 +414,28 @@ class Engine:
         for key, event in undone.items():
             if event.previous is not None:
                 past.append(Stored(key, _revision_of(event.previous), event.previous))
-        return Shelf(past)
+        return ResourceCache(past)
 
-    async def _replay(self, selection: Range | Everywhere, after: int) -> tuple[Sequence[Event], int]:
+    async def _replay(self, selection: Range | AllSpaces, after: int) -> tuple[Sequence[Event], int]:
         """A page of a selection's log above ``after``, and the revision that it reaches."""
         statement, parameters = replay(selection)
         upper = self.revision
-
-        async def ask(connection: Connection) -> tuple[Sequence[Event], int]:
-            async with connection.pipeline():
-                log = await connection.execute(
-                    statement, (after, upper, *parameters, REPLAY_PAGE), prepare=True, binary=True
-                )
-                # Read after the log: a mark that is not beyond ``after`` now was not while the log was read.
-                state = await connection.execute(STATE, prepare=True, binary=True)
-            row = await state.fetchone()
-            if row is None or row[2] > after:
-                raise RevisionTooOld(f"the log no longer reaches back to revision {after}")
-            return [event_of(entry) for entry in await log.fetchall()], row[0]
-
-        events, _ = await persist(self._pool, ask)
+        # The mark is of the same moment as the log: one that is not beyond ``after`` has taken nothing away.
+        result = await self._wires.ask(statement, (after, upper, *parameters, REPLAY_PAGE), patience=LOAD_SECONDS)
+        get = result.get_value
+        if not result.ntuples or int.from_bytes(get(0, 0) or b"") > after:
+            raise RevisionTooOld(f"the log no longer reaches back to revision {after}")
+        events = [
+            Event(
+                EventType(_text(get(row, 2))),
+                Key(*(_text(get(row, column)) for column in range(3, 8))),
+                int.from_bytes(get(row, 1) or b""),
+                get(row, 8) or b"",
+                get(row, 9),
+            )
+            for row in range(result.ntuples)
+            if get(row, 1) is not None
+        ]
         reached = events[-1].revision if len(events) == REPLAY_PAGE else max(upper, after)
         matching = matcher(selection)
         return [event for event in events if matching(event)], reached
@@ -403,7 +445,7 @@ class Engine:
         while True:
             await asyncio.sleep(options.progress_seconds)
             self._hub.progress()
-            self._cache.drop_idle(monotonic() - options.cache_idle_seconds)
+            self._cache.drop_idle(clock() - options.cache_idle_seconds)
 
 
 def _answer(readers: Sequence[asyncio.Future[None]], error: StoreError | None) -> None:
@@ -416,15 +458,11 @@ def _answer(readers: Sequence[asyncio.Future[None]], error: StoreError | None) -
             reader.set_exception(error)
 
 
-def _counter(result: PGresult) -> tuple[int, str]:
-    """The revision and the epoch of ``STATE`` in text form."""
-    revision, epoch = result.get_value(0, 0), result.get_value(0, 1)
-    if revision is None or epoch is None:
-        raise Unavailable("the store has no counter row: migrate first")
-    return int(revision), epoch.decode()
+def _text(data: bytes | None) -> str:
+    return (data or b"").decode()
 
 
-def _whole(selection: Range | Everywhere) -> Range | Everywhere:
+def _whole(selection: Range | AllSpaces) -> Range | AllSpaces:
     """The selection that a shelf holds: all namespaces."""
     return selection._replace(namespace=None) if isinstance(selection, Range) else selection
 

@@ -1,4 +1,4 @@
-"""The tables of the store. Django owns their shape; ``store.statements`` reads and writes them.
+"""The tables of the store. Django owns their shape; ``store.postgresql.statements`` reads and writes them.
 
 Text is collated ``C``, so that PostgreSQL, Python and Kubernetes sort names alike.
 """
@@ -58,7 +58,7 @@ class StoredObject(models.Model):
 
 
 class ChangeEvent(models.Model):
-    """One entry of the append-only log, partitioned by ranges of ``revision`` (see ``store.compaction``).
+    """One entry of the append-only log, partitioned by ranges of ``revision`` (see ``store.log.compaction``).
 
     ``batch`` is a random number shared by what one transaction wrote: a writer that lost its connection during
     COMMIT finds out by it whether its write was kept.
@@ -86,13 +86,17 @@ class ChangeEvent(models.Model):
 class Revision(models.Model):
     """The one counter row: the last revision given, how far the log is compacted, whose history this is.
 
-    ``epoch`` changes when the history is replaced (a restore), so that processes drop what they remember.
+    ``epoch`` changes when the history is found to be another one (a restore), so that processes drop what they
+    remember; ``began`` is where it did. ``batch`` is the identity of the last transaction: with the revision it proves
+    that a process knows this history and not one that no longer exists.
     """
 
     id = models.SmallIntegerField(primary_key=True, default=1)
     revision = models.BigIntegerField()
     compacted = models.BigIntegerField()
     epoch = models.UUIDField()
+    batch = models.BigIntegerField(db_default=0)
+    began = models.BigIntegerField(db_default=0)
 
     class Meta:
         db_table = "store_revision"

@@ -8,17 +8,27 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from django.db import connections, transaction
 from psycopg import Cursor, errors
 
-from store.arrays import register
-from store.cache import Shelf
-from store.compaction import extend_statements
-from store.planning import decide, key_parameters, keys_of, require_sound, write_parameters
-from store.statements import CURRENT, LOCK, NOTIFY, WRITE, load, stored_of
-from store.types import Everywhere, Key, Listing, Operation, Range, Stored, Unavailable
+from store.cache import ResourceCache
+from store.log.compaction import EXTENT
+from store.log.preconditions import (
+    NOTHING_KNOWN,
+    answer_of_row,
+    key_parameters,
+    outcomes_of,
+    rows_of,
+    write_parameters_of,
+)
+from store.postgresql.arrays import register
+from store.postgresql.statements import CURRENT, EXTEND, NOTIFY, WRITE, load, stored_of
+from store.types import AllSpaces, Key, Listing, Operation, Range, Stored, Unavailable
+
+HOLD_SECONDS: Final = 2
+"""How long a transaction that has written to the store may do nothing."""
 
 
 def commit(operations: Sequence[Operation], *, using: str = "default") -> Sequence[Stored]:
@@ -27,27 +37,28 @@ def commit(operations: Sequence[Operation], *, using: str = "default") -> Sequen
     Results in the order of the operations, ``Check`` omitted. Other processes see the write, and are notified,
     when the surrounding transaction commits. Raises ``PreconditionFailed``; the transaction stays usable.
     """
-    require_sound(operations)
+    rows = rows_of(operations)
     with transaction.atomic(using=using), _cursor(using) as cursor:
-        revision, epoch = _lock(cursor)
-        cursor.execute(CURRENT, key_parameters(keys_of([operations])), binary=True)
-        state = {stored.key: stored for stored in map(stored_of, cursor.fetchall())}
-        plan = decide([operations], state, revision)
-        (outcome,) = plan.outcomes
+        # A caller that is frozen before its transaction ends is cut off, so that the other writers go on.
+        cursor.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{HOLD_SECONDS}s'")
+        parameters = write_parameters_of([rows], NOTHING_KNOWN, secrets.randbits(63))
+        try:
+            with transaction.atomic(using=using):
+                cursor.execute(WRITE, parameters, binary=True)
+        except errors.CheckViolation as error:
+            if error.diag.constraint_name is not None:
+                raise
+            cursor.execute(EXTEND, EXTENT)
+            cursor.execute(WRITE, parameters, binary=True)
+        row = cursor.fetchone()
+        answer = answer_of_row(row) if row is not None else None
+        if answer is None or answer.outcome == "missing":
+            raise Unavailable("the store has no counter row: migrate first")
+        (outcome,), events = outcomes_of([rows], answer)
         if isinstance(outcome, Exception):
             raise outcome
-        if plan.events:
-            parameters = write_parameters(plan, epoch, secrets.randbits(63))
-            try:
-                with transaction.atomic(using=using):
-                    cursor.execute(WRITE, parameters)
-            except errors.CheckViolation as error:
-                if error.diag.constraint_name is not None:
-                    raise
-                for statement in extend_statements(revision):
-                    cursor.execute(statement)
-                cursor.execute(WRITE, parameters)
-            last = plan.events[-1].revision
+        if events:
+            last = events[-1].revision
             transaction.on_commit(lambda: _notify(last, using), using=using, robust=True)
     return outcome
 
@@ -61,7 +72,7 @@ def get(key: Key, *, using: str = "default") -> Stored | None:
 
 
 def listing(
-    selection: Range | Everywhere,
+    selection: Range | AllSpaces,
     *,
     after: tuple[str, str, str] | None = None,
     limit: int = 0,
@@ -72,7 +83,7 @@ def listing(
     with _cursor(using) as cursor:
         cursor.execute(statement, (*parameters, "", "", "", None), binary=True)
         rows = cursor.fetchall()
-    shelf = Shelf(
+    shelf = ResourceCache(
         Stored(Key(space, selection.group, selection.resource, namespace, name), revision, data)
         for _, space, namespace, name, revision, data in rows
         if space is not None
@@ -88,14 +99,6 @@ def _cursor(using: str) -> Cursor[tuple[Any, ...]]:
     cursor = Cursor(wrapper.connection)
     register(cursor)
     return cursor
-
-
-def _lock(cursor: Cursor[tuple[Any, ...]]) -> tuple[int, str]:
-    cursor.execute(LOCK)
-    row = cursor.fetchone()
-    if row is None:
-        raise Unavailable("the store has no counter row: migrate first")
-    return row[0], row[1]
 
 
 def _notify(revision: int, using: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from celery import shared_task
 from django.utils import timezone
 
-from store.compaction import log_compact
+from store.log.compaction import log_compact
 
 
 @shared_task(name="store.compact")

@@ -31,7 +31,7 @@ class Range(NamedTuple):
     namespace: str | None = None
 
 
-class Everywhere(NamedTuple):
+class AllSpaces(NamedTuple):
     """The objects of one resource in every space: the system tenant's reading alone (TS14)."""
 
     group: str
@@ -107,7 +107,7 @@ class Check:
 Operation = Create | Update | Delete | Check
 
 
-class Whole(tuple[Stored, ...]):  # noqa: SLOT001 - the joined bytes are kept beside
+class FullListing(tuple[Stored, ...]):  # noqa: SLOT001 - the joined bytes are kept beside
     """All objects of a range, as they are listed until one of them changes."""
 
     @cached_property
@@ -163,4 +163,8 @@ class Unavailable(StoreError):
 
 
 class OutcomeUnknown(Unavailable):
-    """The connection was lost during COMMIT and the database did not come back: written or not, nobody knows."""
+    """The database did not answer a write in time, or not at all: written or not, nobody knows. 504 to the client."""
+
+
+class HistoryReplaced(Unavailable):
+    """The history is another one than what was asked of: whoever waited for its revisions asks again. 503."""

@@ -1,6 +1,20 @@
 """Watches: who waits for which events, with bounded buffers.
 
 An event finds its watchers by dictionary, so ten thousand idle watches cost an event nothing.
+
+Why a watch gets every event once and in order:
+
+1. It begins behind the revision that its client names. As long as that lies below the window's ``floor``, it reads the
+   log page by page (``_catch_up``); then it takes the rest from the window and enters, without an await between. No
+   event can be published in that moment, so none is missed and none comes from both.
+2. ``publish`` is called in the order of the log. Each event is queued with the watches that are entered at that moment,
+   and the queue is worked off in order, ``FAN`` watches at a time: a watch that enters while the rest of an event's
+   watches wait has seen that event in the window already.
+3. A watch that waits with an empty buffer may take an event directly (``sink``); any other buffers it. Nothing is taken
+   directly while something is buffered, so nothing overtakes.
+4. The buffer is bounded. What does not fit ends the watch, with an error that makes its client list anew; an event is
+   never left out silently.
+5. ``delivered`` moves past an event when all its watches have it: what a bookmark claims, every watch has got.
 """
 
 from __future__ import annotations
@@ -10,9 +24,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from itertools import islice
 
-from store.types import Event, Everywhere, Range, RevisionTooOld, SlowWatcher, StoreError
+from store.types import AllSpaces, Event, Range, RevisionTooOld, SlowWatcher, StoreError
 
-Replay = Callable[[Range | Everywhere, int], Awaitable[tuple[Sequence[Event], int]]]
+Replay = Callable[[Range | AllSpaces, int], Awaitable[tuple[Sequence[Event], int]]]
 """Reads a page of a selection's log above a revision: the events, and how far the page reaches."""
 
 EVENT_BYTES = 200
@@ -22,7 +36,7 @@ FAN = 64
 """Watches that get an event in one go; then others have a turn in the loop, and the rest follow."""
 
 
-class Hub:
+class WatchBroadcaster:
     """The recent events of all spaces, and the watches that are up to date."""
 
     def __init__(self, *, window_events: int, window_bytes: int, buffer_events: int, buffer_bytes: int) -> None:
@@ -39,7 +53,7 @@ class Hub:
         """Every event up to this revision has reached the watches that were open when it was published."""
         self._fan: deque[tuple[Event, Iterator[Watch]]] = deque()
         self._fanning = False
-        self._open: dict[Range | Everywhere, dict[Watch, None]] = {}
+        self._open: dict[Range | AllSpaces, dict[Watch, None]] = {}
 
     def restart(self, revision: int) -> None:
         """Continuity is lost: begin anew behind ``revision`` and end all watches."""
@@ -57,10 +71,10 @@ class Hub:
         for event in events:
             self._bytes += weight(event)
             space, group, resource, namespace, _ = event.key
-            selections: tuple[Range | Everywhere, ...] = (
+            selections: tuple[Range | AllSpaces, ...] = (
                 Range(space, group, resource, None),
                 Range(space, group, resource, namespace),
-                Everywhere(group, resource),
+                AllSpaces(group, resource),
             )
             for selection in selections:
                 watches = self._open.get(selection)
@@ -88,7 +102,7 @@ class Hub:
         else:
             self.delivered = self.revision
 
-    def since(self, selection: Range | Everywhere, revision: int) -> list[Event]:
+    def since(self, selection: Range | AllSpaces, revision: int) -> list[Event]:
         """The events of a selection above ``revision``, which must not lie below ``floor``."""
         matching = matcher(selection)
         return [event for event in self._window[max(revision - self.floor, 0) :] if matching(event)]
@@ -128,12 +142,12 @@ class Hub:
 
 
 class Watch:
-    """One open watch (``store.port.Watch``): first what the log remembers, then what happens."""
+    """One open watch (``store.interface.Watch``): first what the log remembers, then what happens."""
 
     def __init__(
         self,
-        hub: Hub,
-        selection: Range | Everywhere,
+        hub: WatchBroadcaster,
+        selection: Range | AllSpaces,
         since: int,
         reach: Callable[[int], Awaitable[None]],
         replay: Replay,
@@ -157,7 +171,7 @@ class Watch:
         return self
 
     async def __anext__(self) -> tuple[Sequence[Event], int]:
-        """The next batch and the revision it reaches; see ``store.port.Watch``."""
+        """The next batch and the revision it reaches; see ``store.interface.Watch``."""
         if not self._live and not self._closed and self._ended is None:
             batch = await self._catch_up()
             if batch is not None:
@@ -244,9 +258,9 @@ def weight(event: Event) -> int:
     return len(event.data) + (len(event.previous) if event.previous is not None else 0) + EVENT_BYTES
 
 
-def matcher(selection: Range | Everywhere) -> Callable[[Event], bool]:
+def matcher(selection: Range | AllSpaces) -> Callable[[Event], bool]:
     """Whether an event belongs to a selection."""
-    if isinstance(selection, Everywhere):
+    if isinstance(selection, AllSpaces):
         wanted = tuple(selection)
         return lambda event: event.key[1:3] == wanted
     if selection.namespace is None:

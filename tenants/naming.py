@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from kube.status import Cause, Invalid
+from kube.requests.status import Cause, Invalid
 
 _LABEL: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 _RESERVED_TENANTS: Final = frozenset({"all", "system", "root"})

@@ -6,7 +6,7 @@ Whoever is no member may not know of the tenant: NotFound, not Forbidden (design
 from __future__ import annotations
 
 from audit.recorder import Actor
-from kube.status import Forbidden, NotFound
+from kube.requests.status import Forbidden, NotFound
 from tenants.models import Membership, Role
 
 _RANK = {Role.OWNER: 3, Role.ADMIN: 2, Role.EDITOR: 1, Role.VIEWER: 0}

@@ -9,7 +9,7 @@ from django.db.models import Count, Exists, OuterRef, Prefetch, Q, QuerySet
 
 from audit.recorder import Actor
 from audit.selectors import Page, page_of
-from kube.status import Cause, Invalid, NotFound
+from kube.requests.status import Cause, Invalid, NotFound
 from tenants.models import (
     Cluster,
     Membership,
@@ -60,7 +60,7 @@ def tenants_page(actor: Actor, *, search: str = "", after: str = "", limit: int 
     # Two grouped counts over the page alone: joined counts would multiply, and counting all tenants would not end.
     workspaces = dict(
         Workspace.objects.filter(tenant_id__in=names)
-        .exclude(status=Status.DELETED)
+        .exclude(phase=Phase.DELETED)
         .values_list("tenant_id")
         .annotate(Count("id"))
     )
@@ -105,11 +105,11 @@ def user_by_email(email: str, *, field: str) -> User:
 
 
 def workspaces_visible_to(actor: Actor) -> QuerySet[Workspace]:
-    """The workspaces that are not deleted of the actor's tenants, with tenant, tier, cluster and user.
+    """The workspaces of the actor's tenants that still exist, with tenant, tier, cluster and user.
 
     Viewers and editors see all workspaces of their tenants; operators see every tenant's.
     """
-    rows = Workspace.objects.exclude(status=Status.DELETED).select_related("tenant", "tier", "cluster", "user")
+    rows = Workspace.objects.exclude(phase=Phase.DELETED).select_related("tenant", "tier", "cluster", "user")
     if actor.operator:
         return rows
     if actor.user_id is None:

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from tenants import deletion, worker
+from tenants.reconciler import deletion, reconciler
 
 
 @shared_task(name="tenants.operations_sweep", ignore_result=True)
 def operations_sweep() -> None:
     """Run every due operation: woken by services, and every 2 s in case nobody woke."""
-    worker.operations_run()
+    reconciler.operations_sweep()
 
 
 @shared_task(name="tenants.workspaces_reconcile", ignore_result=True)
 def workspaces_reconcile() -> None:
     """Look for drift."""
-    worker.workspaces_reconcile()
+    reconciler.workspaces_reconcile()
+
+
+@shared_task(name="tenants.clusters_recheck", ignore_result=True)
+def clusters_recheck() -> None:
+    """Prove anew what registered clusters must be."""
+    reconciler.clusters_recheck()
 
 
 @shared_task(name="tenants.tenants_end", ignore_result=True)

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit, urlunsplit
 import pytest
 
 from tenants.models import Cluster, Operation, Phase, Workspace
-from tenants.worker import operations_run
+from tenants.reconciler.reconciler import operations_run
 from tests import kubeapiserver
 from tests.faultproxy import FaultProxy, write_certificate
 
@@ -57,7 +57,7 @@ class TestCluster:
 @pytest.fixture(scope="session")
 def cluster_kube_apiserver(kube_apiserver):
     """The real kube-apiserver with our manifests applied, behind a proxy."""
-    for file in ("tenant-roles.yaml", "gateway-role.yaml", "fences.yaml"):
+    for file in ("tenant-roles.yaml", "gateway-role.yaml", "fences.yaml", "mutations.yaml"):
         done = kube_apiserver.kubectl("apply", "--server-side", "-f", str(MANIFESTS / file))
         assert done.returncode == 0, done.stderr
     gateway = kube_apiserver.kubeconfig("tenantry-gateway")
@@ -66,7 +66,7 @@ def cluster_kube_apiserver(kube_apiserver):
     proxy.start()
     config = kube_apiserver.kubeconfig("tenantry-gateway", server=proxy.url, ca=proxy.ca.cert_pem.bytes().decode())
     # Policies take a moment from their creation to their enforcement.
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while (
         "denied"
         not in kube_apiserver.kubectl(
@@ -85,7 +85,7 @@ def cluster_embedded(django_db_setup, django_db_blocker, tmp_path_factory):
     """The product's own API server as a process on the tests' database, behind a proxy."""
     from django.db import connection
 
-    from kube import pki
+    from kube.authentication import pki
 
     folder = tmp_path_factory.mktemp("embedded")
     with django_db_blocker.unblock():
@@ -107,7 +107,7 @@ def cluster_embedded(django_db_setup, django_db_blocker, tmp_path_factory):
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=MANIFESTS.parent.parent)
     try:
-        end = time.monotonic() + 30
+        end = time.monotonic() + 90
         while b"API server at" not in (folder / "log").read_bytes():
             assert process.poll() is None, (folder / "log").read_text()[-3000:]
             assert time.monotonic() < end, (folder / "log").read_text()[-3000:]
@@ -167,7 +167,7 @@ def embedded(cluster_embedded, transactional_db):
 
 
 @pytest.fixture(params=["kube-apiserver"])
-def cluster(request, db):
+def cluster(request, db, monkeypatch):
     """A cluster registered as the default one.
 
     The real one by default: it does not see the database, so tests may roll back. The product's own needs committed
@@ -176,6 +176,8 @@ def cluster(request, db):
     from tenants.services import cluster_register
     from tests.tenants.conftest import OPERATOR
 
+    # The transaction around a whole test waits for the cluster.
+    monkeypatch.setattr("store.synchronous.HOLD_SECONDS", 0)
     if request.param == "embedded":
         yield request.getfixturevalue("embedded")
         return

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import settings
 from pytest_django import DjangoDbBlocker
 
-from tests.databases import template
+from tests.databases import migrated, owning
 
 pytest_plugins = ["tests.apiserver", "tests.kubeapiserver", "tests.clusters"]
 
@@ -40,19 +42,29 @@ CREATE OR REPLACE TRIGGER tests_counter_stays AFTER TRUNCATE ON store_revision
 
 
 @pytest.fixture(scope="session")
-def django_db_modify_db_settings(django_db_modify_db_settings: None) -> None:
-    """The database of Django's own tests is a copy as well."""
-    from django.db import connection
+def django_db_setup(django_test_environment: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """The database of Django's own tests is a copy as well, and its connection the product's.
 
-    connection.settings_dict["TEST"]["TEMPLATE"] = template()
+    Only the clean-up between tests is the owner's: it truncates, the audit too, as nothing else may (GW13), and keeps
+    the store's counter.
+    """
+    from django.db import connections
+    from django.test import TransactionTestCase
 
+    from portal.database.rights import as_owner
 
-@pytest.fixture(scope="session")
-def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> None:
-    """Let the clean-up between tests truncate the audit, as nothing else may (GW13), and keep the store's counter."""
-    from django.db import connection
+    def clean(case: Any) -> None:
+        with as_owner():
+            cleaned(case)
 
-    with django_db_blocker.unblock(), connection.cursor() as cursor:
-        for table in ("audit_logs", "audit_chains"):
-            cursor.execute(f"ALTER TABLE {table} DISABLE TRIGGER {table}_no_truncate")
-        cursor.execute(_COUNTER_STAYS)
+    cleaned, TransactionTestCase._fixture_teardown = TransactionTestCase._fixture_teardown, clean
+    with migrated("tests") as url, django_db_blocker.unblock():
+        for settings_dict in (connections["default"].settings_dict, connections.databases["default"]):
+            settings_dict["NAME"] = urlsplit(url).path.removeprefix("/")
+        with owning() as cursor:
+            for table in ("audit_logs", "audit_chains"):
+                cursor.execute(f"ALTER TABLE {table} DISABLE TRIGGER {table}_no_truncate")
+            cursor.execute(_COUNTER_STAYS)
+        with django_db_blocker.block():
+            yield
+        connections.close_all()

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -88,16 +88,24 @@ def make_kubeconfig(server: str, ca: str, user: dict[str, Any]) -> str:
 
 
 def start(
-    folder: Path, processes: list[subprocess.Popen[bytes]], *, controllers: bool = True, serious: bool = False
+    folder: Path,
+    processes: list[subprocess.Popen[bytes]],
+    *,
+    controllers: bool = True,
+    serious: bool = False,
+    client_cas: bytes = b"",
+    flags: Sequence[str] = (),
 ) -> KubeApiserver:
     """Start etcd and kube-apiserver, into ``processes``, and wait until the server is ready.
 
     With ``serious`` it runs as where its data counts: etcd writes to the disk before it answers, and every request is
     audited. With ``controllers`` also the controller-manager, until the bootstrap roles are filled; without them
-    nothing makes the service account that pods need, so its admission is off.
+    nothing makes the service account that pods need, so its admission is off. ``client_cas`` (PEM) are believed beside
+    its own; ``flags`` are for kube-apiserver.
     """
     ca = trustme.CA()
     (folder / "ca.pem").write_bytes(ca.cert_pem.bytes())
+    (folder / "clients.pem").write_bytes(ca.cert_pem.bytes() + client_cas)
     serving = ca.issue_cert("127.0.0.1", "localhost")
     (folder / "server.pem").write_bytes(b"".join(pem.bytes() for pem in serving.cert_chain_pems))
     (folder / "server.key").write_bytes(serving.private_key_pem.bytes())
@@ -127,16 +135,18 @@ def start(
             f"--cert-dir={folder}",
             f"--tls-cert-file={folder / 'server.pem'}",
             f"--tls-private-key-file={folder / 'server.key'}",
-            f"--client-ca-file={folder / 'ca.pem'}",
+            f"--client-ca-file={folder / 'clients.pem'}",
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-key-file={folder / 'sa.key'}",
             f"--service-account-signing-key-file={folder / 'sa.key'}",
             "--service-cluster-ip-range=10.0.0.0/24",
-            "--authorization-mode=RBAC",
+            "--authorization-mode=Node,RBAC",
+            "--enable-admission-plugins=NodeRestriction",
             "--allow-privileged=true",
             f"--token-auth-file={folder / 'tokens.csv'}",
             *(() if controllers else ("--disable-admission-plugins=ServiceAccount",)),
             *(_audited(folder) if serious else ()),
+            *flags,
         ),
     ]
     context = ssl.create_default_context(cadata=ca.cert_pem.bytes().decode())
@@ -153,12 +163,14 @@ def start(
             f"--authorization-kubeconfig={folder / 'admin.kubeconfig'}",
             f"--service-account-private-key-file={folder / 'sa.key'}",
             f"--root-ca-file={folder / 'ca.pem'}",
+            "--use-service-account-credentials",
             "--leader-elect=false",
             f"--secure-port={free_port()}",
             f"--cert-dir={folder / 'kcm'}",
             "--concurrent-namespace-syncs=4",
             "--namespace-sync-period=10s",
-            "--controllers=namespace,serviceaccount,resourcequota,clusterrole-aggregation,garbagecollector",
+            "--controllers=namespace,serviceaccount,resourcequota,clusterrole-aggregation,garbagecollector,"
+            "validatingadmissionpolicy-status-controller",
         )
     )
     _wait(lambda: '"verbs"' in server.kubectl("get", "clusterrole", "admin", "-o", "json").stdout)
@@ -173,12 +185,14 @@ def stop(processes: list[subprocess.Popen[bytes]]) -> None:
 
 
 @contextmanager
-def running(*, controllers: bool = False, serious: bool = False) -> Iterator[KubeApiserver]:
+def running(
+    *, controllers: bool = False, serious: bool = False, client_cas: bytes = b"", flags: Sequence[str] = ()
+) -> Iterator[KubeApiserver]:
     """The real thing, stopped and cleared away afterwards."""
     processes: list[subprocess.Popen[bytes]] = []
     folder = Path(tempfile.mkdtemp(prefix="kube-"))
     try:
-        yield start(folder, processes, controllers=controllers, serious=serious)
+        yield start(folder, processes, controllers=controllers, serious=serious, client_cas=client_cas, flags=flags)
     finally:
         stop(processes)
         shutil.rmtree(folder, ignore_errors=True)

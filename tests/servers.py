@@ -8,14 +8,15 @@ import sys
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
 import psycopg
 import pytest
 
-from portal.embedded.postgresql import PostgreSQL
-from portal.embedded.redis import Redis
-from tests.databases import TEMPLATE, run
+from portal.quickstart.embedded.postgresql import PostgreSQL
+from portal.quickstart.embedded.redis import Redis
+from tests.databases import OWNER, TEMPLATE, run
 
 _folder: Path | None = None
 _servers: list[PostgreSQL | Redis] = []
@@ -45,7 +46,10 @@ def pytest_load_initial_conftests() -> Generator[None]:
             _servers.append(server)
             os.environ[variable] = server.url
             if isinstance(server, PostgreSQL):
-                _hurry(server.url)
+                os.environ[OWNER] = server.owner_url
+                _hurry(server.owner_url)
+    if OWNER not in os.environ:
+        os.environ[OWNER], os.environ["DATABASE_URL"] = os.environ["DATABASE_URL"], _product_url()
     if _folder is not None:
         _compile_once(_folder / "bytecode")
     os.environ.setdefault(TEMPLATE, f"tests_{uuid4().hex[:12]}")
@@ -69,6 +73,14 @@ def _hurry(url: str) -> None:
         for name in ("fsync", "synchronous_commit", "full_page_writes"):
             connection.execute(f"ALTER SYSTEM SET {name} = off")
         connection.execute("SELECT pg_reload_conf()")
+
+
+def _product_url() -> str:
+    """The given server's URL for a role that is not its owner: the product runs as one."""
+    given = urlsplit(os.environ["DATABASE_URL"])
+    _, _, host = given.netloc.rpartition("@")
+    password = f":{given.password}" if given.password else ""
+    return urlunsplit(given._replace(netloc=f"tenantry_product{password}@{host}"))
 
 
 def _redis_url(url: str, number: int) -> str:

@@ -19,7 +19,10 @@ TOGETHER = {
     "a Keystone": ("tests/access/authentication/test_keystone.py", "tests/gateway/test_signin.py"),
     "the clusters": (
         "tests/access/test_credentials.py",
+        "tests/tenants/test_clusterchecks.py",
+        "tests/tenants/test_drift.py",
         "tests/tenants/test_embedded.py",
+        "tests/tenants/test_gatewaycredential.py",
         "tests/tenants/test_provisioning.py",
         "tests/tenants/test_workers.py",
     ),

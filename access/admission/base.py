@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from kube.identity import Principal
-from kube.requestinfo import RequestInfo
-from kube.resources import Resource
-from kube.schemas import Schema
+from kube.authentication.identity import Principal
+from kube.kinds.resources import Resource
+from kube.kinds.schemas import Schema
+from kube.requests.requestinfo import RequestInfo
 from store.types import Operation
+
+T = TypeVar("T")
 
 CREATE = "CREATE"
 UPDATE = "UPDATE"
@@ -18,12 +20,26 @@ DELETE = "DELETE"
 CONNECT = "CONNECT"
 
 
+class Executor(Protocol):
+    """Where work is done that takes as long as its arguments are large; ``function`` must be pure."""
+
+    def __call__(self, function: Callable[..., T], *args: Any) -> Awaitable[T]:
+        """What ``function(*args)`` returns or raises."""
+        ...
+
+
+async def run_inline(function: Callable[..., T], *args: Any) -> T:
+    """Call ``function`` in the event loop: the ``Executor`` for small objects. Returns and raises what it does."""
+    return function(*args)
+
+
 @dataclass(slots=True, kw_only=True)
 class Attributes:
     """One write on its way. ``object`` is ``None`` for a deletion, ``old`` for a creation.
 
     Plugins change ``object`` in place while they mutate. ``name`` is the final name, ``namespace`` the object's.
-    ``now`` is the time of the request in Unix seconds. ``warnings`` reach the client.
+    ``now`` is the time of the request in Unix seconds. ``warnings`` reach the client; ``offload`` is for pure work that large
+    objects make long.
     """
 
     principal: Principal
@@ -38,6 +54,7 @@ class Attributes:
     now: float
     dry_run: bool = False
     warnings: list[str] = field(default_factory=list)
+    offload: Executor = run_inline
 
     @property
     def cluster(self) -> str:
@@ -67,7 +84,7 @@ class Plugin(Protocol):
         ...
 
 
-class Quiet:
+class NoopPlugin:
     """The empty answers, for plugins that need only one of the rounds."""
 
     async def admit(self, attributes: Attributes) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from access.admission.base import Attributes, Plugin, Quiet
+from access.admission.base import Attributes, NoopPlugin, Plugin
 from store.types import Operation
 
 
@@ -27,4 +27,4 @@ class AdmissionChain:
 
 def _has_say(plugin: Plugin, round_: str) -> bool:
     """Most plugins have one in one of the rounds only."""
-    return getattr(type(plugin), round_) is not getattr(Quiet, round_)
+    return getattr(type(plugin), round_) is not getattr(NoopPlugin, round_)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from access.authentication.base import Credentials
-from kube.identity import ANONYMOUS, UNAUTHENTICATED, Principal
+from kube.authentication.identity import ANONYMOUS, UNAUTHENTICATED, Principal
 
 NOBODY: Final = Principal(name=ANONYMOUS, groups=(UNAUTHENTICATED,), tenant=None, authenticator="anonymous")
 """The anonymous user. It belongs to no tenant."""

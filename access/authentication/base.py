@@ -6,15 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from kube.identity import Principal
+from kube.authentication.identity import Principal
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a request shows: the verified peer certificate (DER) and the ``Authorization`` header, as sent."""
+    """What a request shows: the peer's certificate (DER) and the ``Authorization`` header, as sent.
+
+    ``certificate_refusal`` says why the certificate is not to be believed; it is empty for one that is verified.
+    """
 
     certificate: bytes | None = None
     authorization: str | None = None
+    certificate_refusal: str = ""
     bearer: str | None = field(init=False, default=None)
     """The bearer token, or ``None`` when there is none. The scheme's case does not matter (RFC 9110)."""
 
@@ -46,7 +50,7 @@ class Authenticator(Protocol):
 
 
 @runtime_checkable
-class Following(Protocol):
+class ChangeNotifier(Protocol):
     """An authenticator that changes its mind while the server runs, so that open watches must be looked at again."""
 
     async def follow(self, on_change: Callable[[], None]) -> None:

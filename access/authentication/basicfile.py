@@ -12,8 +12,8 @@ from access.authentication.base import Credentials, Refused
 from access.authentication.digests import CREDENTIAL_MAX, Digests, header_bytes
 from access.authentication.tokenfile import principal_of, report_defaults
 from access.reloading import ReloadedFile
-from kube import authfiles
-from kube.identity import Principal
+from kube.authentication import authfiles
+from kube.authentication.identity import Principal
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ class BasicFileAuthenticator:
     def __init__(self, path: Path, digests: Digests | None = None) -> None:
         self._path = path
         self._digests = digests or Digests()
-        self._file = ReloadedFile(path, self._parse)
+        self._file = ReloadedFile(path, self._parse, secret=True)
 
     async def authenticate(self, credentials: Credentials, *, now: float) -> Principal | None:
         """The user who knows the password; ``None`` without Basic credentials; ``Refused`` for wrong ones."""

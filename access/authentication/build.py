@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
@@ -12,18 +11,19 @@ from functools import partial
 from pathlib import Path
 
 from access.authentication.anonymous import AnonymousAuthenticator
-from access.authentication.base import Authenticator, Following
+from access.authentication.base import Authenticator, ChangeNotifier
 from access.authentication.basicfile import BasicFileAuthenticator
 from access.authentication.keystone import KeystoneAuthenticator
+from access.authentication.keystoneclient import Domains, Keystone
 from access.authentication.oidc import ALGORITHMS, OidcAuthenticator, OidcIssuer
 from access.authentication.options import AuthenticationOptions
 from access.authentication.tokenfile import TokenFileAuthenticator
 from access.authentication.webhook import WebhookAuthenticator
-from access.keystone import Domains, Keystone
+from access.httpclient import HttpClient, service_url, verifying, webhook_of_file
 from access.reloading import UnusableFile
-from access.transport import Transport, service_url, verifying, webhook_of_file
-from kube import authenticationconfig
-from kube.oidcclaims import ClaimRules
+from kube.authentication import authenticationconfig
+from kube.authentication.oidcclaims import ClaimRules
+from store.supervision import Supervised
 
 logger = logging.getLogger(__name__)
 
@@ -50,16 +50,20 @@ class Authentication:
         ``on_change`` is called with the name of an authenticator that may know somebody no longer.
         """
         following = [
-            asyncio.create_task(authenticator.follow(partial(on_change, authenticator.name)))
+            Supervised(
+                f"authenticator-{authenticator.name}",
+                partial(authenticator.follow, partial(on_change, authenticator.name)),
+            )
             for authenticator in self.authenticators
-            if isinstance(authenticator, Following)
+            if isinstance(authenticator, ChangeNotifier)
         ]
+        for task in following:
+            task.start()
         try:
             yield
         finally:
             for task in following:
-                task.cancel()
-            await asyncio.gather(*following, return_exceptions=True)
+                await task.stop()
             for close in self.closing:
                 await close()
 
@@ -73,7 +77,7 @@ def build_authenticators(
     audiences: Sequence[str] = (),
     anonymous: bool = False,
     data_folder: Path | None = None,
-    knows_tenant: Callable[[str], Awaitable[bool]] | None = None,
+    tenant_uid: Callable[[str], Awaitable[str]] | None = None,
 ) -> Authentication:
     """Certificates, token file, basic file, service accounts, OpenID Connect, webhook, Keystone, anonymous.
 
@@ -87,7 +91,7 @@ def build_authenticators(
             raise UnusableOptions("an OpenID Connect issuer has the name of the service accounts' issuer")
         own |= {service_account_issuer} - {""}
         webhook = _webhook(options, audiences, own)
-        keystone = _keystone(options, data_folder, knows_tenant)
+        keystone = _keystone(options, data_folder, tenant_uid)
         files: list[Authenticator] = []
         if options.token_auth_file is not None:
             files.append(TokenFileAuthenticator(options.token_auth_file))
@@ -144,7 +148,7 @@ def oidc_issuers(options: AuthenticationOptions) -> list[tuple[OidcIssuer, ssl.S
 
 
 def _providers(options: AuthenticationOptions) -> list[OidcAuthenticator]:
-    providers = [OidcAuthenticator(issuer, Transport(tls=tls)) for issuer, tls in oidc_issuers(options)]
+    providers = [OidcAuthenticator(issuer, HttpClient(tls=tls)) for issuer, tls in oidc_issuers(options)]
     for provider in providers:
         if not provider.gives_tenants:
             logger.warning("users of %s belong to no tenant: no tenant claim is configured", provider.issuer)
@@ -167,15 +171,15 @@ def _webhook(
 
 
 def _keystone(
-    options: AuthenticationOptions, data_folder: Path | None, knows_tenant: Callable[[str], Awaitable[bool]] | None
+    options: AuthenticationOptions, data_folder: Path | None, tenant_uid: Callable[[str], Awaitable[str]] | None
 ) -> tuple[Keystone, Domains] | None:
     if not options.keystone_url:
         return None
     pins = data_folder / "keystone-domains.json" if data_folder is not None else None
-    transport = Transport(tls=verifying(options.keystone_ca_file))
+    transport = HttpClient(tls=verifying(options.keystone_ca_file))
     return (
         Keystone(service_url(options.keystone_url), transport, ttl=options.keystone_cache_ttl),
-        Domains(dict(options.keystone_domain_tenant), pins=pins, knows_tenant=knows_tenant),
+        Domains(dict(options.keystone_domain_tenant), pins=pins, tenant_uid=tenant_uid),
     )
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from dataclasses import replace
 
 from access.authentication.base import Authenticator, Credentials, Refused
-from kube.identity import Principal
-from kube.status import Unauthorized
+from kube.authentication.identity import Principal, without_virtual_groups
+from kube.requests.status import Unauthorized
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +32,13 @@ class AuthenticationChain:
                 refusals.append(f"{authenticator.name}: failed")
             else:
                 if principal is not None:
-                    return principal
+                    return _as_brought(principal)
         if refusals:
             logger.info("unable to authenticate the request: %s", "; ".join(refusals))
         raise Unauthorized
+
+
+def _as_brought(principal: Principal) -> Principal:
+    """The principal without groups that no authenticator gives, whatever a file, a webhook or a certificate says."""
+    groups = without_virtual_groups(principal.groups)
+    return principal if groups is principal.groups else replace(principal, groups=groups)

@@ -1,8 +1,8 @@
 """Acting as somebody else by ``Impersonate-*`` headers, as Kubernetes does, and never across tenants.
 
 What is asked for is checked by the verb ``impersonate`` on users, groups, serviceaccounts, userextras and uids in the
-space of the caller's own tenant, whatever the request itself is about. A caller from a workspace, such as one of its
-service accounts, can therefore never act as somebody who is more than the workspace.
+logical cluster that the request is for, and the identity counts in that one alone: who may act as others in a workspace
+is somebody else there and nowhere else, and whoever is closed out of a workspace does not enter it as another.
 """
 
 from __future__ import annotations
@@ -10,26 +10,28 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
-from kube.claims import is_own_extra, tenant_reasons
-from kube.identity import (
+from kube.authentication.identity import (
     ANONYMOUS,
     AUTHENTICATED,
     MASTERS,
     SERVICE_ACCOUNT_PREFIX,
     SERVICE_ACCOUNTS,
-    SYSTEM_TENANT,
     TENANT_EXTRA,
     UNAUTHENTICATED,
     Principal,
 )
-from kube.impersonation import Permission, Wish, permissions, wish_of
-from kube.logicalclusters import full_path, space_of
-from kube.names import is_tenant_name
-from kube.requestinfo import RequestInfo
-from kube.status import BadRequest, Forbidden
-from kube.verdicts import Decision
+from kube.authentication.impersonation import ImpersonationRequest, Permission, impersonation_request_of, permissions
+from kube.authentication.userinfo import is_own_extra, tenant_reasons
+from kube.authorization.decisions import Decision
+from kube.requests.logicalclusters import full_path, space_of, tenant_of
+from kube.requests.names import SYSTEM_TENANT, is_tenant_name
+from kube.requests.requestinfo import RequestInfo
+from kube.requests.status import BadRequest, Forbidden
 
 Authorize = Callable[[Principal, RequestInfo], Awaitable[Decision]]
+
+Resolve = Callable[[str | None], RequestInfo]
+"""What the request is for when a user of this tenant sends it."""
 
 NAME: Final = "impersonation"
 """The ``authenticator`` of an impersonated identity: no step takes it for one that came by itself."""
@@ -39,22 +41,24 @@ _OPEN_GROUPS: Final = frozenset({AUTHENTICATED, UNAUTHENTICATED, SERVICE_ACCOUNT
 
 
 async def impersonate(
-    caller: Principal, headers: Iterable[tuple[bytes, bytes]], authorize: Authorize
+    caller: Principal, headers: Iterable[tuple[bytes, bytes]], resolve: Resolve, authorize: Authorize
 ) -> Principal | None:
     """Whom the request is served for; ``None`` when it asks for nobody else.
 
     ``headers`` are the raw ones, all of them, names in any case. Raises ``BadRequest`` for headers that mean nothing
-    and ``Forbidden`` where the caller may not.
+    and ``Forbidden`` where the caller may not, and what ``resolve`` raises.
     """
-    wish = wish_of(headers)
+    wish = impersonation_request_of(headers)
     if wish is None:
         return None
     if caller.tenant is None:
         raise Forbidden("only a user of a tenant can impersonate")
     tenant = _tenant(caller, wish)
     _check_reserved(caller, wish, tenant)
+    acting = None if wish.user == ANONYMOUS else tenant
+    asked = resolve(acting)
     for permission in permissions(wish):
-        info = _request(permission, caller.tenant)
+        info = _request(permission, asked)
         decision = await authorize(caller, info)
         if not decision.allowed:
             raise _forbidden(caller, info, decision)
@@ -63,15 +67,16 @@ async def impersonate(
         uid=wish.uid,
         groups=wish.all_groups(),
         extra={key: values for key, values in wish.extra.items() if key != TENANT_EXTRA},
-        tenant=None if wish.user == ANONYMOUS else tenant,
+        tenant=acting,
         authenticator=NAME,
-        cluster=space_of(tenant) if wish.service_account is not None else None,
+        cluster=_home(asked.cluster, tenant) if wish.service_account is not None else None,
+        scope=asked.cluster,
         credential_id=caller.credential_id,
         not_after=caller.not_after,
     )
 
 
-def _tenant(caller: Principal, wish: Wish) -> str:
+def _tenant(caller: Principal, wish: ImpersonationRequest) -> str:
     """The caller's own tenant, or the one that an operator names."""
     assert caller.tenant is not None  # noqa: S101 - impersonate has looked
     named = wish.extra.get(TENANT_EXTRA)
@@ -84,7 +89,12 @@ def _tenant(caller: Principal, wish: Wish) -> str:
     return named[0]
 
 
-def _check_reserved(caller: Principal, wish: Wish, tenant: str) -> None:
+def _home(cluster: str, tenant: str) -> str:
+    """Where the account of the name lives that is meant in a logical cluster."""
+    return cluster if tenant_of(cluster) == tenant else space_of(tenant)
+
+
+def _check_reserved(caller: Principal, wish: ImpersonationRequest, tenant: str) -> None:
     """Names that no permission gives: they would reach further than whoever handed the permission out."""
     for key in wish.extra:
         if is_own_extra(key) and key != TENANT_EXTRA:
@@ -102,8 +112,8 @@ def _check_reserved(caller: Principal, wish: Wish, tenant: str) -> None:
             raise Forbidden('groups that begin with "system:" can be impersonated by the system tenant alone')
 
 
-def _request(permission: Permission, tenant: str) -> RequestInfo:
-    cluster, version = space_of(tenant), _VERSIONS[permission.group]
+def _request(permission: Permission, asked: RequestInfo) -> RequestInfo:
+    cluster, version = asked.cluster, _VERSIONS[permission.group]
     return RequestInfo(
         method="POST",
         path=full_path(
@@ -116,7 +126,8 @@ def _request(permission: Permission, tenant: str) -> RequestInfo:
             subresource=permission.subresource,
         ),
         cluster=cluster,
-        tenant=tenant,
+        tenant=asked.tenant,
+        all_tenants=asked.all_tenants,
         verb="impersonate",
         is_resource=True,
         group=permission.group,

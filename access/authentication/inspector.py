@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from access.authentication.build import oidc_issuers, usable
 from access.authentication.options import AuthenticationOptions
-from kube import inspection
-from kube.authenticationconfig import JwtIssuer
+from kube.authentication import inspection
+from kube.authentication.authenticationconfig import JwtIssuer
 
 
 class IdentityInspector:

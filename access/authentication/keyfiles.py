@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from access.reloading import CHECK_SECONDS, ReloadedFile
-from kube.jwt import SigningKey, VerifyingKey, load_signing_key, load_verifying_keys
+from kube.authentication.serviceaccounttokens import SigningKey, VerifyingKey, load_signing_key, load_verifying_keys
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ class KeyFiles:
 
     def __init__(self, verifying: Sequence[Path], signing: Path) -> None:
         self._verifying = tuple(ReloadedFile(path, load_verifying_keys) for path in verifying)
-        self._signing = ReloadedFile(signing, load_signing_key)
+        self._signing = ReloadedFile(signing, load_signing_key, secret=True)
         self._signer = self._signing.value
         if not self._lists(self._signer):
             logger.error("%s: no verifying key belongs to it, so nobody will accept the tokens that it signs", signing)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from access.answers import getting_old
 from access.authentication.base import Credentials, Refused
-from access.keystone import Domains, Keystone
-from access.transport import Unreachable
-from kube.claims import outside_name_reasons
-from kube.identity import AUTHENTICATED, Principal
-from kube.jwt import unverified_issuer
+from access.authentication.keystoneclient import Domains, Keystone
+from access.outsidebudget import Unreachable
+from access.ttlcache import notify_while_cached
+from kube.authentication.identity import AUTHENTICATED, Principal
+from kube.authentication.serviceaccounttokens import unverified_issuer
+from kube.authentication.userinfo import outside_name_reasons
 
 CREDENTIAL_PREFIX = "KEYSTONE="
 """What a credential id begins with; the token's audit id follows, which Keystone's own log names too."""
@@ -19,7 +19,7 @@ CREDENTIAL_PREFIX = "KEYSTONE="
 class KeystoneAuthenticator:
     """Asks Keystone about the token, once in its client's TTL.
 
-    The identity has no roles: they depend on what a request is about, and ``access.authorization.keystone`` asks for
+    The identity has no roles: they depend on what a request is about, and ``access.authorization.modes.keystone`` asks for
     them then (AN10). A domain that is no tenant's is refused. Tokens of ``own_issuers`` are never sent out (KEY-08).
     """
 
@@ -59,7 +59,7 @@ class KeystoneAuthenticator:
 
     async def follow(self, on_change: Callable[[], None]) -> None:
         """Let open watches ask again, so that they end soon after a token is revoked or a role taken away."""
-        await getting_old(self._keystone.ttl, on_change)
+        await notify_while_cached(self._keystone.ttl, on_change)
 
     async def close(self) -> None:
         """Give the connections back."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,11 +13,12 @@ import jwt
 from jwt.exceptions import PyJWTError
 
 from access.authentication.base import Credentials, Refused
-from access.transport import Transport, Unreachable
-from kube import idtokens
-from kube.identity import AUTHENTICATED, Principal
-from kube.oidcclaims import ClaimError, ClaimRules, identify
-from kube.webhookfiles import WebhookFileError, checked_url
+from access.httpclient import HttpClient
+from access.outsidebudget import BUDGET_SECONDS, Unreachable, within_budget
+from kube.authentication import idtokens
+from kube.authentication.identity import AUTHENTICATED, Principal
+from kube.authentication.oidcclaims import ClaimError, ClaimRules, identify
+from kube.authentication.webhookfiles import WebhookFileError, checked_url
 
 logger = logging.getLogger(__name__)
 
@@ -78,7 +80,7 @@ class OidcAuthenticator:
 
     name = "oidc"
 
-    def __init__(self, issuer: OidcIssuer, transport: Transport) -> None:
+    def __init__(self, issuer: OidcIssuer, transport: HttpClient) -> None:
         self._issuer = issuer
         self._keys = ProviderKeys(issuer.rules.issuer, transport)
 
@@ -95,7 +97,7 @@ class OidcAuthenticator:
     async def authenticate(self, credentials: Credentials, *, now: float) -> Principal | None:
         """The user behind the token; ``None`` for a token of another issuer; ``Refused`` for one that is not valid."""
         token = credentials.bearer
-        said = idtokens.look(token) if token is not None else None
+        said = idtokens.parse_unverified(token) if token is not None else None
         if token is None or said is None or said.issuer != self.issuer:
             return None
         claims = await self.verify(token, now=now)
@@ -119,9 +121,13 @@ class OidcAuthenticator:
 
         Raises ``Refused``; whatever is cheap to refuse is refused first.
         """
-        said = idtokens.look(token)
+        # 1. To this step all is unverified: it only decides which rules apply. Nothing is fetched for a foreign token.
+        said = idtokens.parse_unverified(token)
         if said is None or said.issuer != self.issuer:
             raise Refused("the token is of another issuer")
+        if said.ambiguous:
+            raise Refused("the token says one thing twice")
+        # 2. The algorithm is ours to accept, and asymmetric: no ``none``, no HMAC with a public key as the secret.
         algorithm = said.header.get("alg")
         if not isinstance(algorithm, str) or algorithm not in self._issuer.algorithms:
             raise Refused("the token's algorithm is not accepted")
@@ -130,6 +136,8 @@ class OidcAuthenticator:
         key_id = said.header.get("kid")
         if key_id is not None and (not isinstance(key_id, str) or len(key_id) > idtokens.KEY_ID_MAX):
             raise Refused("the token's key id is malformed")
+        # 3. Times and audience before the signature: refusing is cheap, and a token that is refused now would be refused
+        #    after verification too. That an attacker learns which check failed tells only what it wrote itself.
         if reason := idtokens.time_reason(said.claims, now=now, leeway=self._issuer.leeway):
             raise Refused(reason)
         if idtokens.audiences(said.claims).isdisjoint(self._issuer.audiences):
@@ -137,6 +145,8 @@ class OidcAuthenticator:
         party = said.claims.get("azp")
         if party is not None and party not in self._issuer.audiences:
             raise Refused("the token was issued to another party")
+        # 4. The signature. A key that is not known may be new: ask again once, at most every REFETCH_SECONDS, so that
+        #    forged key ids are no way to make this server flood the provider.
         try:
             signed = _is_signed(token, algorithm, await self._keys.matching(key_id, algorithm, now))
             if not signed and await self._keys.renew(now):
@@ -166,7 +176,7 @@ def _is_signed(token: str, algorithm: str, keys: Sequence[Any]) -> bool:
 class ProviderKeys:
     """A provider's public keys, found by discovery and kept fresh; one question at a time, and not too often."""
 
-    def __init__(self, issuer: str, transport: Transport) -> None:
+    def __init__(self, issuer: str, transport: HttpClient) -> None:
         self._issuer = issuer
         self._transport = transport
         self._keys: Sequence[_Key] = ()
@@ -181,6 +191,7 @@ class ProviderKeys:
         """
         if not 0 <= now - self._fetched < FRESH_SECONDS:
             await self._refresh(now, self._fetched, RETRY_SECONDS)
+            self._usable(now)
         return [
             key.key
             for key in self._keys
@@ -191,6 +202,7 @@ class ProviderKeys:
         """Ask again because no key fitted, at most once a minute; whether there are new keys to try."""
         known = self._fetched
         await self._refresh(now, known, REFETCH_SECONDS)
+        self._usable(now)
         return self._fetched != known
 
     async def close(self) -> None:
@@ -198,17 +210,26 @@ class ProviderKeys:
         await self._transport.close()
 
     async def _refresh(self, now: float, known: float, pause: float) -> None:
-        """Ask again unless somebody did since ``known``, or within the last ``pause`` seconds."""
+        """Ask again unless somebody did since ``known``, or within the last ``pause`` seconds.
+
+        Whoever has no more time to wait goes on with what is known; the question goes on for the others.
+        """
+        with contextlib.suppress(Unreachable):
+            await within_budget(asyncio.shield(asyncio.ensure_future(self._ask(now, known, pause))))
+
+    async def _ask(self, now: float, known: float, pause: float) -> None:
+        # Under the lock, and looked at again there: of many that wait one asks, the others find ``_fetched`` moved. A
+        # failure counts as a try, so that a provider that is away is not asked by every token; until STALE_SECONDS the
+        # old keys hold, then none do. A clock that went backwards (negative ages) counts as too old, never as fresh.
         async with self._lock:
             if self._fetched != known or 0 <= now - self._tried < pause:
-                self._usable(now)
                 return
             self._tried = now
             try:
-                self._keys = await self._fetch()
-            except Unreachable as error:
+                async with asyncio.timeout(BUDGET_SECONDS):
+                    self._keys = await self._fetch()
+            except (Unreachable, TimeoutError) as error:
                 logger.warning("the keys of an OpenID Connect provider could not be read: %s", error)
-                self._usable(now)
             else:
                 self._fetched = now
 
@@ -225,7 +246,7 @@ class ProviderKeys:
         return [key for entry in listed if isinstance(entry, dict) and (key := _usable_key(entry)) is not None]
 
 
-async def discover(issuer: str, transport: Transport) -> Mapping[str, Any]:
+async def discover(issuer: str, transport: HttpClient) -> Mapping[str, Any]:
     """The provider's own description (OpenID Connect Discovery); raises ``Unreachable``, also for another issuer's."""
     document = await _json(transport, f"{issuer.rstrip('/')}/.well-known/openid-configuration")
     if document.get("issuer") != issuer:
@@ -245,7 +266,7 @@ def endpoint(document: Mapping[str, Any], name: str) -> str:
     return address
 
 
-async def _json(transport: Transport, url: str) -> dict[str, Any]:
+async def _json(transport: HttpClient, url: str) -> dict[str, Any]:
     answer = await transport.request("GET", url)
     if answer.status != 200:
         raise Unreachable(f"the provider answered with {answer.status}")

@@ -8,8 +8,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from access.keystone import TTL_SECONDS
-from kube.durations import parse_seconds
+from access.authentication.keystoneclient import TTL_SECONDS
+from kube.requests.durations import parse_seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class AuthenticationOptions:
 
 
 def add_flags(parser: ArgumentParser) -> None:
-    """The flags (contract.md)."""
+    """Declare the flags on the parser; ``AuthenticationOptions.of_flags`` reads what argparse makes of them."""
     add = parser.add_argument
     add("--token-auth-file", type=Path, help="bearer tokens: token,user,uid,groups[,other],,tenant")
     add("--basic-auth-file", type=Path, help="passwords: password,user,uid,groups[,other],,tenant")

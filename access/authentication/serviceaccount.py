@@ -11,9 +11,15 @@ import orjson
 
 from access.authentication.base import Credentials, Refused
 from access.authentication.keyfiles import KeyFiles
-from kube.identity import AUTHENTICATED, Principal
-from kube.jwt import InvalidToken, Reference, ServiceAccountClaims, unverified_issuer, verify
-from store.port import Store
+from kube.authentication.identity import AUTHENTICATED, Principal
+from kube.authentication.serviceaccounttokens import (
+    InvalidToken,
+    Reference,
+    ServiceAccountClaims,
+    unverified_issuer,
+    verify,
+)
+from store.interface import Store
 from store.types import Key, Stored
 
 _REMEMBERED: Final = 8192

@@ -9,8 +9,8 @@ from pathlib import Path
 from access.authentication.base import Credentials
 from access.authentication.digests import Digests, header_bytes
 from access.reloading import ReloadedFile
-from kube import authfiles
-from kube.identity import AUTHENTICATED, Principal
+from kube.authentication import authfiles
+from kube.authentication.identity import AUTHENTICATED, Principal
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ class TokenFileAuthenticator:
     def __init__(self, path: Path, digests: Digests | None = None) -> None:
         self._path = path
         self._digests = digests or Digests()
-        self._file = ReloadedFile(path, self._parse)
+        self._file = ReloadedFile(path, self._parse, secret=True)
 
     async def authenticate(self, credentials: Credentials, *, now: float) -> Principal | None:
         """The user of the bearer token, or ``None``."""

@@ -6,18 +6,27 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from access.answers import CAPACITY, Answers, getting_old
 from access.authentication.base import Credentials, Refused
 from access.authentication.digests import Digests, header_bytes
-from access.transport import Unreachable, Webhook, request_again
-from kube.claims import groups_reasons, is_strings, name_reasons, outside_extra, outside_name_reasons, tenant_reasons
-from kube.identity import AUTHENTICATED, SYSTEM_TENANT, TENANT_EXTRA, Principal
-from kube.jwt import unverified_issuer
+from access.httpclient import Webhook
+from access.outsidebudget import Unreachable
+from access.ttlcache import CAPACITY, TTLCache, notify_while_cached
+from kube.authentication.identity import AUTHENTICATED, TENANT_EXTRA, Principal
+from kube.authentication.serviceaccounttokens import unverified_issuer
+from kube.authentication.userinfo import (
+    groups_reasons,
+    is_strings,
+    name_reasons,
+    outside_extra,
+    outside_name_reasons,
+    tenant_reasons,
+)
+from kube.requests.names import SYSTEM_TENANT
 
 logger = logging.getLogger(__name__)
 
-PAUSES: Final = (0.5, 0.75, 1.125, 1.6875)
-"""Seconds between kube-apiserver's five attempts."""
+PAUSES: Final = (0.2, 0.3, 0.45, 0.675)
+"""Seconds between as many attempts as kube-apiserver makes, within the webhook's budget."""
 
 FAILURE_SECONDS: Final = 10.0
 """How long a no is remembered: shorter than a yes, for a token may become valid."""
@@ -55,7 +64,7 @@ class WebhookAuthenticator:
         self._pauses = pauses
         self._digests = digests or Digests()
         self._success_ttl = success_ttl
-        self._answers: Answers[Principal] = Answers(success=success_ttl, failure=failure_ttl, capacity=capacity)
+        self._answers: TTLCache[Principal] = TTLCache(success=success_ttl, failure=failure_ttl, capacity=capacity)
 
     async def authenticate(self, credentials: Credentials, *, now: float) -> Principal | None:
         """The user behind the bearer token; ``None`` where the webhook does not know it; ``Refused`` without answer."""
@@ -71,30 +80,18 @@ class WebhookAuthenticator:
 
     async def close(self) -> None:
         """Give the connections back."""
-        await self._webhook.transport.close()
+        await self._webhook.close()
 
     async def follow(self, on_change: Callable[[], None]) -> None:
         """Let open watches ask again, so that they end soon after a token is revoked."""
-        await getting_old(self._success_ttl, on_change)
+        await notify_while_cached(self._success_ttl, on_change)
 
     async def _ask(self, token: str) -> Principal | None:
         spec: dict[str, Any] = {"token": token}
         if self._audiences:
             spec["audiences"] = list(self._audiences)
-        review = {
-            "apiVersion": f"authentication.k8s.io/{self._version}",
-            "kind": "TokenReview",
-            "metadata": {"creationTimestamp": None},
-            "spec": spec,
-        }
-        answer = await request_again(
-            self._webhook.transport, "POST", self._webhook.url, json=review, pauses=self._pauses
-        )
-        if answer.status not in (200, 201):
-            raise Unreachable(f"the webhook answered with {answer.status}")
-        status = answer.json().get("status")
-        if not isinstance(status, dict):
-            raise Unreachable("the answer is not a TokenReview")
+        version = f"authentication.k8s.io/{self._version}"
+        status = await self._webhook.review(version, "TokenReview", spec, pauses=self._pauses)
         # Only the JSON value true is a yes.
         if status.get("authenticated") is not True or not self._is_for_us(status):
             return None

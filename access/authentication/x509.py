@@ -1,4 +1,4 @@
-"""Client certificates: verified by the TLS layer, read here (AN1, AN2, AN3)."""
+"""Client certificates: verified by the TLS layer, believed and read here (AN1, AN2, AN3)."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from access.authentication.base import Credentials, Refused
-from kube.identity import AUTHENTICATED, Principal
-from kube.pki import is_issued_by
-from kube.subjects import InvalidSubject, identity_of_certificate
+from kube.authentication.identity import AUTHENTICATED, Principal
+from kube.authentication.pki import is_issued_by
+from kube.authentication.subjects import InvalidSubject, identity_of_certificate
 
 _REMEMBERED: Final = 4096
 
 
 class X509Authenticator:
-    """Reads the verified peer certificate.
+    """Reads the peer's certificate, where the TLS layer has verified it.
 
     ``own_authorities`` are the product's generated client CAs: only they name users of the system tenant, for whoever
     issues certificates of a configured CA must not be able to make an operator's (X509-11).
@@ -31,10 +31,12 @@ class X509Authenticator:
         self._known: dict[bytes, tuple[Principal, float]] = {}
 
     async def authenticate(self, credentials: Credentials, *, now: float) -> Principal | None:
-        """The identity in the certificate; raises ``Refused`` for one that names no tenant or is out of its time."""
+        """The identity in the certificate; raises ``Refused`` for one that does not verify, names no tenant or is out of its time."""
         der = credentials.certificate
         if der is None:
             return None
+        if credentials.certificate_refusal:
+            raise Refused(credentials.certificate_refusal)
         known = self._known.get(der)
         if known is None:
             known = self._read(der)

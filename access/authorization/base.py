@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol, runtime_checkable
 
-from kube.identity import Principal
-from kube.logicalclusters import Terrain
-from kube.rbac import Rule
-from kube.requestinfo import RequestInfo
-from kube.verdicts import Decision, Verdict
+from kube.authentication.identity import Principal
+from kube.authorization.decisions import Decision, Verdict
+from kube.authorization.rbac import Rule
+from kube.requests.logicalclusters import ClusterKind
+from kube.requests.requestinfo import RequestInfo
 
 
 class Authorizer(Protocol):
@@ -27,7 +27,7 @@ class Authorizer(Protocol):
 
 
 @runtime_checkable
-class Immediate(Protocol):
+class SyncAuthorizer(Protocol):
     """An authorizer that mostly need not wait: the chain asks it here first, which costs a quarter."""
 
     def decide(self, principal: Principal, request: RequestInfo) -> Decision | None:
@@ -36,16 +36,16 @@ class Immediate(Protocol):
 
 
 @runtime_checkable
-class Selective(Protocol):
+class ScopedAuthorizer(Protocol):
     """An authorizer that has nothing to say to some: where it does not concern them, the chain need not ask it."""
 
-    def concerns(self, *, operator: bool, terrain: Terrain) -> bool:
+    def applies_to(self, *, operator: bool, cluster_kind: ClusterKind) -> bool:
         """Whether this can be anything but no opinion on operators, or on others, in such logical clusters."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Holdings:
+class RuleSet:
     """What one authorizer gives a principal in a namespace; with ``final`` no later one is asked."""
 
     rules: tuple[Rule, ...] = ()
@@ -53,33 +53,33 @@ class Holdings:
     final: bool = False
 
 
-NOTHING = Holdings()
-CLOSED = Holdings(final=True)
+NO_RULES = RuleSet()
+DENY_ALL = RuleSet(final=True)
 
 
 @runtime_checkable
-class Enumerable(Protocol):
+class RuleResolver(Protocol):
     """An authorizer that can list what it allows, for SelfSubjectRulesReview (AZ10)."""
 
-    async def holdings(self, principal: Principal, cluster: str, namespace: str) -> Holdings:
+    async def rules_for(self, principal: Principal, cluster: str, namespace: str) -> RuleSet:
         """What this step gives the principal in a namespace of a logical cluster."""
         ...
 
 
 @runtime_checkable
-class Limiting(Protocol):
+class RuleFilter(Protocol):
     """An authorizer that gives nothing and takes away from what the steps after it give."""
 
-    async def limited(self, held: Holdings, principal: Principal, cluster: str, namespace: str) -> Holdings:
-        """What is left of it."""
+    async def filter_rules(self, held: RuleSet, principal: Principal, cluster: str, namespace: str) -> RuleSet:
+        """What is left of ``held``, the rules that one later step gives; raises when that cannot be told, which gives nothing."""
         ...
 
 
 @runtime_checkable
-class Joining(Protocol):
+class PrincipalMapper(Protocol):
     """An authorizer that makes the principal a member of further groups, for the steps after it (KC2)."""
 
-    async def joined(self, principal: Principal, cluster: str) -> Principal:
+    async def map_principal(self, principal: Principal, cluster: str) -> Principal:
         """The principal as later steps see it in this logical cluster."""
         ...
 
@@ -89,7 +89,7 @@ class Joining(Protocol):
 
 @lru_cache(maxsize=1024)
 def allow(step: str, reason: str = "", rule: str = "") -> Decision:
-    """An ALLOW."""
+    """ALLOW: no later authorizer is asked."""
     return Decision(Verdict.ALLOW, step, reason, rule)
 
 
@@ -100,6 +100,6 @@ def deny(step: str, reason: str, rule: str = "") -> Decision:
 
 
 @lru_cache(maxsize=1024)
-def abstain(step: str, reason: str = "") -> Decision:
+def no_opinion(step: str, reason: str = "") -> Decision:
     """No opinion: the next authorizer is asked."""
     return Decision(Verdict.NO_OPINION, step, reason)

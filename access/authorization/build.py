@@ -1,9 +1,9 @@
 """The order of authorization, written once (AZ1 to AZ7, KC12).
 
-lock → system workspaces → tenant isolation, with cross-tenant grants → the operators' masters → the workspace gates
-(top-level organisation, content, required groups, initializing, maximal permission policy; KC1 to KC8) → the
-configured modes → Keystone's roles. The gates before the modes cannot be configured away, so that the order of the modes never matters
-for isolation.
+lock → system workspaces → what the server alone writes → tenant isolation, with cross-tenant grants → the operators'
+masters → the workspace gates (top-level organisation, content, required groups, initializing, maximal permission policy;
+KC1 to KC8) → the configured modes → Keystone's roles. The gates before the modes cannot be configured away, so that the
+order of the modes never matters for isolation.
 """
 
 from __future__ import annotations
@@ -12,26 +12,27 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from access.authorization.abac import AbacAuthorizer, PolicyFile
 from access.authorization.base import Authorizer
 from access.authorization.chain import AuthorizationChain
-from access.authorization.grants import CrossTenantGrants, TenantPolicies
-from access.authorization.initializing import InitializingWorkspaces
-from access.authorization.isolation import SystemMasters, TenantIsolation
-from access.authorization.lock import LockAuthorizer, Locks
-from access.authorization.maximalpermission import MaximalPermissionPolicy
-from access.authorization.node import NodeAuthorizer, NodeGraphs
+from access.authorization.modes.abac import AbacAuthorizer, PolicyFile
+from access.authorization.modes.node import NodeAuthorizer, NodeGraphs
+from access.authorization.modes.rbac import PolicyCache, RbacAuthorizer
+from access.authorization.modes.webhook import WebhookAuthorizer
 from access.authorization.options import NO_OPINION, AuthorizationOptions
-from access.authorization.organization import TopLevelOrganization
-from access.authorization.rbac import PolicyCache, RbacAuthorizer
-from access.authorization.requiredgroups import RequiredGroups
-from access.authorization.systemworkspaces import SystemWorkspaces
-from access.authorization.webhook import WebhookAuthorizer
-from access.authorization.workspacecontent import WorkspaceContent
+from access.authorization.tenancy.grants import CrossTenantGrants, TenantPolicies
+from access.authorization.tenancy.isolation import SystemMasters, TenantIsolation
+from access.authorization.tenancy.serverowned import ServerOwned
+from access.authorization.tenancy.suspension import SuspensionAuthorizer, Suspensions
+from access.authorization.tenancy.systemworkspaces import SystemWorkspaces
+from access.authorization.workspaces.initializing import InitializingWorkspaces
+from access.authorization.workspaces.maximalpermission import MaximalPermissionPolicy
+from access.authorization.workspaces.organization import TopLevelOrganization
+from access.authorization.workspaces.requiredgroups import RequiredGroups
+from access.authorization.workspaces.state import Workspaces
+from access.authorization.workspaces.workspacecontent import WorkspaceContent
+from access.httpclient import webhook_of_file
 from access.reloading import UnusableFile
-from access.transport import webhook_of_file
-from access.workspaces import Workspaces
-from store.port import Reader
+from store.interface import Reader
 from store.types import Event
 
 
@@ -82,7 +83,7 @@ def build_authorization(
     options: AuthorizationOptions,
     store: Reader,
     *,
-    locks: Locks,
+    locks: Suspensions,
     system_only: Callable[[str, str], bool],
     on_change: Callable[[], None] = lambda: None,
     further: Callable[[PolicyCache], Sequence[Authorizer]] = lambda _: (),
@@ -107,9 +108,10 @@ def build_authorization(
     }
     chain = AuthorizationChain(
         [
-            LockAuthorizer(locks),
+            SuspensionAuthorizer(locks),
             SystemWorkspaces(),
-            TenantIsolation(system_only, CrossTenantGrants(store, objects, file)),
+            ServerOwned(workspaces),
+            TenantIsolation(system_only, CrossTenantGrants(objects, file)),
             SystemMasters(),
             TopLevelOrganization(),
             WorkspaceContent(workspaces),
@@ -124,10 +126,13 @@ def build_authorization(
 
 
 def check_files(options: AuthorizationOptions) -> None:
-    """Each mode that needs a file has one that can be read, and no file is without its mode; or ``UnusableFile``."""
+    """Each mode that needs a file has one that can be read, and no file is without its mode; or ``UnusableFile``.
+
+    What a policy file opens across tenants is named in the log.
+    """
     _check_pairs(options)
     if options.policy_file is not None:
-        PolicyFile(options.policy_file)
+        PolicyFile(options.policy_file).report()
     if options.webhook_config_file is not None:
         webhook_of_file(options.webhook_config_file)
 

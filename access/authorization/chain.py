@@ -7,12 +7,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from access.authorization.base import Authorizer, Enumerable, Holdings, Immediate, Joining, Limiting, Selective, deny
-from kube.identity import SYSTEM_TENANT, Principal
-from kube.logicalclusters import Terrain, terrain_of
-from kube.rbac import Rule
-from kube.requestinfo import RequestInfo
-from kube.verdicts import Decision, Verdict
+from access.authorization.base import (
+    Authorizer,
+    PrincipalMapper,
+    RuleFilter,
+    RuleResolver,
+    RuleSet,
+    ScopedAuthorizer,
+    SyncAuthorizer,
+    deny,
+)
+from kube.authentication.identity import Principal
+from kube.authorization.decisions import Decision, Verdict
+from kube.authorization.rbac import Rule
+from kube.requests.logicalclusters import ClusterKind, cluster_kind_of
+from kube.requests.names import SYSTEM_TENANT
+from kube.requests.requestinfo import RequestInfo
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +36,7 @@ class _Step(NamedTuple):
 
     authorizer: Authorizer
     decide: Callable[[Principal, RequestInfo], Decision | None] | None
-    joining: Joining | None
+    mapper: PrincipalMapper | None
 
 
 class AuthorizationChain:
@@ -36,13 +46,18 @@ class AuthorizationChain:
         self._steps = tuple(
             _Step(
                 authorizer,
-                authorizer.decide if isinstance(authorizer, Immediate) else None,
-                authorizer if isinstance(authorizer, Joining) else None,
+                authorizer.decide if isinstance(authorizer, SyncAuthorizer) else None,
+                authorizer if isinstance(authorizer, PrincipalMapper) else None,
             )
             for authorizer in authorizers
         )
+        # Who asks where is known before anybody is asked: for operators and others, and each kind of logical cluster, the
+        # steps that can say anything are chosen once. A step is left out only where ``applies_to`` promises silence.
         self._plans = tuple(
-            tuple(tuple(step for step in self._steps if _concerns(step, operator, terrain)) for terrain in Terrain)
+            tuple(
+                tuple(step for step in self._steps if _concerns(step, operator, cluster_kind))
+                for cluster_kind in ClusterKind
+            )
             for operator in (False, True)
         )
 
@@ -55,14 +70,21 @@ class AuthorizationChain:
         self, principal: Principal, request: RequestInfo, trace: list[Decision] | None = None
     ) -> Decision:
         """The decision; into ``trace`` go the answers that led to it, in order. An authorizer that breaks denies."""
+        # 1. Ask in order; a step that need not wait is asked without a coroutine.
+        # 2. A mapper that has not refused gives the steps after it the principal with its further groups; steps before it
+        #    never see those.
+        # 3. Whatever breaks, the mapper too, is a DENY: the steps after a broken one could only allow.
+        # 4. The first ALLOW or DENY ends it; silence of all is no opinion, which callers treat as a refusal.
         decision: Decision | None = None
-        for authorizer, decide, joining in self._plans[principal.tenant == SYSTEM_TENANT][terrain_of(request.cluster)]:
+        for authorizer, decide, mapper in self._plans[principal.tenant == SYSTEM_TENANT][
+            cluster_kind_of(request.cluster)
+        ]:
             try:
                 decision = decide(principal, request) if decide is not None else None
                 if decision is None:
                     decision = await authorizer.authorize(principal, request)
-                if joining is not None and decision.verdict is _PASS:
-                    principal = await joining.joined(principal, request.cluster)
+                if mapper is not None and decision.verdict is _PASS:
+                    principal = await mapper.map_principal(principal, request.cluster)
             except Exception:
                 logger.exception("authorizer %s failed", authorizer.name)
                 decision = deny(authorizer.name, BROKEN)
@@ -77,15 +99,17 @@ class AuthorizationChain:
 
         Steps that do not concern the principal there are in the trace as well, and say so themselves.
         """
-        asked = self._plans[principal.tenant == SYSTEM_TENANT][terrain_of(request.cluster)]
+        asked = self._plans[principal.tenant == SYSTEM_TENANT][cluster_kind_of(request.cluster)]
+        # As ``authorize``, but every step speaks for itself; only those that ``authorize`` would have asked can decide, so
+        # that the explanation and the decision never differ.
         decision = _SILENCE
         trace: list[Decision] = []
         for step in self._steps:
-            authorizer, _, joining = step
+            authorizer, _, mapper = step
             try:
                 said = await authorizer.authorize(principal, request)
-                if joining is not None and said.verdict is _PASS:
-                    principal = await joining.joined(principal, request.cluster)
+                if mapper is not None and said.verdict is _PASS:
+                    principal = await mapper.map_principal(principal, request.cluster)
             except Exception:
                 logger.exception("authorizer %s failed", authorizer.name)
                 said = deny(authorizer.name, BROKEN)
@@ -101,23 +125,25 @@ class AuthorizationChain:
 
         An authorizer that cannot list what it allows, such as a webhook, makes the answer incomplete.
         """
+        # Filters limit what comes after them, as their DENY would; a step that ends the way (``final``) ends the list;
+        # one that breaks ends it too, and is never shown as "nothing more".
         rules: dict[Rule, None] = {}
-        limits: list[Limiting] = []
+        limits: list[RuleFilter] = []
         complete = True
-        for authorizer, _, joining in self._steps:
-            if not isinstance(authorizer, Enumerable):
+        for authorizer, _, mapper in self._steps:
+            if not isinstance(authorizer, RuleResolver):
                 complete = False
                 continue
             try:
-                held = await authorizer.holdings(principal, cluster, namespace)
+                held = await authorizer.rules_for(principal, cluster, namespace)
                 for limit in limits if held.rules else ():
-                    held = await limit.limited(held, principal, cluster, namespace)
-                if joining is not None and not held.final:
-                    principal = await joining.joined(principal, cluster)
+                    held = await limit.filter_rules(held, principal, cluster, namespace)
+                if mapper is not None and not held.final:
+                    principal = await mapper.map_principal(principal, cluster)
             except Exception:
                 logger.exception("authorizer %s failed", authorizer.name)
-                held = Holdings(complete=False, final=True)
-            if isinstance(authorizer, Limiting):
+                held = RuleSet(complete=False, final=True)
+            if isinstance(authorizer, RuleFilter):
                 limits.append(authorizer)
             rules.update(dict.fromkeys(held.rules))
             complete = complete and held.complete
@@ -126,6 +152,8 @@ class AuthorizationChain:
         return tuple(rules), complete
 
 
-def _concerns(step: _Step, operator: bool, terrain: Terrain) -> bool:
+def _concerns(step: _Step, operator: bool, cluster_kind: ClusterKind) -> bool:
     authorizer = step.authorizer
-    return not isinstance(authorizer, Selective) or authorizer.concerns(operator=operator, terrain=terrain)
+    return not isinstance(authorizer, ScopedAuthorizer) or authorizer.applies_to(
+        operator=operator, cluster_kind=cluster_kind
+    )

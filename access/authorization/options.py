@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from kube.durations import parse_seconds
-from kube.workspaces import Dialect
+from kube.requests.durations import parse_seconds
+from kube.workspaces.types import RequiredGroupsSyntax
 
 MODES: Final = ("RBAC", "ABAC", "Node", "Webhook")
 DEFAULT: Final = ("Node", "RBAC")
@@ -32,7 +32,7 @@ class AuthorizationOptions:
     webhook_cache_authorized_ttl: float = AUTHORIZED_SECONDS
     webhook_cache_unauthorized_ttl: float = UNAUTHORIZED_SECONDS
     webhook_failure_policy: str = DENY
-    required_groups_dialect: Dialect = Dialect.DOCUMENT
+    required_groups_dialect: RequiredGroupsSyntax = RequiredGroupsSyntax.DOCUMENT
 
     @classmethod
     def of_flags(cls, flags: Mapping[str, Any]) -> AuthorizationOptions:
@@ -44,12 +44,12 @@ class AuthorizationOptions:
             webhook_cache_authorized_ttl=flags["authorization_webhook_cache_authorized_ttl"],
             webhook_cache_unauthorized_ttl=flags["authorization_webhook_cache_unauthorized_ttl"],
             webhook_failure_policy=flags["authorization_webhook_failure_policy"],
-            required_groups_dialect=Dialect(flags["required_groups_dialect"]),
+            required_groups_dialect=RequiredGroupsSyntax(flags["required_groups_dialect"]),
         )
 
 
 def add_flags(parser: ArgumentParser, defaults: AuthorizationOptions) -> None:
-    """The flags of contract.md."""
+    """Declare the flags on ``parser``; ``AuthorizationOptions.of_flags`` reads what argparse makes of them."""
     add = parser.add_argument
     add("--authorization-mode", type=modes, default=defaults.mode, help=f"in order, of {','.join(MODES)}")
     add("--authorization-policy-file", type=Path, default=defaults.policy_file, help="policies of the mode ABAC")
@@ -79,7 +79,7 @@ def add_flags(parser: ArgumentParser, defaults: AuthorizationOptions) -> None:
     )
     add(
         "--required-groups-dialect",
-        choices=[dialect.value for dialect in Dialect],
+        choices=[dialect.value for dialect in RequiredGroupsSyntax],
         default=defaults.required_groups_dialect.value,
         help="document: ; is and, comma is or; kcp: the other way round",
     )

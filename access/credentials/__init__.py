@@ -3,13 +3,13 @@
 No token is ever stored, logged or put into an error (GW9).
 """
 
-from access.credentials.issuing import Issued, kubeconfig_issue
+from access.credentials.issuing import IssuedKubeconfig, kubeconfig_issue
 from access.credentials.revoking import credential_revoke, credentials_expire
-from access.credentials.tokens import Minted, token_authenticate, token_create, token_revoke
+from access.credentials.tokens import CreatedToken, token_authenticate, token_create, token_revoke
 
 __all__ = [
-    "Issued",
-    "Minted",
+    "CreatedToken",
+    "IssuedKubeconfig",
     "credential_revoke",
     "credentials_expire",
     "kubeconfig_issue",

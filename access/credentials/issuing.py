@@ -20,12 +20,15 @@ from django.views.decorators.debug import sensitive_variables
 
 from access.models import Credential
 from audit.actions import Action
+from audit.addresses import address_of
 from audit.models import Outcome as AuditOutcome
-from audit.recorder import Actor, address_of
-from kube.kubeconfig import InvalidKubeconfig, write_kubeconfig
-from kube.status import Conflict, Forbidden, NotFound, ServiceUnavailable, StatusError, TooManyRequests
-from tenants import blueprints, ratelimit
-from tenants.clusters import Answer, ClusterClient, ClusterUnusable, Outcome, client_for
+from audit.recorder import Actor
+from kube.authentication.kubeconfig import InvalidKubeconfig, write_kubeconfig
+from kube.requests.status import Conflict, Forbidden, NotFound, ServiceUnavailable, StatusError, TooManyRequests
+from tenants import ratelimits
+from tenants.clusters import objects
+from tenants.clusters.anchors import AnchorState, anchor_end
+from tenants.clusters.client import Answer, ClusterClient, ClusterUnusable, Outcome, client_for
 from tenants.models import Phase, Role, Status, Workspace
 from tenants.rights import role_of
 
@@ -38,7 +41,7 @@ _RANK: Final = {"admin": 2, "editor": 1, "viewer": 0}
 
 
 @dataclass(frozen=True, slots=True)
-class Issued:
+class IssuedKubeconfig:
     """A kubeconfig: ``yaml`` is for the one answer that carries it (``application/x-yaml``, ``no-store``)."""
 
     credential: Credential
@@ -59,7 +62,7 @@ class _Broken(Exception):
 
 
 @sensitive_variables()
-def kubeconfig_issue(*, actor: Actor, workspace_id: UUID, role: str = "", now: datetime) -> Issued:
+def kubeconfig_issue(*, actor: Actor, workspace_id: UUID, role: str = "", now: datetime) -> IssuedKubeconfig:
     """A kubeconfig for a workspace, good for two hours at most.
 
     ``role`` is ``admin``, ``editor`` or ``viewer``, by default the highest that the actor's membership allows.
@@ -68,12 +71,12 @@ def kubeconfig_issue(*, actor: Actor, workspace_id: UUID, role: str = "", now: d
     cannot be reached or does not answer as agreed; then nothing is left behind.
     """
     workspace, credential = _intend(actor, workspace_id, role, now)
-    account = blueprints.ACCOUNTS[credential.role]
+    account = objects.ACCOUNTS[credential.role]
     client = None
     try:
         client = client_for(workspace.cluster, workspace.tenant_id)
-        anchor_uid = _anchor(client, workspace, credential, account)
-        token = _request(client, workspace, credential, account=account, anchor_uid=anchor_uid, now=now)
+        credential.anchor_uid = _anchor(client, workspace, credential, account)
+        token = _request(client, workspace, credential, account=account, now=now)
         yaml = _kubeconfig(workspace, account, token)
         _conclude(actor, workspace, credential, token)
     except StatusError as error:
@@ -86,7 +89,7 @@ def kubeconfig_issue(*, actor: Actor, workspace_id: UUID, role: str = "", now: d
     except DatabaseError:
         _undo(actor, client, workspace, credential, reason="The issue could not be recorded.", now=now)
         raise ServiceUnavailable("The issue could not be recorded, so nothing was issued.", retry_after=5) from None
-    return Issued(credential, yaml)
+    return IssuedKubeconfig(credential, yaml)
 
 
 def _intend(actor: Actor, workspace_id: UUID, role: str, now: datetime) -> tuple[Workspace, Credential]:
@@ -100,11 +103,11 @@ def _intend(actor: Actor, workspace_id: UUID, role: str, now: datetime) -> tuple
         try:
             member = role_of(actor, workspace.tenant_id)
             chosen = _chosen(workspace, member, role, workspace_id)
-            ratelimit.take(ratelimit.CREDENTIAL, actor.user_id or actor.name)
+            ratelimits.take(ratelimits.CREDENTIAL, actor.user_id or actor.name)
         except StatusError as error:
             refusal = error
             # Refusals are recorded as often as credentials are given, so that a flood of them fills nothing.
-            quota = ratelimit.wait_for(ratelimit.CREDENTIAL, f"refused:{actor.user_id or actor.name}")
+            quota = ratelimits.wait_for(ratelimits.CREDENTIAL, f"refused:{actor.user_id or actor.name}")
             if quota == 0 and not isinstance(error, TooManyRequests):
                 _record(actor, workspace, AuditOutcome.DENIED, {"role": role, "reason": error.message})
         else:
@@ -143,9 +146,9 @@ def _chosen(workspace: Workspace, member: Role | None, role: str, workspace_id: 
 
 def _anchor(client: ClusterClient, workspace: Workspace, credential: Credential, account: str) -> str:
     """Create the Secret that the token is bound to; its uid."""
-    body = blueprints.anchor(workspace, credential.anchor, account, workspace.service_accounts.get(account, ""))
-    answer = _done(client.create(blueprints.path(workspace, "secrets"), body))
-    return str(answer.metadata.get("uid") or "")
+    body = objects.anchor(workspace, credential.anchor, account, workspace.service_accounts.get(account, ""))
+    answer = _done(client.create(objects.path(workspace, "secrets"), body))
+    return str(answer.metadata.get("uid") or "")[:64]
 
 
 @sensitive_variables()
@@ -155,7 +158,6 @@ def _request(
     credential: Credential,
     *,
     account: str,
-    anchor_uid: str,
     now: datetime,
 ) -> _Token:
     """Ask for the token and look at it: whose it is, how long it lives, what it is called."""
@@ -170,10 +172,15 @@ def _request(
         },
         "spec": {
             "expirationSeconds": SECONDS,
-            "boundObjectRef": {"apiVersion": "v1", "kind": "Secret", "name": credential.anchor, "uid": anchor_uid},
+            "boundObjectRef": {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "name": credential.anchor,
+                "uid": credential.anchor_uid,
+            },
         },
     }
-    path = blueprints.path(workspace, "serviceaccounts", account, sub="token")
+    path = objects.path(workspace, "serviceaccounts", account, sub="token")
     status = _done(client.create(path, body)).body.get("status")
     text = status.get("token") if isinstance(status, dict) else None
     stamp = status.get("expirationTimestamp") if isinstance(status, dict) else None
@@ -211,14 +218,16 @@ def _conclude(actor: Actor, workspace: Workspace, credential: Credential, token:
     """Commit the outcome if the workspace is still as it was: after a suspension was answered no token comes out."""
     with transaction.atomic():
         current = Workspace.objects.select_for_update().get(pk=workspace.pk)
-        if current.status != Status.ACTIVE or current.service_accounts != workspace.service_accounts:
+        # Another phase is a resume that has not yet come to the accounts: they are old ones.
+        ready = current.status == Status.ACTIVE and current.phase == Phase.READY
+        if not ready or current.service_accounts != workspace.service_accounts:
             raise Conflict("The workspace was closed while the credential was made.", kind="workspaces")
         revoked = Credential.objects.select_for_update().get(pk=credential.pk).revoked_at is not None
         member = role_of(actor, workspace.tenant_id)
         if revoked or member is None or _RANK[credential.role] > _RANK[_ROLE_OF_MEMBER[member]]:
             raise Forbidden("The right to the workspace ended while the credential was made.", kind="workspaces")
         credential.jti, credential.expires_at = token.jti, token.expires_at
-        credential.save(update_fields=["jti", "expires_at"])
+        credential.save(update_fields=["jti", "expires_at", "anchor_uid"])
         detail = {
             "id": str(credential.id),
             "jti": token.jti,
@@ -239,21 +248,18 @@ def _undo(
     now: datetime,
 ) -> None:
     """Delete the anchor and write the failure down; what does not succeed here is left to ``credentials_expire``."""
-    gone = client is not None and anchor_gone(client, workspace, credential.anchor)
+    state = AnchorState.SILENT
+    if client is not None:
+        state = anchor_end(client, workspace, credential.anchor, credential.anchor_uid, now=now)
     with contextlib.suppress(DatabaseError), transaction.atomic():
         Credential.objects.filter(pk=credential.pk).update(
-            jti=None, expires_at=None, failed_at=now, revocation_confirmed_at=now if gone else None
+            jti=None,
+            expires_at=None,
+            failed_at=now,
+            anchor_uid=credential.anchor_uid,
+            revocation_confirmed_at=now if state is AnchorState.GONE else None,
         )
         _record(actor, workspace, AuditOutcome.FAILURE, {"id": str(credential.id), "reason": reason})
-
-
-def anchor_gone(client: ClusterClient, workspace: Workspace, name: str) -> bool:
-    """Delete an anchor; whether a second deletion proved that it is gone (the gateway may not read secrets)."""
-    path = blueprints.path(workspace, "secrets", name)
-    first = client.delete(path)
-    if first.outcome is Outcome.ABSENT:
-        return True
-    return first.outcome is Outcome.DONE and client.delete(path).outcome is Outcome.ABSENT
 
 
 def _record(actor: Actor, workspace: Workspace, outcome: AuditOutcome, detail: dict[str, Any]) -> None:

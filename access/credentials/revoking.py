@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import time
+from collections import defaultdict
 from datetime import datetime, timedelta
 from typing import Final
+from uuid import UUID
 
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import F, Q, Window
+from django.db.models.functions import RowNumber
 
-from access.credentials.issuing import anchor_gone
 from access.credentials.selectors import credential_visible_to
 from access.models import Credential
 from audit.actions import Action
 from audit.recorder import Actor
-from tenants.clusters import ClusterUnusable, client_for
+from tenants.clusters.anchors import AnchorState, anchor_end
+from tenants.clusters.client import PATIENCE_SECONDS, ClusterUnusable, client_for
 
 _ABANDONED: Final = timedelta(minutes=10)
 _BATCH: Final = 200
+_FIRST_WAIT: Final = timedelta(seconds=5)
+_LONGEST_WAIT: Final = timedelta(minutes=10)
 
 
 def credential_revoke(*, actor: Actor, jti: str, now: datetime) -> Credential:
@@ -44,31 +50,47 @@ def credential_revoke(*, actor: Actor, jti: str, now: datetime) -> Credential:
 
 
 def credentials_expire(*, now: datetime) -> int:
-    """Delete the anchors of ended credentials that are still there; how many were confirmed (a worker's sweep)."""
+    """Delete the anchors of ended credentials that are still there; how many were confirmed (a worker's sweep).
+
+    The tenants take turns, and what cannot be confirmed waits longer each time, so that it holds up nobody else's: a
+    tenant may keep its anchors alive. Only a cluster that does not answer is put aside, until the next sweep.
+    """
     ended = Q(revoked_at__isnull=False) | Q(failed_at__isnull=False) | Q(expires_at__lt=now)
     # An intent without an outcome: whoever wrote it has died in between.
     ended |= Q(expires_at=None, issued_at__lt=now - _ABANDONED)
-    rows = Credential.objects.filter(ended, revocation_confirmed_at=None).select_related("workspace__cluster")
-    confirmed, away = 0, set()
-    for credential in rows.order_by("issued_at")[:_BATCH]:
+    due = Q(confirm_after=None) | Q(confirm_after__lte=now)
+    turn = Window(
+        RowNumber(),
+        partition_by=F("workspace__tenant_id"),
+        order_by=[F("confirm_attempts"), F("revoked_at").asc(nulls_last=True), F("issued_at")],
+    )
+    rows = Credential.objects.filter(ended, due, revocation_confirmed_at=None).annotate(turn=turn)
+    confirmed, away, spent = 0, set(), defaultdict[UUID, float](float)
+    for credential in rows.select_related("workspace__cluster").order_by("confirm_attempts", "turn")[:_BATCH]:
         cluster = credential.workspace.cluster_id
         if cluster in away:
             continue
-        if _confirm(credential, now):
-            confirmed += 1
-        else:
-            # One that does not answer is not asked two hundred times; the next sweep comes soon.
+        begun = time.monotonic()
+        state = _confirm(credential, now)
+        confirmed += state is AnchorState.GONE
+        spent[cluster] += time.monotonic() - begun
+        if state is AnchorState.SILENT or spent[cluster] > PATIENCE_SECONDS:
+            # One that does not answer, or slowly, is not asked two hundred times; the next sweep comes soon.
             away.add(cluster)
     return confirmed
 
 
-def _confirm(credential: Credential, now: datetime) -> bool:
+def _confirm(credential: Credential, now: datetime) -> AnchorState:
     workspace = credential.workspace
     try:
         client = client_for(workspace.cluster, workspace.tenant_id)
     except ClusterUnusable:
-        return False
-    if not anchor_gone(client, workspace, credential.anchor):
-        return False
-    Credential.objects.filter(pk=credential.pk, revocation_confirmed_at=None).update(revocation_confirmed_at=now)
-    return True
+        return AnchorState.SILENT
+    state = anchor_end(client, workspace, credential.anchor, credential.anchor_uid, now=now)
+    row = Credential.objects.filter(pk=credential.pk, revocation_confirmed_at=None)
+    if state is AnchorState.GONE:
+        row.update(revocation_confirmed_at=now)
+    elif state is not AnchorState.SILENT:
+        wait = min(_FIRST_WAIT * 2 ** min(credential.confirm_attempts, 8), _LONGEST_WAIT)
+        row.update(confirm_attempts=F("confirm_attempts") + 1, confirm_after=now + wait)
+    return state

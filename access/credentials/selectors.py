@@ -7,7 +7,7 @@ from uuid import UUID
 
 from access.models import Credential
 from audit.recorder import Actor
-from kube.status import NotFound
+from kube.requests.status import NotFound
 from tenants.models import Role, Workspace
 from tenants.rights import require_role, role_at_least
 

@@ -22,7 +22,7 @@ from django.db.models import F
 from access.models import PersonalAccessToken
 from audit.actions import Action
 from audit.recorder import SYSTEM_CHAIN, Actor
-from kube.status import Cause, Forbidden, Invalid, NotFound
+from kube.requests.status import Cause, Forbidden, Invalid, NotFound
 from tenants.models import Role, Tenant, User
 from tenants.naming import check_text
 from tenants.rights import require_role
@@ -36,7 +36,7 @@ _MOST: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
-class Minted:
+class CreatedToken:
     """A new token: ``text`` is shown once and known to nobody afterwards."""
 
     token: PersonalAccessToken
@@ -52,7 +52,7 @@ def token_create(
     expires_at: datetime,
     now: datetime,
     tenant: Tenant | None = None,
-) -> Minted:
+) -> CreatedToken:
     """A new token of ``user`` for the REST API, for all the user's tenants or only one.
 
     Users make their own. Raises ``Invalid`` for a bad name, an unknown scope, an expiry in the past or more than a year
@@ -89,7 +89,7 @@ def token_create(
         detail = {"name": name, "scope": str(scope), "expires": expires_at, "prefix": token.prefix}
         chain = tenant.name if tenant else SYSTEM_CHAIN
         actor.record(Action.TOKEN_CREATED, chain=chain, target=f"tokens/{token.id}", detail=detail)
-    return Minted(token, text)
+    return CreatedToken(token, text)
 
 
 def token_authenticate(text: str, *, now: datetime) -> PersonalAccessToken | None:

@@ -12,18 +12,27 @@ from typing import Any, Final
 
 import orjson
 
-from gateway import stages
-from gateway.exchange import JSON, Request, Response
-from gateway.kinds import Kind
-from gateway.negotiation import negotiate, respond
-from gateway.objects import check_place, decode_object
-from gateway.runtime import Runtime
-from kube.identity import SERVICE_ACCOUNT_PREFIX, TENANT_EXTRA, Principal
-from kube.logicalclusters import tenant_of
-from kube.requestinfo import RequestInfo
-from kube.status import Cause, Forbidden
-from kube.validation.causes import invalid, invalid_object, required
-from kube.verdicts import Decision, Verdict
+from gateway.filters import authorization
+from gateway.http.messages import JSON, Request, Response
+from gateway.http.negotiation import negotiate, respond
+from gateway.process.runtime import Runtime
+from gateway.resources.kinds import Kind
+from gateway.resources.objects import check_namespace_and_name, decode_object
+from kube.authentication.identity import (
+    HOME_EXTRA,
+    SERVICE_ACCOUNT_PREFIX,
+    TENANT_EXTRA,
+    Principal,
+    local_service_account,
+    without_virtual_groups,
+)
+from kube.authorization.decisions import Decision, Verdict
+from kube.requests.fielderrors import invalid, invalid_object, required
+from kube.requests.fieldselectors import exact_match
+from kube.requests.logicalclusters import is_valid, space_of, tenant_of
+from kube.requests.paths import BY_NODE
+from kube.requests.requestinfo import RequestInfo
+from kube.requests.status import BadRequest, Cause, Forbidden
 
 KINDS: Final = frozenset({"SelfSubjectAccessReview", "SubjectAccessReview", "LocalSubjectAccessReview"})
 
@@ -34,6 +43,7 @@ _SHORT: Final = 1024
 """Bytes of a body that is worth remembering; it bounds what the memory can grow to."""
 
 _REMEMBERED: Final = 2048
+_NODE: Final = "spec.nodeName"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,18 +65,18 @@ _questions: dict[_Asked, _Question] = {}
 async def review(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """Answer a review; the answer is the review with its status. Raises ``BadRequest``, ``Invalid``, ``Forbidden``."""
     accept = negotiate(request, forms=False)
-    question = _question(request, kind)
-    decision = await stages.authorize(runtime, question.subject or request.principal, question.info)
+    question = await _question(request, kind)
+    decision = await authorization.authorize(runtime, question.subject or request.principal, question.info)
     return respond(request, question.text + orjson.dumps(_status(decision)) + b"}", status=201, accept=accept)
 
 
-def _question(request: Request, kind: Kind) -> _Question:
+async def _question(request: Request, kind: Kind) -> _Question:
     info, body = request.info, request.body
     plain = len(body) <= _SHORT and not request.query and request.headers.get(b"content-type", JSON) == JSON
     asked = (kind, info.cluster, info.namespace, request.principal.is_system, body)
     found = _questions.get(asked) if plain else None
     if found is None:
-        found = _read(request, kind)
+        found = await _read(request, kind)
         if plain and not request.warnings:
             if len(_questions) >= _REMEMBERED:
                 _questions.clear()
@@ -74,9 +84,9 @@ def _question(request: Request, kind: Kind) -> _Question:
     return found
 
 
-def _read(request: Request, kind: Kind) -> _Question:
-    body = decode_object(request, kind)
-    check_place(request.info, kind, body)
+async def _read(request: Request, kind: Kind) -> _Question:
+    body = await decode_object(request, kind)
+    check_namespace_and_name(request.info, kind, body)
     causes = access_causes(body)
     if causes:
         # Kubernetes names no kind here.
@@ -171,7 +181,21 @@ def attributes_of(cluster: str, spec: Mapping[str, Any]) -> RequestInfo:
         subresource=asked["subresource"],
         namespace=namespace,
         name=asked["name"],
+        node=_node(asked, resource.get("fieldSelector") or {}),
     )
+
+
+def _node(asked: Mapping[str, str], selector: Mapping[str, Any]) -> str:
+    """The node that a question is limited to by a field selector, as a request would be (AZ4)."""
+    if asked["verb"] not in BY_NODE.get((asked["group"], asked["resource"]), ()):
+        return ""
+    if selector.get("rawSelector"):
+        return exact_match(str(selector["rawSelector"]), _NODE) or ""
+    for requirement in selector.get("requirements") or ():
+        values = list(requirement.get("values") or ())
+        if (requirement.get("key"), requirement.get("operator")) == (_NODE, "In") and len(values) == 1:
+            return str(values[0])
+    return ""
 
 
 def _subject(request: Request, spec: Mapping[str, Any], kind: str) -> Principal:
@@ -183,13 +207,20 @@ def _subject(request: Request, spec: Mapping[str, Any], kind: str) -> Principal:
     tenant = str(named[0]) if len(named) == 1 else own
     if len(named) > 1 or (tenant != own and not request.principal.is_system):
         raise Forbidden("only the system tenant may ask about users of other tenants", group=_GROUP, kind=kind)
-    home = request.info.cluster if user.startswith(SERVICE_ACCOUNT_PREFIX) and tenant == own else None
+    try:
+        user, home = local_service_account(user, tuple(map(str, extra.get(HOME_EXTRA) or ())))
+    except ValueError as error:
+        raise BadRequest(f"spec.user and spec.extra[{HOME_EXTRA}]: {error}") from None
+    if home == "" and user.startswith(SERVICE_ACCOUNT_PREFIX):
+        home = request.info.cluster if tenant == own else space_of(tenant)
+    if home and (not is_valid(home) or tenant_of(home) != tenant):
+        raise Forbidden("the service account is of no logical cluster of the tenant", group=_GROUP, kind=kind)
     return Principal(
         name=user,
         uid=str(spec.get("uid") or ""),
-        groups=groups,
-        extra={key: tuple(map(str, values)) for key, values in extra.items() if key != TENANT_EXTRA},
+        groups=without_virtual_groups(groups),
+        extra={key: tuple(map(str, values)) for key, values in extra.items() if key not in (TENANT_EXTRA, HOME_EXTRA)},
         tenant=tenant,
         authenticator="review",
-        cluster=home,
+        cluster=home or None,
     )

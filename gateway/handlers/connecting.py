@@ -9,14 +9,14 @@ from typing import Any, Final
 
 import orjson
 
-from gateway import objects
-from gateway.exchange import Request, Response
 from gateway.handlers.reading import find
-from gateway.kinds import Kind
-from gateway.parameters import not_a_number
-from gateway.runtime import Runtime
-from kube.status import BadRequest, Cause, ServiceUnavailable
-from kube.validation.causes import invalid, invalid_object
+from gateway.http.messages import Request, Response
+from gateway.process.runtime import Runtime
+from gateway.resources import objects
+from gateway.resources.kinds import Kind
+from gateway.resources.writeoptions import not_a_number
+from kube.requests.fielderrors import invalid, invalid_object
+from kube.requests.status import BadRequest, Cause, ServiceUnavailable
 
 SUBRESOURCES: Final = frozenset({"log", "exec", "attach", "portforward", "proxy"})
 _NOTHING_RUNS: Final = "this server runs no containers: there is nothing to connect to"

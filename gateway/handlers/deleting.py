@@ -8,23 +8,26 @@ from typing import Any, Final
 import orjson
 
 from access.admission.base import DELETE
-from gateway import bootstrappolicy, objects
-from gateway.exchange import Request, Response
+from access.authorization.workspaces.state import closing
+from gateway.filters.permission import may
+from gateway.handlers.guaranteedupdate import guaranteed_update, require_newest
 from gateway.handlers.reading import read_list, show, show_list
 from gateway.handlers.writing import attributes_of, finished, stored_form
-from gateway.kinds import Kind
-from gateway.negotiation import negotiate, preferred, require_content_type, respond
-from gateway.parameters import flag, invalid_options, not_a_number, unsupported
-from gateway.permission import may
-from gateway.rounds import require_newest, until_kept
-from gateway.runtime import Runtime
-from gateway.selection import confine, selection
-from kube.crds import CRDS, terminating
-from kube.patches import deep_copy
-from kube.status import BadRequest, Conflict, Invalid, NotFound
-from kube.traits import SHOWN_WHEN_DELETED
-from kube.validation.causes import invalid
-from store.types import Delete, Key, Stored, Update
+from gateway.http.messages import Request, Response
+from gateway.http.negotiation import negotiate, preferred, require_content_type, respond
+from gateway.process.runtime import Runtime
+from gateway.resources import bootstrappolicy, objects
+from gateway.resources.kinds import Kind
+from gateway.resources.selection import require_selected, selection
+from gateway.resources.writeoptions import flag, invalid_options, not_a_number, unsupported
+from kube.customresources.definitions import CRDS, terminating
+from kube.kinds.reststrategies import RETURN_DELETED_OBJECT
+from kube.objects.patches import deep_copy
+from kube.requests.decoding import weight
+from kube.requests.fielderrors import invalid
+from kube.requests.status import BadRequest, Conflict, Invalid, NotFound
+from kube.workspaces.types import WORKSPACES
+from store.types import Check, Delete, Key, Stored, Update
 
 ORPHAN: Final = "orphan"
 FOREGROUND: Final = "foregroundDeletion"
@@ -54,7 +57,8 @@ def read_options(request: Request) -> DeleteOptions:
     """The options from the body and the query. Raises ``BadRequest`` and ``Invalid``."""
     body: dict[str, Any] = {}
     if request.body:
-        value = objects.decode(require_content_type(request, *objects.MEDIA_TYPES), request.body)
+        media = require_content_type(request, *objects.MEDIA_TYPES)
+        value = objects.decode(media, request.body)
         if not isinstance(value, dict | None):
             raise BadRequest(objects.not_an_object(value))
         body = value or {}
@@ -102,16 +106,16 @@ def _unsupported(field: str, value: Any, *supported: str) -> Invalid:
 
 async def delete(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """DELETE of one object: a ``Status`` when it is gone, the object when something still holds it."""
-    options = read_options(request)
+    options = await request.offload(read_options, request)
     if kind.name == "Job" and not options.propagation:
         request.warnings.append(
             "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove "
             "them or set propagationPolicy=Orphan to suppress this warning"
         )
     key = objects.key_of(request.info, kind.resource, request.info.name)
-    gone, body = await remove(runtime, request, kind, key, options)
-    if not gone or kind.resource.storage_key in SHOWN_WHEN_DELETED:
-        return show(request, kind, Stored(key, int(body["metadata"]["resourceVersion"]), orjson.dumps(body)))
+    gone, body = await delete_object(runtime, request, kind, key, options)
+    if not gone or kind.resource.storage_key in RETURN_DELETED_OBJECT:
+        return await show(request, kind, Stored(key, int(body["metadata"]["resourceVersion"]), orjson.dumps(body)))
     resource = kind.resource
     details = {"name": key.name, "kind": resource.plural, "uid": body["metadata"].get("uid", "")}
     if resource.group:
@@ -122,35 +126,36 @@ async def delete(runtime: Runtime, request: Request, kind: Kind) -> Response:
 
 async def delete_collection(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """DELETE of a collection. What was in it is shown, as it was, to those who may list it."""
-    options, accept = read_options(request), negotiate(request)
+    options, accept = await request.offload(read_options, request), negotiate(request)
     chosen = selection(request, kind)
     items, revision, _, _ = await read_list(runtime, request, kind, chosen)
     for item in items:
         try:
-            await remove(runtime, request, kind, item.key, options)
+            await delete_object(runtime, request, kind, item.key, options)
         except NotFound:
             continue
     if not (await may(runtime, request, "list")).allowed:
         return respond(request, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})
-    return show_list(request, kind, items, {"resourceVersion": str(revision)}, accept)
+    return await show_list(request, kind, items, {"resourceVersion": str(revision)}, accept)
 
 
-async def remove(
+async def delete_object(
     runtime: Runtime, request: Request, kind: Kind, key: Key, options: DeleteOptions
 ) -> tuple[bool, dict[str, Any]]:
     """Delete one object, or mark it when finalizers hold it. Returns whether it is gone, and its last state."""
 
     async def once(current: Stored) -> tuple[bool, dict[str, Any]]:
-        confine(request, kind, current)
+        require_selected(request, kind, current)
         bootstrappolicy.require_kept(current, kind.resource.qualified_name)
-        old = orjson.loads(current.data)
+        request.weight = max(request.weight, weight(current.data))
+        old = await request.offload(orjson.loads, current.data)
         _check_preconditions(kind, key, options, old)
-        new = deep_copy(old)
+        new = await request.offload(deep_copy, old)
         metadata = new["metadata"]
         _propagate(new, options)
         attributes = attributes_of(request, kind, DELETE, key.name, None, old)
         attributes.namespace = key.namespace
-        async with runtime.turns.of_namespace(key.space, key.namespace):
+        async with runtime.write_locks.of_namespace(key.space, key.namespace):
             extra = await runtime.admission.admit(attributes)
             request.warnings.extend(attributes.warnings)
             if "deletionTimestamp" not in metadata:
@@ -171,15 +176,18 @@ async def remove(
             if request.dry_run or (not gone and new == old):
                 await require_newest(runtime, key, current)
                 return gone, new
-            kept = stored_form(new, kind)
+            kept = await request.offload(stored_form, new, kind)
             if gone:
                 await runtime.store.commit(Delete(key, current.revision, kept), *extra)
                 return True, new
-            # What still stands counts against quotas until it is gone.
-            stored = (await runtime.store.commit(Update(key, current.revision, kept)))[0]
-            return False, orjson.loads(stored.data)
+            # A workspace is closed as soon as it is deleted, however long it takes to empty it.
+            doors = await closing(runtime.store, f"{key.space}:{key.name}") if key[1:3] == WORKSPACES else ()
+            # What still stands counts against quotas until it is gone; what has to hold holds for the mark as well.
+            holds = [held for held in extra if isinstance(held, Check)]
+            stored = (await runtime.store.commit(Update(key, current.revision, kept), *doors, *holds))[0]
+            return False, await request.offload(orjson.loads, stored.data)
 
-    return await until_kept(runtime, kind, key, once)
+    return await guaranteed_update(runtime, kind, key, once)
 
 
 def _propagate(body: dict[str, Any], options: DeleteOptions) -> None:

@@ -7,13 +7,13 @@ from typing import Any, Final
 
 import orjson
 
-from gateway.exchange import Request, Response
-from gateway.negotiation import Accept, negotiate, respond
-from gateway.runtime import Runtime
-from kube import discovery
-from kube.paths import not_found
-from kube.resources import Catalog
-from kube.status import NoSuchPage
+from gateway.http.messages import Request, Response
+from gateway.http.negotiation import Accept, negotiate, respond
+from gateway.process.runtime import Runtime
+from kube.kinds.resources import Catalog
+from kube.openapi import discovery
+from kube.requests.paths import not_found
+from kube.requests.status import NoSuchPage
 
 _CACHE_MAX: Final = 512
 _documents: dict[tuple[int, str, str], tuple[Catalog, bytes]] = {}

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from functools import partial
 from typing import Final
 
-from gateway.exchange import Request, Response, Stream
 from gateway.handlers import (
     connecting,
     discovery,
@@ -15,13 +16,21 @@ from gateway.handlers import (
     tenants,
     tokenrequest,
     verbs,
-    virtualview,
+    virtualworkspace,
 )
-from gateway.negotiation import require_acceptable
-from gateway.runtime import Runtime
-from gateway.streams import Recheck
-from kube.apiexports import EXPORTS
-from kube.traits import DEPRECATED
+from gateway.http.errors import render
+from gateway.http.messages import Request, Response, Stream
+from gateway.http.negotiation import require_acceptable, warning_headers
+from gateway.process.runtime import Runtime
+from gateway.process.watches import Recheck
+from gateway.resources.selection import OpenNamespaces
+from kube.kinds.reststrategies import DEPRECATED
+from kube.requests.decoding import HEAVY, weight
+from kube.requests.status import Expired, StatusError
+from kube.workspaces.apiexports import EXPORTS
+
+COST_VALUES: Final = 100
+"""Values in a body whose work costs about as much as a small request."""
 
 _PARTS: Final = {
     "scale": subresources.scale,
@@ -31,14 +40,40 @@ _PARTS: Final = {
 }
 
 
-async def serve(runtime: Runtime, request: Request, recheck: Recheck) -> Response | Stream:
-    """Answer an authorised request. Raises ``StatusError``."""
+async def dispatch(runtime: Runtime, request: Request, recheck: Recheck) -> Response | Stream:
+    """Answer an authorised request: admission, store and the rest. Raises ``StatusError``.
+
+    Heavy bodies are charged to the tenant by what they cost; warnings go with every answer, refusals included.
+    """
+    request.weight = weight(request.body)
+    request.executor = partial(runtime.executor.run, request.principal.tenant)
+
+    def charge(cost: int) -> None:
+        runtime.throttle.charge(request.principal, request.info, cost, time.monotonic())
+
+    request.charge = charge
+    if request.weight > HEAVY:
+        charge(request.weight // COST_VALUES)
+    await runtime.custom.ensure(request.info.cluster)
+    answer: Response | Stream
+    try:
+        answer = await _handle(runtime, request, recheck)
+    except StatusError as error:
+        if not request.warnings:
+            raise
+        answer = render(error, request.headers.get(b"accept", b""))
+    if request.warnings:
+        answer.headers = (*answer.headers, *warning_headers(request.warnings))
+    return answer
+
+
+async def _handle(runtime: Runtime, request: Request, recheck: Recheck) -> Response | Stream:
     info = request.info
     if not info.is_resource:
         return await _non_resource(runtime, request)
     require_acceptable(request)
     if (info.group, info.resource, info.subresource) == (*EXPORTS, "content"):
-        return await virtualview.serve(runtime, request, recheck)
+        return await virtualworkspace.serve(runtime, request, recheck)
     kind = runtime.catalogs.require(info)
     verbs.require(request, kind)
     deprecated = DEPRECATED.get((info.group, info.version, info.resource))
@@ -54,7 +89,24 @@ async def serve(runtime: Runtime, request: Request, recheck: Recheck) -> Respons
         return await reviews.review(runtime, request, kind)
     if (kind.name, kind.resource.group) == ("Tenant", "") and info.verb in ("create", "delete"):
         return await tenants.serve(runtime, request, kind)
+    if kind.resource.namespaced and not info.namespace and not request.principal.is_system:
+        recheck = _outside_closed_namespaces(runtime, request, recheck)
     return await verbs.perform(runtime, request, kind, recheck)
+
+
+def _outside_closed_namespaces(runtime: Runtime, request: Request, recheck: Recheck) -> Recheck:
+    """Have a request for all namespaces reach none that is closed, and a watch end when that changes (GW5)."""
+    cluster = request.info.cluster
+    closed = runtime.suspensions.namespaces(cluster)
+    if closed:
+        request.within = OpenNamespaces(closed)
+
+    async def again() -> None:
+        await recheck()
+        if runtime.suspensions.namespaces(cluster) != closed:
+            raise Expired("what can be seen of the namespaces has changed, please list again")
+
+    return again
 
 
 async def _non_resource(runtime: Runtime, request: Request) -> Response:

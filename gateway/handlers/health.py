@@ -8,12 +8,13 @@ from typing import Final
 
 import orjson
 
-from gateway.exchange import Request, Response
-from gateway.runtime import Runtime
-from kube.builtins import KUBERNETES_MINOR
-from kube.identity import SYSTEM_TENANT
-from kube.jwt import discovery_document, jwks
-from kube.status import NoSuchPage
+from gateway.http.messages import Request, Response
+from gateway.process.runtime import Runtime
+from kube.authentication.serviceaccounttokens import discovery_document, jwks
+from kube.kinds.builtins import KUBERNETES_MINOR
+from kube.requests.names import SYSTEM_TENANT
+from kube.requests.status import NoSuchPage
+from store import supervision
 
 _PROBES: Final = ("healthz", "livez", "readyz")
 _GO_NAMES: Final = {"x86_64": "amd64", "aarch64": "arm64"}
@@ -48,9 +49,14 @@ async def serve(runtime: Runtime, request: Request) -> Response:
     if path == "/metrics":
         owner = request.info.tenant
         if owner == SYSTEM_TENANT:
-            text = runtime.metrics.render(streams=len(runtime.streams), revision=runtime.store.revision)
+            text = runtime.metrics.render(
+                open_watches=len(runtime.open_watches),
+                revision=runtime.store.revision,
+                restarts=supervision.restarts,
+                loop=runtime.watchdog.render(),
+            )
         else:
-            text = runtime.metrics.render_tenant(owner, streams=runtime.streams.of(owner))
+            text = runtime.metrics.render_tenant(owner, open_watches=runtime.open_watches.of(owner))
         return Response(200, text, b"text/plain; version=0.0.4")
     if path.rstrip("/") in (_ISSUER, _KEYS):
         return _issuer(runtime, path.rstrip("/"))
@@ -87,7 +93,7 @@ def _probe(runtime: Runtime, request: Request) -> Response:
     _, probe, *named = request.info.path.split("/")
     checks = {"ping": True, "shutdown": not runtime.stopping}
     if probe != "livez":
-        checks |= {"store": runtime.store.healthy, "locks": runtime.locks.healthy}
+        checks |= {"store": runtime.store.healthy, "suspensions": runtime.suspensions.healthy}
     if probe not in _PROBES or len(named) > 1 or (named and named[0] not in checks):
         raise NoSuchPage
     if named:

@@ -8,20 +8,20 @@ from typing import Final
 
 import orjson
 
-from gateway.exchange import Headers, Request, Response
-from gateway.kinds import definitions
-from gateway.negotiation import PLAIN, Accept, respond
-from gateway.runtime import Runtime
-from kube import openapi, openapiproto
-from kube.builtins import KUBERNETES_MINOR
-from kube.openapi import Document
-from kube.resources import Catalog
-from kube.status import NoSuchPage
+from gateway.http.messages import Headers, Request, Response
+from gateway.http.negotiation import PLAIN, Accept, respond
+from gateway.process.runtime import Runtime
+from gateway.resources.kinds import definitions
+from kube.kinds.builtins import KUBERNETES_MINOR
+from kube.kinds.resources import Catalog
+from kube.openapi import documents, protobuf
+from kube.openapi.documents import Document
+from kube.requests.status import NoSuchPage
 
 _KEPT: Final = 128
 _known: dict[tuple[int, str, bool], tuple[Catalog, Document]] = {}
 _PROTOBUF: Final = re.compile(rb"application/com\.github\.proto-openapi\.spec\.v2[@.]v1\.0\+protobuf")
-_ENCODED: Final = Accept(openapiproto.CONTENT_TYPE)
+_ENCODED: Final = Accept(protobuf.CONTENT_TYPE)
 
 
 async def serve(runtime: Runtime, request: Request) -> Response:
@@ -32,7 +32,7 @@ async def serve(runtime: Runtime, request: Request) -> Response:
     catalog = runtime.catalogs.of(request.info.cluster)
     path = request.info.path.rstrip("/")
     if path == "/openapi/v3":
-        return respond(request, orjson.dumps(openapi.v3_index(catalog)))
+        return respond(request, orjson.dumps(documents.v3_index(catalog)))
     encoded = path == "/openapi/v2" and _PROTOBUF.match(request.headers.get(b"accept", b"")) is not None
     key = (id(catalog), path, encoded)
     known = _known.get(key)
@@ -59,13 +59,13 @@ async def serve(runtime: Runtime, request: Request) -> Response:
 
 def _make(catalog: Catalog, path: str, encoded: bool) -> Document | None:
     if path == "/openapi/v2":
-        document = openapi.v2_document(catalog, definitions(), f"v{KUBERNETES_MINOR}.0")
-        return Document(openapiproto.encode(orjson.loads(document.body)), document.hash) if encoded else document
+        document = documents.v2_document(catalog, definitions(), f"v{KUBERNETES_MINOR}.0")
+        return Document(protobuf.encode(orjson.loads(document.body)), document.hash) if encoded else document
     if not path.startswith("/openapi/v3/"):
         return None
     parts = path.removeprefix("/openapi/v3/").split("/")
     if len(parts) == 2 and parts[0] == "api":
-        return openapi.v3_document(catalog, definitions(), "", parts[1])
+        return documents.v3_document(catalog, definitions(), "", parts[1])
     if len(parts) == 3 and parts[0] == "apis":
-        return openapi.v3_document(catalog, definitions(), parts[1], parts[2])
+        return documents.v3_document(catalog, definitions(), parts[1], parts[2])
     return None

@@ -6,12 +6,12 @@ from typing import Any, Final
 
 import orjson
 
-from gateway import objects, parameters, permission
-from gateway.exchange import Request, Response
+from gateway.filters import permission
+from gateway.handlers.guaranteedupdate import is_missing, too_many_conflicts
 from gateway.handlers.reading import not_found, show
-from gateway.handlers.writing import Body, change, check_name_of, keep_new, write_of
-from gateway.kinds import Kind
-from gateway.negotiation import (
+from gateway.handlers.writing import Body, check_name_of, create_object, update_object, write_of
+from gateway.http.messages import Request, Response
+from gateway.http.negotiation import (
     APPLY_PATCH,
     JSON_PATCH,
     MERGE_PATCH,
@@ -21,13 +21,14 @@ from gateway.negotiation import (
     require_content_type,
     require_patch_type,
 )
-from gateway.rounds import is_missing, too_busy
-from gateway.runtime import Runtime
-from kube import fieldvalidation, managedfields
-from kube.documents import decode_json, read_yaml
-from kube.patches import json_patch, merge_patch, not_a
-from kube.status import AlreadyExists, BadRequest, Cause, Conflict, InternalError, Invalid, NotFound
-from kube.strategicmerge import go_text, strategic_merge
+from gateway.process.runtime import Runtime
+from gateway.resources import objects, writeoptions
+from gateway.resources.kinds import Kind
+from kube.objects import fieldvalidation, managedfields
+from kube.objects.patches import json_patch, merge_patch, not_a
+from kube.objects.strategicmerge import go_text, strategic_merge
+from kube.requests.decoding import decode_json, read_yaml
+from kube.requests.status import AlreadyExists, BadRequest, Cause, Conflict, InternalError, Invalid, NotFound
 
 _CUSTOM: Final = tuple(media for media in PATCHES if media != STRATEGIC_PATCH)
 
@@ -36,12 +37,12 @@ async def patch(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """PATCH in one of its four kinds."""
     custom = kind.resource.custom
     media = require_content_type(request, *_CUSTOM) if custom else require_patch_type(request, *PATCHES)
-    parameters.check(request, applies=media == APPLY_PATCH)
+    writeoptions.check(request, applies=media == APPLY_PATCH)
     if media == APPLY_PATCH:
         return await apply(runtime, request, kind)
-    document = decode_patch(request, media)
+    document = await request.offload(decode_patch, request, media)
 
-    async def patched(current: Body) -> Body:
+    def merged(current: Body) -> Body:
         if media == JSON_PATCH:
             result: Body = json_patch(current, document)
         elif media == MERGE_PATCH:
@@ -51,8 +52,11 @@ async def patch(runtime: Runtime, request: Request, kind: Kind) -> Response:
             result["apiVersion"], result["kind"] = current["apiVersion"], current["kind"]
         return checked(request, kind, result, document)
 
-    stored = await change(runtime, request, kind, patched)
-    return show(request, kind, stored)
+    async def patched(current: Body) -> Body:
+        return await request.offload(merged, current)
+
+    stored = await update_object(runtime, request, kind, patched)
+    return await show(request, kind, stored)
 
 
 def decode_patch(request: Request, media: str) -> Any:
@@ -97,7 +101,7 @@ def checked(request: Request, kind: Kind, result: Body, document: Any) -> Body:
         converted = media == STRATEGIC_PATCH
         objects.check_patched_kind(kind, result, converted=converted)
         result = objects.fit(request, kind, result, repeated, converted=converted)
-    except fieldvalidation.Unfit as error:
+    except fieldvalidation.DecodeError as error:
         if media == STRATEGIC_PATCH:
             shown = go_text(document)
         message = f"Invalid value: {orjson.dumps(shown).decode()}: {error.problem}"
@@ -106,22 +110,25 @@ def checked(request: Request, kind: Kind, result: Body, document: Any) -> Body:
     check_name_of(request, result["metadata"].get("name"))
     # What a patch does not touch is still the current object's own, and must keep its tenant (TS2).
     result = {**result, "metadata": dict(result["metadata"])}
-    objects.check_place(request.info, kind, result)
+    objects.check_namespace_and_name(request.info, kind, result)
     return result
 
 
 async def apply(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """Server-side apply: PATCH that creates what is missing (KEP-555)."""
     force = forced(request)
-    applied, write = decode_applied(request, kind.api_version, kind.name), write_of(request, kind)
-    managedfields.check_applied(kind.structure, applied, write)
+    write = write_of(request, kind)
+    applied = await request.offload(decode_applied, request, kind.api_version, kind.name)
+    await request.offload(managedfields.check_applied, kind.structure, applied, write)
     if applied.get("metadata") is None:
         applied["metadata"] = {}
-    _check_declared(kind, applied)
-    given, applied = applied, objects.fit(request, kind, applied)
+    await request.offload(_check_declared, kind, applied)
+    given, applied = applied, await request.offload(objects.fit, request, kind, applied)
     schema = None if kind.resource.custom else kind.schema
-    configured = applied if schema is None else fieldvalidation.with_zeros(given, applied, schema)
-    objects.check_place(request.info, kind, applied)
+    configured = applied
+    if schema is not None:
+        configured = await request.offload(fieldvalidation.with_zeros, given, applied, schema)
+    objects.check_namespace_and_name(request.info, kind, applied)
     named = applied["metadata"].get("name")
     if named:
         check_name_of(request, named)
@@ -134,7 +141,7 @@ async def apply(runtime: Runtime, request: Request, kind: Kind) -> Response:
         return kept
 
     async def merged(current: Body) -> Body:
-        return settled(current)
+        return await request.offload(settled, current)
 
     key = objects.key_of(request.info, kind.resource, request.info.name)
     for _ in range(4):
@@ -143,22 +150,24 @@ async def apply(runtime: Runtime, request: Request, kind: Kind) -> Response:
                 raise not_found(kind, key.name)
             await permission.require(runtime, request, "create")
             _check_new(request, kind, applied)
-            created = settled(None)
+            created = await request.offload(settled, None)
             try:
-                return show(request, kind, await keep_new(runtime, request, kind, created, write=write), status=201)
+                return await show(
+                    request, kind, await create_object(runtime, request, kind, created, write=write), status=201
+                )
             except AlreadyExists:
                 continue
         try:
-            return show(request, kind, await change(runtime, request, kind, merged, managed=True))
+            return await show(request, kind, await update_object(runtime, request, kind, merged, managed=True))
         except NotFound:
             if request.info.subresource:
                 raise
-    raise too_busy(kind, key.name)
+    raise too_many_conflicts(kind, key.name)
 
 
 def forced(request: Request) -> bool:
     """Whether an apply may take fields from others."""
-    return parameters.flag(request.query.get("force"))
+    return writeoptions.flag(request.query.get("force"))
 
 
 def _check_new(request: Request, kind: Kind, applied: Body) -> None:

@@ -5,23 +5,24 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
 
 import orjson
 
-from gateway import bootstrappolicy, parameters
-from gateway.exchange import JSON, Request, Response
-from gateway.kinds import Kind
-from gateway.negotiation import Accept, negotiate, respond
-from gateway.objects import converted, key_of, view
-from gateway.runtime import Runtime
-from gateway.selection import Selection, confine, selection
-from kube import tables
-from kube.jsonsyntax import syntax_error
-from kube.status import BadRequest, Expired, NotFound
-from kube.validation.causes import forbidden
-from store.types import Key, Listing, RevisionTooOld, Stored, Whole
+from gateway.http.messages import JSON, Request, Response
+from gateway.http.negotiation import PLAIN, Accept, negotiate, respond, takes_gzip
+from gateway.process.runtime import Runtime
+from gateway.resources import bootstrappolicy, writeoptions
+from gateway.resources.kinds import Kind
+from gateway.resources.objects import converted, key_of, view
+from gateway.resources.selection import Selection, require_selected, selection
+from kube.objects import tables
+from kube.requests.fielderrors import forbidden
+from kube.requests.jsonsyntax import syntax_error
+from kube.requests.status import BadRequest, Expired, NotAcceptable, NotFound, TooManyRequests
+from store.types import FullListing, Key, Listing, RevisionTooOld, Stored
 
 _LIMIT_MAX: Final = 1 << 31
 _PAGE: Final = 500
@@ -33,6 +34,11 @@ _INCONSISTENT: Final = (
     "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
     "deleted between the time the first chunk was returned and now may show up in the list."
 )
+
+_PART: Final = 512 * 1024
+"""Bytes of objects that are taken apart at a time: the next part waits until the others have had their turn."""
+
+T = TypeVar("T")
 
 Place = tuple[str, str, str]
 
@@ -69,19 +75,34 @@ async def get(runtime: Runtime, request: Request, kind: Kind) -> Response:
     if version not in ("", "0"):
         await runtime.store.list(selection(request, kind).range, limit=1, at_least=revision_of(version))
     stored = await find(runtime, key_of(info, kind.resource, info.name), kind, cached=version == "0")
-    confine(request, kind, stored)
-    return show(request, kind, stored)
+    require_selected(request, kind, stored)
+    return await show(request, kind, stored)
 
 
-def show(request: Request, kind: Kind, stored: Stored, *, status: int = 200) -> Response:
+async def show(request: Request, kind: Kind, stored: Stored, *, status: int = 200) -> Response:
     """One object in the negotiated form."""
     accept = negotiate(request)
+    if accept == PLAIN and kind.is_stored_version:
+        return Response(status, stored.data)
+    request.pay(len(stored.data))
+    try:
+        return await request.shaped(len(stored.data), _shown, request, kind, stored, accept, status)
+    except (NotAcceptable, TooManyRequests):
+        if request.is_reading:
+            raise
+        # It has been done: nobody must be told that it was refused.
+        return Response(status, view(stored, kind))
+
+
+def _shown(request: Request, kind: Kind, stored: Stored, accept: Accept, status: int) -> Response:
     data = view(stored, kind)
-    if accept.kind:
-        return respond(request, _formed(request, kind, [orjson.loads(data)], accept, {}, single=True), status=status)
-    if accept.media is JSON:
-        return Response(status, data)
-    return respond(request, data, status=status, accept=accept)
+    if not accept.kind:
+        return Response(status, data) if accept.media is JSON else respond(request, data, status=status, accept=accept)
+    rows, head = _formed(request, kind, [stored], accept)
+    if accept.is_partial:
+        return respond(request, rows[0], status=status)
+    revision = orjson.loads(data)["metadata"].get("resourceVersion", "")
+    return respond(request, {**head, "metadata": {"resourceVersion": revision}, "rows": rows}, status=status)
 
 
 async def list_(runtime: Runtime, request: Request, kind: Kind) -> Response:
@@ -97,7 +118,7 @@ async def list_(runtime: Runtime, request: Request, kind: Kind) -> Response:
         metadata["continue"] = token
         if token and remaining is not None:
             metadata["remainingItemCount"] = remaining
-    return show_list(request, kind, items, metadata, accept)
+    return await show_list(request, kind, items, metadata, accept)
 
 
 async def with_bootstrap_policy(runtime: Runtime, chosen: Selection, items: Sequence[Stored]) -> Sequence[Stored]:
@@ -111,20 +132,57 @@ async def with_bootstrap_policy(runtime: Runtime, chosen: Selection, items: Sequ
     return sorted((*items, *more), key=lambda item: item.key.name) if more else items
 
 
-def show_list(
+async def show_list(
     request: Request, kind: Kind, items: Sequence[Stored], metadata: dict[str, Any], accept: Accept
 ) -> Response:
     """Objects as a list in the negotiated form; ``metadata`` is the list's."""
     if accept.kind:
-        bodies = [converted(orjson.loads(item.data), kind) for item in items]
-        return respond(request, _formed(request, kind, bodies, accept, metadata), accept=Accept(accept.media))
-    head = orjson.dumps({**kind.list_prefix(), "metadata": metadata})[:-1]
-    data = items.joined if isinstance(items, Whole) and kind.is_stored_version else _joined(items, kind)
-    return respond(request, b"".join((head, b',"items":[', data, b"]}")), accept=accept)
+        head = _formed(request, kind, (), accept)[1]
+        member = "rows" if accept.is_table else "items"
+        parts = [part async for part in in_parts(request, items, partial(_encoded, request, kind, accept))]
+    else:
+        head, member = kind.list_prefix(), "items"
+        if kind.is_stored_version:
+            whole = items.joined if isinstance(items, FullListing) else b",".join([item.data for item in items])
+            parts = [whole] if whole else []
+        else:
+            parts = [part async for part in in_parts(request, items, partial(_joined, kind))]
+    start = orjson.dumps({**head, "metadata": metadata})[:-1]
+    data = b"".join((start, b',"', member.encode(), b'":[', b",".join(parts), b"]}"))
+    weighs = len(data) if accept.media is not JSON or takes_gzip(request) else 0
+    return await request.shaped(weighs, partial(respond, request, data, accept=Accept(accept.media)))
 
 
-def _joined(items: Sequence[Stored], kind: Kind) -> bytes:
+async def in_parts(
+    request: Request, items: Sequence[Stored], made: Callable[[Sequence[Stored]], T]
+) -> AsyncIterator[T]:
+    """What ``made`` makes of the items, as many at a time as others can wait for. Raises ``TooManyRequests``."""
+    request.pay(sum(len(item.data) for item in items))
+    part: list[Stored] = []
+    size = 0
+    for item in items:
+        part.append(item)
+        size += len(item.data)
+        if size > _PART:
+            yield await request.shaped(size, made, part)
+            part, size = [], 0
+    if part:
+        yield await request.shaped(size, made, part)
+
+
+async def selected(request: Request, chosen: Selection, items: Sequence[Stored]) -> Sequence[Stored]:
+    """The selected ones of these, in order."""
+    if chosen.is_whole or chosen.by_key:
+        return chosen.filter(items)
+    return [item async for part in in_parts(request, items, chosen.filter) for item in part]
+
+
+def _joined(kind: Kind, items: Sequence[Stored]) -> bytes:
     return b",".join([view(item, kind) for item in items])
+
+
+def _encoded(request: Request, kind: Kind, accept: Accept, items: Sequence[Stored]) -> bytes:
+    return orjson.dumps(_formed(request, kind, items, accept)[0])[1:-1]
 
 
 async def read_list(
@@ -161,7 +219,7 @@ async def read_list(
         else:
             at_least = revision
     try:
-        return await _pages(runtime, chosen, binding, limit, at_least, exact, after, cached=cached)
+        return await _pages(runtime, request, chosen, binding, limit, at_least, exact, after, cached=cached)
     except RevisionTooOld:
         if after is None:
             raise Expired("The resourceVersion for the provided list is too old.") from None
@@ -170,6 +228,7 @@ async def read_list(
 
 async def _pages(
     runtime: Runtime,
+    request: Request,
     chosen: Selection,
     binding: str,
     limit: int,
@@ -183,18 +242,17 @@ async def _pages(
         listing = await runtime.store.list(
             chosen.range, at_least=at_least, exact=exact, after=after, limit=limit, cached=cached
         )
-        items = chosen.filter(listing.items)
+        items = await selected(request, chosen, listing.items)
         return items, listing.revision, _token(listing, binding), listing.remaining
     found: list[Stored] = []
     while True:
         listing = await runtime.store.list(
             chosen.range, at_least=at_least, exact=exact, after=after, limit=_PAGE, cached=cached
         )
-        for item in listing.items:
-            if chosen.matches(item.key, item.data):
-                if len(found) == limit:
-                    return found, listing.revision, _encode_token(listing.revision, found[-1].key, binding), None
-                found.append(item)
+        found += await selected(request, chosen, listing.items)
+        if len(found) > limit:
+            found = found[:limit]
+            return found, listing.revision, _encode_token(listing.revision, found[-1].key, binding), None
         if not listing.remaining:
             return found, listing.revision, "", None
         exact, cached, at_least = listing.revision, False, None
@@ -205,7 +263,7 @@ def _limit(text: str) -> int:
     if not text:
         return 0
     if not text.isascii() or not text.removeprefix("-").isdigit() or len(text) > 18:
-        raise parameters.not_a_number(text)
+        raise writeoptions.not_a_number(text)
     return min(max(int(text), 0), _LIMIT_MAX)
 
 
@@ -214,7 +272,7 @@ def _check_options(query: Mapping[str, str]) -> None:
     version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
     seconds = query.get("timeoutSeconds", "")
     if seconds and not (seconds.isascii() and seconds.removeprefix("-").isdigit()):
-        raise parameters.not_a_number(seconds)
+        raise writeoptions.not_a_number(seconds)
     causes = []
     field = "resourceVersionMatch"
     if match and not version:
@@ -222,13 +280,13 @@ def _check_options(query: Mapping[str, str]) -> None:
     if match and query.get("continue"):
         causes.append(forbidden(field, f"{field} is forbidden when continue is provided"))
     if match and match not in ("Exact", "NotOlderThan"):
-        causes.append(parameters.unsupported(field, match, ("Exact", "NotOlderThan", "")))
+        causes.append(writeoptions.unsupported(field, match, ("Exact", "NotOlderThan", "")))
     if match == "Exact" and version == "0":
         causes.append(forbidden(field, f'{field} "exact" is forbidden for resourceVersion "0"'))
     if "sendInitialEvents" in query:
         causes.append(forbidden("sendInitialEvents", "sendInitialEvents is forbidden for list"))
     if causes:
-        raise parameters.invalid_options("ListOptions", causes)
+        raise writeoptions.invalid_options("ListOptions", causes)
 
 
 def _binding(request: Request, kind: Kind) -> str:
@@ -284,26 +342,13 @@ def _read_token(token: str, binding: str) -> tuple[int | None, Place]:
 
 
 def _formed(
-    request: Request,
-    kind: Kind,
-    bodies: list[dict[str, Any]],
-    accept: Accept,
-    metadata: dict[str, Any],
-    *,
-    single: bool = False,
-) -> dict[str, Any]:
+    request: Request, kind: Kind, items: Sequence[Stored], accept: Accept
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The rows of a table, or the items of a list of metadata; and everything else but the list's own metadata."""
+    bodies = [converted(orjson.loads(item.data), kind) for item in items]
     if accept.is_table:
         include = request.query.get("includeObject") or "Metadata"
-        if single:
-            metadata = {"resourceVersion": bodies[0]["metadata"].get("resourceVersion", "")}
-        return tables.table(
-            kind.layout,
-            bodies,
-            now=request.now,
-            include_object=include,
-            metadata=metadata,
-            version=accept.version,
-        )
-    if single:
-        return tables.partial_object(bodies[0], accept.version)
-    return tables.partial_list(bodies, metadata, accept.version)
+        shown = tables.table(kind.layout, bodies, now=request.now, include_object=include, version=accept.version)
+        return shown.pop("rows"), shown
+    shown = tables.partial_list(bodies, {}, accept.version)
+    return shown.pop("items"), shown

@@ -7,17 +7,18 @@ from dataclasses import replace
 from typing import Any, Final
 
 from access.authentication.base import Credentials, Refused
-from gateway.exchange import Request, Response
 from gateway.handlers import accessreviews
-from gateway.kinds import Kind
-from gateway.negotiation import negotiate, respond
-from gateway.objects import decode_object, timestamp
-from gateway.runtime import Runtime
-from kube.identity import SYSTEM_TENANT, Principal
-from kube.jwt import unverified_issuer
-from kube.logicalclusters import tenant_of
-from kube.rbac import TENANTED
-from kube.status import BadRequest, Unauthorized
+from gateway.http.messages import Request, Response
+from gateway.http.negotiation import negotiate, respond
+from gateway.process.runtime import Runtime
+from gateway.resources.kinds import Kind
+from gateway.resources.objects import decode_object, timestamp
+from kube.authentication.identity import Principal
+from kube.authentication.serviceaccounttokens import unverified_issuer
+from kube.authorization.rbac import TENANTED
+from kube.requests.logicalclusters import tenant_of
+from kube.requests.names import SYSTEM_TENANT
+from kube.requests.status import BadRequest, Unauthorized
 
 _AUDIENCES_MAX: Final = 32
 
@@ -26,7 +27,7 @@ async def review(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """Answer a review of any kind; the answer is the review with its status."""
     if kind.name in accessreviews.KINDS:
         return await accessreviews.review(runtime, request, kind)
-    body = decode_object(request, kind)
+    body = await decode_object(request, kind)
     body["status"] = await _ANSWERS[kind.name](runtime, request, body)
     body["metadata"] = {"creationTimestamp": timestamp(request.now) if kind.name == "SelfSubjectReview" else None}
     return respond(request, body, status=201, accept=negotiate(request, forms=False))
@@ -52,7 +53,7 @@ async def _rules(runtime: Runtime, request: Request, body: dict[str, Any]) -> di
 
 
 async def _self(_runtime: Runtime, request: Request, _body: dict[str, Any]) -> dict[str, Any]:
-    return {"userInfo": request.principal.user_info()}
+    return {"userInfo": request.principal.seen_from(request.info.cluster).user_info()}
 
 
 async def _known(runtime: Runtime, token: str, audiences: list[str], now: float) -> tuple[Principal, list[str]] | None:
@@ -95,7 +96,8 @@ async def _token(runtime: Runtime, request: Request, body: dict[str, Any]) -> di
     if principal.tenant != own and not (request.principal.is_system and own == SYSTEM_TENANT):
         # A tenant may not find out whose token a foreign one is.
         return {"user": {}, "error": "invalid bearer token"}
-    return {"authenticated": True, "user": principal.user_info(), "audiences": wanted}
+    user = principal.seen_from(request.info.cluster).user_info()
+    return {"authenticated": True, "user": user, "audiences": wanted}
 
 
 _ANSWERS: Final = {

@@ -7,23 +7,23 @@ from typing import Any, Final
 
 import orjson
 
-from gateway import objects, parameters
-from gateway.exchange import Request, Response
 from gateway.handlers import patching
-from gateway.handlers.deleting import remove, with_preconditions
+from gateway.handlers.deleting import delete_object, with_preconditions
 from gateway.handlers.reading import find
-from gateway.handlers.writing import Body, change, check_name_of, modified, write_of
-from gateway.kinds import Kind
-from gateway.negotiation import APPLY_PATCH, JSON_PATCH, PATCHES, negotiate, require_patch_type, respond
-from gateway.runtime import Runtime
-from kube import fieldvalidation, managedfields, tables
-from kube.managedfields import Write
-from kube.names import is_dns_subdomain
-from kube.patches import deep_copy, json_patch, merge_patch
-from kube.resources import Scale
-from kube.selectors import from_object
-from kube.status import BadRequest, Cause, Conflict
-from kube.validation.causes import invalid_object, required
+from gateway.handlers.writing import Body, check_name_of, modified, update_object, write_of
+from gateway.http.messages import Request, Response
+from gateway.http.negotiation import APPLY_PATCH, JSON_PATCH, PATCHES, negotiate, require_patch_type, respond
+from gateway.process.runtime import Runtime
+from gateway.resources import objects, writeoptions
+from gateway.resources.kinds import Kind
+from kube.kinds.resources import Scale
+from kube.objects import fieldvalidation, managedfields, tables
+from kube.objects.managedfields import Write
+from kube.objects.patches import deep_copy, json_patch, merge_patch
+from kube.requests.fielderrors import invalid_object, required
+from kube.requests.labelselectors import from_object
+from kube.requests.names import is_dns_subdomain
+from kube.requests.status import BadRequest, Cause, Conflict
 from store.types import Stored
 
 _BUILT_IN: Final = Scale(("spec", "replicas"), ("status", "replicas"))
@@ -38,19 +38,19 @@ async def scale(runtime: Runtime, request: Request, kind: Kind) -> Response:
         return _show(request, stored, where)
     part = kind.part(info.subresource)
     if info.verb == "update":
-        parameters.check(request)
-        body = objects.decode_object(request, part)
-        objects.check_place(info, part, body)
+        writeoptions.check(request)
+        body = await objects.decode_object(request, part)
+        objects.check_namespace_and_name(info, part, body)
         check_name_of(request, body["metadata"].get("name"))
 
         async def wanted(current: Body) -> Body:  # noqa: ARG001 - one signature for both
             return body
     else:
         media = require_patch_type(request, *PATCHES)
-        parameters.check(request, applies=media == APPLY_PATCH)
+        writeoptions.check(request, applies=media == APPLY_PATCH)
         if media == APPLY_PATCH:
             return await _apply_scale(runtime, request, kind, where)
-        document = patching.decode_patch(request, media)
+        document = await request.offload(patching.decode_patch, request, media)
 
         async def wanted(current: Body) -> Body:
             shown = _scale(current, where)
@@ -67,16 +67,16 @@ async def scale(runtime: Runtime, request: Request, kind: Kind) -> Response:
         _place(new, where.replicas, replicas)
         return new
 
-    return _show(request, await change(runtime, request, kind, scaled), where)
+    return _show(request, await update_object(runtime, request, kind, scaled), where)
 
 
 async def _apply_scale(runtime: Runtime, request: Request, kind: Kind, where: Scale) -> Response:
     """Server-side apply of a ``Scale``: it owns the object's replicas, and nothing else."""
     part = kind.part(request.info.subresource)
-    applied = patching.decode_applied(request, part.api_version, part.name)
+    applied = await request.offload(patching.decode_applied, request, part.api_version, part.name)
     managedfields.check_applied(part.structure, applied, Write(manager="", version=part.api_version, now=""))
     applied = objects.fit(request, part, {**applied, "metadata": applied.get("metadata") or {}})
-    objects.check_place(request.info, part, applied)
+    objects.check_namespace_and_name(request.info, part, applied)
     configured: Body = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": request.info.name}}
     if "replicas" in (applied.get("spec") or {}):
         _place(configured, where.replicas, _replicas(applied, request.info.name, custom=kind.resource.custom))
@@ -85,7 +85,7 @@ async def _apply_scale(runtime: Runtime, request: Request, kind: Kind, where: Sc
     async def merged(current: Body) -> Body:
         return managedfields.apply(kind.structure, current, configured, write, force=force)
 
-    return _show(request, await change(runtime, request, kind, merged, managed=True), where)
+    return _show(request, await update_object(runtime, request, kind, merged, managed=True), where)
 
 
 def _place(body: Body, path: tuple[str, ...], value: Any) -> None:
@@ -142,12 +142,12 @@ def _show(request: Request, stored: Stored, where: Scale) -> Response:
 
 async def bind(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """POST of a ``Binding``: put a pod on a node, once."""
-    body = objects.decode_object(request, kind.part(request.info.subresource))
-    parameters.check(request)
+    body = await objects.decode_object(request, kind.part(request.info.subresource))
+    writeoptions.check(request)
     target = body.get("target") or {}
     node, causes = target.get("name"), []
     if target.get("kind") not in (None, "", "Node"):
-        causes.append(parameters.unsupported("target.kind", target["kind"], ("Node", "<empty>")))
+        causes.append(writeoptions.unsupported("target.kind", target["kind"], ("Node", "<empty>")))
     if not node:
         causes.append(required("target.name"))
     if causes:
@@ -171,13 +171,13 @@ async def bind(runtime: Runtime, request: Request, kind: Kind) -> Response:
         return new
 
     # Nobody owns what a scheduler decides.
-    await change(runtime, request, kind, bound, managed=True)
+    await update_object(runtime, request, kind, bound, managed=True)
     return _success()
 
 
 async def bind_new(runtime: Runtime, request: Request) -> Response:
     """POST to ``bindings``: the pod is named in the body."""
-    body = objects.decode_body(request, "Binding")
+    body = await request.offload(objects.decode_body, request, "Binding")
     name = _within(body, "Binding", "metadata").get("name")
     if not isinstance(name, str) or not is_dns_subdomain(name):
         raise BadRequest("metadata.name of the binding names the pod")
@@ -187,8 +187,8 @@ async def bind_new(runtime: Runtime, request: Request) -> Response:
 
 async def evict(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """POST of an ``Eviction``: delete a pod."""
-    body = objects.decode_object(request, kind.part(request.info.subresource))
-    parameters.check(request)
+    body = await objects.decode_object(request, kind.part(request.info.subresource))
+    writeoptions.check(request)
     named = _within(body, "Eviction", "metadata").get("name")
     if named and named != request.info.name:
         raise BadRequest("name in URL does not match name in Eviction object")
@@ -196,7 +196,7 @@ async def evict(runtime: Runtime, request: Request, kind: Kind) -> Response:
     if options.get("dryRun") == ["All"]:
         request.query = {**request.query, "dryRun": "All"}
     wanted = with_preconditions(options.get("preconditions") or {})
-    await remove(runtime, request, kind, objects.key_of(request.info, kind.resource, request.info.name), wanted)
+    await delete_object(runtime, request, kind, objects.key_of(request.info, kind.resource, request.info.name), wanted)
     return _success()
 
 
@@ -207,7 +207,7 @@ def _within(body: Body, kind: str, field: str) -> Body:
         return {}
     if not isinstance(value, dict):
         problem = f"json: cannot unmarshal {objects.json_type(value)} into Go struct field {kind}.{field}"
-        raise fieldvalidation.Unfit(kind, "v1", problem)
+        raise fieldvalidation.DecodeError(kind, "v1", problem)
     return value
 
 

@@ -6,15 +6,15 @@ import asyncio
 
 import orjson
 
-from gateway import objects, parameters
-from gateway.exchange import Request, Response
 from gateway.handlers.deleting import read_options
 from gateway.handlers.reading import find, show
-from gateway.kinds import Kind
-from gateway.runtime import Runtime
-from kube.names import tenant_name
-from kube.status import BadRequest, Cause
-from kube.validation.causes import invalid_object
+from gateway.http.messages import Request, Response
+from gateway.process.runtime import Runtime
+from gateway.resources import objects, writeoptions
+from gateway.resources.kinds import Kind
+from kube.requests.fielderrors import invalid_object
+from kube.requests.names import tenant_name
+from kube.requests.status import BadRequest, Cause
 from store.types import Key, Stored
 
 
@@ -26,9 +26,9 @@ async def serve(runtime: Runtime, request: Request, kind: Kind) -> Response:
 
 
 async def _create(runtime: Runtime, request: Request, kind: Kind) -> Response:
-    body = objects.decode_object(request, kind)
-    parameters.check(request)
-    objects.check_place(request.info, kind, body)
+    body = await objects.decode_object(request, kind)
+    writeoptions.check(request)
+    objects.check_namespace_and_name(request.info, kind, body)
     metadata = body["metadata"]
     name = metadata.get("name") or ""
     problems = tenant_name(name) if name else ["name is required"]
@@ -37,7 +37,7 @@ async def _create(runtime: Runtime, request: Request, kind: Kind) -> Response:
         raise invalid_object("", "Tenant", name, [Cause("FieldValueInvalid", message, "metadata.name")])
     if request.dry_run:
         objects.new_metadata(request, kind, body)
-        return show(request, kind, Stored(_key(name), 0, orjson.dumps(body)), status=201)
+        return await show(request, kind, Stored(_key(name), 0, orjson.dumps(body)), status=201)
     spec = body.get("spec") or {}
     await asyncio.to_thread(
         runtime.tenants.create,
@@ -47,11 +47,11 @@ async def _create(runtime: Runtime, request: Request, kind: Kind) -> Response:
         labels=dict(metadata.get("labels") or {}),
         annotations=dict(metadata.get("annotations") or {}),
     )
-    return show(request, kind, await find(runtime, _key(name), kind), status=201)
+    return await show(request, kind, await find(runtime, _key(name), kind), status=201)
 
 
 async def _delete(runtime: Runtime, request: Request, kind: Kind) -> Response:
-    options = read_options(request)
+    options = await request.offload(read_options, request)
     name = request.info.name
     stored = await find(runtime, _key(name), kind)
     metadata = orjson.loads(stored.data)["metadata"]
@@ -60,7 +60,7 @@ async def _delete(runtime: Runtime, request: Request, kind: Kind) -> Response:
     if not request.dry_run:
         await asyncio.to_thread(runtime.tenants.delete, user=request.principal.name, name=name)
     current = await runtime.store.get(_key(name))
-    return show(request, kind, current or stored)
+    return await show(request, kind, current or stored)
 
 
 def _key(name: str) -> Key:

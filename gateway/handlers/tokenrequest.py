@@ -10,19 +10,20 @@ from typing import Any, Final
 
 import orjson
 
-from gateway.exchange import Request, Response
+from access.admission.tenancy.workspaceobjectprotection import check_token
 from gateway.handlers.reading import find
 from gateway.handlers.writing import write_of
-from gateway.kinds import Kind
-from gateway.objects import decode_object, key_of, timestamp
-from gateway.runtime import Runtime
-from kube import managedfields
-from kube.identity import SYSTEM_TENANT
-from kube.jwt import Reference, ServiceAccountClaims, sign
-from kube.logicalclusters import tenant_of
-from kube.nodegraph import node_of
-from kube.status import BadRequest, Cause, Conflict, Forbidden, Invalid, NotFound
-from kube.validation.causes import invalid, invalid_object
+from gateway.http.messages import Request, Response
+from gateway.process.runtime import Runtime
+from gateway.resources.kinds import Kind
+from gateway.resources.objects import decode_object, key_of, timestamp
+from kube.authentication.serviceaccounttokens import Reference, ServiceAccountClaims, sign
+from kube.authorization.nodegraph import node_of
+from kube.objects import managedfields
+from kube.requests.fielderrors import invalid, invalid_object
+from kube.requests.logicalclusters import tenant_of
+from kube.requests.names import SYSTEM_TENANT
+from kube.requests.status import BadRequest, Cause, Conflict, Forbidden, Invalid, NotFound
 from store.types import Key
 
 _SHORTEST: Final = 600
@@ -34,8 +35,9 @@ _BINDABLE: Final = {"Pod": "pods", "Secret": "secrets"}
 async def create_token(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """Answer a TokenRequest. Raises ``Invalid``, ``NotFound``, ``Conflict`` in kube-apiserver's words."""
     info = request.info
+    check_token(request.principal, info)
     token_kind = kind.part("token")
-    body = decode_object(request, token_kind)
+    body = await decode_object(request, token_kind)
     metadata = body["metadata"]
     if metadata.get("namespace") not in (None, "", info.namespace):
         raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")
@@ -49,6 +51,14 @@ async def create_token(runtime: Runtime, request: Request, kind: Kind) -> Respon
     metadata = orjson.loads(stored.data)["metadata"]
     if "deletionTimestamp" in metadata:
         raise NotFound(f'serviceaccounts "{info.name}" not found', kind="serviceaccounts", name=info.name)
+    if (asked := body["metadata"].get("uid")) and asked != metadata["uid"]:
+        raise Conflict(
+            f'Operation cannot be fulfilled on TokenRequest.authentication.k8s.io "{info.name}": the UID in the token '
+            f"request ({str(asked)[:64]}) does not match the UID of the service account ({metadata['uid']})",
+            group="authentication.k8s.io",
+            kind="TokenRequest",
+            name=info.name,
+        )
     audiences = _audiences(spec, runtime.options.audiences)
     seconds = min(_seconds(spec), runtime.options.max_token_lifetime)
     bound = await _bound(runtime, request, spec)

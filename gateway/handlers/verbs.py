@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from gateway.exchange import Request, Response, Stream
 from gateway.handlers import deleting, patching, reading, watching, writing
-from gateway.kinds import Kind
-from gateway.runtime import Runtime
-from gateway.streams import Recheck
-from kube.status import MethodNotAllowed
+from gateway.http.messages import Request, Response, Stream
+from gateway.process.runtime import Runtime
+from gateway.process.watches import Recheck
+from gateway.resources.kinds import Kind
+from kube.requests.status import MethodNotAllowed
 
 
 async def perform(runtime: Runtime, request: Request, kind: Kind, recheck: Recheck) -> Response | Stream:

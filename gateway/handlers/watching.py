@@ -11,18 +11,19 @@ from typing import Any, Final
 
 import orjson
 
-from gateway import parameters
-from gateway.errors import as_event, as_status_error
-from gateway.exchange import Request, Stream
-from gateway.handlers.reading import revision_of, with_bootstrap_policy
-from gateway.kinds import Kind
-from gateway.negotiation import Accept, negotiate
-from gateway.objects import converted
-from gateway.runtime import Runtime
-from gateway.selection import Selection, selection
-from gateway.streams import Recheck
-from kube import tables
-from kube.validation.causes import forbidden
+from gateway.handlers.reading import in_parts, revision_of, selected, with_bootstrap_policy
+from gateway.http.errors import as_event, as_status_error
+from gateway.http.messages import Request, Stream
+from gateway.http.negotiation import Accept, negotiate
+from gateway.process.runtime import Runtime
+from gateway.process.watches import Recheck
+from gateway.resources import writeoptions
+from gateway.resources.kinds import Kind
+from gateway.resources.objects import converted
+from gateway.resources.selection import Selection, decoded, selection
+from kube.objects import tables
+from kube.requests.fielderrors import forbidden
+from kube.requests.status import StatusError
 from store.types import Event, EventType, Stored, StoreError
 
 logger = logging.getLogger(__name__)
@@ -46,7 +47,7 @@ async def watch(runtime: Runtime, request: Request, kind: Kind, recheck: Recheck
     """Open a watch. Errors of the request itself are raised; later ones become the stream's last event."""
     accept = negotiate(request)
     chosen = selection(request, kind)
-    bookmarks = parameters.flag(request.query.get("allowWatchBookmarks"))
+    bookmarks = writeoptions.flag(request.query.get("allowWatchBookmarks"))
     initial_events = _initial_events(request)
     seconds = _timeout(request)
     start = await _start(runtime, request, chosen, initial_events=initial_events)
@@ -77,12 +78,12 @@ def _initial_events(request: Request) -> bool | None:
         text = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
         causes.append(forbidden(field, text))
     if match and match != "NotOlderThan":
-        causes.append(parameters.unsupported(field, match, ("NotOlderThan",)))
+        causes.append(writeoptions.unsupported(field, match, ("NotOlderThan",)))
     if (match or unsaid) and query.get("continue"):
         causes.append(forbidden(field, "resourceVersionMatch is forbidden when continue is provided"))
     if causes:
-        raise parameters.invalid_options("ListOptions", causes)
-    return None if value is None else parameters.flag(value)
+        raise writeoptions.invalid_options("ListOptions", causes)
+    return None if value is None else writeoptions.flag(value)
 
 
 def _timeout(request: Request) -> float:
@@ -90,7 +91,7 @@ def _timeout(request: Request) -> float:
     if not text or text == "0":
         return random.uniform(_SHORTEST, _LONGEST)  # noqa: S311 - jitter
     if not text.isascii() or not text.isdigit() or len(text) > 9:
-        raise parameters.not_a_number(text)
+        raise writeoptions.not_a_number(text)
     return min(float(text), _LONGEST)
 
 
@@ -105,7 +106,9 @@ async def _start(runtime: Runtime, request: Request, chosen: Selection, *, initi
     if initial_events is False and revision:
         return _Start((), revision)
     listing = await runtime.store.list(chosen.range, cached=revision == 0, at_least=revision or None)
-    return _Start(await with_bootstrap_policy(runtime, chosen, chosen.filter(listing.items)), listing.revision)
+    return _Start(
+        await with_bootstrap_policy(runtime, chosen, await selected(request, chosen, listing.items)), listing.revision
+    )
 
 
 class _Encoder:
@@ -125,11 +128,28 @@ class _Encoder:
         """The uid of the CRD that the kind rests on."""
         return self._kind.resource.definition
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether objects are shown by their bytes."""
+        return not self._accept.kind and self._kind.is_stored_version
+
+    def added(self, items: Sequence[Stored]) -> bytes:
+        """What was there already."""
+        return b"".join([self.line("ADDED", item.data) for item in items])
+
     def line(self, type_: str, data: bytes) -> bytes:
         """One event."""
-        if not self._accept.kind and self._kind.is_stored_version:
+        if self.is_plain:
             return b'{"type":"' + type_.encode() + b'","object":' + data + b"}\n"
-        return orjson.dumps({"type": type_, "object": self._form(orjson.loads(data))}) + b"\n"
+        return (
+            orjson.dumps(
+                {
+                    "type": type_,
+                    "object": self._form(decoded(data) if self._kind.is_stored_version else orjson.loads(data)),
+                }
+            )
+            + b"\n"
+        )
 
     def bookmark(self, revision: int, *, initial: bool = False) -> bytes:
         """A bookmark: the watcher knows everything up to ``revision``."""
@@ -180,9 +200,12 @@ async def _chunks(
     bookmarks: bool,
     mark_initial: bool,
 ) -> AsyncIterator[bytes]:
-    stream = runtime.streams.open(
+    # 1. The watch is registered before anything is shown: from here on every revocation finds it and marks it ended.
+    stream = runtime.open_watches.open(
         request.principal, request.info, recheck, now=request.now, definition=encoder.definition
     )
+    # 2. The source begins at the revision of what is shown first. The log fills whatever happens until it is live, so no
+    #    event is lost or shown twice between the list and the watch.
     source = runtime.store.watch(chosen.range, since=start.since)
     expired = asyncio.Event()
     stream.ended.add_done_callback(lambda _: source.interrupt())
@@ -204,16 +227,24 @@ async def _chunks(
 
     try:
         try:
-            # What was taken away since the decision, while the beginning was waited for, has found no open stream.
+            # 3. What was taken away between the decision and step 1 has found no open watch: it is asked once more. After
+            #    this there is no gap, because whatever comes later ends ``stream``.
             await recheck()
         except Exception as error:  # noqa: BLE001 - whatever happens, the stream must not go on
             yield orjson.dumps(as_event(as_status_error(error))) + b"\n"
             return
-        yield b"".join(encoder.line("ADDED", item.data) for item in start.initial)
+        if encoder.is_plain:
+            yield encoder.added(start.initial)
+        else:
+            async for lines in in_parts(request, start.initial, encoder.added):
+                yield lines
         if mark_initial:
             yield encoder.bookmark(start.since, initial=True)
+        # 4. Only now may events go straight to the connection: the beginning has been handed over before them. The source
+        #    uses the sink only while this reader waits with nothing buffered, so the order of events holds.
         source.sink = at_once
         async for events, revision in source:
+            # 5. Asked before each batch is shown: nothing is sent of what the caller may no longer see.
             if stream.ended.done():
                 yield orjson.dumps(as_event(stream.ended.result())) + b"\n"
                 return
@@ -224,11 +255,12 @@ async def _chunks(
                 yield lines
             if expired.is_set():
                 return
-    except StoreError as error:
+    except (StoreError, StatusError) as error:
         yield orjson.dumps(as_event(as_status_error(error))) + b"\n"
     finally:
+        # 6. Reached by every end, the client's going included (the generator is closed): nothing stays registered.
         timer.cancel()
-        runtime.streams.close(stream)
+        runtime.open_watches.close(stream)
         await source.aclose()
 
 

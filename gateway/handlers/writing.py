@@ -9,20 +9,36 @@ from typing import Any, Final
 import orjson
 
 from access.admission.base import CREATE, UPDATE, Attributes
-from gateway import objects, parameters, permission
-from gateway.exchange import Request, Response
+from gateway.filters import permission
+from gateway.handlers.guaranteedupdate import (
+    ATTEMPTS,
+    backoff_after_conflict,
+    guaranteed_update,
+    is_missing,
+    replacement,
+    require_newest,
+    too_many_conflicts,
+)
 from gateway.handlers.reading import revision_of, show
-from gateway.kinds import Kind, definitions
-from gateway.rounds import ATTEMPTS, is_missing, replacement, require_newest, step_aside, too_busy, until_kept
-from gateway.runtime import Runtime
-from gateway.selection import confine, confine_new
-from kube import conversion, fieldvalidation, managedfields
-from kube.fieldpaths import SPEC, SPEC_AND_LABELS, STATUS
-from kube.managedfields import Write
-from kube.patches import deep_copy, same
-from kube.status import AlreadyExists, BadRequest, Cause, Conflict, Invalid
-from kube.traits import COUNTED_METADATA, CREATED_BY_UPDATE, LABELS_OUTSIDE_STATUS, NEVER_BLIND, empty_status
-from kube.validation.causes import invalid, invalid_object
+from gateway.http.messages import Request, Response
+from gateway.process.runtime import Runtime
+from gateway.resources import objects, writeoptions
+from gateway.resources.kinds import Kind, definitions
+from gateway.resources.selection import confine_new, require_selected
+from kube.kinds.reststrategies import (
+    ALLOW_CREATE_ON_UPDATE,
+    COUNTED_METADATA,
+    LABELS_OUTSIDE_STATUS,
+    NO_UNCONDITIONAL_UPDATE,
+    empty_status,
+)
+from kube.objects import conversion, fieldvalidation, managedfields
+from kube.objects.fieldpaths import SPEC, SPEC_AND_LABELS, STATUS
+from kube.objects.managedfields import Write
+from kube.objects.patches import deep_copy, same
+from kube.requests.decoding import HEAVY, weight
+from kube.requests.fielderrors import invalid, invalid_object
+from kube.requests.status import AlreadyExists, BadRequest, Cause, Conflict, Invalid
 from store.types import Create, Delete, PreconditionFailed, Stored
 
 Body = dict[str, Any]
@@ -40,31 +56,31 @@ _IMMUTABLE: Final = ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 async def create(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """POST to a collection."""
-    parameters.check(request)
-    body = objects.decode_object(request, kind)
+    writeoptions.check(request)
+    body = await objects.decode_object(request, kind)
     if body["metadata"].get("resourceVersion") and not request.dry_run:
         raise BadRequest("resourceVersion should not be set on objects to be created")
-    stored = await keep_new(runtime, request, kind, body)
-    return show(request, kind, stored, status=201)
+    stored = await create_object(runtime, request, kind, body)
+    return await show(request, kind, stored, status=201)
 
 
-async def keep_new(runtime: Runtime, request: Request, kind: Kind, body: Body, *, write: Write | None = None) -> Stored:
+async def create_object(
+    runtime: Runtime, request: Request, kind: Kind, body: Body, *, write: Write | None = None
+) -> Stored:
     """Admit and keep a new object. Raises ``AlreadyExists``; with ``generateName`` another name is tried."""
-    objects.check_place(request.info, kind, body)
+    objects.check_namespace_and_name(request.info, kind, body)
     name = objects.new_metadata(request, kind, body)
     check_name(kind, name, body)
     if kind.has_status:
         body.pop("status", None)
-    objects.own_place(request.info, kind, body, name)
+    objects.set_logical_cluster(request.info, kind, body, name)
     generated = bool(body["metadata"].get("generateName"))
     for attempt in range(ATTEMPTS):
-        candidate = objects.fill(kind, deep_copy(body))
-        if write is None:
-            candidate = managedfields.update(kind.structure, None, candidate, write_of(request, kind))
+        candidate = await request.offload(_candidate, request, kind, body, write)
         key = objects.key_of(request.info, kind.resource, candidate["metadata"]["name"])
         confine_new(request, kind, key, candidate)
         attributes = attributes_of(request, kind, CREATE, key.name, candidate, None)
-        async with runtime.turns.of_namespace(key.space, key.namespace):
+        async with runtime.write_locks.of_namespace(key.space, key.namespace):
             extra = await runtime.admission.admit(attributes)
             request.warnings.extend(attributes.warnings)
             if request.dry_run:
@@ -79,31 +95,40 @@ async def keep_new(runtime: Runtime, request: Request, kind: Kind, body: Body, *
                         raise already_exists(kind, key.name, await runtime.store.get(key)) from None
                     body["metadata"].pop("name")
                     name = objects.new_metadata(request, kind, body)
-                    objects.own_place(request.info, kind, body, name)
+                    objects.set_logical_cluster(request.info, kind, body, name)
                 lost = failure.key
-        await step_aside(runtime, lost, attempt)
-    raise too_busy(kind, name)
+        await backoff_after_conflict(runtime, lost, attempt)
+    raise too_many_conflicts(kind, name)
+
+
+def _candidate(request: Request, kind: Kind, body: Body, write: Write | None) -> Body:
+    """A new object as it is admitted. With ``write`` its managed fields are settled already. Raises ``Invalid``."""
+    if request.weight > HEAVY:
+        objects.check_lengths(kind, body)
+    candidate = objects.apply_defaults(kind, deep_copy(body))
+    if write is None:
+        candidate = managedfields.update(kind.structure, None, candidate, write_of(request, kind))
+    return candidate
 
 
 async def update(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """PUT of an object or its status."""
-    parameters.check(request)
-    body = objects.decode_object(request, kind)
-    objects.check_place(request.info, kind, body)
+    writeoptions.check(request)
+    body = await objects.decode_object(request, kind)
+    objects.check_namespace_and_name(request.info, kind, body)
     check_name_of(request, body["metadata"].get("name"))
 
     async def replaced(_current: Body) -> Body:
-        wanted: Body = deep_copy(body)
-        return wanted
+        return await request.offload(deep_copy, body)
 
     info = request.info
     key = objects.key_of(info, kind.resource, info.name)
-    creates = not info.subresource and kind.resource.storage_key in CREATED_BY_UPDATE
+    creates = not info.subresource and kind.resource.storage_key in ALLOW_CREATE_ON_UPDATE
     if creates and await is_missing(runtime, key):
         await permission.require(runtime, request, "create")
-        return show(request, kind, await keep_new(runtime, request, kind, body), status=201)
-    stored = await change(runtime, request, kind, replaced)
-    return show(request, kind, stored)
+        return await show(request, kind, await create_object(runtime, request, kind, body), status=201)
+    stored = await update_object(runtime, request, kind, replaced)
+    return await show(request, kind, stored)
 
 
 def check_name_of(request: Request, name: str | None) -> None:
@@ -115,7 +140,7 @@ def check_name_of(request: Request, name: str | None) -> None:
         raise BadRequest(f"the name of the object ({name}) does not match the name on the URL ({url})")
 
 
-async def change(
+async def update_object(
     runtime: Runtime, request: Request, kind: Kind, transform: Transform, *, managed: bool = False
 ) -> Stored:
     """Bring an existing object into the state that ``transform`` wants, with optimistic concurrency.
@@ -126,38 +151,48 @@ async def change(
     info = request.info
     key = objects.key_of(info, kind.resource, info.name)
 
-    async def once(current: Stored) -> Stored:
-        confine(request, kind, current)
-        old = objects.converted(orjson.loads(current.data), kind)
-        new = await transform(old)
+    def settled(current: Stored, old: Body, new: Body) -> Body:
         _check_preconditions(kind, key.name, current, old, new, replaces=info.verb == "update")
-        inherit(kind, info.subresource, old, new)
-        new = objects.fill(kind, new)
+        prepare_for_update(kind, info.subresource, old, new)
+        if request.weight > HEAVY:
+            objects.check_lengths(kind, new)
+        new = objects.apply_defaults(kind, new)
         if not managed and info.subresource != "finalize":
             new = managedfields.update(kind.structure, old, new, write_of(request, kind))
+        return new
+
+    async def once(current: Stored) -> Stored:
+        require_selected(request, kind, current)
+        request.weight = max(request.weight, weight(current.data))
+        old = await request.offload(_kept, current, kind)
+        new = await request.offload(settled, current, old, await transform(old))
         confine_new(request, kind, key, new)
         attributes = attributes_of(request, kind, UPDATE, key.name, new, old)
-        async with runtime.turns.of_namespace(key.space, key.namespace):
+        async with runtime.write_locks.of_namespace(key.space, key.namespace):
             extra = await runtime.admission.admit(attributes)
             request.warnings.extend(attributes.warnings)
-            as_before = unchanged(old, new)
+            as_before = await request.offload(unchanged, old, new)
             if as_before or request.dry_run:
                 await require_newest(runtime, key, current)
             if as_before:
                 return current
             if info.subresource != "binding":
-                count_generation(kind, old, new)
+                await request.offload(bump_generation, kind, old, new)
             if request.dry_run:
                 return Stored(key, current.revision, orjson.dumps(new))
-            kept = stored_form(new, kind)
+            kept = await request.offload(stored_form, new, kind)
             if finished(new):
                 return (await runtime.store.commit(Delete(key, current.revision, kept), *extra))[0]
             return (await runtime.store.commit(replacement(current, kept), *extra))[0]
 
-    return await until_kept(runtime, kind, key, once)
+    return await guaranteed_update(runtime, kind, key, once)
 
 
-def inherit(kind: Kind, subresource: str, old: Body, new: Body) -> None:
+def _kept(current: Stored, kind: Kind) -> Body:
+    return objects.converted(orjson.loads(current.data), kind)
+
+
+def prepare_for_update(kind: Kind, subresource: str, old: Body, new: Body) -> None:
     """Take over from the current object what this endpoint does not write."""
     if subresource == "binding":
         return
@@ -214,7 +249,7 @@ def _beside_status(kind: Kind, before: Body, wanted: Body) -> Body:
     return copied
 
 
-def count_generation(kind: Kind, old: Body, new: Body) -> None:
+def bump_generation(kind: Kind, old: Body, new: Body) -> None:
     """Bump ``metadata.generation`` when something other than metadata and status changed."""
     if not objects.counts_generations(kind):
         return
@@ -251,7 +286,7 @@ def finished(body: Body) -> bool:
 def _check_preconditions(kind: Kind, name: str, current: Stored, old: Body, new: Body, *, replaces: bool) -> None:
     version = new["metadata"].get("resourceVersion")
     resource = kind.resource
-    if replaces and not version and (resource.custom or resource.storage_key in NEVER_BLIND):
+    if replaces and not version and (resource.custom or resource.storage_key in NO_UNCONDITIONAL_UPDATE):
         cause = invalid("metadata.resourceVersion", 0, "must be specified for an update")
         raise invalid_object(resource.group, resource.plural, name, [cause])
     if version and revision_of(str(version)) != current.revision:
@@ -370,4 +405,5 @@ def attributes_of(
         old=old,
         now=request.now,
         dry_run=request.dry_run,
+        offload=request.offload,
     )

@@ -14,18 +14,26 @@ from typing import Any, Final
 from cel_expr_python import cel
 
 from kube.cel import regexes
-from kube.cel.rules import Expression, Rule, Rules, as_seen
-from kube.cel.syntax import Weight, escaped
-from kube.fielderrors import forbidden, invalid, required
-from kube.patches import same
-from kube.schemas import Schema
-from kube.status import Cause
+from kube.cel.library import RANGE_MAX
+from kube.cel.rules import Expression, Rule, Rules, cel_view
+from kube.cel.syntax import CostEstimate, escaped
+from kube.kinds.schemas import Schema
+from kube.objects.patches import same
+from kube.requests.fielderrors import forbidden, invalid, required
+from kube.requests.status import Cause
 
 MAX_MESSAGE: Final = 5_120
 BUDGET: Final = 500_000
 """Steps that the rules of one request may take together; a step is one node of an expression, or 64 bytes of text."""
 CALL_STEPS: Final = 50
 """What it takes to evaluate anything at all."""
+MEMBER_STEPS: Final = 1 / 8
+"""What each member of a value takes before an expression can see it."""
+WHOLE_STEPS: Final = 1 / 4
+HANDED_STEPS: Final = 2
+"""What each member takes when a list or map is looked through by the evaluator, and when it is handed to a function."""
+LIST_STEPS: Final = 1 / 8
+"""What each member takes of a list that a loop makes, each time another is put in: the evaluator copies it."""
 LOOP_STEPS: Final = 10_000
 """Rounds that all loops of one evaluation may make together; the evaluator stops there."""
 
@@ -65,13 +73,18 @@ class _Evaluation:
     def __init__(self) -> None:
         self.causes: list[Cause] = []
         self._left = BUDGET
-        regexes.begin()
+        regexes.reset_budget()
 
     def node(self, rules: Rules, pair: _Pair, path: str) -> None:
+        # 1. Compare once a node: an unchanged value is not held against a change elsewhere (ratcheting).
+        # 2. Measure once a node what its rules see; each rule is then paid for before it runs, see ``_evaluate``.
+        # 3. Go down beside the old value: by field name, by map key, by the keys of an associative list. A list without
+        #    keys has no old items, which is why rules below it must not use ``oldSelf`` (``kube.cel.rules``).
         unchanged = pair.old_raw is not None and same(pair.raw, pair.old_raw)
         size = _Size()
         if rules.own:
             size.add(pair.value)
+            size.add(pair.old_value)
         for rule in rules.own:
             if pair.value is not None and len(self.causes) < 100:
                 self._rule(rules.schema, rule, pair, path, size, unchanged=unchanged)
@@ -127,7 +140,8 @@ class _Evaluation:
         return rule.message or f"failed rule: {_line(rule.text)}"
 
     def _evaluate(self, expression: Expression, pair: _Pair, size: _Size) -> tuple[Any, str]:
-        self._left -= size.cost(expression.weight)
+        # Taken off before the evaluator starts: what is too much never runs, so no thread is held by it.
+        self._left -= size.cost(expression.weight, pair.value, pair.old_value)
         if self._left < 0:
             raise _OutOfBudget
         data = {"self": pair.value, "oldSelf": pair.old_value, "previous": {}}
@@ -141,19 +155,22 @@ class _Evaluation:
             return None, "internal error"
         if result.type() == cel.Type.ERROR:
             return None, _reason(str(result.value()))
-        return result.plain_value(), ""
+        # Rules give truth, messages text: nothing else is worth being made into values of ours.
+        return result.plain_value() if result.type() in (cel.Type.BOOL, cel.Type.STRING) else None, ""
 
 
 class _Size:
-    """How large a value is: its longest list or map, its longest text."""
+    """How large a value is: all its members, its longest list or map, its longest text."""
 
-    __slots__ = ("longest", "most")
+    __slots__ = ("longest", "members", "most")
 
     def __init__(self) -> None:
+        self.members = 0
         self.most = 0
         self.longest = 0
 
     def add(self, value: Any) -> None:
+        self.members += 1
         if isinstance(value, str | bytes):
             self.longest = max(self.longest, len(value))
         elif isinstance(value, dict):
@@ -166,14 +183,40 @@ class _Size:
             for member in value:
                 self.add(member)
 
-    def cost(self, weight: Weight) -> int:
-        rounds = min(max(self.most, 1) ** weight.depth, LOOP_STEPS) if weight.depth else 1
+    def cost(self, weight: CostEstimate, value: Any, old_value: Any) -> int:
+        """The steps that an expression of this weight takes on it, at most."""
+        # Every term is an upper bound, computed from sizes alone:
+        # 1. ``most``: the longest list that a loop can go through, lists out of nothing (ranges, split texts) included.
+        # 2. Lists that loops make larger are at most ``most ** nested``; the evaluator stops any loop at LOOP_STEPS.
+        # 3. ``rounds``: loops in loops multiply. ``text``: text joined with itself grows by ``growth``, or squares.
+        # 4. Calls that go through whole lists pay for every member in every round.
+        # 5. A list that a loop makes is copied with each member put in: its length squared, times LIST_STEPS.
+        made = max(RANGE_MAX if weight.ranges else 0, self.longest if weight.splits else 0)
+        most = max(self.most, made, 1)
+        grown = weight.copies * min(int(most**weight.nested), LOOP_STEPS)
+        if grown > 1:
+            most = min(most * grown, max(most, LOOP_STEPS))
+        rounds = min(most**weight.depth, LOOP_STEPS) if weight.depth else 1
         text = self.longest * weight.growth
         if weight.squares:
-            text *= max(min(self.longest, 1 << 20), self.most, 1)
-        return CALL_STEPS + math.ceil(
-            rounds * (weight.steps + weight.texts * self.longest / 1024 + weight.built * text / 64)
-        )
+            text *= max(min(self.longest, 1 << 20), most)
+        whole = (self.members + made) * grown
+        steps: float = rounds * (weight.steps + weight.texts * self.longest / 1024 + weight.built * text / 64)
+        steps += rounds * whole * (weight.wholes * WHOLE_STEPS + weight.handed * HANDED_STEPS)
+        for depth, path in weight.lists:
+            long = min(_length(path, value, old_value, most), LOOP_STEPS)
+            steps += min(most**depth * long, LOOP_STEPS) * long * LIST_STEPS
+        return CALL_STEPS + math.ceil(min(self.members * MEMBER_STEPS + steps, 2 * BUDGET))
+
+
+def _length(path: tuple[str, ...] | None, value: Any, old_value: Any, most: int) -> int:
+    """How long the list or map at a path of an expression is; ``most`` where that cannot be told."""
+    if path is None:
+        return most
+    found: Any = value if path[0] == "self" else old_value
+    for name in path[1:]:
+        found = found.get(name) if isinstance(found, dict) else None
+    return len(found) if isinstance(found, (dict, list)) else 0
 
 
 def _below(pair: _Pair, name: str, seen: str) -> _Pair:
@@ -201,7 +244,7 @@ def _value(schema: Schema, value: Any) -> Any:
         if schema.additional is not None and not schema.properties:
             return {name: _value(schema.additional, member) for name, member in value.items()}
         if schema.embedded_resource:
-            schema = as_seen(schema)
+            schema = cel_view(schema)
         seen = {}
         for name, member in value.items():
             child = schema.properties.get(name, schema.additional)

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 from urllib.parse import urlsplit
 
-from kube.formats import is_of_format
-from kube.names import dns1035_label, dns_label, dns_subdomain, label_value, mask_trailing_dash, qualified_name
+from kube.kinds.formats import is_of_format
+from kube.requests.names import dns1035_label, dns_label, dns_subdomain, label_value, mask_trailing_dash, qualified_name
 
 Own = dict[str, str]
 

@@ -17,7 +17,7 @@ from cel_expr_python import cel
 
 from kube.cel import regexes
 from kube.cel.formats import FORMATS, named, validated
-from kube.quantities import InvalidQuantity, Quantity, parse_quantity
+from kube.quota.quantities import InvalidQuantity, Quantity, parse_quantity
 
 _T: Final = cel.Type
 _LIST: Final = _T.List(_T.DYN)
@@ -26,7 +26,7 @@ _SEMVER: Final = re.compile(
     r"(0|[1-9][0-9]{0,18})\.(0|[1-9][0-9]{0,18})\.(0|[1-9][0-9]{0,18})(?:-([0-9A-Za-z.-]{1,256}))?(?:\+([0-9A-Za-z.-]{1,256}))?",
     re.ASCII,
 )
-_RANGE_MAX: Final = 10_000
+RANGE_MAX: Final = 10_000
 _SCALARS: Final = (bool, int, float, str, bytes)
 
 Own = dict[str, str]
@@ -107,8 +107,8 @@ def _flatten(items: list[Any], depth: int) -> list[Any]:
 
 
 def _range(size: int) -> list[int]:
-    if not 0 <= size <= _RANGE_MAX:
-        raise ValueError(f"the range is larger than {_RANGE_MAX}")
+    if not 0 <= size <= RANGE_MAX:
+        raise ValueError(f"the range is larger than {RANGE_MAX}")
     return list(range(size))
 
 

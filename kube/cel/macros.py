@@ -28,10 +28,12 @@ _CLOSE: Final = ")]}"
 _DEPTH: Final = 8
 
 
-def spelled_out(text: str, depth: int = 0) -> str:
+def expand_macros(text: str, depth: int = 0) -> str:
     """The expression with all that spelled out; one without any as it is."""
     if depth > _DEPTH or not _CALL.search(text):
         return text
+    # One pass from the left; literals and comments are jumped over, so that words in a text are no macros. The
+    # arguments are expanded by themselves, ``_DEPTH`` deep at most, and the position moves behind the call.
     out, position, copied = [], 0, 0
     while position < len(text):
         literal = _TEXT.match(text, position)
@@ -44,7 +46,7 @@ def spelled_out(text: str, depth: int = 0) -> str:
             position += 1
             continue
         arguments, end = found
-        written = _written(call[1] or call[2], [spelled_out(argument, depth + 1) for argument in arguments])
+        written = _written(call[1] or call[2], [expand_macros(argument, depth + 1) for argument in arguments])
         if written is None:
             position = call.end()
             continue

@@ -43,7 +43,7 @@ Step = tuple[Any, ...]
 """One instruction: ``("char", test)``, ``("split", first, second)``, ``("jump", to)``, ``("at", test)``, ``("end",)``."""
 
 
-def begin() -> None:
+def reset_budget() -> None:
     """Let the searches that follow take so many steps together, and no more."""
     _steps.set(0)
 

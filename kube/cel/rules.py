@@ -12,11 +12,11 @@ from cel_expr_python import cel
 from cel_expr_python.ext import ext_bindings, ext_encoders, ext_optional, ext_strings
 
 from kube.cel.library import functions
-from kube.cel.macros import spelled_out
-from kube.cel.syntax import Problem, Shape, Tree, Weight, check, located, weigh
-from kube.fielderrors import forbidden, invalid, not_supported, required
-from kube.schemas import Schema
-from kube.status import Cause
+from kube.cel.macros import expand_macros
+from kube.cel.syntax import CostEstimate, Shape, Tree, TypeCheckError, check, estimate_cost, located
+from kube.kinds.schemas import Schema
+from kube.requests.fielderrors import forbidden, invalid, not_supported, required
+from kube.requests.status import Cause
 
 VALIDATIONS: Final = "x-kubernetes-validations"
 MAX_EXPRESSION: Final = 16_384
@@ -36,7 +36,7 @@ class Expression:
     """A compiled expression."""
 
     program: Any
-    weight: Weight
+    weight: CostEstimate
     transition: bool
     shape: Shape
 
@@ -218,33 +218,40 @@ def _expression(schema: Schema, text: str, *, optional: bool) -> Expression:
     """Compile. Raises ``InvalidExpression`` in the words of kube-apiserver's compiler."""
     if len(text) > MAX_EXPRESSION:
         raise InvalidExpression(f"compilation failed: the expression is longer than {MAX_EXPRESSION} characters")
-    text = spelled_out(text)
+    # 1. Bounded text, macros that the compiler lacks written out; offsets in messages are those of the text written out.
+    text = expand_macros(text)
     program = _program(text)
+    # 2. The evaluator types everything as dynamic: the tree it gives out is checked against the schema here.
     tree = Tree.read(program.serialize())
     transition = tree.mentions("oldSelf")
     if tree.mentions("previous"):
         words = located("undeclared reference to 'previous' (in container '')", text, 0)
         raise InvalidExpression(f"compilation failed: {words}")
-    shape = as_seen(schema)
+    shape = cel_view(schema)
     edits: list[tuple[int, int, str]] = []
+    scalars: set[int] = set()
     try:
         found = check(
             tree,
             {"self": shape, "oldSelf": None if optional else shape},
             lambda start, end, function: edits.append((start, end, function)),
             _is_pattern,
+            scalars,
         )
-    except Problem as problem:
+    except TypeCheckError as problem:
         raise InvalidExpression(f"compilation failed: {located(problem.words, text, problem.offset)}") from None
-    weight = weigh(tree)
+    # 3. What no object could ever pay for is refused with the CRD, not with each object.
+    weight = estimate_cost(tree, scalars)
     if weight.growth > 1 << 12 or weight.steps > 2_000 or weight.depth > 4:
         raise InvalidExpression("estimated rule cost exceeds budget: the rule is too complex")
+    # 4. Times, durations and bytes are texts in JSON: convert where they are read. From the end, so offsets stay right.
     for start, end, function in sorted(set(edits), reverse=True):
         text = f"{text[:start]}{function}({text[start:end]}){text[end:]}"
     if optional and transition:
         text = f"cel.bind(oldSelf, previous.?value, ({text}))"
     if edits or (optional and transition):
         program = _program(text)
+    # 5. Where the schema says nothing of the result, the compiler's own type decides whether it is a bool or a text.
     if found is None:
         returned = {"BOOL": "boolean", "STRING": "string", "INT": "integer", "DOUBLE": "number"}
         kind = returned.get(str(program.return_type().name()))
@@ -273,7 +280,7 @@ def _metadata(schema: Schema) -> frozenset[str]:
     return frozenset({"metadata", "apiVersion", "kind"}) if schema.embedded_resource else frozenset()
 
 
-def as_seen(schema: Schema) -> Schema:
+def cel_view(schema: Schema) -> Schema:
     """A node's schema as expressions see it: of an object's metadata they see the names."""
     if not schema.embedded_resource:
         return schema

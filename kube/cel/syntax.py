@@ -6,12 +6,13 @@ are found here, in kube-apiserver's words, when a CRD is written and not when it
 
 from __future__ import annotations
 
+import math
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kube.schemas import Schema
+from kube.kinds.schemas import Schema
 
 Shape = Schema | None
 """What is known of an expression's value: its schema, or nothing."""
@@ -37,6 +38,17 @@ _BUILDS_TEXT: Final = frozenset(
 _READS_TEXT: Final = frozenset(
     {"matches", "find", "findAll", "contains", "startsWith", "endsWith", "indexOf", "lastIndexOf", "size"}
 )
+HANDED_OVER: Final = frozenset(
+    {
+        *("pairs__", "mapped__", "merged__", "sorted__", "sort", "reverse", "slice", "distinct", "flatten"),
+        *("isSorted", "sum", "min", "max", "indexOf", "lastIndexOf"),
+        *("sets.contains", "sets.equivalent", "sets.intersects"),
+    }
+)
+"""Functions that are handed whole lists and maps: each member is made anew for them, every time."""
+
+_LOOKED_THROUGH: Final = frozenset({"_==_", "_!=_", "_+_", "@in"})
+_SCALARS: Final = frozenset({"string", "integer", "number", "boolean", "null"})
 _CONVERTED: Final = {"date-time": "timestamp", "date": "timestamp", "duration": "duration", "byte": "base64.decode"}
 _PATTERNS: Final = frozenset({"matches", "find", "findAll"})
 _RESERVED: Final = frozenset(
@@ -97,10 +109,13 @@ class Tree:
 
 
 @dataclass(frozen=True, slots=True)
-class Weight:
+class CostEstimate:
     """What evaluating costs: ``steps`` in loops ``depth`` deep; ``texts`` calls go through texts, ``built`` make some.
 
-    ``growth`` is by how much a text can grow by being put together with itself.
+    ``growth`` is by how much a text can grow by being put together with itself, ``copies`` the same for lists and maps,
+    and ``nested`` how often a loop puts into a list what is as large as the whole. ``wholes`` calls look through lists
+    and maps, and to ``handed`` they are handed over. ``lists`` are the lists that loops make, each with the number of
+    loops around and the path of what it is made of. ``ranges`` and ``splits`` say where long lists come from nothing.
     """
 
     steps: int
@@ -109,22 +124,98 @@ class Weight:
     built: int
     growth: int
     squares: bool
+    copies: int
+    nested: int
+    wholes: int
+    handed: int
+    lists: tuple[tuple[int, tuple[str, ...] | None], ...]
+    ranges: bool
+    splits: bool
 
 
-def weigh(tree: Tree) -> Weight:
-    """The weight of an expression."""
+def estimate_cost(tree: Tree, scalars: Collection[int] = ()) -> CostEstimate:
+    """The weight of an expression; ``scalars`` are the nodes whose values are known to be no lists and no maps."""
     nodes = list(tree.nodes())
     calls = [node.name for node, _ in nodes if node.kind == "call"]
     binds = any(is_bind(node) for node, _ in nodes)
     sums = calls.count("_+_")
-    return Weight(
+    folds = [(node, depth, grown) for node, depth in nodes if node.kind == "fold" and (grown := _put_in(node))]
+    appends = {id(grown) for _, _, grown in folds}
+    plain = frozenset(scalars)
+    wholes = sum(_looks_through(node, plain) for node, _ in nodes if id(node) not in appends)
+    made = {id(grown.args[1]) for _, _, grown in folds}
+    literals = [
+        many
+        for node, _ in nodes
+        if node.kind in ("list", "struct") and id(node) not in made
+        if (many := sum(not _is_scalar(arg, plain) for arg in node.args)) > 1
+    ]
+    doubles = sum(node.name == "_+_" and _looks_through(node, plain) for node, _ in nodes if id(node) not in appends)
+    return CostEstimate(
         steps=len(nodes),
         depth=max(depth for _, depth in nodes),
         texts=sum(name in _READS_TEXT or name in _BUILDS_TEXT for name in calls),
         built=sum(name in _BUILDS_TEXT for name in calls),
         growth=1 << min(sums, 40) if binds else 1 + sums,
         squares="replace" in calls or "join" in calls,
+        copies=min(math.prod(literals) << min(doubles, 40), 1 << 40) if binds else sum(literals, 1) + doubles,
+        nested=sum(not _is_own(grown, node, plain) for node, _, grown in folds),
+        wholes=wholes,
+        handed=sum(name in HANDED_OVER for name in calls),
+        lists=tuple((depth, _path(node.args[0])) for node, depth, _ in folds),
+        ranges="lists.range" in calls,
+        splits="split" in calls or "findAll" in calls,
     )
+
+
+def _put_in(node: Node) -> Node | None:
+    """The sum by which a loop puts one more member into its list (what ``map`` and ``filter`` become)."""
+    step = node.args[3]
+    for part in (step, *step.args):
+        if part.name == "_+_" and part.args[0].name == node.value and part.args[1].kind == "list":
+            return part
+    return None
+
+
+def _is_own(grown: Node, fold: Node, scalars: Collection[int]) -> bool:
+    """Whether a loop puts in what is, or is a part of, what it goes through: all of it is no more than that."""
+    made = grown.args[1]
+    bound = {fold.name}
+    for node in _below(made):
+        if node.kind == "fold":
+            bound |= {node.name, node.value}
+    free = (node for node in _below(made) if node.kind == "ident" and node.name not in bound)
+    return all(_is_scalar(arg, scalars) for arg in made.args) or not any(free)
+
+
+def _below(node: Node) -> Iterator[Node]:
+    waiting = [node]
+    while waiting:
+        found = waiting.pop()
+        yield found
+        waiting += found.args
+
+
+def _looks_through(node: Node, scalars: Collection[int]) -> bool:
+    """Whether a call looks through a list or a map, as far as one can tell."""
+    if node.kind != "call" or node.name not in _LOOKED_THROUGH:
+        return False
+    if node.name == "@in":
+        return node.args[1].kind not in ("list", "struct")
+    return not any(_is_scalar(arg, scalars) for arg in node.args)
+
+
+def _is_scalar(node: Node, scalars: Collection[int]) -> bool:
+    return node.kind == "const" or node.id in scalars
+
+
+def _path(node: Node) -> tuple[str, ...] | None:
+    """The names of a plain path (``self.a.b``), or ``None``."""
+    names: list[str] = []
+    while node.kind == "select" and not node.test:
+        names.append(node.name)
+        node = node.args[0]
+    return (node.name, *reversed(names)) if node.kind == "ident" and node.name in ("self", "oldSelf") else None
 
 
 def is_bind(node: Node) -> bool:
@@ -132,7 +223,7 @@ def is_bind(node: Node) -> bool:
     return node.kind == "fold" and node.args[0].kind == "list" and not node.args[0].args
 
 
-class Problem(Exception):
+class TypeCheckError(Exception):
     """What the checker refuses: the words, and the offset that they are about."""
 
     def __init__(self, words: str, offset: int) -> None:
@@ -146,13 +237,14 @@ def check(
     variables: Mapping[str, Shape],
     edit: Callable[[int, int, str], None],
     is_pattern: Callable[[str], bool],
+    scalars: set[int],
 ) -> Shape:
-    """What an expression's value is. Raises ``Problem``.
+    """What an expression's value is. Raises ``TypeCheckError``. The ids of nodes that are no lists and no maps go to ``scalars``.
 
     ``edit`` is told of the texts (start, end, function) that stand for times, durations and bytes: the values are
     JSON, so the expression has to convert them. ``is_pattern`` tells whether a regular expression can be compiled.
     """
-    return _Checker(tree.offsets, edit, is_pattern).of(tree.root, variables)
+    return _Checker(tree.offsets, edit, is_pattern, scalars).of(tree.root, variables)
 
 
 class _Checker:
@@ -161,13 +253,17 @@ class _Checker:
         offsets: Mapping[int, int],
         edit: Callable[[int, int, str], None],
         is_pattern: Callable[[str], bool],
+        scalars: set[int],
     ) -> None:
         self._offsets = offsets
         self._edit = edit
         self._is_pattern = is_pattern
+        self._scalars = scalars
 
     def of(self, node: Node, scope: Mapping[str, Shape], *, whole: bool = True) -> Shape:
         shape = self._of(node, scope)
+        if shape is not None and shape.type in _SCALARS:
+            self._scalars.add(node.id)
         if whole and shape is not None and shape.type == "string" and shape.format in _CONVERTED and not node.test:
             self._convert(node, _CONVERTED[shape.format])
             return None
@@ -258,7 +354,7 @@ class _Checker:
         return None
 
     def _convert(self, node: Node, function: str) -> None:
-        """Have the text of a plain path converted. Raises ``Problem`` for anything less plain."""
+        """Have the text of a plain path converted. Raises ``TypeCheckError`` for anything less plain."""
         if node.kind == "ident":
             start = self._offsets.get(node.id, -1)
             if start >= 0:
@@ -272,12 +368,12 @@ class _Checker:
             return
         raise self._problem(f"a value of format {function} is reached in a way that this server cannot convert", node)
 
-    def _mismatch(self, node: Node, shapes: list[Shape]) -> Problem:
+    def _mismatch(self, node: Node, shapes: list[Shape]) -> TypeCheckError:
         words = ", ".join(type_name(shape) for shape in shapes)
         return self._problem(f"found no matching overload for '{node.name}' applied to '({words})'", node)
 
-    def _problem(self, words: str, node: Node) -> Problem:
-        return Problem(words, self._offsets.get(node.id, 0))
+    def _problem(self, words: str, node: Node) -> TypeCheckError:
+        return TypeCheckError(words, self._offsets.get(node.id, 0))
 
 
 def type_name(shape: Shape) -> str:

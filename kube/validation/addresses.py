@@ -5,8 +5,8 @@ from __future__ import annotations
 import ipaddress
 from typing import Final
 
-from kube.status import Cause
-from kube.validation.causes import invalid
+from kube.requests.fielderrors import invalid
+from kube.requests.status import Cause
 
 _ADDRESS: Final = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
 _NETWORK: Final = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kube import names
-from kube.resources import parse_api_version
-from kube.status import Cause
-from kube.validation.amounts import amount
-from kube.validation.causes import choice_causes, forbidden, invalid, not_supported, reason_causes, required
+from kube.kinds.resources import parse_api_version
+from kube.requests import names
+from kube.requests.fielderrors import choice_causes, forbidden, invalid, not_supported, reason_causes, required
+from kube.requests.status import Cause
+from kube.validation.quantities import amount
 from kube.validation.resourcelists import container_resource_causes
 
 _SOURCES: Final = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kube import names
-from kube.status import Cause
+from kube.requests import names
+from kube.requests.fielderrors import choice_causes, invalid, key_path, reason_causes, required
+from kube.requests.status import Cause
 from kube.validation.addresses import network_value_causes
-from kube.validation.causes import choice_causes, invalid, key_path, reason_causes, required
 from kube.validation.metadata import kube_finalizer_causes, label_causes
 from kube.validation.resourcelists import container_resource_causes, resource_amount_causes
 from kube.validation.scheduling import taint_causes, toleration_causes

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import orjson
 
-from kube.jsonsyntax import syntax_error
-from kube.status import Cause
-from kube.validation.causes import forbidden, invalid, key_path, not_supported, required, too_long
+from kube.requests.fielderrors import forbidden, invalid, key_path, not_supported, required, too_long
+from kube.requests.jsonsyntax import syntax_error
+from kube.requests.status import Cause
 
 MAX_DATA: Final = 1024 * 1024
 """Bytes that the data of a ConfigMap or Secret may take."""

@@ -7,9 +7,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from kube import names
-from kube.status import Cause
-from kube.validation.causes import (
+from kube.requests import names
+from kube.requests.fielderrors import (
     choice_causes,
     duplicate,
     forbidden,
@@ -21,9 +20,10 @@ from kube.validation.causes import (
     required,
     too_many,
 )
+from kube.requests.status import Cause
 from kube.validation.configuration import data_key
-from kube.validation.downward import field_reference_causes, resource_reference_causes
-from kube.validation.paths import local_path_causes, relative_path_causes
+from kube.validation.downwardapi import field_reference_causes, resource_reference_causes
+from kube.validation.filepaths import local_path_causes, relative_path_causes
 from kube.validation.probes import hook_causes, hook_free_causes, number_causes, port_name
 from kube.validation.resourcelists import requirement_causes
 from kube.validation.security import security_context_causes
@@ -54,7 +54,7 @@ _NOT_EPHEMERAL: Final = ("ports", "resources", "livenessProbe", "readinessProbe"
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class PodContext:
     """What containers may refer to: the pod's volumes and claims, its grace period and its restart policy."""
 
     volumes: Mapping[str, dict[str, Any]]
@@ -64,7 +64,7 @@ class Surroundings:
     host_users: bool
 
 
-def container_causes(spec: dict[str, Any], path: str, around: Surroundings) -> list[Cause]:
+def container_causes(spec: dict[str, Any], path: str, around: PodContext) -> list[Cause]:
     """What is wrong with the containers of a pod, of all three kinds."""
     containers, init = spec.get("containers", ()), spec.get("initContainers", ())
     causes = [] if containers else [required(f"{path}.containers")]
@@ -120,7 +120,7 @@ def _ephemeral_causes(container: dict[str, Any], path: str, targets: Collection[
     return causes
 
 
-def _common_causes(container: dict[str, Any], path: str, around: Surroundings) -> list[Cause]:
+def _common_causes(container: dict[str, Any], path: str, around: PodContext) -> list[Cause]:
     name = container.get("name", "")
     causes = reason_causes(f"{path}.name", name, names.dns_label(name)) if name else [required(f"{path}.name")]
     causes += needed_causes(container, path, "image")
@@ -195,7 +195,7 @@ def _host_port_causes(containers: Sequence[dict[str, Any]], path: str) -> list[C
     return causes
 
 
-def _variable_causes(variables: Sequence[dict[str, Any]], path: str, around: Surroundings) -> list[Cause]:
+def _variable_causes(variables: Sequence[dict[str, Any]], path: str, around: PodContext) -> list[Cause]:
     causes: list[Cause] = []
     for index, variable in enumerate(variables):
         here = f"{path}[{index}]"
@@ -219,7 +219,7 @@ def _one_source_causes(source: dict[str, Any], valued: bool, path: str) -> list[
     return [] if len(source) == 1 else [invalid(path, "", "may not have more than one field specified at a time")]
 
 
-def _value_causes(source: dict[str, Any], path: str, around: Surroundings) -> list[Cause]:
+def _value_causes(source: dict[str, Any], path: str, around: PodContext) -> list[Cause]:
     causes: list[Cause] = []
     if "fieldRef" in source:
         causes += field_reference_causes(source["fieldRef"], _ENV_FIELDS, f"{path}.fieldRef")
@@ -261,7 +261,7 @@ def _variables_causes(sources: Sequence[dict[str, Any]], path: str) -> list[Caus
     return causes
 
 
-def _mount_causes(container: dict[str, Any], path: str, around: Surroundings) -> list[Cause]:
+def _mount_causes(container: dict[str, Any], path: str, around: PodContext) -> list[Cause]:
     causes: list[Cause] = []
     devices = {device.get("name", ""): device.get("devicePath", "") for device in container.get("volumeDevices", ())}
     seen: set[str] = set()
@@ -307,7 +307,7 @@ def _propagation_causes(mount: dict[str, Any], container: dict[str, Any], path: 
     return causes + choice_causes(mount, "recursiveReadOnly", _READ_ONLY, path)
 
 
-def _device_causes(container: dict[str, Any], path: str, around: Surroundings) -> list[Cause]:
+def _device_causes(container: dict[str, Any], path: str, around: PodContext) -> list[Cause]:
     causes: list[Cause] = []
     mounts = {mount.get("name", ""): mount.get("mountPath", "") for mount in container.get("volumeMounts", ())}
     seen_names: set[str] = set()

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kube import names
-from kube.status import Cause
-from kube.validation.causes import (
+from kube.requests import names
+from kube.requests.fielderrors import (
     choice_causes,
     count_causes,
     forbidden,
@@ -15,7 +14,8 @@ from kube.validation.causes import (
     reason_causes,
     required,
 )
-from kube.validation.claims import claim_spec_causes
+from kube.requests.status import Cause
+from kube.validation.intorpercent import is_nothing, share_causes, whole_causes
 from kube.validation.metadata import selector_causes
 from kube.validation.pods import template_causes
 from kube.validation.selectors import (
@@ -24,7 +24,7 @@ from kube.validation.selectors import (
     long_running_causes,
     mismatch_causes,
 )
-from kube.validation.shares import is_nothing, share_causes, whole_causes
+from kube.validation.volumeclaims import claim_spec_causes
 
 _SPEC: Final = "spec"
 _TEMPLATE: Final = "spec.template"

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kube import names
-from kube.status import Cause
-from kube.validation.addresses import address_causes, canonical_causes, parse_address, special_causes
-from kube.validation.causes import (
+from kube.requests import names
+from kube.requests.fielderrors import (
     choice_causes,
     duplicate,
     invalid,
@@ -16,6 +14,8 @@ from kube.validation.causes import (
     required,
     too_many,
 )
+from kube.requests.status import Cause
+from kube.validation.addresses import address_causes, canonical_causes, parse_address, special_causes
 from kube.validation.containers import PROTOCOLS
 from kube.validation.probes import number_causes
 

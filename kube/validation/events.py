@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kube import names
-from kube.status import Cause
-from kube.validation.causes import immutable, invalid, reason_causes, required
+from kube.requests import names
+from kube.requests.fielderrors import immutable, invalid, reason_causes, required
+from kube.requests.status import Cause
 
 _TEXT_MAX: Final = 128
 _NOTE_MAX: Final = 1024

@@ -8,9 +8,8 @@ from itertools import pairwise
 from typing import Any, Final
 from zoneinfo import available_timezones
 
-from kube import names
-from kube.status import Cause
-from kube.validation.causes import (
+from kube.requests import names
+from kube.requests.fielderrors import (
     choice_causes,
     count_causes,
     duplicate,
@@ -23,6 +22,7 @@ from kube.validation.causes import (
     too_long,
     too_many,
 )
+from kube.requests.status import Cause
 from kube.validation.metadata import selector_causes
 from kube.validation.pods import template_causes
 from kube.validation.schedules import schedule_reason

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from kube import names
-from kube.resources import parse_api_version
-from kube.status import Cause
-from kube.validation.causes import forbidden, immutable, invalid, required, too_long
+from kube.kinds.resources import parse_api_version
+from kube.requests import names
+from kube.requests.fielderrors import forbidden, immutable, invalid, required, too_long
+from kube.requests.status import Cause
 
 Rule = Callable[[str], list[str]]
 

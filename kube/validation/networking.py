@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from kube import names
-from kube.status import Cause
-from kube.validation.addresses import is_address, network_causes, parse_network
-from kube.validation.causes import (
+from kube.requests import names
+from kube.requests.fielderrors import (
     choice_causes,
     forbidden,
     invalid,
@@ -17,6 +15,8 @@ from kube.validation.causes import (
     required,
     too_long,
 )
+from kube.requests.status import Cause
+from kube.validation.addresses import is_address, network_causes, parse_network
 from kube.validation.jobs import prefixed_path_causes
 from kube.validation.metadata import selector_causes
 from kube.validation.probes import number_causes, port_causes, port_name

@@ -8,35 +8,35 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from kube import abac
+from kube.authorization import abac
 from kube.cel.evaluation import violations
 from kube.cel.rules import rules_of
-from kube.customobjects import object_causes
-from kube.resources import Resource
-from kube.schemas import Definitions, Schema
-from kube.status import Cause
+from kube.customresources.validation import object_causes
+from kube.kinds.resources import Resource
+from kube.kinds.schemas import Definitions, Schema
+from kube.requests.fielderrors import invalid
+from kube.requests.status import Cause
 from kube.validation import (
+    abacpolicies,
     autoscaling,
-    claims,
     cluster,
     configuration,
     controllers,
     endpoints,
     events,
+    immutability,
     jobs,
     networking,
     pods,
-    policies,
     quotas,
     rbac,
     services,
     storage,
-    updates,
+    volumeclaims,
 )
-from kube.validation.causes import invalid
 from kube.validation.metadata import kube_finalizer_causes, metadata_causes, metadata_update_causes, name_rule
 from kube.validation.schema import required_causes
-from kube.validation.statuses import balancer_causes, status_causes
+from kube.validation.workloadstatuses import balancer_causes, status_causes
 
 Judge = Callable[[dict[str, Any]], list[Cause]]
 Comparison = Callable[[dict[str, Any], dict[str, Any]], list[Cause]]
@@ -93,12 +93,12 @@ def update_causes(
     same = settled is not None and new.get(settled) == old.get(settled)
     judged = {field: value for field, value in new.items() if field != settled} if same else new
     own += _own_causes(resource, version, judged, definitions, _JUDGES.get(key))
-    fixed = updates.immutable_causes(key, new, old)
+    fixed = immutability.immutable_causes(key, new, old)
     causes = fixed + own if resource.kind == "DaemonSet" else own + fixed
     later = status_causes(key, new) + (balancer_causes(new, old) if key == ("", "Service") else [])
     later += [] if compare is None else compare(new, old)
     causes += [cause for cause in later if cause not in causes]
-    return updates.repeated(key, changed, metadata) + causes if changed or metadata else causes
+    return immutability.repeated(key, changed, metadata) + causes if changed or metadata else causes
 
 
 def _metadata_causes(resource: Resource, body: dict[str, Any]) -> list[Cause]:
@@ -154,14 +154,14 @@ def _unique(causes: list[Cause]) -> list[Cause]:
 
 
 _JUDGES: Final[dict[tuple[str, str], Judge]] = {
-    (abac.GROUP, "Policy"): policies.policy_causes,
+    (abac.GROUP, "Policy"): abacpolicies.policy_causes,
     ("", "ConfigMap"): configuration.config_map_causes,
     ("", "Endpoints"): endpoints.endpoints_causes,
     ("", "Event"): events.event_causes,
     ("", "LimitRange"): quotas.limit_range_causes,
     ("", "Node"): cluster.node_causes,
     ("", "PersistentVolume"): storage.volume_causes,
-    ("", "PersistentVolumeClaim"): claims.claim_causes,
+    ("", "PersistentVolumeClaim"): volumeclaims.claim_causes,
     ("", "Pod"): pods.changed_pod_causes,
     ("", "PodTemplate"): controllers.pod_template_causes,
     ("", "ReplicationController"): controllers.replication_controller_causes,
@@ -208,15 +208,15 @@ _SETTLED: Final[dict[tuple[str, str], str]] = {("discovery.k8s.io", "EndpointSli
 """Fields that are not judged again while they stay as they were."""
 
 _COMPARISONS: Final[dict[tuple[str, str], Comparison]] = {
-    ("", "ConfigMap"): updates.sealed_causes,
-    ("", "Namespace"): updates.namespace_causes,
+    ("", "ConfigMap"): immutability.sealed_causes,
+    ("", "Namespace"): immutability.namespace_causes,
     ("", "PersistentVolume"): storage.volume_update_causes,
-    ("", "PersistentVolumeClaim"): claims.claim_update_causes,
+    ("", "PersistentVolumeClaim"): volumeclaims.claim_update_causes,
     ("", "Pod"): pods.pod_update_causes,
     ("", "ResourceQuota"): quotas.resource_quota_update_causes,
-    ("", "Secret"): updates.sealed_causes,
+    ("", "Secret"): immutability.sealed_causes,
     ("", "Service"): services.service_update_causes,
-    ("apps", "StatefulSet"): updates.stateful_set_causes,
+    ("apps", "StatefulSet"): immutability.stateful_set_causes,
     ("batch", "Job"): jobs.job_update_causes,
     ("events.k8s.io", "Event"): events.event_update_causes,
     (rbac.GROUP, "ClusterRoleBinding"): rbac.binding_update_causes,

@@ -6,11 +6,8 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kube import names
-from kube.jsonsyntax import syntax_error
-from kube.status import Cause
-from kube.validation.addresses import address_causes
-from kube.validation.causes import (
+from kube.requests import names
+from kube.requests.fielderrors import (
     choice_causes,
     duplicate,
     forbidden,
@@ -21,7 +18,10 @@ from kube.validation.causes import (
     required,
     too_long,
 )
-from kube.validation.containers import Surroundings, container_causes, image_causes
+from kube.requests.jsonsyntax import syntax_error
+from kube.requests.status import Cause
+from kube.validation.addresses import address_causes
+from kube.validation.containers import PodContext, container_causes, image_causes
 from kube.validation.metadata import annotation_causes, label_causes
 from kube.validation.resourcelists import container_resource_causes, pod_level_causes, resource_amount_causes
 from kube.validation.scheduling import affinity_causes, spread_causes, toleration_causes
@@ -96,7 +96,7 @@ def pod_spec_causes(spec: dict[str, Any], path: str, pod_name: str = "") -> list
     causes, volumes = volume_list_causes(spec.get("volumes", ()), f"{path}.volumes", pod_name)
     claims = [str(claim["name"]) for claim in spec.get("resourceClaims", ()) if claim.get("name")]
     causes += _claim_causes(spec.get("resourceClaims", ()), f"{path}.resourceClaims")
-    around = Surroundings(
+    around = PodContext(
         volumes=volumes,
         claims=claims,
         grace=spec.get("terminationGracePeriodSeconds"),

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from kube.status import Cause
-from kube.validation.causes import count_causes, forbidden, invalid, not_supported, reason_causes, required
+from kube.requests.fielderrors import count_causes, forbidden, invalid, not_supported, reason_causes, required
+from kube.requests.status import Cause
 
 _HEADER: Final = re.compile(r"[-A-Za-z0-9]+", re.ASCII)
 _HEADER_WORDS: Final = (

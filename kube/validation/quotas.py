@@ -6,10 +6,10 @@ import math
 from collections.abc import Collection
 from typing import Any, Final
 
-from kube import names
-from kube.status import Cause
-from kube.validation.amounts import amount, exceeds, quantity_causes
-from kube.validation.causes import duplicate, forbidden, immutable, invalid, key_path, required
+from kube.requests import names
+from kube.requests.fielderrors import duplicate, forbidden, immutable, invalid, key_path, required
+from kube.requests.status import Cause
+from kube.validation.quantities import amount, exceeds, quantity_causes
 from kube.validation.resourcelists import (
     container_resource_causes,
     is_huge,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kube import names
-from kube.status import Cause
-from kube.validation.causes import forbidden, invalid, not_supported, required
+from kube.requests import names
+from kube.requests.fielderrors import forbidden, invalid, not_supported, required
+from kube.requests.status import Cause
 from kube.validation.metadata import selector_causes
 
 GROUP: Final = "rbac.authorization.k8s.io"

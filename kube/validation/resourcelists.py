@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any, Final
 
-from kube import names
-from kube.podresources import of_containers
-from kube.quantities import InvalidQuantity
-from kube.status import Cause
-from kube.validation.amounts import amount, amount_causes, integer_causes
-from kube.validation.causes import duplicate, forbidden, invalid, key_path, not_found, not_supported, required
+from kube.quota.podresources import of_containers
+from kube.quota.quantities import InvalidQuantity
+from kube.requests import names
+from kube.requests.fielderrors import duplicate, forbidden, invalid, key_path, not_found, not_supported, required
+from kube.requests.status import Cause
+from kube.validation.quantities import amount, amount_causes, integer_causes
 
 _COMPUTE: Final = frozenset(("cpu", "memory", "ephemeral-storage"))
 _INTEGERS: Final = frozenset(

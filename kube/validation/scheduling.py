@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from kube import names
-from kube.status import Cause
-from kube.validation.causes import (
+from kube.requests import names
+from kube.requests.fielderrors import (
     choice_causes,
     duplicate,
     forbidden,
@@ -16,6 +15,7 @@ from kube.validation.causes import (
     reason_causes,
     required,
 )
+from kube.requests.status import Cause
 from kube.validation.metadata import selector_causes
 
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")

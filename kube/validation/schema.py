@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kube.schemas import Schema
-from kube.status import Cause
-from kube.validation.causes import key_path, required
+from kube.kinds.schemas import Schema
+from kube.requests.fielderrors import key_path, required
+from kube.requests.status import Cause
 
 MAX_CAUSES: Final = 100
 """How many causes are collected by schema; who has more has read enough."""

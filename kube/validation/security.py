@@ -6,9 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kube import names
-from kube.status import Cause
-from kube.validation.causes import (
+from kube.requests import names
+from kube.requests.fielderrors import (
     choice_causes,
     duplicate,
     forbidden,
@@ -19,7 +18,8 @@ from kube.validation.causes import (
     required,
     too_long,
 )
-from kube.validation.paths import relative_path_causes
+from kube.requests.status import Cause
+from kube.validation.filepaths import relative_path_causes
 
 _ID_MAX: Final = 2**31 - 1
 _PROFILES: Final = ("Localhost", "RuntimeDefault", "Unconfined")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kube.status import Cause
-from kube.validation.causes import forbidden, invalid, not_supported, required
+from kube.requests.fielderrors import forbidden, invalid, not_supported, required
+from kube.requests.status import Cause
 from kube.validation.metadata import selector_causes
 from kube.validation.pods import selects, template_causes
 

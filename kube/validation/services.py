@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kube import names
-from kube.status import Cause
+from kube.requests import names
+from kube.requests.fielderrors import (
+    choice_causes,
+    duplicate,
+    forbidden,
+    invalid,
+    not_supported,
+    reason_causes,
+    required,
+)
+from kube.requests.status import Cause
 from kube.validation.addresses import address_causes, network_value_causes, special_causes
-from kube.validation.causes import choice_causes, duplicate, forbidden, invalid, not_supported, reason_causes, required
 from kube.validation.containers import PROTOCOLS
 from kube.validation.metadata import label_causes
 from kube.validation.probes import number_causes, port_causes

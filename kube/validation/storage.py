@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kube import names
-from kube.status import Cause
-from kube.validation.amounts import amount
-from kube.validation.causes import (
+from kube.requests import names
+from kube.requests.fielderrors import (
     choice_causes,
     duplicate,
     forbidden,
@@ -20,8 +18,10 @@ from kube.validation.causes import (
     required,
     too_long,
 )
-from kube.validation.claims import access_causes, volume_mode_causes
+from kube.requests.status import Cause
+from kube.validation.quantities import amount
 from kube.validation.scheduling import node_selector_causes
+from kube.validation.volumeclaims import access_causes, volume_mode_causes
 from kube.validation.volumes import VOLUME_SOURCES, driver_causes, recycles_root, source_causes
 
 _POLICIES: Final = ("Delete", "Recycle", "Retain")

@@ -7,10 +7,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from kube import names
-from kube.status import Cause
-from kube.validation.amounts import amount
-from kube.validation.causes import (
+from kube.requests import names
+from kube.requests.fielderrors import (
     duplicate,
     forbidden,
     invalid,
@@ -22,10 +20,12 @@ from kube.validation.causes import (
     required,
     too_long,
 )
-from kube.validation.claims import claim_spec_causes
-from kube.validation.downward import field_reference_causes, resource_reference_causes
+from kube.requests.status import Cause
+from kube.validation.downwardapi import field_reference_causes, resource_reference_causes
+from kube.validation.filepaths import backstep_causes, local_path_causes, relative_path_causes
 from kube.validation.metadata import annotation_causes, label_causes
-from kube.validation.paths import backstep_causes, local_path_causes, relative_path_causes
+from kube.validation.quantities import amount
+from kube.validation.volumeclaims import claim_spec_causes
 
 Source = dict[str, Any]
 Check = Callable[[Source, str], list[Cause]]

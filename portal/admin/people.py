@@ -22,8 +22,8 @@ from django.views.decorators.debug import sensitive_post_parameters
 
 from access.credentials import credential_revoke, token_revoke
 from access.models import Credential, PersonalAccessToken
-from portal import accounts
-from portal.admin.translating import Translator, actor
+from portal.admin.translating import ServiceBackedAdmin, actor
+from portal.signin import accounts
 from tenants.models import User
 
 
@@ -71,7 +71,7 @@ class NewPasswordForm(AdminPasswordChangeForm):  # type: ignore[type-arg]
 
 
 @admin.register(User)
-class UserAdmin(Translator):
+class UserAdmin(ServiceBackedAdmin):
     """Accounts; hashes are never shown, and only superusers make superusers (API-23)."""
 
     list_display = ("email", "name", "status", "is_staff", "is_superuser", "last_login", "created_at")
@@ -176,7 +176,7 @@ class UserAdmin(Translator):
 
 
 @admin.register(PersonalAccessToken)
-class PersonalAccessTokenAdmin(Translator):
+class PersonalAccessTokenAdmin(ServiceBackedAdmin):
     """Tokens without their digests; operators may end them."""
 
     list_display = (
@@ -205,7 +205,7 @@ class PersonalAccessTokenAdmin(Translator):
 
 
 @admin.register(Credential)
-class CredentialAdmin(Translator):
+class CredentialAdmin(ServiceBackedAdmin):
     """Issued kubeconfigs as facts."""
 
     list_display = ("jti", "workspace", "issued_to", "role", "ip_address", "issued_at", "expires_at", "revoked_at")

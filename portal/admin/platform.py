@@ -8,13 +8,16 @@ from django.contrib import admin
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from portal.admin.translating import Translator, actor
+from portal.admin.translating import ServiceBackedAdmin, actor
 from tenants import services
 from tenants.models import Cluster, Tier
 
+_LISTS = ("limit_range", "priority_classes")
+_CHOICES = ("pod_security", "network")
+
 
 @admin.register(Tier)
-class TierAdmin(Translator):
+class TierAdmin(ServiceBackedAdmin):
     """Plans; a changed one reaches its workspaces (GW2)."""
 
     list_display = ("name", "display_name", "workspaces_per_user", "is_available", "position")
@@ -37,14 +40,16 @@ class TierAdmin(Translator):
         return ("name",) if obj else ()
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
-        """Default limits may be an empty list, which JSON fields take for nothing."""
+        """Lists may be empty, which JSON fields take for nothing; what is not chosen stays as it is."""
         form = super().get_form(request, obj, change, **kwargs)
-        form.base_fields["limit_range"].required = False
+        for name in (*_LISTS, *_CHOICES):
+            form.base_fields[name].required = False
         return form
 
     def save_model(self, request: HttpRequest, obj: Tier, form: Any, change: bool) -> None:
         """Create or change."""
-        values = {**form.cleaned_data, "limit_range": form.cleaned_data["limit_range"] or []}
+        values = {**form.cleaned_data, **{name: form.cleaned_data[name] or [] for name in _LISTS}}
+        values = {name: value for name, value in values.items() if value or name not in _CHOICES}
         if change:
             services.tier_change(actor=actor(request), name=obj.name, **values)
         else:
@@ -56,7 +61,7 @@ class TierAdmin(Translator):
 
 
 @admin.register(Cluster)
-class ClusterAdmin(Translator):
+class ClusterAdmin(ServiceBackedAdmin):
     """Clusters; registered on the portal's page, the credential never shown (GW12)."""
 
     list_display = ("name", "kind", "server", "tenant_role", "is_default", "last_seen_at", "last_error")
@@ -68,6 +73,8 @@ class ClusterAdmin(Translator):
         "client_url",
         "ca_data",
         "tenant_role",
+        "ingress_domain",
+        "limits_events",
         "is_default",
         "last_error",
         "last_seen_at",

@@ -6,12 +6,12 @@ import yaml
 from django.contrib import admin
 
 from audit.models import AuditChain, AuditEntry
-from portal import wording
-from portal.admin.translating import Translator, lines
+from portal.admin.translating import ServiceBackedAdmin, lines
+from portal.pages import labels
 
 
 @admin.register(AuditEntry)
-class AuditEntryAdmin(Translator):
+class AuditEntryAdmin(ServiceBackedAdmin):
     """Security events, newest first. Words are searched on the portal's page, which has an index for them."""
 
     list_display = ("created_at", "event", "outcome", "actor", "target", "chain", "sequence", "ip_address")
@@ -24,7 +24,7 @@ class AuditEntryAdmin(Translator):
     @admin.display(description="Event", ordering="action")
     def event(self, entry: AuditEntry) -> str:
         """In words."""
-        return wording.action_name(entry.action)
+        return labels.action_name(entry.action)
 
     @admin.display(description="Detail")
     def what_else(self, entry: AuditEntry) -> str:
@@ -33,7 +33,7 @@ class AuditEntryAdmin(Translator):
 
 
 @admin.register(AuditChain)
-class AuditChainAdmin(Translator):
+class AuditChainAdmin(ServiceBackedAdmin):
     """The end of each chain."""
 
     list_display = ("chain", "sequence", "hash")

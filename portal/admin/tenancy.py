@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import yaml
 from django import forms
 from django.contrib import admin
 from django.contrib.admin.helpers import ActionForm
 from django.db.models import QuerySet
 from django.http import HttpRequest
 
-from portal import progress, wording
-from portal.admin.translating import Translator, actor, lines
+from portal.admin.translating import ServiceBackedAdmin, actor, lines
+from portal.pages import labels, progress
 from tenants import services
 from tenants.models import Lock, Membership, Operation, Role, Tenant, Workspace
 
@@ -23,7 +24,7 @@ class ReasonActionForm(ActionForm):
 
 
 @admin.register(Tenant)
-class TenantAdmin(Translator):
+class TenantAdmin(ServiceBackedAdmin):
     """Created and ended by the services, as by kubectl (TS1)."""
 
     list_display = ("name", "display_name", "state", "created_at")
@@ -71,7 +72,7 @@ class TenantAdmin(Translator):
 
 
 @admin.register(Membership)
-class MembershipAdmin(Translator):
+class MembershipAdmin(ServiceBackedAdmin):
     """Who is in which tenant; the last owner stays."""
 
     list_display = ("tenant", "user", "role", "created_at")
@@ -108,7 +109,7 @@ class MembershipAdmin(Translator):
 
 
 @admin.register(Workspace)
-class WorkspaceAdmin(Translator):
+class WorkspaceAdmin(ServiceBackedAdmin):
     """To read, and the kill switch (GW5)."""
 
     list_display = ("name", "tenant", "user", "cluster", "status", "phase", "k8s_namespace", "created_at")
@@ -117,7 +118,7 @@ class WorkspaceAdmin(Translator):
     search_fields = ("name__startswith", "k8s_namespace__startswith", "tenant__name__startswith")
     ordering = ("-created_at", "-id")
     exclude = ("saved_bindings", "service_accounts", "receipt")
-    readonly_fields = ("accounts", "proofs")
+    readonly_fields = ("accounts", "proofs", "bindings")
     actions = ("suspend", "resume")
     action_form = ReasonActionForm
 
@@ -125,6 +126,11 @@ class WorkspaceAdmin(Translator):
     def accounts(self, workspace: Workspace) -> str:
         """Their names and UIDs."""
         return lines("\n".join(f"{name}  {uid}" for name, uid in workspace.service_accounts.items()))
+
+    @admin.display(description="Role bindings that a suspension took away")
+    def bindings(self, workspace: Workspace) -> str:
+        """As they were, to be applied by hand where the cluster refused to take them back, with what it said."""
+        return lines(yaml.safe_dump_all(workspace.saved_bindings) if workspace.saved_bindings else "")
 
     @admin.display(description="Receipt")
     def proofs(self, workspace: Workspace) -> str:
@@ -151,7 +157,7 @@ class WorkspaceAdmin(Translator):
 
 
 @admin.register(Operation)
-class OperationAdmin(Translator):
+class OperationAdmin(ServiceBackedAdmin):
     """The queue of record, to read."""
 
     list_display = ("workspace", "desired", "generation", "state", "step", "attempts", "error", "created_at")
@@ -165,11 +171,11 @@ class OperationAdmin(Translator):
     def done(self, operation: Operation) -> str:
         """With the time that each took."""
         steps = progress.steps_of(operation.steps_done, since=operation.created_at)
-        return lines("\n".join(f"{step.took:>9}  {wording.step_name(step.name)}: {step.note}" for step in steps))
+        return lines("\n".join(f"{step.took:>9}  {labels.step_name(step.name)}: {step.note}" for step in steps))
 
 
 @admin.register(Lock)
-class LockAdmin(Translator):
+class LockAdmin(ServiceBackedAdmin):
     """Closed doors, to read."""
 
     list_display = ("space", "namespace", "reason", "created_at")

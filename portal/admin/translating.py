@@ -12,8 +12,8 @@ from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.functional import cached_property
 from django.utils.html import format_html
 
-from kube.status import StatusError
-from portal.requests import actor_of
+from kube.requests.status import StatusError
+from portal.http.actors import actor_of
 
 COUNTED = 10_000
 """Rows that a list counts at most: the number of pages is not worth reading a whole table for."""
@@ -29,7 +29,7 @@ class BoundedPaginator(Paginator):  # type: ignore[type-arg]
         return len(rows[:COUNTED].values_list("pk")) if hasattr(rows, "values_list") else len(rows)
 
 
-class Translator(admin.ModelAdmin):  # type: ignore[type-arg]
+class ServiceBackedAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     """For operators; a refusal of a service becomes a message on the same page."""
 
     paginator = BoundedPaginator
@@ -75,12 +75,14 @@ class Translator(admin.ModelAdmin):  # type: ignore[type-arg]
         """The form, or the refusal above it."""
         context = {"show_save_and_add_another": False, "show_save_and_continue": False, **(extra_context or {})}
         return self._said(
-            request, lambda: super(Translator, self).changeform_view(request, object_id, form_url, context)
+            request, lambda: super(ServiceBackedAdmin, self).changeform_view(request, object_id, form_url, context)
         )
 
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> Any:
         """The question, or the refusal above it."""
-        return self._said(request, lambda: super(Translator, self).delete_view(request, object_id, extra_context))
+        return self._said(
+            request, lambda: super(ServiceBackedAdmin, self).delete_view(request, object_id, extra_context)
+        )
 
     def log_addition(self, *_args: Any) -> Any:
         """The audit log is the record; Django's own would be a second one without a chain."""

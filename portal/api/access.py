@@ -1,90 +1,88 @@
-"""Rights: explained decisions, what would allow a request, who can do a thing, what a change would change, whom a tenant has let in."""
+"""Rights: explained decisions, suggested grants, who can, what if, policies, and inspected tokens (AZ7, AZ11)."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from django.utils.decorators import method_decorator
+from django.views.decorators.debug import sensitive_variables
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import Serializer
 
 from access.policies import policies_of, policy_end
-from kube.logicalclusters import is_valid, tenant_of
-from kube.rbac import Attributes
-from portal.api import serializers as shapes
-from portal.api.endpoint import Endpoint, listed, page
+from kube.authorization.rbac import Attributes
+from kube.requests.logicalclusters import is_valid, tenant_of
+from portal.access.explanation import explain_request
+from portal.access.queries import what_if, who_can
+from portal.access.tokeninspection import inspect_identity
+from portal.api.endpoint import Endpoint, page_schema, paginated_response, secret_response
 from portal.api.permissions import api_actor, require_tenant, token_tenant
-from portal.explain import explain_request
-from portal.inquiries import what_if, who_can
+from portal.api.serializers.access import (
+    EffectSerializer,
+    ExplainRequest,
+    ExplanationSerializer,
+    HolderSerializer,
+    InspectionSerializer,
+    InspectRequest,
+    PolicySerializer,
+    SuggestedGrantSerializer,
+    WhatIfRequest,
+    WhoCanRequest,
+)
+from portal.database.scopes import everything
 
 
 class Explain(Endpoint):
-    """AZ11."""
+    """A decision and every step to it (AZ11)."""
+
+    read_methods = frozenset({"POST", "OPTIONS"})
 
     @extend_schema(
         operation_id="explainAccess",
         summary="Explain a decision without sending the request",
         description="Operators about anybody, admins of a tenant about its users, everybody about themselves.",
-        request=shapes.ExplainBody,
-        responses={200: shapes.ExplainAnswer},
+        request=ExplainRequest,
+        responses={200: ExplanationSerializer},
     )
     def post(self, request: Request) -> Response:
         """What was resolved, what was decided, by which step and rule."""
-        found = explain_request(**_arguments(request, self.body(request, shapes.ExplainBody)))
-        info = found.resolved
-        words = {"allow": "allow", "deny": "deny", "pass": "no opinion"}
-        body = {
-            "resolved": {
-                "tenant": info.tenant,
-                "cluster": info.cluster,
-                "verb": info.verb,
-                "apiGroup": info.group,
-                "apiVersion": info.version,
-                "namespace": info.namespace,
-                "resource": info.resource,
-                "subresource": info.subresource,
-                "name": info.name,
-                "path": info.path,
-            },
-            "decision": "allow" if found.allowed else "deny",
-            "decidedBy": found.decided_by,
-            "reason": found.reason,
-            "trace": [
-                {"step": step.name, "decision": words[step.verdict], "reason": step.reason, "rule": step.rule}
-                for step in found.steps
-            ],
-        }
-        return Response(body)
+        found = explain_request(**_explain_arguments(request, self.validated_body(request, ExplainRequest)))
+        return Response(ExplanationSerializer(found).data)
 
 
-class WouldAllow(Endpoint):
-    """AZ11."""
+class SuggestedGrants(Endpoint):
+    """What would allow a request (AZ11)."""
+
+    read_methods = frozenset({"POST", "OPTIONS"})
 
     @extend_schema(
         operation_id="whatWouldAllow",
         summary="The smallest grants that would allow a refused request, for those who may make them",
-        request=shapes.ExplainBody,
-        responses={200: listed(shapes.RemedyAnswer)},
+        request=ExplainRequest,
+        responses={200: page_schema(SuggestedGrantSerializer)},
     )
     def post(self, request: Request) -> Response:
         """Nothing for what is allowed, or for whoever may not grant it."""
-        found = explain_request(**_arguments(request, self.body(request, shapes.ExplainBody)))
-        return page(request, [way.remedy for way in found.allowing], shapes.RemedyAnswer)
+        found = explain_request(**_explain_arguments(request, self.validated_body(request, ExplainRequest)))
+        return paginated_response(request, [grant.recommendation for grant in found.allowing], SuggestedGrantSerializer)
 
 
 class WhoCan(Endpoint):
-    """AZ11."""
+    """Who holds a right (AZ11)."""
+
+    read_methods = frozenset({"POST", "OPTIONS"})
 
     @extend_schema(
         operation_id="whoCan",
         summary="Every subject that may do a thing, with the path by which",
-        request=shapes.WhoCanBody,
-        responses={200: listed(shapes.HolderAnswer)},
+        request=WhoCanRequest,
+        responses={200: page_schema(HolderSerializer)},
     )
     def post(self, request: Request) -> Response:
         """Operators anywhere, admins in their tenant's space."""
-        data = _question(self, request, shapes.WhoCanBody)
+        data = _validated_question(self, request, WhoCanRequest)
         path = data["path"]
         if path:
             attributes = Attributes(data["verb"], path=path, is_resource=False)
@@ -93,43 +91,67 @@ class WhoCan(Endpoint):
             resource = f"{data['resource']}/{part}" if part else data["resource"]
             attributes = Attributes(data["verb"], data["group"], resource, part, data["namespace"], data["name"])
         found = who_can(actor=api_actor(request), cluster=data["cluster"], attributes=attributes)
-        return page(request, found, shapes.HolderAnswer)
+        return paginated_response(request, found, HolderSerializer)
 
 
 class WhatIf(Endpoint):
-    """AZ11."""
+    """What a change of rights would do (AZ11)."""
+
+    read_methods = frozenset({"POST", "OPTIONS"})
 
     @extend_schema(
         operation_id="whatIf",
         summary="Who gains and loses what by a role, binding or policy, before it is saved",
-        request=shapes.WhatIfBody,
-        responses={200: listed(shapes.EffectAnswer)},
+        request=WhatIfRequest,
+        responses={200: page_schema(EffectSerializer)},
     )
     def post(self, request: Request) -> Response:
         """A dry run: nothing is kept."""
-        data = _question(self, request, shapes.WhatIfBody)
+        data = _validated_question(self, request, WhatIfRequest)
         found = what_if(
             actor=api_actor(request), cluster=data["cluster"], manifest=data["manifest"], delete=data["delete"]
         )
-        return page(request, found, shapes.EffectAnswer)
+        return paginated_response(request, found, EffectSerializer)
 
 
-class Policies(Endpoint):
-    """AZ7."""
+class Inspect(Endpoint):
+    """The identity inspector."""
+
+    read_methods = frozenset({"POST", "OPTIONS"})
+
+    @extend_schema(
+        operation_id="inspectIdentity",
+        summary="Inspect a certificate, subject, token-file line or token",
+        description="Who it would be at the API server, by which rule, and why not by the others. Nothing is verified, "
+        "stored or logged.",
+        request=InspectRequest,
+        responses={200: InspectionSerializer},
+    )
+    @method_decorator(sensitive_variables())
+    def post(self, request: Request) -> Response:
+        """Raises ``ServiceUnavailable`` while the API server's flags cannot be read."""
+        data = self.validated_body(request, InspectRequest)
+        return secret_response(InspectionSerializer(inspect_identity(data["text"])).data)
+
+
+class PolicyList(Endpoint):
+    """Whom a tenant has let in (AZ7)."""
 
     @extend_schema(
         operation_id="listPolicies",
         summary="List whom a tenant has let in",
-        responses={200: listed(shapes.PolicyAnswer)},
+        responses={200: page_schema(PolicySerializer)},
     )
     def get(self, request: Request, name: str) -> Response:
         """Its policies, by name."""
         require_tenant(request, name)
-        return page(request, policies_of(api_actor(request), name), shapes.PolicyAnswer)
+        with everything():  # whether somebody else's tenant still is the one that was let in
+            found = policies_of(api_actor(request), name)
+        return paginated_response(request, found, PolicySerializer)
 
 
-class OnePolicy(Endpoint):
-    """AZ7."""
+class PolicyDetail(Endpoint):
+    """A policy by which a tenant has let somebody in (AZ7)."""
 
     @extend_schema(operation_id="endPolicy", summary="End a policy", request=None, responses={204: None})
     def delete(self, request: Request, name: str, policy: str) -> Response:
@@ -139,8 +161,8 @@ class OnePolicy(Endpoint):
         return Response(status=204)
 
 
-def _arguments(request: Request, data: dict[str, Any]) -> dict[str, Any]:
-    """A checked ``ExplainBody`` as the arguments of ``explain_request``."""
+def _explain_arguments(request: Request, data: dict[str, Any]) -> dict[str, Any]:
+    """A checked ``ExplainRequest`` as the arguments of ``explain_request``."""
     user = data["user"]
     tenant = user["tenant"] or token_tenant(request)
     require_tenant(request, tenant)
@@ -156,9 +178,11 @@ def _arguments(request: Request, data: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _question(endpoint: Endpoint, request: Request, shape: type[Serializer[Any]]) -> dict[str, Any]:
+def _validated_question(
+    endpoint: Endpoint, request: Request, serializer_class: type[Serializer[Any]]
+) -> dict[str, Any]:
     """A checked body about a logical cluster. A token of one tenant knows of no other."""
-    data = endpoint.body(request, shape)
+    data = endpoint.validated_body(request, serializer_class)
     cluster = data["cluster"]
     if token_tenant(request):
         require_tenant(request, tenant_of(cluster) if is_valid(cluster) else cluster)

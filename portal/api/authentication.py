@@ -12,9 +12,11 @@ from rest_framework.request import Request
 from access.authentication.base import Refused
 from access.credentials import token_authenticate
 from access.models import PersonalAccessToken
-from kube import idtokens
-from portal.oidc.people import user_of
-from portal.oidc.provider import configured
+from kube.authentication import idtokens
+from portal.database.scopes import Scope, become, everything
+from portal.http.actors import scope_of
+from portal.signin.oidc.people import user_of
+from portal.signin.oidc.provider import configured
 from tenants.models import User
 
 
@@ -29,9 +31,12 @@ class AccessTokenAuthentication(authentication.BaseAuthentication):
         kind, _, text = header.partition(" ")
         if kind.lower() != "bearer":
             raise exceptions.AuthenticationFailed("Only bearer tokens are accepted here.")
-        token = token_authenticate(text.strip(), now=timezone.now())
+        with everything():
+            token = token_authenticate(text.strip(), now=timezone.now())
         if token is None:
             raise exceptions.AuthenticationFailed("The token does not work: it is wrong, has ended or was revoked.")
+        whole = token.scope == PersonalAccessToken.Scope.OPERATE and not token.tenant_id
+        become(scope_of(token.user) if whole else Scope(token.user_id, token.tenant_id or ""))
         return token.user, token
 
     def authenticate_header(self, request: Request) -> str:
@@ -49,18 +54,20 @@ class OidcAuthentication(authentication.BaseAuthentication):
         """The token's user; ``None`` for what is no token of the provider."""
         kind, _, text = request.META.get("HTTP_AUTHORIZATION", "").partition(" ")
         provider = configured() if kind.lower() == "bearer" else None
-        said = idtokens.look(text.strip())
+        said = idtokens.parse_unverified(text.strip())
         if provider is None or said is None or said.issuer != provider.issuer:
             return None
         try:
             claims = provider.verify(text.strip())
         except Refused as refusal:
             raise exceptions.AuthenticationFailed(f"The token does not work: {refusal}.") from None
-        user = user_of(provider.issuer, claims.get("sub"))
+        with everything():
+            user = user_of(provider.issuer, claims.get("sub"))
         if user is None or not user.is_active:
             raise exceptions.AuthenticationFailed(
                 "The token opens no account: sign in to the portal once, or ask an operator."
             )
+        become(scope_of(user))
         return user, None
 
     def authenticate_header(self, request: Request) -> str:

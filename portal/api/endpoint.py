@@ -1,4 +1,4 @@
-"""What all endpoints share: reading a body, drawing a page of a list, and no answer for what they do not serve."""
+"""What all endpoints share: checked bodies and query parameters, pages of lists, responses of creations."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from django.db.models import Model
 from django.http import QueryDict
 from drf_spectacular.utils import OpenApiParameter, inline_serializer
 from rest_framework import serializers
+from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from kube.status import BadRequest
+from kube.requests.status import BadRequest
 
 PAGE = 50
 AFTER = OpenApiParameter("after", str, description="The cursor of the page: follow `next` of the answer before.")
@@ -24,53 +25,74 @@ LIMIT = OpenApiParameter("limit", int, description="Rows a page, 1 to 200; 50 by
 class Endpoint(APIView):
     """One route. Query parameters that it does not declare are an error, not a silently wrong answer."""
 
-    filters: frozenset[str] = frozenset()
+    query_parameters: frozenset[str] = frozenset()
+    read_methods: frozenset[str] = frozenset(SAFE_METHODS)
+    """The methods that change nothing and give nothing out to act with: any scope of a token opens them."""
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Authenticate and authorise first, then look at the parameters."""
         super().initial(request, *args, **kwargs)
-        unknown = sorted(set(request.query_params) - self.filters)
+        unknown = sorted(set(request.query_params) - self.query_parameters)
         if unknown:
             raise BadRequest(f"There is no parameter “{unknown[0][:64]}” here.")
 
-    def body(
-        self, request: Request, shape: type[serializers.Serializer[Any]], *, partial: bool = False
+    def validated_body(
+        self, request: Request, serializer_class: type[serializers.Serializer[Any]], *, partial: bool = False
     ) -> dict[str, Any]:
-        """The checked body, with what it leaves out unless ``partial``; raises ``ValidationError`` naming wrong fields."""
-        form = shape(data=request.data, partial=partial)
-        form.is_valid(raise_exception=True)
-        return dict(form.validated_data)
+        """The checked body, without defaults for what it leaves out when ``partial``.
+
+        Raises ``ValidationError`` that names the wrong members.
+        """
+        serializer = serializer_class(data=request.data, partial=partial)
+        serializer.is_valid(raise_exception=True)
+        return dict(serializer.validated_data)
 
 
-def window(request: Request) -> tuple[str, int]:
-    """The cursor and the size of the asked page. Raises ``BadRequest``."""
+def page_parameters(request: Request) -> tuple[str, int]:
+    """The cursor and the size of the page that is asked for. Raises ``BadRequest``."""
     text = request.query_params.get("limit", str(PAGE))
     if not (text.isascii() and text.isdigit() and len(text) <= 4 and 1 <= int(text) <= 200):
         raise BadRequest("The limit is a number from 1 to 200.")
     return request.query_params.get("after", ""), int(text)
 
 
-def page(
-    request: Request, rows: Sequence[Any] | Iterable[Model], shape: type[serializers.Serializer[Any]], cursor: str = ""
+def paginated_response(
+    request: Request,
+    rows: Sequence[Any] | Iterable[Model],
+    serializer_class: type[serializers.Serializer[Any]],
+    cursor: str = "",
 ) -> Response:
-    """A page of a list with the address of the next one."""
+    """A page of a list; ``next`` is the address of the following one, ``null`` without a ``cursor``."""
     following = None
     if cursor:
         query = QueryDict(mutable=True)
         query.update(request.query_params)
         query["after"] = cursor
         following = request.build_absolute_uri(f"{request.path}?{query.urlencode()}")
-    return Response({"results": shape(rows, many=True).data, "next": following})
+    return Response({"results": serializer_class(rows, many=True).data, "next": following})
 
 
-def listed(shape: type[serializers.Serializer[Any]]) -> Any:
-    """The shape of a list, for the OpenAPI document."""
-    name = shape.__name__.removesuffix("Answer")
-    fields = {"results": shape(many=True), "next": serializers.URLField(allow_null=True)}
+def page_schema(serializer_class: type[serializers.Serializer[Any]]) -> Any:
+    """What ``paginated_response`` gives, for the OpenAPI document."""
+    name = serializer_class.__name__.removesuffix("Serializer")
+    fields = {"results": serializer_class(many=True), "next": serializers.URLField(allow_null=True)}
     return inline_serializer(f"{name}Page", fields)
 
 
-def identifier(text: str) -> UUID | None:
+def created_response(
+    serializer_class: type[serializers.Serializer[Any]], instance: Model, location: str, *, accepted: bool = False
+) -> Response:
+    """201 with what was created and its address; 202 when it is only ``accepted`` and a worker is still busy with it."""
+    status = 202 if accepted else 201
+    return Response(serializer_class(instance).data, status=status, headers={"Location": location})
+
+
+def secret_response(data: Any, *, status: int = 200) -> Response:
+    """A response that no cache keeps."""
+    return Response(data, status=status, headers={"Cache-Control": "no-store"})
+
+
+def parse_uuid(text: str) -> UUID | None:
     """A UUID, or ``None`` for what is none: the caller answers 404."""
     try:
         return UUID(text)

@@ -10,8 +10,8 @@ from django.http import Http404, HttpResponse
 from rest_framework import exceptions
 from rest_framework.views import set_rollback
 
-from kube.status import Invalid, StatusError
-from portal import errors
+from kube.requests.status import Invalid, StatusError
+from portal.http import errors
 
 logger = logging.getLogger(__name__)
 

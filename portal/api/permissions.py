@@ -5,19 +5,23 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from rest_framework.permissions import SAFE_METHODS, BasePermission
+from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 
 from access.models import PersonalAccessToken
 from audit.recorder import Actor
-from kube.status import Forbidden, NotFound
-from portal.requests import actor_of
+from kube.requests.status import Forbidden, NotFound
+from portal.http.actors import actor_of
 
 _Scope = PersonalAccessToken.Scope
 
 
 class Scoped(BasePermission):
-    """Signed in; reading needs any scope, writing ``write`` or ``operate``. Sessions have all scopes."""
+    """Signed in; what an endpoint's ``read_methods`` name needs any scope, the rest ``write`` or ``operate``.
+
+    What a route does decides, not its method: a question that is posted is reading, a kubeconfig that is fetched is not.
+    Sessions have all scopes.
+    """
 
     message = "The token's scope does not allow this."
 
@@ -26,7 +30,7 @@ class Scoped(BasePermission):
         if not request.user.is_authenticated:
             return False
         token: Any = request.auth
-        return token is None or request.method in SAFE_METHODS or token.scope in {_Scope.WRITE, _Scope.OPERATE}
+        return token is None or request.method in view.read_methods or token.scope in {_Scope.WRITE, _Scope.OPERATE}
 
 
 def api_actor(request: Request) -> Actor:

@@ -6,54 +6,63 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from portal.api import serializers as shapes
-from portal.api.endpoint import Endpoint, listed, page
+from portal.api.endpoint import Endpoint, created_response, page_schema, paginated_response
 from portal.api.permissions import api_actor, api_operator
+from portal.api.serializers.platform import (
+    ClusterChangeRequest,
+    ClusterCreateRequest,
+    ClusterSerializer,
+    TierChangeRequest,
+    TierCreateRequest,
+    TierSerializer,
+)
 from tenants import selectors, services
 
 
-class Tiers(Endpoint):
-    """The collection."""
+class TierList(Endpoint):
+    """All tiers."""
 
     @extend_schema(
-        operation_id="listTiers", summary="List the tiers on offer", responses={200: listed(shapes.TierAnswer)}
+        operation_id="listTiers", summary="List the tiers on offer", responses={200: page_schema(TierSerializer)}
     )
     def get(self, request: Request) -> Response:
         """Operators see withdrawn ones too."""
-        return page(request, selectors.tiers_offered(api_actor(request)), shapes.TierAnswer)
+        return paginated_response(request, selectors.tiers_offered(api_actor(request)), TierSerializer)
 
     @extend_schema(
         operation_id="createTier",
         summary="Create a tier (operators)",
-        request=shapes.NewTierBody,
-        responses={201: shapes.TierAnswer},
+        request=TierCreateRequest,
+        responses={201: TierSerializer},
     )
     def post(self, request: Request) -> Response:
-        """A plan."""
+        """What its workspaces may use, and what they are fenced by."""
         actor = api_operator(request)
-        made = services.tier_create(actor=actor, **self.body(request, shapes.NewTierBody))
-        return Response(shapes.TierAnswer(made).data, status=201, headers={"Location": f"/api/v1/tiers/{made.name}/"})
+        made = services.tier_create(actor=actor, **self.validated_body(request, TierCreateRequest))
+        return created_response(TierSerializer, made, f"/api/v1/tiers/{made.name}/")
 
 
-class OneTier(Endpoint):
-    """One tier."""
+class TierDetail(Endpoint):
+    """A tier."""
 
-    @extend_schema(operation_id="getTier", summary="Read a tier", responses={200: shapes.TierAnswer})
+    @extend_schema(operation_id="getTier", summary="Read a tier", responses={200: TierSerializer})
     def get(self, request: Request, name: str) -> Response:
         """A withdrawn one only for operators."""
-        return Response(shapes.TierAnswer(selectors.tier_visible_to(api_actor(request), name)).data)
+        return Response(TierSerializer(selectors.tier_visible_to(api_actor(request), name)).data)
 
     @extend_schema(
         operation_id="changeTier",
         summary="Change a tier; its workspaces follow (operators)",
-        request=shapes.TierFields,
-        responses={200: shapes.TierAnswer},
+        request=TierChangeRequest,
+        responses={200: TierSerializer},
     )
     def patch(self, request: Request, name: str) -> Response:
-        """GW2."""
+        """A worker brings its workspaces to the new quota, limits, network and pod security (GW2)."""
         actor = api_operator(request)
-        changed = services.tier_change(actor=actor, name=name, **self.body(request, shapes.TierFields, partial=True))
-        return Response(shapes.TierAnswer(changed).data)
+        changed = services.tier_change(
+            actor=actor, name=name, **self.validated_body(request, TierChangeRequest, partial=True)
+        )
+        return Response(TierSerializer(changed).data)
 
     @extend_schema(
         operation_id="deleteTier", summary="Delete an unused tier (operators)", request=None, responses={204: None}
@@ -64,53 +73,53 @@ class OneTier(Endpoint):
         return Response(status=204)
 
 
-class Clusters(Endpoint):
-    """The collection."""
+class ClusterList(Endpoint):
+    """The clusters that workspaces can be made on."""
 
     @extend_schema(
-        operation_id="listClusters", summary="List clusters (operators)", responses={200: listed(shapes.ClusterAnswer)}
+        operation_id="listClusters",
+        summary="List clusters (operators)",
+        responses={200: page_schema(ClusterSerializer)},
     )
     def get(self, request: Request) -> Response:
         """Without credentials."""
-        return page(request, selectors.clusters_all(api_operator(request)), shapes.ClusterAnswer)
+        return paginated_response(request, selectors.clusters_all(api_operator(request)), ClusterSerializer)
 
     @extend_schema(
         operation_id="registerCluster",
         summary="Register a cluster by its kubeconfig (operators)",
-        request=shapes.ClusterBody,
-        responses={201: shapes.ClusterAnswer},
+        request=ClusterCreateRequest,
+        responses={201: ClusterSerializer},
     )
     def post(self, request: Request) -> Response:
-        """The credential is sealed and never shown again."""
+        """The credential is encrypted and never shown again."""
         actor = api_operator(request)
-        made = services.cluster_register(actor=actor, **self.body(request, shapes.ClusterBody))
-        return Response(
-            shapes.ClusterAnswer(made).data, status=201, headers={"Location": f"/api/v1/clusters/{made.name}/"}
-        )
+        made = services.cluster_register(actor=actor, **self.validated_body(request, ClusterCreateRequest))
+        return created_response(ClusterSerializer, made, f"/api/v1/clusters/{made.name}/")
 
 
-class OneCluster(Endpoint):
-    """One cluster."""
+class ClusterDetail(Endpoint):
+    """A registered cluster."""
 
-    @extend_schema(
-        operation_id="getCluster", summary="Read a cluster (operators)", responses={200: shapes.ClusterAnswer}
-    )
+    @extend_schema(operation_id="getCluster", summary="Read a cluster (operators)", responses={200: ClusterSerializer})
     def get(self, request: Request, name: str) -> Response:
         """Without its credential."""
-        return Response(shapes.ClusterAnswer(selectors.cluster_named(api_operator(request), name)).data)
+        return Response(ClusterSerializer(selectors.cluster_named(api_operator(request), name)).data)
 
     @extend_schema(
         operation_id="changeCluster",
         summary="Change a cluster (operators)",
         description="Another server or CA wipes the stored credential, which would be sent to the new host otherwise.",
-        request=shapes.ClusterChangeBody,
-        responses={200: shapes.ClusterAnswer},
+        request=ClusterChangeRequest,
+        responses={200: ClusterSerializer},
     )
     def patch(self, request: Request, name: str) -> Response:
         """Its addresses, role, default."""
         actor = api_operator(request)
-        changed = services.cluster_change(actor=actor, name=name, **self.body(request, shapes.ClusterChangeBody))
-        return Response(shapes.ClusterAnswer(changed).data)
+        changed = services.cluster_change(
+            actor=actor, name=name, **self.validated_body(request, ClusterChangeRequest, partial=True)
+        )
+        return Response(ClusterSerializer(changed).data)
 
     @extend_schema(
         operation_id="deleteCluster",

@@ -14,18 +14,28 @@ from rest_framework.response import Response
 from access.models import Credential
 from audit.models import ApiRequest
 from audit.recorder import Actor
-from kube.status import Forbidden
-from portal.api import serializers as shapes
-from portal.api.endpoint import LIMIT, Endpoint, listed, page, window
+from kube.requests.status import Forbidden
+from portal.api.endpoint import LIMIT, Endpoint, created_response, page_parameters, page_schema, paginated_response
 from portal.api.permissions import api_actor, api_operator, require_tenant, token_tenant
+from portal.api.serializers.base import SuspendRequest
+from portal.api.serializers.tenants import (
+    MemberChangeRequest,
+    MemberCreateRequest,
+    MemberSerializer,
+    QuotaSerializer,
+    TenantCreateRequest,
+    TenantSerializer,
+    UsageSerializer,
+)
+from portal.http.actors import person_named
 from tenants import selectors, services
 from tenants.models import Membership, Role, Tenant
 
 
-class Tenants(Endpoint):
-    """The collection."""
+class TenantList(Endpoint):
+    """The caller's tenants."""
 
-    filters = frozenset({"after", "limit", "search"})
+    query_parameters = frozenset({"after", "limit", "search"})
 
     @extend_schema(
         operation_id="listTenants",
@@ -35,106 +45,108 @@ class Tenants(Endpoint):
             LIMIT,
             OpenApiParameter("search", str, description="The beginning of a name."),
         ],
-        responses={200: listed(shapes.TenantAnswer)},
+        responses={200: page_schema(TenantSerializer)},
     )
     def get(self, request: Request) -> Response:
         """The caller's; operators see all."""
-        after, limit = window(request)
+        after, limit = page_parameters(request)
         actor = api_actor(request)
         if token_tenant(request):
-            return page(request, [selectors.tenant_visible_to(actor, token_tenant(request))], shapes.TenantAnswer)
+            return paginated_response(
+                request, [selectors.tenant_visible_to(actor, token_tenant(request))], TenantSerializer
+            )
         found = selectors.tenants_page(
             actor, search=request.query_params.get("search", ""), after=after[:63], limit=limit + 1
         )
         # The selector gives two hundred at most: a page of that size cannot see whether there is more.
         more = len(found) > limit or (limit == 200 and len(found) == 200)
-        return page(request, found[:limit], shapes.TenantAnswer, found[limit - 1].name if more else "")
+        return paginated_response(request, found[:limit], TenantSerializer, found[limit - 1].name if more else "")
 
     @extend_schema(
         operation_id="createTenant",
         summary="Create a tenant with its space (operators)",
-        request=shapes.TenantBody,
-        responses={201: shapes.TenantAnswer},
+        request=TenantCreateRequest,
+        responses={201: TenantSerializer},
     )
     def post(self, request: Request) -> Response:
         """One code path with kubectl, admin and pages (TS1)."""
         actor = api_operator(request)
-        data = self.body(request, shapes.TenantBody)
-        owner = selectors.user_by_email(data["owner"], field="owner") if data["owner"] else None
+        data = self.validated_body(request, TenantCreateRequest)
+        owner = person_named(data["owner"], field="owner") if data["owner"] else None
         made = services.tenant_create(actor=actor, name=data["name"], display_name=data["display_name"], owner=owner)
-        return Response(
-            shapes.TenantAnswer(made).data, status=201, headers={"Location": f"/api/v1/tenants/{made.name}/"}
-        )
+        return created_response(TenantSerializer, made, f"/api/v1/tenants/{made.name}/")
 
 
-class OneTenant(Endpoint):
-    """One of them."""
+class TenantDetail(Endpoint):
+    """A tenant."""
 
-    @extend_schema(operation_id="getTenant", summary="Read a tenant", responses={200: shapes.TenantAnswer})
+    @extend_schema(operation_id="getTenant", summary="Read a tenant", responses={200: TenantSerializer})
     def get(self, request: Request, name: str) -> Response:
-        """Its state."""
-        return Response(shapes.TenantAnswer(_visible(request, name)).data)
+        """404 for what the caller may not know of."""
+        return Response(TenantSerializer(_visible(request, name)).data)
 
     @extend_schema(
         operation_id="deleteTenant",
         summary="Delete a tenant and everything in it (owners, operators)",
         request=None,
-        responses={202: shapes.TenantAnswer},
+        responses={202: TenantSerializer},
     )
     def delete(self, request: Request, name: str) -> Response:
         """Closed at once; workers do the rest."""
         _visible(request, name)
-        return Response(
-            shapes.TenantAnswer(services.tenant_delete(actor=api_actor(request), name=name)).data, status=202
-        )
+        deleted = services.tenant_delete(actor=api_actor(request), name=name)
+        return Response(TenantSerializer(deleted).data, status=202)
 
 
-class SuspendTenant(Endpoint):
+class TenantSuspend(Endpoint):
     """Close a tenant."""
 
     @extend_schema(
         operation_id="suspendTenant",
         summary="Close a tenant and suspend its workspaces (operators)",
-        request=shapes.ReasonBody,
-        responses={200: shapes.TenantAnswer},
+        description="Those that are being deleted too. With `stop` their pods end as well. Again: what waits for "
+        "another attempt is tried at once.",
+        request=SuspendRequest,
+        responses={200: TenantSerializer},
     )
     def post(self, request: Request, name: str) -> Response:
-        """From this moment on."""
+        """Nothing of the tenant's is let through from this moment on."""
         _visible(request, name)
         actor = api_operator(request)
-        reason = self.body(request, shapes.ReasonBody)["reason"]
-        return Response(shapes.TenantAnswer(services.tenant_suspend(actor=actor, name=name, reason=reason)).data)
+        wanted = self.validated_body(request, SuspendRequest)
+        closed = services.tenant_suspend(actor=actor, name=name, reason=wanted["reason"], stop=wanted["stop"])
+        return Response(TenantSerializer(closed).data)
 
 
-class ResumeTenant(Endpoint):
-    """Open it again."""
+class TenantResume(Endpoint):
+    """Open a tenant again."""
 
     @extend_schema(
         operation_id="resumeTenant",
         summary="Open a tenant again (operators)",
         request=None,
-        responses={200: shapes.TenantAnswer},
+        responses={200: TenantSerializer},
     )
     def post(self, request: Request, name: str) -> Response:
         """With the workspaces that were suspended with it."""
         _visible(request, name)
-        return Response(shapes.TenantAnswer(services.tenant_resume(actor=api_operator(request), name=name)).data)
+        return Response(TenantSerializer(services.tenant_resume(actor=api_operator(request), name=name)).data)
 
 
-class Members(Endpoint):
+class MemberList(Endpoint):
     """Who is in a tenant."""
 
-    @extend_schema(operation_id="listMembers", summary="List members", responses={200: listed(shapes.MemberAnswer)})
+    @extend_schema(operation_id="listMembers", summary="List members", responses={200: page_schema(MemberSerializer)})
     def get(self, request: Request, name: str) -> Response:
         """Owners first."""
         _visible(request, name)
-        return page(request, selectors.members_of(api_actor(request), name), shapes.MemberAnswer)
+        return paginated_response(request, selectors.members_of(api_actor(request), name), MemberSerializer)
 
     @extend_schema(
         operation_id="setMember",
         summary="Add a member or change the role",
-        request=shapes.MemberBody,
-        responses={201: shapes.MemberAnswer},
+        request=MemberCreateRequest,
+        responses={201: MemberSerializer},
     )
     def post(self, request: Request, name: str) -> Response:
         """By e-mail address; the account must exist."""
@@ -143,32 +155,32 @@ class Members(Endpoint):
         if not selectors.may_manage(actor, name):
             # Before the address is looked up: members without the right learn nothing about accounts.
             raise Forbidden(f"This needs the role Admin in {name}.", kind="members")
-        data = self.body(request, shapes.MemberBody)
+        data = self.validated_body(request, MemberCreateRequest)
         made = services.membership_set(
             actor=actor,
             tenant=name,
-            user=selectors.user_by_email(data["email"], field="email"),
+            user=person_named(data["email"], field="email"),
             role=Role(data["role"]),
         )
-        return Response(shapes.MemberAnswer(made).data, status=201)
+        return Response(MemberSerializer(made).data, status=201)
 
 
-class OneMember(Endpoint):
-    """One member."""
+class MemberDetail(Endpoint):
+    """A membership."""
 
     @extend_schema(
         operation_id="changeMember",
         summary="Change a member's role",
-        request=shapes.MemberRoleBody,
-        responses={200: shapes.MemberAnswer},
+        request=MemberChangeRequest,
+        responses={200: MemberSerializer},
     )
     def patch(self, request: Request, name: str, user_id: UUID) -> Response:
         """The last owner stays one."""
         _visible(request, name)
         member = selectors.member_of(api_actor(request), name, user_id)
-        role = Role(self.body(request, shapes.MemberRoleBody)["role"])
+        role = Role(self.validated_body(request, MemberChangeRequest)["role"])
         changed = services.membership_set(actor=api_actor(request), tenant=name, user=member, role=role)
-        return Response(shapes.MemberAnswer(changed).data)
+        return Response(MemberSerializer(changed).data)
 
     @extend_schema(operation_id="removeMember", summary="Remove a member", request=None, responses={204: None})
     def delete(self, request: Request, name: str, user_id: UUID) -> Response:
@@ -179,28 +191,27 @@ class OneMember(Endpoint):
         return Response(status=204)
 
 
-class Quota(Endpoint):
+class TenantQuota(Endpoint):
     """What a tenant's workspaces may use."""
 
     @extend_schema(
-        operation_id="getQuota", summary="Read the limits of a tenant's workspaces", responses={200: shapes.QuotaAnswer}
+        operation_id="getQuota", summary="Read the limits of a tenant's workspaces", responses={200: QuotaSerializer}
     )
     def get(self, request: Request, name: str) -> Response:
         """The first two hundred workspaces."""
         _visible(request, name)
         found = selectors.workspaces_page(api_actor(request), tenant=name, limit=200).rows
-        rows = [{"id": row.pk, "name": row.name, "tier": row.tier_id, "hard": row.tier.quota} for row in found]
-        return Response(shapes.QuotaAnswer({"workspaces": rows}).data)
+        return Response(QuotaSerializer({"workspaces": found}).data)
 
 
-class Usage(Endpoint):
+class TenantUsage(Endpoint):
     """What a tenant used (AD7)."""
 
-    @extend_schema(operation_id="getUsage", summary="Read a tenant's usage", responses={200: shapes.UsageAnswer})
+    @extend_schema(operation_id="getUsage", summary="Read a tenant's usage", responses={200: UsageSerializer})
     def get(self, request: Request, name: str) -> Response:
         """Of the last 24 hours."""
         found = _visible(request, name)
-        return Response(shapes.UsageAnswer(_usage(api_actor(request), found)).data)
+        return Response(UsageSerializer(_usage(api_actor(request), found)).data)
 
 
 def _usage(actor: Actor, tenant: Tenant) -> dict[str, int]:

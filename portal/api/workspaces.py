@@ -14,14 +14,33 @@ from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_sche
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from access.credentials import Issued, credential_revoke, kubeconfig_issue
+from access.credentials import IssuedKubeconfig, credential_revoke, kubeconfig_issue
 from access.credentials.selectors import credential_visible_to, credentials_of_workspace
-from kube.status import BadRequest, Conflict, Forbidden, Invalid, NotFound
-from portal import wording
-from portal.api import serializers as shapes
+from kube.requests.status import BadRequest, Conflict, Forbidden, Invalid, NotFound
 from portal.api.authentication import SessionAuthentication
-from portal.api.endpoint import AFTER, LIMIT, Endpoint, identifier, listed, page, window
+from portal.api.endpoint import (
+    AFTER,
+    LIMIT,
+    Endpoint,
+    created_response,
+    page_parameters,
+    page_schema,
+    paginated_response,
+    parse_uuid,
+    secret_response,
+)
 from portal.api.permissions import api_actor, api_operator, require_tenant, token_tenant
+from portal.api.serializers.base import SuspendRequest
+from portal.api.serializers.workspaces import (
+    CreatedCredentialSerializer,
+    CredentialCreateRequest,
+    CredentialSerializer,
+    WorkspaceChangeRequest,
+    WorkspaceCreateRequest,
+    WorkspaceInitSerializer,
+    WorkspaceSerializer,
+)
+from portal.pages import labels
 from tenants import selectors, services
 from tenants.models import Status, Workspace
 
@@ -31,8 +50,8 @@ _KEY = OpenApiParameter(
 _POLLS = (0.05, 0.1, 0.15, 0.2, 0.25)
 
 
-class Init(Endpoint):
-    """GATEWAY 4.1."""
+class WorkspaceInit(Endpoint):
+    """A workspace for whoever asks, in one request (GATEWAY 4.1)."""
 
     @extend_schema(
         operation_id="initWorkspace",
@@ -40,19 +59,18 @@ class Init(Endpoint):
         description="Idempotent: the same name, tier or Idempotency-Key again gives the same workspace. "
         "Answers 202 with a Location when the worker needs longer.",
         parameters=[_KEY],
-        request=shapes.InitBody,
-        responses={201: shapes.InitAnswer, 202: shapes.InitAnswer},
+        request=WorkspaceCreateRequest,
+        responses={201: WorkspaceInitSerializer, 202: WorkspaceInitSerializer},
     )
     def post(self, request: Request) -> Response:
-        """The seed's way to a workspace."""
-        workspace = _init(self, request)
-        return _made(workspace, shapes.InitAnswer(workspace).data)
+        """Waits up to ``WORKSPACE_INIT_WAIT`` for the worker."""
+        return _created(self, request, WorkspaceInitSerializer)
 
 
-class Workspaces(Endpoint):
-    """The collection."""
+class WorkspaceList(Endpoint):
+    """The workspaces that the caller may see."""
 
-    filters = frozenset({"after", "limit", "tenant", "status", "search"})
+    query_parameters = frozenset({"after", "limit", "tenant", "status", "search"})
 
     @extend_schema(
         operation_id="listWorkspaces",
@@ -64,11 +82,11 @@ class Workspaces(Endpoint):
             OpenApiParameter("status", str, enum=["active", "suspended"]),
             OpenApiParameter("search", str, description="The beginning of a name or namespace."),
         ],
-        responses={200: listed(shapes.WorkspaceAnswer)},
+        responses={200: page_schema(WorkspaceSerializer)},
     )
     def get(self, request: Request) -> Response:
-        """The caller's."""
-        after, limit = window(request)
+        """Of the tenants that the caller belongs to; operators see all."""
+        after, limit = page_parameters(request)
         status = request.query_params.get("status", "")
         if status not in {"", Status.ACTIVE, Status.SUSPENDED}:
             raise BadRequest("The status is active or suspended.")
@@ -78,137 +96,136 @@ class Workspaces(Endpoint):
         found = selectors.workspaces_page(
             api_actor(request), tenant=tenant, status=status, search=search, after=after, limit=limit
         )
-        return page(request, found.rows, shapes.WorkspaceAnswer, found.next)
+        return paginated_response(request, found.rows, WorkspaceSerializer, found.next)
 
     @extend_schema(
         operation_id="createWorkspace",
         summary="Ask for a workspace by name",
         parameters=[_KEY],
-        request=shapes.InitBody,
-        responses={201: shapes.WorkspaceAnswer, 202: shapes.WorkspaceAnswer},
+        request=WorkspaceCreateRequest,
+        responses={201: WorkspaceSerializer, 202: WorkspaceSerializer},
     )
     def post(self, request: Request) -> Response:
         """The same service as ``init``."""
-        workspace = _init(self, request)
-        return _made(workspace, shapes.WorkspaceAnswer(workspace).data)
+        return _created(self, request, WorkspaceSerializer)
 
 
-class OneWorkspace(Endpoint):
-    """One of them."""
+class WorkspaceDetail(Endpoint):
+    """A workspace."""
 
-    @extend_schema(operation_id="getWorkspace", summary="Read a workspace", responses={200: shapes.WorkspaceAnswer})
+    @extend_schema(operation_id="getWorkspace", summary="Read a workspace", responses={200: WorkspaceSerializer})
     def get(self, request: Request, pk: str) -> Response:
         """With its status and receipt."""
-        return Response(shapes.WorkspaceAnswer(_visible(request, pk)).data)
+        return Response(WorkspaceSerializer(_visible(request, pk)).data)
 
     @extend_schema(
         operation_id="changeWorkspace",
         summary="Give a workspace another tier",
-        request=shapes.TierBody,
-        responses={200: shapes.WorkspaceAnswer},
+        request=WorkspaceChangeRequest,
+        responses={200: WorkspaceSerializer},
     )
     def patch(self, request: Request, pk: str) -> Response:
         """A worker sets the new quota."""
         found = _visible(request, pk)
-        tier = self.body(request, shapes.TierBody)["tier"]
+        tier = self.validated_body(request, WorkspaceChangeRequest)["tier"]
         changed = services.workspace_change_tier(actor=api_actor(request), workspace_id=found.pk, tier=tier)
-        return Response(shapes.WorkspaceAnswer(changed).data)
+        return Response(WorkspaceSerializer(changed).data)
 
     @extend_schema(
         operation_id="deleteWorkspace",
         summary="Delete a workspace and everything in it",
         request=None,
-        responses={202: shapes.WorkspaceAnswer},
+        responses={202: WorkspaceSerializer},
     )
     def delete(self, request: Request, pk: str) -> Response:
         """Closed at once; a worker does the rest."""
         found = _visible(request, pk)
         deleted = services.workspace_delete(actor=api_actor(request), workspace_id=found.pk)
-        return Response(shapes.WorkspaceAnswer(deleted).data, status=202)
+        return Response(WorkspaceSerializer(deleted).data, status=202)
 
 
-class Suspend(Endpoint):
-    """GATEWAY 4.3."""
+class WorkspaceSuspend(Endpoint):
+    """The kill switch (GATEWAY 4.3)."""
 
     @extend_schema(
         operation_id="suspendWorkspace",
         summary="Close a workspace (operators)",
-        description="Refused everywhere from this moment on; `receipt` grows as the cluster confirms each layer.",
-        request=shapes.ReasonBody,
-        responses={200: shapes.WorkspaceAnswer},
+        description="Refused everywhere from this moment on; `receipt` grows as the cluster confirms each layer, and "
+        "says what goes on. With `stop` the pods end as well. Again: what waits for another attempt is tried at once.",
+        request=SuspendRequest,
+        responses={200: WorkspaceSerializer},
     )
     def post(self, request: Request, pk: str) -> Response:
-        """The kill switch."""
+        """Refused by portal and API server when this returns; the cluster follows, and ``receipt`` says how far."""
         found = _visible(request, pk)
         actor = api_operator(request)
-        reason = self.body(request, shapes.ReasonBody)["reason"]
-        closed = services.workspace_suspend(actor=actor, workspace_id=found.pk, reason=reason)
-        return Response(shapes.WorkspaceAnswer(closed).data)
+        wanted = self.validated_body(request, SuspendRequest)
+        closed = services.workspace_suspend(
+            actor=actor, workspace_id=found.pk, reason=wanted["reason"], stop=wanted["stop"]
+        )
+        return Response(WorkspaceSerializer(closed).data)
 
 
-class Resume(Endpoint):
-    """The way back."""
+class WorkspaceResume(Endpoint):
+    """Open a workspace again."""
 
     @extend_schema(
         operation_id="resumeWorkspace",
         summary="Open a workspace again (operators)",
         request=None,
-        responses={200: shapes.WorkspaceAnswer},
+        responses={200: WorkspaceSerializer},
     )
     def post(self, request: Request, pk: str) -> Response:
         """Credentials from before stay dead."""
         found = _visible(request, pk)
         opened = services.workspace_resume(actor=api_operator(request), workspace_id=found.pk)
-        return Response(shapes.WorkspaceAnswer(opened).data)
+        return Response(WorkspaceSerializer(opened).data)
 
 
-class Credentials(Endpoint):
+class CredentialList(Endpoint):
     """A workspace's credentials."""
 
     @extend_schema(
         operation_id="listCredentials",
         summary="Who was issued what, newest first",
-        responses={200: listed(shapes.CredentialAnswer)},
+        responses={200: page_schema(CredentialSerializer)},
     )
     def get(self, request: Request, pk: str) -> Response:
         """The last two hundred; admins see all, others their own."""
         rows = credentials_of_workspace(api_actor(request), _visible(request, pk), limit=200)
-        return page(request, rows, shapes.CredentialAnswer)
+        return paginated_response(request, rows, CredentialSerializer)
 
 
-class Issue(Endpoint):
-    """The main way to a kubeconfig."""
+class CredentialCreate(Endpoint):
+    """A new credential with its kubeconfig."""
 
     @extend_schema(
         operation_id="issueKubeconfig",
         summary="Issue a kubeconfig for two hours at most",
         description="Recorded before the token is asked for, shown once, stored nowhere.",
-        request=shapes.RoleBody,
-        responses={201: shapes.IssuedAnswer},
+        request=CredentialCreateRequest,
+        responses={201: CreatedCredentialSerializer},
     )
     def post(self, request: Request, pk: str) -> Response:
         """With the rights that are asked for, at most the caller's own."""
         found = _visible(request, pk)
         role = (
-            self.body(request, shapes.RoleBody)["role"]
+            self.validated_body(request, CredentialCreateRequest)["role"]
             if request.META.get("CONTENT_LENGTH", "0") not in {"", "0"}
             else ""
         )
         issued = kubeconfig_issue(actor=api_actor(request), workspace_id=found.pk, role=role, now=timezone.now())
-        facts: dict[str, Any] = dict(shapes.CredentialAnswer(issued.credential).data)
-        response = Response({**facts, "kubeconfig": issued.yaml}, status=201)
-        response["Cache-Control"] = "no-store"
-        return response
+        return secret_response({**CredentialSerializer(issued.credential).data, "kubeconfig": issued.yaml}, status=201)
 
 
-class Revoke(Endpoint):
-    """One credential's end."""
+class CredentialRevoke(Endpoint):
+    """End one credential before its time."""
 
     @extend_schema(
         operation_id="revokeCredential",
         summary="Revoke one credential",
         request=None,
-        responses={200: shapes.CredentialAnswer},
+        responses={200: CredentialSerializer},
     )
     def post(self, request: Request, pk: str, jti: str) -> Response:
         """``revocation_confirmed_at`` follows when the cluster has shown it."""
@@ -216,13 +233,15 @@ class Revoke(Endpoint):
         found = _visible(request, pk)
         if credential_visible_to(actor, jti).workspace_id != found.pk:
             raise NotFound("There is no such credential.", kind="credentials")
-        return Response(shapes.CredentialAnswer(credential_revoke(actor=actor, jti=jti, now=timezone.now())).data)
+        return Response(CredentialSerializer(credential_revoke(actor=actor, jti=jti, now=timezone.now())).data)
 
 
-class Kubeconfig(Endpoint):
+class KubeconfigDownload(Endpoint):
     """GATEWAY 4.2. A GET that issues: never by a bare cookie, which an image on another site would send too."""
 
-    filters = frozenset({"workspace"})
+    query_parameters = frozenset({"workspace"})
+    # Fetching it issues a credential with all rights of its owner.
+    read_methods = frozenset({"HEAD", "OPTIONS"})
 
     @extend_schema(
         operation_id="getKubeconfig",
@@ -233,23 +252,24 @@ class Kubeconfig(Endpoint):
         responses={(200, "application/x-yaml"): OpenApiResponse(OpenApiTypes.STR, description="A kubeconfig.")},
     )
     def get(self, request: Request) -> HttpResponse:
-        """As the seed has it."""
+        """A file to save, which no cache keeps."""
         by_cookie = isinstance(request.successful_authenticator, SessionAuthentication)
         if by_cookie and "X-Requested-With" not in request.headers:
             raise Forbidden("This needs an Authorization header, or X-Requested-With with a session.")
         if request.headers.get("Sec-Fetch-Site", "same-origin") not in {"same-origin", "none"} and by_cookie:
             raise Forbidden("Kubeconfigs are not issued to other sites.")
-        found = _asked(request)
+        found = _workspace_of_query(request)
         issued = kubeconfig_issue(actor=api_actor(request), workspace_id=found.pk, now=timezone.now())
-        return _yaml(issued, found)
+        return _kubeconfig_file(issued, found)
 
     def head(self, request: Request) -> HttpResponse:
         """Issues nothing."""
         return HttpResponse(status=204)
 
 
-def _init(endpoint: Endpoint, request: Request) -> Workspace:
-    data = endpoint.body(request, shapes.InitBody)
+def _created(endpoint: Endpoint, request: Request, serializer_class: type[WorkspaceSerializer]) -> Response:
+    """The workspace of a checked body, once its worker is done or as it is after the bound."""
+    data = endpoint.validated_body(request, WorkspaceCreateRequest)
     tenant = data["tenant"] or token_tenant(request)
     require_tenant(request, tenant)
     user: Any = request.user
@@ -265,7 +285,9 @@ def _init(endpoint: Endpoint, request: Request) -> Workspace:
         cluster=data["cluster"],
         idempotency_key=key,
     )
-    return _waited_for(made)
+    workspace = _waited_for(made)
+    location = reverse("api-workspace", args=[workspace.pk])
+    return created_response(serializer_class, workspace, location, accepted=labels.workspace_is_moving(workspace))
 
 
 def _waited_for(workspace: Workspace) -> Workspace:
@@ -273,29 +295,25 @@ def _waited_for(workspace: Workspace) -> Workspace:
     until = time.monotonic() + settings.WORKSPACE_INIT_WAIT
     polls = iter(_POLLS)
     pause = 0.0
-    while wording.workspace_is_moving(workspace) and workspace.status == Status.ACTIVE and time.monotonic() < until:
+    while labels.workspace_is_moving(workspace) and workspace.status == Status.ACTIVE and time.monotonic() < until:
         pause = next(polls, pause)
         time.sleep(min(pause, max(0.0, until - time.monotonic())))
         workspace.refresh_from_db(fields=["status", "phase", "ready_at", "observed_generation"])
     return workspace
 
 
-def _made(workspace: Workspace, body: Any) -> Response:
-    status = 202 if wording.workspace_is_moving(workspace) else 201
-    return Response(body, status=status, headers={"Location": reverse("api-workspace", args=[workspace.pk])})
-
-
 def _visible(request: Request, pk: str) -> Workspace:
-    found = selectors.workspace_visible_to(api_actor(request), identifier(pk) or pk)
+    found = selectors.workspace_visible_to(api_actor(request), parse_uuid(pk) or pk)
     require_tenant(request, found.tenant_id)
     return found
 
 
-def _asked(request: Request) -> Workspace:
+def _workspace_of_query(request: Request) -> Workspace:
     pk = request.query_params.get("workspace", "")
     if pk:
         return _visible(request, pk)
-    mine = selectors.workspaces_visible_to(api_actor(request)).filter(user_id=request.user.pk)  # type: ignore[misc]
+    mine = selectors.workspaces_visible_to(api_actor(request)).exclude(status=Status.DELETED)
+    mine = mine.filter(user_id=request.user.pk)  # type: ignore[misc]
     bound = token_tenant(request)
     found = list((mine.filter(tenant_id=bound) if bound else mine).order_by("-created_at", "-id")[:2])
     if not found:
@@ -305,7 +323,7 @@ def _asked(request: Request) -> Workspace:
     return found[0]
 
 
-def _yaml(issued: Issued, workspace: Workspace) -> HttpResponse:
+def _kubeconfig_file(issued: IssuedKubeconfig, workspace: Workspace) -> HttpResponse:
     response = HttpResponse(issued.yaml, content_type="application/x-yaml")
     response["Cache-Control"] = "no-store"
     response["Content-Disposition"] = f'attachment; filename="{workspace.tenant_id}-{workspace.name}.kubeconfig"'

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from django.conf import settings
@@ -11,9 +13,10 @@ from django.db import connection, transaction
 from django.db.migrations.executor import MigrationExecutor
 
 from audit.recorder import Actor
-from gateway.certificates import client_kubeconfig, prepare
+from gateway.http.certificates import client_kubeconfig, prepare
 from gateway.options import Options
-from tenants import vault
+from portal.database.rights import as_owner, rights_apply
+from tenants.clusters import encryption
 from tenants.models import Cluster, Tenant, User
 from tenants.services.clusters import cluster_register
 from tenants.services.tenants import tenant_create
@@ -45,18 +48,29 @@ class Facts:
 
 def bootstrap() -> Facts:
     """Migrate, generate certificates, and make the system space, tiers, the embedded cluster, operator, demo tenant."""
+    with as_owner(), _alone():
+        executor = MigrationExecutor(connection)
+        pending = executor.migration_plan(executor.loader.graph.leaf_nodes())
+        if pending:
+            call_command("migrate", interactive=False, verbosity=0)
+        else:
+            rights_apply()
+    with _alone():
+        return _bootstrap()
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Nobody else bootstraps this database meanwhile; for as long as the connection stays open."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_lock(%s)", [_LOCK])
         try:
-            return _bootstrap()
+            yield
         finally:
             cursor.execute("SELECT pg_advisory_unlock(%s)", [_LOCK])
 
 
 def _bootstrap() -> Facts:
-    executor = MigrationExecutor(connection)
-    if executor.migration_plan(executor.loader.graph.leaf_nodes()):
-        call_command("migrate", interactive=False, verbosity=0)
     options = Options(
         database_url=settings.DATABASE_URL, data_folder=settings.DATA_DIR, secure_port=settings.APISERVER_PORT
     )
@@ -94,7 +108,7 @@ def _register_embedded_cluster(options: Options) -> None:
         options, GATEWAY_USER, server=settings.APISERVER_URL, organizations=["tenant:system"]
     )
     known = Cluster.objects.filter(name=EMBEDDED_CLUSTER).first()
-    if known is not None and known.sealed_credential and vault.unseal(known.sealed_credential) == kubeconfig:
+    if known is not None and known.sealed_credential and encryption.decrypt(known.sealed_credential) == kubeconfig:
         return
     cluster_register(
         actor=_ACTOR,

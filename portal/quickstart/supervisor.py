@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from portal.embedded.children import Process, tail
+from portal.quickstart.embedded.children import Process, tail
 from portal.quickstart.layout import QuickstartError
 
 _WINDOW = 60.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 
 from django import template
 from django.templatetags.static import static
@@ -11,7 +10,7 @@ from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
-from portal import wording
+from portal.pages import labels
 
 register = template.Library()
 
@@ -67,49 +66,14 @@ def initials(email: str) -> str:
     )
 
 
-@register.filter
-def workspace_state(workspace: Any) -> wording.State:
-    """The state of a workspace in words."""
-    return wording.workspace_state(workspace)
-
-
-@register.filter
-def tenant_state(state: str) -> wording.State:
-    """The state of a tenant in words."""
-    return wording.tenant_state(state)
-
-
-@register.filter
-def operation_state(state: str) -> wording.State:
-    """The state of an operation in words."""
-    return wording.operation_state(state)
-
-
-@register.filter
-def outcome_state(outcome: str) -> wording.State:
-    """An audit outcome in words."""
-    return wording.outcome_state(outcome)
-
-
-@register.filter
-def step_name(step: str) -> str:
-    """A provisioning step in words."""
-    return wording.step_name(step)
-
-
-@register.filter
-def action_name(action: str) -> str:
-    """An audited event in words."""
-    return wording.action_name(action)
-
-
-@register.filter
-def target_name(target: str) -> str:
-    """What an event is about, in words."""
-    return wording.target_name(target)
-
-
-@register.filter
-def resource_name(resource: str) -> str:
-    """A quota resource in words."""
-    return wording.resource_name(resource)
+for label in (
+    labels.workspace_state,
+    labels.tenant_state,
+    labels.operation_state,
+    labels.outcome_state,
+    labels.step_name,
+    labels.action_name,
+    labels.target_name,
+    labels.resource_name,
+):
+    register.filter(label.__name__, label)

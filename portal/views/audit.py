@@ -17,13 +17,13 @@ from django.views.decorators.http import require_safe
 from audit.actions import Action
 from audit.recorder import SYSTEM_CHAIN, Actor
 from audit.selectors import Filters, chain_flaw, request_of, requests_of_tenant
-from kube.status import BadRequest, NotFound
-from portal import wording
-from portal.auditing import entries_page, entry_visible_to, export_of, visible_chains
-from portal.explain import refused
-from portal.forms import ApiRequestForm, AuditForm
-from portal.requests import actor_of
-from portal.views.workspaces import pager
+from kube.requests.status import BadRequest, NotFound
+from portal.access.auditlog import entries_page, entry_visible_to, export_of, is_visible, visible_chains, visible_since
+from portal.access.explanation import refused_request
+from portal.http.actors import actor_of
+from portal.pages import labels
+from portal.pages.forms import ApiRequestForm, AuditForm
+from portal.pages.pagination import pager
 from tenants import selectors
 
 _VERIFIED_FOR = 60
@@ -91,11 +91,14 @@ def audit_requests(request: HttpRequest) -> HttpResponse:
         raise NotFound("There is no such audit log.", kind="audit-logs")
     if not actor.operator and request.GET.get("tenant", "") not in ["", *chains]:
         raise NotFound("There is no such audit log.", kind="audit-logs")
-    form = ApiRequestForm(request.GET or None, tenants=chains)
+    first = SYSTEM_CHAIN if actor.operator else chains[0]
+    # What is shown when nothing is chosen stands first in the list, and so is what the list says.
+    form = ApiRequestForm(request.GET or None, tenants=[first, *(name for name in chains if name != first)])
     data: dict[str, Any] = form.cleaned_data if form.is_bound and form.is_valid() else {}
-    tenant = data.get("tenant") or (SYSTEM_CHAIN if actor.operator else chains[0])
+    tenant = data.get("tenant") or first
     page = requests_of_tenant(
         tenant,
+        since=visible_since(actor, tenant),
         allowed=None if data.get("show") == "all" else False,
         actor=data.get("actor", ""),
         after=request.GET.get("after", ""),
@@ -118,9 +121,9 @@ def audit_request(request: HttpRequest, key: str) -> HttpResponse:
     """One request with the trace of its refusal (AZ11)."""
     actor = actor_of(request)
     row = request_of(key)
-    if row is None or not (actor.operator or row.tenant in visible_chains(actor)):
+    if row is None or not (actor.operator or is_visible(actor, row.tenant, row.created_at)):
         raise NotFound("There is no such request.", kind="audit-logs")
-    return render(request, "pages/audit/request.html", {"row": row, "explanation": refused(row)})
+    return render(request, "pages/audit/request.html", {"row": row, "explanation": refused_request(row)})
 
 
 @require_safe
@@ -153,13 +156,13 @@ def _chain_status(chain: str) -> dict[str, str]:
         flaw = chain_flaw(chain)
         if flaw is None:
             status = {
-                "verdict": wording.ALLOW,
+                "verdict": labels.ALLOW,
                 "title": f"The chain {chain} is whole.",
                 "text": "Every row follows from the one before it.",
             }
         else:
             status = {
-                "verdict": wording.DENY,
+                "verdict": labels.DENY,
                 "title": f"The chain {chain} is broken at row {flaw.sequence}.",
                 "text": flaw.message,
             }

@@ -11,8 +11,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
 from django.views.decorators.http import require_http_methods
 
-from portal.forms import IdentityForm
-from portal.inspecting import inspect_identity
+from portal.access.tokeninspection import inspect_identity
+from portal.pages.forms import IdentityForm
 
 
 @sensitive_post_parameters("text")

@@ -14,9 +14,9 @@ from django.views.decorators.http import require_safe
 from access.models import Credential
 from audit.recorder import Actor
 from audit.selectors import Filters, entries_everywhere
-from portal import plots
-from portal.navigation import page
-from portal.requests import actor_of
+from portal.http.actors import actor_of
+from portal.pages import plots
+from portal.pages.navigation import page
 from tenants import selectors
 from tenants.models import Role, Tenant
 from tenants.rights import require_operator
@@ -104,7 +104,7 @@ def overview(request: HttpRequest) -> HttpResponse:
 def requests(request: HttpRequest) -> HttpResponse:
     """The API server's requests of the last day, as a picture. Operators only."""
     require_operator(actor_of(request))
-    return render(request, "components/plot.html", {"plot": plots.requests_plot(timezone.now())})
+    return render(request, "components/charts/plot.html", {"plot": plots.requests_plot(timezone.now())})
 
 
 @require_safe

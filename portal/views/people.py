@@ -21,14 +21,15 @@ from access.credentials import token_create, token_revoke
 from access.credentials.tokens import token_of, tokens_of
 from access.models import PersonalAccessToken
 from audit.selectors import page_of
-from kube.status import NotFound, StatusError
-from portal import accounts, wording
-from portal.forms import AppearanceForm, EmptyForm, PasswordForm, TokenForm, UserForm, refuse
-from portal.navigation import page
-from portal.requests import actor_of
-from portal.views.asking import ask, failed
-from portal.views.workspaces import pager
-from tenants import ratelimit, selectors
+from kube.requests.status import NotFound, StatusError
+from portal.http.actors import actor_of
+from portal.pages import labels
+from portal.pages.forms import AppearanceForm, EmptyForm, PasswordForm, TokenForm, UserForm, add_status_error
+from portal.pages.navigation import page
+from portal.pages.pagination import pager
+from portal.signin import accounts, attempts
+from portal.views.actions import form_status, render_action
+from tenants import selectors
 from tenants.models import User
 from tenants.rights import require_operator
 
@@ -70,7 +71,7 @@ def token_new(request: HttpRequest) -> HttpResponse:
                 tenant=mine.get(data["tenant"]),
             )
         except StatusError as error:
-            refuse(form, error)
+            add_status_error(request, form, error)
         else:
             url = request.build_absolute_uri("/api/v1/workspaces/")
             example = f"curl -H 'Authorization: Bearer {minted.text}' {url}"
@@ -83,7 +84,7 @@ def token_new(request: HttpRequest) -> HttpResponse:
         "back": reverse("tokens"),
         "crumbs": [{"text": "Access tokens", "url": reverse("tokens")}],
     }
-    return render(request, "pages/action.html", context, status=failed(request, form))
+    return render(request, "pages/action.html", context, status=form_status(request, form))
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -91,7 +92,7 @@ def token_new(request: HttpRequest) -> HttpResponse:
 def token_end(request: HttpRequest, pk: UUID) -> HttpResponse:
     """Revoke one of my tokens."""
     token = token_of(request.user, pk)  # type: ignore[arg-type]
-    return ask(
+    return render_action(
         request,
         EmptyForm(request.POST),
         lambda _: token_revoke(actor=actor_of(request), token_id=pk, now=timezone.now()),
@@ -135,16 +136,17 @@ def password(request: HttpRequest) -> HttpResponse:
     user: Any = request.user
     if form.is_valid():
         try:
-            ratelimit.take(ratelimit.SIGN_IN, f"password:{user.pk}")
+            attempt = attempts.present_password(user)
             if not user.check_password(form.cleaned_data["old"]):
                 form.add_error("old", "This is not your present password.")
             else:
+                attempt.succeeded()
                 accounts.password_change(actor=actor_of(request), user=user, password=form.cleaned_data["password"])
                 auth.update_session_auth_hash(request, user)
                 messages.success(request, "The password is changed; your other sessions are over.", extra_tags="allow")
                 return redirect("profile")
         except StatusError as error:
-            refuse(form, error)
+            add_status_error(request, form, error)
     return _profile(request, form, status=422)
 
 
@@ -169,7 +171,7 @@ def user_new(request: HttpRequest) -> HttpResponse:
     """A new account. Operators only."""
     actor = actor_of(request)
     require_operator(actor)
-    return ask(
+    return render_action(
         request,
         UserForm(request.POST or None),
         lambda data: accounts.user_create(actor=actor, **data),
@@ -192,7 +194,7 @@ def user_status(request: HttpRequest, pk: UUID) -> HttpResponse:
         raise NotFound("There is no such user.", kind="users")
     disable = person.is_active
     status = User.Status.DISABLED if disable else User.Status.ACTIVE
-    return ask(
+    return render_action(
         request,
         EmptyForm(request.POST),
         lambda _: accounts.user_change(actor=actor, user_id=pk, status=status),
@@ -221,9 +223,9 @@ def _profile(request: HttpRequest, form: PasswordForm, status: int = 200) -> Htt
     return render(request, "pages/profile/profile.html", context, status=status)
 
 
-def _token_state(token: PersonalAccessToken) -> wording.State:
+def _token_state(token: PersonalAccessToken) -> labels.State:
     if token.revoked_at:
-        return wording.State(wording.DENY, "Revoked")
+        return labels.State(labels.DENY, "Revoked")
     if token.expires_at <= timezone.now():
-        return wording.State(wording.PASS, "Ended")
-    return wording.State(wording.ALLOW, "Works")
+        return labels.State(labels.PASS, "Ended")
+    return labels.State(labels.ALLOW, "Works")

@@ -13,13 +13,13 @@ from django.urls import reverse
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from portal import wording
-from portal.forms import ClusterForm, ConfirmForm, EmptyForm, TierForm
-from portal.requests import actor_of
-from portal.views.asking import ask
-from portal.views.workspaces import tier_card
+from portal.http.actors import actor_of
+from portal.pages import labels
+from portal.pages.forms import ClusterForm, ConfirmForm, EmptyForm, TierForm
+from portal.pages.tiers import tier_card
+from portal.views.actions import render_action
 from tenants import selectors, services
-from tenants.models import Cluster, Status, Workspace
+from tenants.models import Cluster, Phase, Status, Workspace
 from tenants.rights import require_operator
 
 
@@ -29,7 +29,7 @@ def tiers(request: HttpRequest) -> HttpResponse:
     """All tiers, withdrawn ones too."""
     actor = actor_of(request)
     require_operator(actor)
-    counts = dict(Workspace.objects.exclude(status=Status.DELETED).values_list("tier_id").annotate(Count("pk")))
+    counts = dict(Workspace.objects.exclude(phase=Phase.DELETED).values_list("tier_id").annotate(Count("pk")))
     cards = [{**tier_card(tier), "workspaces": counts.get(tier.name, 0)} for tier in selectors.tiers_offered(actor)]
     return render(request, "pages/tiers/list.html", {"tiers": cards})
 
@@ -40,7 +40,7 @@ def tier_new(request: HttpRequest) -> HttpResponse:
     """A new tier."""
     actor = actor_of(request)
     require_operator(actor)
-    return ask(
+    return render_action(
         request,
         TierForm(request.POST or None),
         lambda data: services.tier_create(actor=actor, **data),
@@ -64,7 +64,7 @@ def tier(request: HttpRequest, name: str) -> HttpResponse:
     form = TierForm(request.POST or None, initial={field: getattr(found, field) for field in TierForm.base_fields})
     del form.fields["name"]
     reached = found.workspaces.filter(status=Status.ACTIVE).count()
-    return ask(
+    return render_action(
         request,
         form,
         lambda data: services.tier_change(actor=actor, name=name, **data),
@@ -86,7 +86,7 @@ def tier_delete(request: HttpRequest, name: str) -> HttpResponse:
     actor = actor_of(request)
     require_operator(actor)
     selectors.tier_visible_to(actor, name)
-    return ask(
+    return render_action(
         request,
         EmptyForm(request.POST),
         lambda _: services.tier_delete(actor=actor, name=name),
@@ -107,7 +107,7 @@ def clusters(request: HttpRequest) -> HttpResponse:
     """All clusters."""
     require_operator(actor_of(request))
     rows = Cluster.objects.defer("sealed_credential").order_by("name")
-    found = list(rows.annotate(workspace_count=Count("workspaces", filter=~Q(workspaces__status=Status.DELETED))))
+    found = list(rows.annotate(workspace_count=Count("workspaces", filter=~Q(workspaces__phase=Phase.DELETED))))
     for cluster in found:
         cluster.shown = _cluster_state(cluster)  # type: ignore[attr-defined]
     return render(request, "pages/clusters/list.html", {"rows": found, "listed": "Clusters"})
@@ -123,7 +123,7 @@ def cluster(request: HttpRequest, name: str) -> HttpResponse:
         "shown": _cluster_state(found),
         "has_credential": _has_credential(found),
         "external": found.kind == Cluster.Kind.EXTERNAL,
-        "workspace_count": found.workspaces.exclude(status=Status.DELETED).count(),
+        "workspace_count": found.workspaces.exclude(phase=Phase.DELETED).count(),
     }
     return render(request, "pages/clusters/detail.html", context)
 
@@ -140,7 +140,7 @@ def cluster_new(request: HttpRequest) -> HttpResponse:
         services.cluster_register(actor=actor, **data)
         services.cluster_check(actor=actor, name=data["name"])
 
-    return ask(
+    return render_action(
         request,
         ClusterForm(request.POST or None),
         register,
@@ -175,7 +175,7 @@ def cluster_delete(request: HttpRequest, name: str) -> HttpResponse:
     """Forget a cluster without workspaces."""
     actor = actor_of(request)
     selectors.cluster_named(actor, name)
-    return ask(
+    return render_action(
         request,
         ConfirmForm(request.POST or None, expected=name),
         lambda _: services.cluster_delete(actor=actor, name=name),
@@ -198,11 +198,7 @@ def _plain(name: str) -> bool:
     return name.isascii() and name.replace("-", "").isalnum() and name == name.lower()
 
 
-def _cluster_state(found: Cluster) -> wording.State:
+def _cluster_state(found: Cluster) -> labels.State:
     if found.last_error:
-        return wording.State(wording.DENY, "Unreachable")
-    return (
-        wording.State(wording.ALLOW, "Healthy")
-        if found.last_seen_at
-        else wording.State(wording.PASS, "Not checked yet")
-    )
+        return labels.State(labels.DENY, "Unreachable")
+    return labels.State(labels.ALLOW, "Healthy") if found.last_seen_at else labels.State(labels.PASS, "Not checked yet")

@@ -13,11 +13,11 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
-from kube.status import TooManyRequests
-from portal import accounts
-from portal.forms import SignInForm, refuse
-from portal.oidc.provider import configured
-from portal.views import signon
+from kube.requests.status import TooManyRequests
+from portal.pages.forms import SignInForm, add_status_error
+from portal.signin import accounts, attempts
+from portal.signin.oidc.provider import configured
+from portal.views import oidc
 
 
 @sensitive_post_parameters("password")
@@ -38,11 +38,13 @@ def login(request: HttpRequest) -> HttpResponse:
                     request, email=form.cleaned_data["username"], password=form.cleaned_data["password"]
                 )
             except TooManyRequests as error:
-                refuse(form, error)
+                add_status_error(request, form, error)
                 status, retry_after = 429, error.retry_after
             else:
                 if user is not None:
-                    return redirect(target)
+                    answer = redirect(target)
+                    attempts.remember_device(request, answer, user)
+                    return answer
                 form.add_error(None, "The e-mail address or the password is wrong.")
                 status = 401
     context: dict[str, Any] = {"form": form, "next": target, "single_sign_on": _single_sign_on(target)}
@@ -58,11 +60,11 @@ def logout(request: HttpRequest) -> HttpResponse:
 
     A page leads there, not a redirect: our policy lets forms lead to our own pages only.
     """
-    address = signon.end_session_url(request)
+    address = oidc.end_session_url(request)
     accounts.sign_out(request)
     if not address:
         return redirect("login")
-    context = {"url": address, "provider": signon.provider_name()}
+    context = {"url": address, "provider": oidc.provider_name()}
     return render(request, "pages/sessions/leaving.html", context)
 
 
@@ -77,6 +79,6 @@ def _single_sign_on(target: str) -> dict[str, str] | None:
     if configured() is None:
         return None
     return {
-        "name": signon.provider_name(),
+        "name": oidc.provider_name(),
         "url": reverse("oidc_authentication_init") + "?" + urlencode({"next": target}),
     }

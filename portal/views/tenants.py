@@ -17,21 +17,21 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from access.credentials.selectors import people_of_credentials
 from audit.models import ApiRequest
 from audit.recorder import Actor
-from audit.selectors import Filters, entries_of_chain, requests_of_tenant
-from kube.identity import SYSTEM_TENANT
-from kube.status import NotFound, StatusError
-from portal import plots, wording
-from portal.forms import ConfirmForm, EmptyForm, MemberForm, ReasonForm, RoleForm, TenantForm
-from portal.requests import actor_of
-from portal.views.asking import ask
-from portal.views.workspaces import pager
+from audit.selectors import Filters, chain_began, entries_of_chain, requests_of_tenant
+from kube.requests.names import SYSTEM_TENANT
+from kube.requests.status import NotFound, StatusError
+from portal.http.actors import actor_of, person_named
+from portal.pages import labels, plots
+from portal.pages.forms import ConfirmForm, EmptyForm, MemberForm, RoleForm, SuspendForm, TenantForm
+from portal.pages.pagination import pager
+from portal.views.actions import render_action
 from tenants import selectors, services
 from tenants.models import Role, Tenant, TenantState
 from tenants.rights import require_operator, require_role, role_at_least, role_of
 
 PAGE = 50
 _JTI = "JTI="
-"""How a request names its credential (``kube.identity``)."""
+"""How a request names its credential (``kube.authentication.identity``)."""
 
 
 @require_safe
@@ -62,7 +62,7 @@ def tenant(request: HttpRequest, name: str) -> HttpResponse:
     role = role_of(actor, name)
     system = name == SYSTEM_TENANT
     may = {
-        "suspend": actor.operator and found.state == TenantState.ACTIVE and not system,
+        "suspend": actor.operator and not system,
         "resume": actor.operator and found.state == TenantState.SUSPENDED,
         "read_all": role is not None and role_at_least(role, Role.ADMIN),
         "create_workspace": role is not None and role_at_least(role, Role.EDITOR) and found.state == TenantState.ACTIVE,
@@ -85,7 +85,10 @@ def tenant(request: HttpRequest, name: str) -> HttpResponse:
         "may": may,
         "stats": stats,
         "workspaces": selectors.workspaces_page(actor, tenant=name, limit=20).rows,
-        "entries": entries_of_chain(name, filters=Filters(settled=True), limit=8).rows if may["read_all"] else [],
+        "entries": entries_of_chain(name, filters=Filters(settled=True, since=chain_began(name)), limit=8).rows
+        if may["read_all"]
+        else [],
+        "suspend_text": "Suspend" if found.state == TenantState.ACTIVE else "Suspend again",
         "suspended_text": f"{found.suspended_reason}. Its space and its workspaces are closed.",
     }
     return render(request, "pages/tenants/detail.html", context)
@@ -96,7 +99,9 @@ def tenant(request: HttpRequest, name: str) -> HttpResponse:
 def tenant_activity(request: HttpRequest, name: str) -> HttpResponse:
     """Its requests to the API server in the last day, as a picture; the page does not wait for the count."""
     found = selectors.tenant_visible_to(actor_of(request), name)
-    return render(request, "components/plot.html", {"plot": plots.requests_plot(timezone.now(), tenant=found.name)})
+    return render(
+        request, "components/charts/plot.html", {"plot": plots.requests_plot(timezone.now(), tenant=found.name)}
+    )
 
 
 @require_safe
@@ -108,7 +113,7 @@ def tenant_requests(request: HttpRequest, name: str) -> HttpResponse:
     require_role(actor, name, Role.ADMIN)
     outcome = request.GET.get("outcome", "")
     allowed = {"allowed": True, "refused": False}.get(outcome)
-    page = requests_of_tenant(name, allowed=allowed, after=request.GET.get("after", ""))
+    page = requests_of_tenant(name, since=chain_began(name), allowed=allowed, after=request.GET.get("after", ""))
     people = people_of_credentials(row.credential.removeprefix(_JTI) for row in page.rows)
     context = {
         "tenant": found,
@@ -126,14 +131,14 @@ def tenant_new(request: HttpRequest) -> HttpResponse:
     """A new tenant."""
     actor = actor_of(request)
     require_operator(actor)
-    return ask(
+    return render_action(
         request,
         TenantForm(request.POST or None),
         lambda data: services.tenant_create(
             actor=actor,
             name=data["name"],
             display_name=data["display_name"],
-            owner=selectors.user_by_email(data["owner"], field="owner") if data["owner"] else None,
+            owner=person_named(data["owner"], field="owner") if data["owner"] else None,
         ),
         title="New tenant",
         submit="Create tenant",
@@ -149,10 +154,10 @@ def tenant_suspend(request: HttpRequest, name: str) -> HttpResponse:
     """Close a tenant."""
     actor = actor_of(request)
     found = _for_operator(actor, name)
-    return ask(
+    return render_action(
         request,
-        ReasonForm(request.POST or None),
-        lambda data: services.tenant_suspend(actor=actor, name=name, reason=data["reason"]),
+        SuspendForm(request.POST or None),
+        lambda data: services.tenant_suspend(actor=actor, name=name, reason=data["reason"], stop=data["stop"]),
         title=f"Suspend {found.name}",
         submit="Suspend now",
         done=f"{found.name} is suspended.",
@@ -169,7 +174,7 @@ def tenant_resume(request: HttpRequest, name: str) -> HttpResponse:
     """Open it again."""
     actor = actor_of(request)
     found = _for_operator(actor, name)
-    return ask(
+    return render_action(
         request,
         EmptyForm(request.POST),
         lambda _: services.tenant_resume(actor=actor, name=name),
@@ -189,7 +194,7 @@ def tenant_delete(request: HttpRequest, name: str) -> HttpResponse:
     actor = actor_of(request)
     found = selectors.tenant_visible_to(actor, name)
     require_role(actor, name, Role.OWNER)
-    return ask(
+    return render_action(
         request,
         ConfirmForm(request.POST or None, expected=name),
         lambda _: services.tenant_delete(actor=actor, name=name),
@@ -227,13 +232,13 @@ def member_add(request: HttpRequest, name: str) -> HttpResponse:
     actor = actor_of(request)
     found = selectors.tenant_visible_to(actor, name)
     require_role(actor, name, Role.ADMIN)
-    return ask(
+    return render_action(
         request,
         MemberForm(request.POST or None),
         lambda data: services.membership_set(
             actor=actor,
             tenant=name,
-            user=selectors.user_by_email(data["email"], field="email"),
+            user=person_named(data["email"], field="email"),
             role=Role(data["role"]),
         ),
         title=f"Add a member to {name}",
@@ -271,7 +276,7 @@ def member_remove(request: HttpRequest, name: str, user_id: UUID) -> HttpRespons
     actor = actor_of(request)
     found = selectors.tenant_visible_to(actor, name)
     member = selectors.member_of(actor, name, user_id)
-    return ask(
+    return render_action(
         request,
         EmptyForm(request.POST),
         lambda _: services.membership_remove(actor=actor, tenant=name, user=member),
@@ -287,14 +292,14 @@ def member_remove(request: HttpRequest, name: str, user_id: UUID) -> HttpRespons
 
 def _request(row: ApiRequest, people: Mapping[str, str]) -> dict[str, Any]:
     credential = row.credential.removeprefix(_JTI)
-    verdict, word = (wording.ALLOW, "Allowed") if row.allowed else (wording.DENY, "Refused")
+    verdict, word = (labels.ALLOW, "Allowed") if row.allowed else (labels.DENY, "Refused")
     return {
         "person": people.get(credential, row.actor or "nobody"),
         "credential": credential if credential in people else "",
         "verb": row.verb,
         "path": row.path,
         "count": row.count,
-        "state": wording.State(verdict, f"{word}, {row.code}"),
+        "state": labels.State(verdict, f"{word}, {row.code}"),
         "why": "" if row.allowed else row.reason or "No rule allows it.",
         "milliseconds": f"{row.latency / 1000:.1f}",
         "created_at": row.created_at,

@@ -18,18 +18,28 @@ from access.credentials.selectors import credential_visible_to, credentials_of_w
 from access.models import Credential
 from audit.recorder import Actor
 from audit.selectors import Filters, entries_everywhere
-from kube.status import StatusError
-from portal import meters, plots, progress, wording
-from portal.forms import ConfirmForm, EmptyForm, KubeconfigForm, ReasonForm, TierChoiceForm, WorkspaceForm, refuse
-from portal.requests import actor_of
-from portal.views.asking import ask, failed
+from kube.requests.status import StatusError
+from portal.http.actors import actor_of
+from portal.pages import labels, meters, plots, progress
+from portal.pages.forms import (
+    ConfirmForm,
+    EmptyForm,
+    KubeconfigForm,
+    SuspendForm,
+    TierChoiceForm,
+    WorkspaceForm,
+    add_status_error,
+)
+from portal.pages.pagination import pager
+from portal.pages.tiers import tier_card
+from portal.views.actions import form_status, render_action
 from portal.views.overview import editable_tenants
 from tenants import selectors, services
-from tenants.models import Cluster, Role, Status, TenantState, Tier, Workspace
+from tenants.models import Cluster, Phase, Role, Status, TenantState, Workspace
 from tenants.rights import role_at_least, role_of
 
 _LAYERS = (
-    "The portal and the gateway refuse every request at once.",
+    "The portal and the gateway add_status_error every request at once.",
     "Open watches and exec sessions through the gateway are cut.",
     "All role bindings of the namespace are taken away; copies are kept for resuming.",
     "Service accounts are replaced, so that issued credentials stay dead.",
@@ -77,7 +87,7 @@ def workspace_new(request: HttpRequest) -> HttpResponse:
                 name=data["name"],
             )
         except StatusError as error:
-            refuse(form, error)
+            add_status_error(request, form, error)
         else:
             return redirect("workspace", made.pk)
     context = {
@@ -86,7 +96,7 @@ def workspace_new(request: HttpRequest) -> HttpResponse:
         "tiers": [tier_card(tier) for tier in tiers],
         "tiers_url": reverse("tiers") if actor.operator else "",
     }
-    return render(request, "pages/workspaces/new.html", context, status=failed(request, form))
+    return render(request, "pages/workspaces/new.html", context, status=form_status(request, form))
 
 
 @require_safe
@@ -109,6 +119,7 @@ def workspace(request: HttpRequest, pk: UUID) -> HttpResponse:
         "path": f"{found.tenant.cluster_path}:{found.name}",
         "members": selectors.members_of(actor, found.tenant_id)[:8],
         "entries": entries_everywhere(filters=Filters(workspace_id=found.pk, settled=True), limit=8).rows,
+        "suspend_text": "Suspend" if found.status == Status.ACTIVE else "Suspend again",
         "suspended_text": f"{found.suspended_reason}{suspended_by}. Only operators can resume it.",
     }
     return render(request, "pages/workspaces/detail.html", context)
@@ -120,7 +131,7 @@ def workspace_progress(request: HttpRequest, pk: UUID) -> HttpResponse:
     """The progress alone, asked for every second; the last answer fetches the rest of the page as it is now."""
     found = selectors.workspace_visible_to(actor_of(request), pk)
     context = {"progress": _progress(found), "page": reverse("workspace", args=[pk])}
-    return render(request, "components/progress.html", context)
+    return render(request, "components/history/progress.html", context)
 
 
 @require_safe
@@ -131,7 +142,7 @@ def workspace_quota(request: HttpRequest, pk: UUID) -> HttpResponse:
     used = meters.quota_used(found)
     note = "" if used is not None else "What is used cannot be read from the cluster at this moment."
     context = {"meters": meters.meters_of(found.tier.quota, used), "note": note}
-    return render(request, "components/meters.html", context)
+    return render(request, "components/charts/meters.html", context)
 
 
 @require_safe
@@ -139,7 +150,7 @@ def workspace_quota(request: HttpRequest, pk: UUID) -> HttpResponse:
 def workspace_activity(request: HttpRequest, pk: UUID) -> HttpResponse:
     """What happened on which day, as a picture; asked for by the page, which does not wait for the count."""
     found = selectors.workspace_visible_to(actor_of(request), pk)
-    return render(request, "components/plot.html", {"plot": plots.events_plot(timezone.now(), found.pk)})
+    return render(request, "components/charts/plot.html", {"plot": plots.events_plot(timezone.now(), found.pk)})
 
 
 @never_cache
@@ -156,7 +167,7 @@ def workspace_kubeconfig(request: HttpRequest, pk: UUID) -> HttpResponse:
                 actor=actor, workspace_id=found.pk, role=form.cleaned_data["role"], now=timezone.now()
             )
         except StatusError as error:
-            refuse(form, error)
+            add_status_error(request, form, error)
         else:
             filename = f"{found.tenant_id}-{found.name}.kubeconfig"
             expires_at = issued.credential.expires_at
@@ -185,7 +196,7 @@ def workspace_kubeconfig(request: HttpRequest, pk: UUID) -> HttpResponse:
         ],
         "crumbs": _crumbs(found),
     }
-    return render(request, "pages/action.html", context, status=failed(request, form))
+    return render(request, "pages/action.html", context, status=form_status(request, form))
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -194,10 +205,12 @@ def workspace_suspend(request: HttpRequest, pk: UUID) -> HttpResponse:
     """The kill switch (GW5)."""
     actor = actor_of(request)
     found = selectors.workspace_visible_to(actor, pk)
-    return ask(
+    return render_action(
         request,
-        ReasonForm(request.POST or None),
-        lambda data: services.workspace_suspend(actor=actor, workspace_id=found.pk, reason=data["reason"]),
+        SuspendForm(request.POST or None),
+        lambda data: services.workspace_suspend(
+            actor=actor, workspace_id=found.pk, reason=data["reason"], stop=data["stop"]
+        ),
         title=f"Suspend {found.name}",
         submit="Suspend now",
         done=f"{found.name} is closed; the receipt grows as the cluster confirms each layer.",
@@ -205,7 +218,8 @@ def workspace_suspend(request: HttpRequest, pk: UUID) -> HttpResponse:
         points=_LAYERS,
         warning=""
         if found.cluster.kind == Cluster.Kind.EMBEDDED
-        else "Watches that are open at the cluster itself go on until their credentials end, two hours at most.",
+        else "Pods run on, and what was opened straight at the cluster with them: shells, logs -f and port-forwards; "
+        'watches there for an hour at most. "And stop everything" ends all but the watches.',
         crumbs=_crumbs(found),
         destroys=True,
     )
@@ -217,7 +231,7 @@ def workspace_resume(request: HttpRequest, pk: UUID) -> HttpResponse:
     """Bring it back; old credentials stay dead."""
     actor = actor_of(request)
     found = selectors.workspace_visible_to(actor, pk)
-    return ask(
+    return render_action(
         request,
         EmptyForm(request.POST),
         lambda _: services.workspace_resume(actor=actor, workspace_id=found.pk),
@@ -237,7 +251,7 @@ def workspace_delete(request: HttpRequest, pk: UUID) -> HttpResponse:
     """End it; the name must be typed."""
     actor = actor_of(request)
     found = selectors.workspace_visible_to(actor, pk)
-    return ask(
+    return render_action(
         request,
         ConfirmForm(request.POST or None, expected=found.name),
         lambda _: services.workspace_delete(actor=actor, workspace_id=found.pk),
@@ -259,7 +273,7 @@ def workspace_tier(request: HttpRequest, pk: UUID) -> HttpResponse:
     """Another tier."""
     actor = actor_of(request)
     found = selectors.workspace_visible_to(actor, pk)
-    return ask(
+    return render_action(
         request,
         TierChoiceForm(request.POST or None, tiers=selectors.tiers_offered(actor), initial={"tier": found.tier_id}),
         lambda data: services.workspace_change_tier(actor=actor, workspace_id=found.pk, tier=data["tier"]),
@@ -278,7 +292,7 @@ def credential_end(request: HttpRequest, pk: UUID, credential: str) -> HttpRespo
     """Revoke one credential."""
     actor = actor_of(request)
     row = credential_visible_to(actor, credential)
-    return ask(
+    return render_action(
         request,
         EmptyForm(request.POST),
         lambda _: credential_revoke(actor=actor, jti=credential, now=timezone.now()),
@@ -292,29 +306,6 @@ def credential_end(request: HttpRequest, pk: UUID, credential: str) -> HttpRespo
     )
 
 
-def pager(request: HttpRequest, cursor: str) -> dict[str, str]:
-    """Links to the first and to the next page, filters kept."""
-    query = request.GET.copy()
-    query.pop("after", None)
-    newer = f"?{query.urlencode()}" if request.GET.get("after") else ""
-    if cursor:
-        query["after"] = cursor
-    return {"newer": newer, "older": f"?{query.urlencode()}" if cursor else ""}
-
-
-def tier_card(tier: Tier) -> dict[str, Any]:
-    """A tier as a card draws it."""
-    state = wording.State(wording.ALLOW, "Offered") if tier.is_available else wording.State(wording.PASS, "Withdrawn")
-    return {
-        "id": tier.name,
-        "name": str(tier),
-        "description": tier.description,
-        "per_user": tier.workspaces_per_user,
-        "quota": [(meter.resource, meter.hard) for meter in meters.meters_of(tier.quota, None)][:6],
-        "state": state,
-    }
-
-
 def _rights(actor: Actor, found: Workspace) -> dict[str, bool]:
     role = role_of(actor, found.tenant_id)
     admin = role is not None and role_at_least(role, Role.ADMIN)
@@ -323,7 +314,7 @@ def _rights(actor: Actor, found: Workspace) -> dict[str, bool]:
     open_ = found.status == Status.ACTIVE and found.tenant.state == TenantState.ACTIVE
     return {
         "issue": role is not None and open_ and found.ready_at is not None,
-        "suspend": actor.operator and found.status == Status.ACTIVE,
+        "suspend": actor.operator and found.phase != Phase.DELETED,
         "resume": actor.operator and found.status == Status.SUSPENDED,
         "delete": own and alive,
         "change_tier": own and open_,
@@ -342,17 +333,17 @@ def _credential_roles(actor: Actor, found: Workspace) -> list[str]:
 def _credential(row: Credential) -> dict[str, Any]:
     now = timezone.now()
     if row.failed_at:
-        state = wording.State(wording.DENY, "Not issued")
+        state = labels.State(labels.DENY, "Not issued")
     elif row.revoked_at:
         state = (
-            wording.State(wording.DENY, "Revoked")
+            labels.State(labels.DENY, "Revoked")
             if row.revocation_confirmed_at
-            else wording.State(wording.WAIT, "Being revoked")
+            else labels.State(labels.WAIT, "Being revoked")
         )
     elif row.expires_at is None:
-        state = wording.State(wording.WAIT, "Being issued")
+        state = labels.State(labels.WAIT, "Being issued")
     else:
-        state = wording.State(wording.ALLOW, "Works") if row.expires_at > now else wording.State(wording.PASS, "Ended")
+        state = labels.State(labels.ALLOW, "Works") if row.expires_at > now else labels.State(labels.PASS, "Ended")
     return {
         "issued_to": row.issued_to.email,
         "role": row.role,

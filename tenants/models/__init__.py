@@ -1,6 +1,6 @@
 """What is stored about tenants, and cannot be wrong: the constraints are in the database."""
 
-from tenants.models.clusters import Cluster, Tier
+from tenants.models.clusters import Cluster, Network, PodSecurity, Tier
 from tenants.models.people import Membership, Role, Tenant, TenantState, User
 from tenants.models.workspaces import Desired, Lock, Operation, OperationState, Phase, Status, Workspace
 
@@ -9,9 +9,11 @@ __all__ = [
     "Desired",
     "Lock",
     "Membership",
+    "Network",
     "Operation",
     "OperationState",
     "Phase",
+    "PodSecurity",
     "Role",
     "Status",
     "Tenant",

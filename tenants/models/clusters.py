@@ -9,10 +9,26 @@ from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 
+class PodSecurity(models.TextChoices):
+    """The Pod Security Standard that a workspace's namespace enforces; there is none below baseline."""
+
+    BASELINE = "baseline", _("Baseline")
+    RESTRICTED = "restricted", _("Restricted")
+
+
+class Network(models.TextChoices):
+    """What a workspace's pods reach by default, and who reaches them."""
+
+    TENANT = "tenant", _("The tenant's own workspaces, and DNS")
+    INTERNET = "internet", _("The same, and addresses outside private networks")
+    OPEN = "open", _("Everything")
+
+
 class Tier(models.Model):
     """A plan: the quota and limits of a workspace and how many of them a user may have (GW2).
 
     ``quota`` is the ``hard`` map of a ResourceQuota; ``limit_range`` the ``limits`` list of a LimitRange.
+    ``priority_classes`` are those above zero that its pods may name.
     """
 
     name = models.SlugField(max_length=63, primary_key=True)
@@ -20,6 +36,11 @@ class Tier(models.Model):
     description = models.CharField(max_length=256, blank=True)
     quota = models.JSONField(help_text=_("hard limits of the ResourceQuota, for example requests.cpu: 4"))
     limit_range = models.JSONField(help_text=_("limits of the LimitRange"), default=list)
+    pod_security = models.CharField(
+        _("pod security"), max_length=10, choices=PodSecurity.choices, default=PodSecurity.BASELINE
+    )
+    network = models.CharField(max_length=8, choices=Network.choices, default=Network.TENANT)
+    priority_classes = models.JSONField(_("priority classes"), default=list, blank=True)
     workspaces_per_user = models.PositiveIntegerField(_("workspaces per user"), default=1)
     is_available = models.BooleanField(_("offered to users"), default=True)
     position = models.PositiveSmallIntegerField(default=0)
@@ -40,7 +61,10 @@ class Cluster(models.Model):
 
     ``sealed_credential`` is the gateway's kubeconfig, encrypted; it is never shown. Changing the server or the CA
     wipes it. ``client_url`` is what kubeconfigs of tenants point at. ``away_until`` keeps workers off a cluster that
-    does not answer, so that it does not hold up the others'.
+    does not answer, so that it does not hold up the others'. ``ingress_domain`` is what host names of tenants are
+    within (``<tenant>.<domain>``); without one they may claim none. ``limits_events`` lets them
+    write events, which no quota of Kubernetes counts. ``storage_classes`` are those of the cluster that
+    make volumes, ``checks`` the findings of the last self-check.
     """
 
     class Kind(models.TextChoices):
@@ -57,6 +81,11 @@ class Cluster(models.Model):
     ca_data = models.TextField(_("certificate authority (PEM)"))
     sealed_credential = models.BinaryField(null=True, editable=False)
     tenant_role = models.CharField(_("ClusterRole of tenants"), max_length=253, default="tenantry-tenant-admin")
+    ingress_domain = models.CharField(_("domain of tenants' host names"), max_length=190, blank=True)
+    limits_events = models.BooleanField(_("limits the rate of events (EventRateLimit)"), default=False)
+    storage_classes = models.JSONField(default=list, editable=False)
+    checks = models.JSONField(default=list, editable=False)
+    checked_at = models.DateTimeField(null=True, editable=False)
     is_default = models.BooleanField(_("default for new workspaces"), default=False)
     last_error = models.CharField(max_length=512, blank=True, editable=False)
     last_seen_at = models.DateTimeField(null=True, editable=False)

@@ -39,7 +39,9 @@ class Workspace(models.Model):
     ``generation`` grows with every wish (suspend, resume, tier, delete) and fences late workers.
     ``service_accounts`` maps the names of the ServiceAccounts that tokens are asked for to their uids: new ones after
     each resume. ``saved_bindings`` keeps the RoleBindings that a suspension took away, ``receipt`` its measured layers.
-    ``suspended_with_tenant`` marks a suspension that ends with the tenant's.
+    ``suspended_with_tenant`` marks a suspension that ends with the tenant's, ``stopped`` one that ends the pods too.
+    ``accounts_spent`` says that tokens from before a suspension may be about: no right is given before the accounts
+    were made anew; ``accounts_gone_at`` is when the last ones were seen to be gone, in database time.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
@@ -61,6 +63,9 @@ class Workspace(models.Model):
     suspended_at = models.DateTimeField(null=True, blank=True)
     suspended_by = models.CharField(max_length=254, blank=True)
     suspended_with_tenant = models.BooleanField(default=False)
+    stopped = models.BooleanField(default=False)
+    accounts_spent = models.BooleanField(default=False, editable=False)
+    accounts_gone_at = models.DateTimeField(null=True, editable=False)
     saved_bindings = models.JSONField(default=list, blank=True)
     receipt = models.JSONField(default=list, blank=True)
     created_at = models.DateTimeField(default=timezone.now, editable=False)

@@ -1,6 +1,6 @@
 """Writes: keyword-only, typed, one transaction each, with an ``actor`` and an audit entry in the same transaction.
 
-All raise subclasses of ``kube.status.StatusError``: ``NotFound`` for what is not there or not the actor's to know of,
+All raise subclasses of ``kube.requests.status.StatusError``: ``NotFound`` for what is not there or not the actor's to know of,
 ``Forbidden`` for too small a role, ``Conflict`` or ``AlreadyExists`` for the wrong moment, ``Invalid`` (with a cause
 for each field) for bad input, ``TooManyRequests`` for too much of it.
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from django.db import IntegrityError, transaction
 from django.db.models import ProtectedError
@@ -11,13 +11,22 @@ from django.utils import timezone
 from audit.actions import Action
 from audit.models import Outcome
 from audit.recorder import SYSTEM_CHAIN, Actor
-from kube.kubeconfig import InvalidKubeconfig, RegisteredCluster, check_server, read_kubeconfig
-from kube.pki import load_certificates
-from kube.status import Cause, Conflict, Invalid, NotFound
-from tenants import clusters, vault
+from kube.authentication.kubeconfig import InvalidKubeconfig, RegisteredCluster, check_server, read_kubeconfig
+from kube.authentication.pki import load_certificates
+from kube.requests.names import is_dns_subdomain
+from kube.requests.status import Cause, Conflict, Invalid, NotFound
+from tenants.clusters import encryption, selfcheck
 from tenants.models import Cluster
 from tenants.naming import check_label
 from tenants.rights import require_operator
+from tenants.services import desiredstate
+
+TENANT_ROLES: Final = ("tenantry-tenant-admin", "tenantry-tenant-edit", "tenantry-tenant-view")
+"""What a workspace's admin account may be bound to (``tenants/manifests/tenant-roles.yaml``), the most first."""
+
+_CHANGEABLE: Final = frozenset(
+    {"server", "ca_data", "client_url", "tenant_role", "ingress_domain", "limits_events", "is_default"}
+)
 
 
 @transaction.atomic
@@ -28,7 +37,9 @@ def cluster_register(
     kubeconfig: str,
     kind: str = Cluster.Kind.EXTERNAL,
     client_url: str = "",
-    tenant_role: str = "tenantry-tenant-admin",
+    tenant_role: str = TENANT_ROLES[0],
+    ingress_domain: str = "",
+    limits_events: bool = False,
     is_default: bool = False,
 ) -> Cluster:
     """Register a cluster, or replace the credential of the one with this name. Operators only.
@@ -52,12 +63,15 @@ def cluster_register(
             "server": access.server,
             "client_url": _url(client_url, "client_url") if client_url else "",
             "ca_data": access.certificate_authority.decode("ascii"),
-            "sealed_credential": vault.seal(kubeconfig),
-            "tenant_role": tenant_role,
+            "sealed_credential": encryption.encrypt(kubeconfig),
+            "tenant_role": _role(tenant_role),
+            "ingress_domain": _domain(ingress_domain),
+            "limits_events": limits_events,
             "is_default": is_default,
             "last_error": "",
         },
     )
+    desiredstate.retry_now(cluster.workspaces.all())
     detail = {"server": access.server, "kind": str(kind), "replaced": not created}
     actor.record(Action.CLUSTER_REGISTERED, chain=SYSTEM_CHAIN, target=f"clusters/{name}", detail=detail)
     return cluster
@@ -65,14 +79,14 @@ def cluster_register(
 
 @transaction.atomic
 def cluster_change(*, actor: Actor, name: str, **changes: Any) -> Cluster:
-    """Change server, ca_data, client_url, tenant_role or is_default. Operators only.
+    """Change server, ca_data, client_url, tenant_role, ingress_domain, limits_events or is_default. Operators only.
 
     Another server or CA wipes the credential: it must be registered anew, or it would be sent to the new host.
     Raises ``NotFound``, ``Invalid``.
     """
     require_operator(actor)
     cluster = _locked(name)
-    unknown = sorted(set(changes) - {"server", "ca_data", "client_url", "tenant_role", "is_default"})
+    unknown = sorted(set(changes) - _CHANGEABLE)
     if unknown:
         causes = [Cause("FieldValueInvalid", "unknown field", field) for field in unknown]
         raise Invalid(f"Cluster is invalid: unknown fields {', '.join(unknown)}", kind="Cluster", causes=causes)
@@ -82,6 +96,10 @@ def cluster_change(*, actor: Actor, name: str, **changes: Any) -> Cluster:
         changes["ca_data"] = _ca(str(changes["ca_data"]))
     if changes.get("client_url"):
         changes["client_url"] = _url(str(changes["client_url"]), "client_url")
+    if "tenant_role" in changes:
+        changes["tenant_role"] = _role(str(changes["tenant_role"]))
+    if "ingress_domain" in changes:
+        changes["ingress_domain"] = _domain(str(changes["ingress_domain"]))
     wiped = any(field in changes and changes[field] != getattr(cluster, field) for field in ("server", "ca_data"))
     if changes.get("is_default"):
         Cluster.objects.filter(is_default=True).exclude(pk=cluster.pk).update(is_default=False)
@@ -91,26 +109,34 @@ def cluster_change(*, actor: Actor, name: str, **changes: Any) -> Cluster:
         cluster.sealed_credential = None
         cluster.last_error = "The server or its CA was changed: register the kubeconfig again."
     cluster.save()
+    desiredstate.retry_now(cluster.workspaces.all())
     detail = {"fields": sorted(changes), "credential_wiped": wiped}
     actor.record(Action.CLUSTER_CHANGED, chain=SYSTEM_CHAIN, target=f"clusters/{name}", detail=detail)
     return cluster
 
 
 def cluster_check(*, actor: Actor, name: str) -> str:
-    """Connect with the stored credential; the words of the failure, or the empty string (kept in ``last_error``).
+    """Prove what the cluster must be (``tenants/clusters/selfcheck.py``); the words of the first failure, or the empty string.
 
-    Operators only. Raises ``NotFound``.
+    All findings are kept in ``checks``. When it answers as it should, what waits for another attempt there is tried at
+    once. Operators only. Raises ``NotFound``.
     """
     require_operator(actor)
     with transaction.atomic():
         cluster = _locked(name)
-    error = clusters.self_check(cluster)
+    now = timezone.now()
+    report = selfcheck.check(cluster, now=now)
+    error = report.error
     with transaction.atomic():
         cluster = _locked(name)
-        cluster.last_error = error[:512]
+        cluster.last_error, cluster.checks, cluster.checked_at = error[:512], report.rows(), now
+        if report.storage_classes is not None:
+            cluster.storage_classes = list(report.storage_classes)
         if not error:
-            cluster.last_seen_at = timezone.now()
-        cluster.save(update_fields=["last_error", "last_seen_at"])
+            cluster.last_seen_at = now
+        cluster.save(update_fields=["last_error", "last_seen_at", "checks", "checked_at", "storage_classes"])
+        if not error:
+            desiredstate.retry_now(cluster.workspaces.all())
         outcome = Outcome.FAILURE if error else Outcome.SUCCESS
         actor.record(
             Action.CLUSTER_CHECKED,
@@ -162,6 +188,21 @@ def _url(url: str, field: str) -> str:
     except InvalidKubeconfig as error:
         raise _invalid(field, str(error)) from None
     raise _invalid(field, "the URL is too long")
+
+
+def _role(name: str) -> str:
+    """One of the roles that the gateway may bind: another would be refused by the fences, workspace by workspace."""
+    if name not in TENANT_ROLES:
+        message = f"must be one of {', '.join(TENANT_ROLES)}; add rules to them by tenantry.io/aggregate-to-admin"
+        raise _invalid("tenant_role", message)
+    return name
+
+
+def _domain(name: str) -> str:
+    """A DNS name in lower case, or nothing."""
+    if name and not is_dns_subdomain(name):
+        raise _invalid("ingress_domain", "must be a DNS name in lower case, as apps.example.org")
+    return name
 
 
 def _ca(pem: str) -> str:

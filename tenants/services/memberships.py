@@ -6,10 +6,10 @@ from django.db import transaction
 
 from audit.actions import Action
 from audit.recorder import Actor
-from kube.status import Cause, Conflict, Forbidden, Invalid, NotFound
+from kube.requests.status import Cause, Conflict, Forbidden, Invalid, NotFound
 from tenants.models import Membership, Role, Tenant, User
 from tenants.rights import require_role, role_at_least
-from tenants.services.departures import credentials_end
+from tenants.services.revocation import credentials_end
 
 
 @transaction.atomic

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 from django.utils import timezone
 
 from audit.actions import Action
 from audit.recorder import Actor
-from kube.status import AlreadyExists, Conflict, NotFound
+from kube.requests.status import AlreadyExists, Conflict, NotFound
 from store.types import PreconditionFailed
 from tenants import spaces
-from tenants.locks import lock_clear, lock_set
-from tenants.models import Membership, Role, Status, Tenant, TenantState, User, Workspace
+from tenants.models import Membership, Phase, Role, Status, Tenant, TenantState, User, Workspace
 from tenants.naming import check_tenant_name, check_text
 from tenants.rights import require_operator, require_role
-from tenants.services import wishes
+from tenants.services import desiredstate
+from tenants.suspensions import lock_clear, lock_set
 
 
 @transaction.atomic
@@ -66,35 +67,46 @@ def tenant_delete(*, actor: Actor, name: str) -> Tenant:
     tenant.save(update_fields=["state"])
     lock_set(space=tenant.cluster_path, reason="The tenant is being deleted.")
     for workspace in tenant.workspaces.exclude(status=Status.DELETED).select_for_update():
-        wishes.wish_deleted(workspace, actor)
+        desiredstate.request_deleted(workspace, actor)
     actor.record(Action.TENANT_DELETED, chain=name, target=f"tenants/{name}")
     spaces.tenant_mark_terminating(tenant)
-    transaction.on_commit(wishes.wake)
+    transaction.on_commit(desiredstate.enqueue_sweep)
     return tenant
 
 
 @transaction.atomic
-def tenant_suspend(*, actor: Actor, name: str, reason: str) -> Tenant:
+def tenant_suspend(*, actor: Actor, name: str, reason: str, stop: bool = False) -> Tenant:
     """Close a tenant's space and suspend its workspaces, from the commit on (GW5). Operators only.
 
-    Raises ``NotFound``, ``Forbidden``, ``Invalid`` without a reason, ``Conflict`` while it is being deleted.
+    All that still exist, those that are being deleted too; with ``stop`` their pods end as well. Suspending twice keeps
+    the first and tries at once what waits. A tenant that is being deleted goes on ending. Raises ``NotFound``,
+    ``Forbidden``, ``Invalid`` without a reason.
     """
     require_operator(actor)
     reason = check_text(reason, field="reason", kind="Tenant", limit=512, required=True)
     tenant = _locked(actor, name, Role.OWNER)
-    if tenant.state == TenantState.TERMINATING:
-        raise Conflict(f"The tenant {name} is being deleted.", kind="tenants", name=name)
+    there = tenant.workspaces.exclude(phase=Phase.DELETED)
     if tenant.state == TenantState.SUSPENDED:
+        if stop:
+            _stop(there, actor)
+            detail = {"reason": reason, "stop": stop}
+            actor.record(Action.TENANT_SUSPENDED, chain=name, target=f"tenants/{name}", detail=detail)
+        desiredstate.retry_now(there)
         return tenant
-    tenant.state, tenant.suspended_reason = TenantState.SUSPENDED, reason
-    tenant.suspended_at, tenant.suspended_by = timezone.now(), actor.name
+    tenant.suspended_reason, tenant.suspended_at, tenant.suspended_by = reason, timezone.now(), actor.name
+    if tenant.state != TenantState.TERMINATING:
+        tenant.state = TenantState.SUSPENDED
     tenant.save()
     lock_set(space=tenant.cluster_path, reason=reason)
-    for workspace in tenant.workspaces.filter(status=Status.ACTIVE).select_for_update():
-        wishes.wish_suspended(workspace, actor, reason, with_tenant=True)
-    actor.record(Action.TENANT_SUSPENDED, chain=name, target=f"tenants/{name}", detail={"reason": reason})
-    spaces.tenant_mark_phase(tenant)
-    transaction.on_commit(wishes.wake)
+    for workspace in there.exclude(status=Status.SUSPENDED).select_for_update():
+        desiredstate.request_suspended(workspace, actor, reason, with_tenant=True, stop=stop)
+    if stop:
+        _stop(there, actor)
+    detail = {"reason": reason, "stop": stop}
+    actor.record(Action.TENANT_SUSPENDED, chain=name, target=f"tenants/{name}", detail=detail)
+    if tenant.state == TenantState.SUSPENDED:
+        spaces.tenant_mark_phase(tenant)
+    desiredstate.retry_now(there)
     return tenant
 
 
@@ -115,11 +127,16 @@ def tenant_resume(*, actor: Actor, name: str) -> Tenant:
     lock_clear(space=tenant.cluster_path)
     held = Workspace.objects.filter(tenant=tenant, status=Status.SUSPENDED, suspended_with_tenant=True)
     for workspace in held.select_for_update():
-        wishes.wish_resumed(workspace, actor)
+        desiredstate.request_resumed(workspace, actor)
     actor.record(Action.TENANT_RESUMED, chain=name, target=f"tenants/{name}")
     spaces.tenant_mark_phase(tenant)
-    transaction.on_commit(wishes.wake)
+    transaction.on_commit(desiredstate.enqueue_sweep)
     return tenant
+
+
+def _stop(workspaces: QuerySet[Workspace], actor: Actor) -> None:
+    for workspace in workspaces.filter(status=Status.SUSPENDED, stopped=False).select_for_update():
+        desiredstate.request_stopped(workspace, actor)
 
 
 def _locked(actor: Actor, name: str, role: Role) -> Tenant:

@@ -7,29 +7,58 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from django.db import IntegrityError, transaction
-from django.db.models import ProtectedError
+from django.db.models import ProtectedError, TextChoices
 
 from audit.actions import Action
 from audit.recorder import SYSTEM_CHAIN, Actor
-from kube.status import AlreadyExists, Cause, Conflict, Invalid, NotFound
-from tenants.models import Status, Tier, Workspace
+from kube.requests.status import AlreadyExists, Cause, Conflict, Invalid, NotFound
+from tenants.models import Network, PodSecurity, Status, Tier, Workspace
 from tenants.naming import check_label, check_text
 from tenants.rights import require_operator
-from tenants.services import wishes
+from tenants.services import desiredstate
 
+_REACHING: Final = frozenset({"quota", "limit_range", "pod_security", "network", "priority_classes"})
+"""What a changed tier carries to its workspaces."""
+
+_CLASS: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
 _QUANTITY: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?([munkMGTPE]|[KMGTPE]i)?")
 _RESOURCE: Final = re.compile(r"[a-z0-9]([-a-z0-9./]{0,125}[a-z0-9])?")
 
 
-def _limits(cpu: str, memory: str, most_cpu: str, most_memory: str) -> list[dict[str, Any]]:
+def _limits(cpu: str, memory: str, most_cpu: str, most_memory: str, most_storage: str) -> list[dict[str, Any]]:
     return [
         {
             "type": "Container",
-            "default": {"cpu": cpu, "memory": memory},
-            "defaultRequest": {"cpu": cpu, "memory": memory},
-            "max": {"cpu": most_cpu, "memory": most_memory},
+            "default": {"cpu": cpu, "memory": memory, "ephemeral-storage": "1Gi"},
+            "defaultRequest": {"cpu": cpu, "memory": memory, "ephemeral-storage": "256Mi"},
+            "max": {"cpu": most_cpu, "memory": most_memory, "ephemeral-storage": most_storage},
         }
     ]
+
+
+_COUNTS: Final = {
+    "pods": 60,
+    "replicationcontrollers": 10,
+    "serviceaccounts": 20,
+    "events": 500,
+    "leases.coordination.k8s.io": 50,
+    "deployments.apps": 40,
+    "replicasets.apps": 99,
+    "statefulsets.apps": 20,
+    "jobs.batch": 60,
+    "cronjobs.batch": 20,
+    "horizontalpodautoscalers.autoscaling": 20,
+    "poddisruptionbudgets.policy": 20,
+    "ingresses.networking.k8s.io": 20,
+    "networkpolicies.networking.k8s.io": 20,
+    "roles.rbac.authorization.k8s.io": 20,
+    "rolebindings.rbac.authorization.k8s.io": 20,
+}
+"""How many objects of each other kind that a tenant may create a small workspace holds: etcd is everybody's."""
+
+
+def _counts(times: int) -> dict[str, str]:
+    return {f"count/{resource}": str(count * times) for resource, count in _COUNTS.items()}
 
 
 DEFAULTS: Final[tuple[dict[str, Any], ...]] = (
@@ -44,10 +73,17 @@ DEFAULTS: Final[tuple[dict[str, Any], ...]] = (
             "limits.memory": "16Gi",
             "pods": "30",
             "persistentvolumeclaims": "10",
+            "requests.storage": "50Gi",
+            "requests.ephemeral-storage": "20Gi",
+            "limits.ephemeral-storage": "40Gi",
+            "services": "20",
+            "services.nodeports": "0",
+            "services.loadbalancers": "0",
             "count/configmaps": "200",
             "count/secrets": "200",
+            **_counts(1),
         },
-        "limit_range": _limits("100m", "128Mi", "4", "8Gi"),
+        "limit_range": _limits("100m", "128Mi", "4", "8Gi", "5Gi"),
         "workspaces_per_user": 1,
     },
     {
@@ -61,10 +97,17 @@ DEFAULTS: Final[tuple[dict[str, Any], ...]] = (
             "limits.memory": "64Gi",
             "pods": "120",
             "persistentvolumeclaims": "40",
+            "requests.storage": "500Gi",
+            "requests.ephemeral-storage": "100Gi",
+            "limits.ephemeral-storage": "200Gi",
+            "services": "80",
+            "services.nodeports": "0",
+            "services.loadbalancers": "0",
             "count/configmaps": "1000",
             "count/secrets": "1000",
+            **_counts(4),
         },
-        "limit_range": _limits("250m", "256Mi", "16", "32Gi"),
+        "limit_range": _limits("250m", "256Mi", "16", "32Gi", "20Gi"),
         "workspaces_per_user": 3,
     },
     {
@@ -78,10 +121,17 @@ DEFAULTS: Final[tuple[dict[str, Any], ...]] = (
             "limits.memory": "256Gi",
             "pods": "500",
             "persistentvolumeclaims": "200",
+            "requests.storage": "5Ti",
+            "requests.ephemeral-storage": "500Gi",
+            "limits.ephemeral-storage": "1Ti",
+            "services": "300",
+            "services.nodeports": "30",
+            "services.loadbalancers": "5",
             "count/configmaps": "5000",
             "count/secrets": "5000",
+            **_counts(10),
         },
-        "limit_range": _limits("500m", "512Mi", "64", "128Gi"),
+        "limit_range": _limits("500m", "512Mi", "64", "128Gi", "50Gi"),
         "workspaces_per_user": 5,
         "is_available": False,
     },
@@ -107,6 +157,9 @@ def tier_create(
     description: str = "",
     is_available: bool = True,
     position: int = 0,
+    pod_security: str = PodSecurity.BASELINE,
+    network: str = Network.TENANT,
+    priority_classes: Sequence[str] = (),
 ) -> Tier:
     """Create a tier. Operators only. Raises ``AlreadyExists``, ``Invalid`` (a cause for each bad quantity)."""
     require_operator(actor)
@@ -119,6 +172,9 @@ def tier_create(
         workspaces_per_user=workspaces_per_user,
         is_available=is_available,
         position=position,
+        pod_security=_checked_choice(pod_security, PodSecurity, "pod_security"),
+        network=_checked_choice(network, Network, "network"),
+        priority_classes=_checked_classes(priority_classes),
     )
     try:
         with transaction.atomic():
@@ -133,14 +189,15 @@ def tier_create(
 def tier_change(*, actor: Actor, name: str, **changes: Any) -> Tier:
     """Change fields of a tier by their names; new limits reach every active workspace of it (GW2). Operators only.
 
-    ``changes`` are any of display_name, description, quota, limit_range, workspaces_per_user, is_available, position.
+    ``changes`` are any of display_name, description, quota, limit_range, pod_security, network, priority_classes,
+    workspaces_per_user, is_available, position.
     Raises ``NotFound``, ``Invalid``.
     """
     require_operator(actor)
     tier = Tier.objects.select_for_update().filter(name=name).first()
     if tier is None:
         raise NotFound(f'tiers "{name}" not found', kind="tiers", name=name)
-    known = {"display_name", "description", "quota", "limit_range", "workspaces_per_user", "is_available", "position"}
+    known = {"display_name", "description", "workspaces_per_user", "is_available", "position"} | _REACHING
     unknown = sorted(set(changes) - known)
     if unknown:
         causes = [Cause("FieldValueInvalid", "unknown field", field) for field in unknown]
@@ -149,7 +206,13 @@ def tier_change(*, actor: Actor, name: str, **changes: Any) -> Tier:
         changes["quota"] = _checked_quota(changes["quota"])
     if "limit_range" in changes:
         changes["limit_range"] = _checked_limits(changes["limit_range"])
-    reaches = any(field in changes and changes[field] != getattr(tier, field) for field in ("quota", "limit_range"))
+    if "pod_security" in changes:
+        changes["pod_security"] = _checked_choice(changes["pod_security"], PodSecurity, "pod_security")
+    if "network" in changes:
+        changes["network"] = _checked_choice(changes["network"], Network, "network")
+    if "priority_classes" in changes:
+        changes["priority_classes"] = _checked_classes(changes["priority_classes"])
+    reaches = any(field in changes and changes[field] != getattr(tier, field) for field in _REACHING)
     before = {field: getattr(tier, field) for field in changes}
     for field, value in changes.items():
         setattr(tier, field, value)
@@ -160,9 +223,9 @@ def tier_change(*, actor: Actor, name: str, **changes: Any) -> Tier:
     if reaches:
         active = Workspace.objects.select_related("tenant").filter(tier=tier, status=Status.ACTIVE)
         for workspace in active.select_for_update(of=("self",)).order_by("id"):
-            wishes.wish_ready(workspace, actor)
+            desiredstate.request_ready(workspace, actor)
             touched += 1
-        transaction.on_commit(wishes.wake)
+        transaction.on_commit(desiredstate.enqueue_sweep)
     detail = {"before": before, "after": changes, "workspaces": touched}
     actor.record(Action.TIER_CHANGED, chain=SYSTEM_CHAIN, target=f"tiers/{name}", detail=detail)
     return tier
@@ -180,6 +243,22 @@ def tier_delete(*, actor: Actor, name: str) -> None:
     except ProtectedError:
         raise Conflict(f"Workspaces have the tier {name}; withdraw it instead.", kind="tiers", name=name) from None
     actor.record(Action.TIER_DELETED, chain=SYSTEM_CHAIN, target=f"tiers/{name}")
+
+
+def _checked_choice(value: str, choices: type[TextChoices], field: str) -> str:
+    if value not in choices.values:
+        causes = [Cause("FieldValueNotSupported", f'Unsupported value: "{str(value)[:40]}"', field)]
+        raise Invalid(f"Tier is invalid: {field}: {causes[0].message}", kind="Tier", causes=causes)
+    return str(value)
+
+
+def _checked_classes(names: Sequence[str]) -> list[str]:
+    """Names of PriorityClasses; those of the system are for nobody's workspace."""
+    bad = [str(name)[:80] for name in names if not _CLASS.fullmatch(str(name)) or str(name).startswith("system-")]
+    if bad or len(names) > 20:
+        causes = [Cause("FieldValueInvalid", f'Invalid value: "{", ".join(bad)[:200]}"', "priority_classes")]
+        raise Invalid(f"Tier is invalid: priority_classes: {causes[0].message}", kind="Tier", causes=causes)
+    return [str(name) for name in names]
 
 
 def _checked_quota(quota: Mapping[str, Any]) -> dict[str, str]:

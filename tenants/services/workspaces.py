@@ -1,4 +1,4 @@
-"""Workspaces: asking for one, changing it, closing it, ending it. Workers bring it about (``tenants.operations``)."""
+"""Workspaces: asking for one, changing it, closing it, ending it. Workers bring it about (``tenants.operationqueue``)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from django.db import IntegrityError, transaction
 
 from audit.actions import Action
 from audit.recorder import Actor
-from kube.status import AlreadyExists, Cause, Conflict, Forbidden, Invalid, NotFound, ServiceUnavailable
-from tenants import ratelimit
+from kube.requests.status import AlreadyExists, Cause, Conflict, Forbidden, Invalid, NotFound, ServiceUnavailable
+from tenants import ratelimits
 from tenants.models import (
     Cluster,
     Desired,
     Membership,
     Operation,
+    Phase,
     Role,
     Status,
     Tenant,
@@ -27,7 +28,7 @@ from tenants.models import (
 )
 from tenants.naming import check_label, check_text
 from tenants.rights import require_operator, require_role, role_at_least, role_of
-from tenants.services import wishes
+from tenants.services import desiredstate
 
 
 def workspace_init(
@@ -51,7 +52,7 @@ def workspace_init(
     when the same name or key was used for something else or the tenant is closed, ``AlreadyExists`` when the name is
     another member's, ``ServiceUnavailable`` when there is no cluster.
     """
-    ratelimit.take(ratelimit.INIT, user.id)
+    ratelimits.take(ratelimits.INIT, user.id)
     with transaction.atomic():
         return _init(
             actor, user, tier_name=tier, tenant_name=tenant, name=name, cluster_name=cluster, key=idempotency_key
@@ -59,27 +60,25 @@ def workspace_init(
 
 
 @transaction.atomic
-def workspace_suspend(*, actor: Actor, workspace_id: UUID, reason: str) -> Workspace:
+def workspace_suspend(*, actor: Actor, workspace_id: UUID, reason: str, stop: bool = False) -> Workspace:
     """Pull the kill switch: refused everywhere from the commit on, proved on the cluster by a worker (GW5).
 
-    Operators only. Suspending twice keeps the first. Raises ``NotFound``, ``Forbidden``, ``Invalid`` without a reason,
-    ``Conflict`` when it is deleted.
+    With ``stop`` its pods end as well; what owns them brings them back on resume. Whatever still exists can be
+    suspended: what is being deleted is closed once more and goes on ending. Suspending twice keeps the first, and what
+    waits for another attempt is tried at once. Operators only. Raises ``NotFound``, ``Forbidden``, ``Invalid`` without
+    a reason, ``Conflict`` when it is gone.
     """
     reason = check_text(reason, field="reason", kind="Workspace", limit=512, required=True)
     workspace = _locked(actor, workspace_id)
     require_operator(actor)
-    if workspace.status == Status.DELETED:
+    if workspace.phase == Phase.DELETED:
         raise Conflict("The workspace is deleted.", kind="workspaces", name=str(workspace_id))
     if workspace.status == Status.SUSPENDED:
-        if workspace.suspended_with_tenant:
-            # Now it is meant by itself: it must not end with the tenant's suspension.
-            workspace.suspended_with_tenant, workspace.suspended_reason = False, reason
-            workspace.save(update_fields=["suspended_with_tenant", "suspended_reason"])
-            _record(actor, Action.WORKSPACE_SUSPENDED, workspace, reason=reason)
+        _suspend_again(actor, workspace, reason, stop=stop)
         return workspace
-    wishes.wish_suspended(workspace, actor, reason)
-    _record(actor, Action.WORKSPACE_SUSPENDED, workspace, reason=reason)
-    transaction.on_commit(wishes.wake)
+    desiredstate.request_suspended(workspace, actor, reason, stop=stop)
+    _record(actor, Action.WORKSPACE_SUSPENDED, workspace, reason=reason, stop=stop)
+    desiredstate.retry_now(Workspace.objects.filter(pk=workspace.pk))
     return workspace
 
 
@@ -97,9 +96,9 @@ def workspace_resume(*, actor: Actor, workspace_id: UUID) -> Workspace:
     _require_active(workspace.tenant)
     if workspace.status == Status.ACTIVE:
         return workspace
-    wishes.wish_resumed(workspace, actor)
+    desiredstate.request_resumed(workspace, actor)
     _record(actor, Action.WORKSPACE_RESUMED, workspace)
-    transaction.on_commit(wishes.wake)
+    transaction.on_commit(desiredstate.enqueue_sweep)
     return workspace
 
 
@@ -113,9 +112,9 @@ def workspace_delete(*, actor: Actor, workspace_id: UUID) -> Workspace:
     _require_own(actor, workspace)
     if workspace.status == Status.DELETED:
         return workspace
-    wishes.wish_deleted(workspace, actor)
+    desiredstate.request_deleted(workspace, actor)
     _record(actor, Action.WORKSPACE_DELETED, workspace)
-    transaction.on_commit(wishes.wake)
+    transaction.on_commit(desiredstate.enqueue_sweep)
     return workspace
 
 
@@ -136,9 +135,9 @@ def workspace_change_tier(*, actor: Actor, workspace_id: UUID, tier: str) -> Wor
     User.objects.select_for_update().get(pk=workspace.user_id)
     workspace.tier = _offered(actor, tier)
     _require_room(workspace.user_id, workspace.tier)
-    wishes.wish_ready(workspace, actor)
+    desiredstate.request_ready(workspace, actor)
     _record(actor, Action.WORKSPACE_TIER_CHANGED, workspace, before=before, after=tier)
-    transaction.on_commit(wishes.wake)
+    transaction.on_commit(desiredstate.enqueue_sweep)
     return workspace
 
 
@@ -187,8 +186,23 @@ def _init(
         workspace=workspace, desired=Desired.READY, generation=workspace.generation, requested_by=actor.name[:254]
     )
     _record(actor, Action.WORKSPACE_CREATED, workspace, tier=tier_name, namespace=workspace.k8s_namespace)
-    transaction.on_commit(wishes.wake)
+    transaction.on_commit(desiredstate.enqueue_sweep)
     return workspace
+
+
+def _suspend_again(actor: Actor, workspace: Workspace, reason: str, *, stop: bool) -> None:
+    news = False
+    if workspace.suspended_with_tenant:
+        # Now it is meant by itself: it must not end with the tenant's suspension.
+        workspace.suspended_with_tenant, workspace.suspended_reason = False, reason
+        workspace.save(update_fields=["suspended_with_tenant", "suspended_reason"])
+        news = True
+    if stop and not workspace.stopped:
+        desiredstate.request_stopped(workspace, actor)
+        news = True
+    if news:
+        _record(actor, Action.WORKSPACE_SUSPENDED, workspace, reason=reason, stop=stop)
+    desiredstate.retry_now(Workspace.objects.filter(pk=workspace.pk))
 
 
 def _tenant(name: str) -> Tenant:
@@ -248,10 +262,12 @@ def _offered(actor: Actor, name: str) -> Tier:
 
 
 def _require_room(user_id: UUID, tier: Tier) -> None:
-    count = Workspace.objects.filter(user_id=user_id, tier=tier).exclude(status=Status.DELETED).count()
+    mine = Workspace.objects.filter(user_id=user_id, tier=tier).exclude(phase=Phase.DELETED)
+    count, ending = mine.count(), mine.filter(status=Status.DELETED).count()
     if count >= tier.workspaces_per_user:
         room = f"{tier.workspaces_per_user} workspace{'' if tier.workspaces_per_user == 1 else 's'}"
-        raise Forbidden(f"The tier {tier.name} allows {room} per user, and you have {count}.", kind="workspaces")
+        still = f", {ending} of them still being deleted" if ending else ""
+        raise Forbidden(f"The tier {tier.name} allows {room} per user, and you have {count}{still}.", kind="workspaces")
 
 
 def _require_active(tenant: Tenant) -> None:

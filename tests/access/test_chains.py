@@ -6,16 +6,16 @@ import pytest
 
 from access.authentication.base import Credentials, Refused
 from access.authentication.chain import AuthenticationChain
-from access.authorization.base import abstain, allow, deny
+from access.authorization.base import allow, deny, no_opinion
 from access.authorization.chain import AuthorizationChain
-from access.authorization.isolation import SystemMasters, TenantIsolation
-from access.authorization.lock import LockAuthorizer
-from access.authorization.systemworkspaces import SystemWorkspaces
-from kube.identity import Principal
-from kube.rbac import Rule
-from kube.requestinfo import RequestInfo
-from kube.status import Unauthorized
-from kube.verdicts import Decision, Verdict
+from access.authorization.tenancy.isolation import SystemMasters, TenantIsolation
+from access.authorization.tenancy.suspension import SuspensionAuthorizer
+from access.authorization.tenancy.systemworkspaces import SystemWorkspaces
+from kube.authentication.identity import Principal
+from kube.authorization.decisions import Decision, Verdict
+from kube.authorization.rbac import Rule
+from kube.requests.requestinfo import RequestInfo
+from kube.requests.status import Unauthorized
 
 ALICE = Principal(name="alice", tenant="acme", authenticator="test")
 ROBOT = Principal(name="system:serviceaccount:n1:robot", tenant="acme", authenticator="test", cluster="root:acme")
@@ -76,6 +76,24 @@ async def test_authenticator_that_fails_or_refuses_never_stops_the_next() -> Non
     assert await chain.authenticate(Credentials(), now=0) is ALICE
 
 
+@pytest.mark.parametrize(
+    "group",
+    [
+        "system:kcp:workspace:access",
+        "system:kcp:workspace:admin",
+        "system:kcp:clusterworkspace:admin",
+        "system:kcp:anything",
+        "system:cluster:root:acme",
+    ],
+)
+@pytest.mark.parametrize("tenant", ["acme", "system", None])
+async def test_nobody_brings_groups_along_that_the_server_gives_for_one_request(group: str, tenant: str | None) -> None:
+    """KC2, KC10: whichever authenticator says so; the others stay, in order."""
+    brought = Principal(name="x", groups=("a", group, "system:authenticated"), tenant=tenant, authenticator="any")
+    found = await AuthenticationChain([Knows("any", brought)]).authenticate(Credentials(), now=0.0)
+    assert found.groups == ("a", "system:authenticated")
+
+
 async def test_nobody_known_is_unauthorized() -> None:
     with pytest.raises(Unauthorized):
         await AuthenticationChain([Knows("refuses", Refused("no"))]).authenticate(Credentials(), now=0)
@@ -94,8 +112,8 @@ async def test_authorizer_that_breaks_denies() -> None:
 
 
 async def test_silence_is_no_permission_and_the_first_opinion_decides() -> None:
-    assert not (await AuthorizationChain([Says("a", abstain("a"))]).authorize(ALICE, asks())).allowed
-    chain = AuthorizationChain([Says("a", abstain("a")), Says("b", deny("b", "no")), Says("c", allow("c"))])
+    assert not (await AuthorizationChain([Says("a", no_opinion("a"))]).authorize(ALICE, asks())).allowed
+    chain = AuthorizationChain([Says("a", no_opinion("a")), Says("b", deny("b", "no")), Says("c", allow("c"))])
     decision = await chain.explain(ALICE, asks())
     assert decision.step == "b"
     assert [step.step for step in decision.trace] == ["a", "b"]
@@ -104,7 +122,7 @@ async def test_silence_is_no_permission_and_the_first_opinion_decides() -> None:
 class NoGrants:
     """Nobody has let anybody in."""
 
-    async def opening(self, principal: Principal, request: RequestInfo) -> Decision | None:
+    async def find_grant(self, principal: Principal, request: RequestInfo) -> Decision | None:
         return None
 
     async def rules(self, principal: Principal, cluster: str, namespace: str) -> tuple[Rule, ...]:
@@ -167,4 +185,4 @@ async def test_lock_closes_its_door_to_tenants_and_locks_its_accounts_in(
     principal: Principal, request_: RequestInfo, denied: bool
 ) -> None:
     """GW5."""
-    assert ((await LockAuthorizer(Doors()).authorize(principal, request_)).verdict is Verdict.DENY) is denied
+    assert ((await SuspensionAuthorizer(Doors()).authorize(principal, request_)).verdict is Verdict.DENY) is denied

@@ -35,12 +35,13 @@ from access.credentials.selectors import credential_visible_to, credentials_of_w
 from access.models import Credential, PersonalAccessToken
 from audit.models import AuditEntry
 from audit.selectors import chain_flaw
-from kube.status import Conflict, Forbidden, Invalid, NotFound, ServiceUnavailable, TooManyRequests
-from portal.accounts import user_change
-from tenants import ratelimit
+from kube.requests.status import Conflict, Forbidden, Invalid, NotFound, ServiceUnavailable, TooManyRequests
+from portal.signin.accounts import user_change
+from tenants import ratelimits
 from tenants.models import Phase, Role, Workspace
 from tenants.services import membership_remove, membership_set, workspace_init, workspace_resume, workspace_suspend
 from tenants.tasks import operations_sweep
+from tests.databases import owning
 from tests.faultproxy import Fault
 from tests.tenants.conftest import OPERATOR, actor_of, join, make_tenant, make_user
 
@@ -74,7 +75,7 @@ def call(cluster, token: str, path: str) -> int:
     context = ssl.create_default_context(cadata=cluster.proxy.ca.cert_pem.bytes().decode())
     request = urllib.request.Request(f"{cluster.proxy.url}{path}", headers={"Authorization": f"Bearer {token}"})
     try:
-        return urllib.request.urlopen(request, context=context, timeout=5).status
+        return urllib.request.urlopen(request, context=context, timeout=60).status
     except urllib.error.HTTPError as error:
         return error.code
 
@@ -108,12 +109,16 @@ def test_an_issued_kubeconfig_opens_the_workspace_and_nothing_else(cluster, work
     assert chain_flaw("acme") is None
 
 
+@pytest.mark.django_db(transaction=True)
 def test_the_intent_is_committed_before_the_token_is_asked_for(cluster, workspace, alice):
     """SEC-04: no record, no token."""
-    with connection.cursor() as cursor:
+    with owning() as cursor:
         cursor.execute("ALTER TABLE audit_logs ADD CONSTRAINT broken CHECK (action <> 'IssueKubeconfig')")
-    with pytest.raises(Exception, match="broken"):
-        issue(alice, workspace)
+        try:
+            with pytest.raises(Exception, match="broken"):
+                issue(alice, workspace)
+        finally:
+            cursor.execute("ALTER TABLE audit_logs DROP CONSTRAINT broken")
     assert [path for _, path, _ in cluster.proxy.calls] == []
 
 
@@ -154,7 +159,7 @@ def test_a_revoked_credential_dies_alone(cluster, workspace, alice):
     revoked = credential_revoke(actor=actor_of(alice), jti=first.credential.jti, now=timezone.now())
     assert revoked.revoked_at is not None
     assert revoked.revocation_confirmed_at is not None
-    end = time.monotonic() + 15
+    end = time.monotonic() + 60
     while call(cluster, token_of(first), path) != 401:
         assert time.monotonic() < end
         time.sleep(0.3)
@@ -176,7 +181,7 @@ def test_credentials_end_with_the_membership_that_gave_them(cluster, workspace, 
     low = issue(bob, workspace)
     membership_remove(actor=actor_of(alice), tenant="acme", user=bob)
     assert credentials_expire(now=timezone.now()) == 2
-    end = time.monotonic() + 15
+    end = time.monotonic() + 60
     while {call(cluster, token_of(his), path), call(cluster, token_of(low), path)} != {401}:
         assert time.monotonic() < end
         time.sleep(0.3)
@@ -232,7 +237,7 @@ def test_after_suspension_and_resume_earlier_tokens_stay_dead(cluster, workspace
     assert Credential.objects.get().revoked_at is not None
     workspace_resume(actor=OPERATOR, workspace_id=workspace.id)
     workspace = cluster.settle(workspace, Phase.READY)
-    end = time.monotonic() + 15
+    end = time.monotonic() + 60
     while call(cluster, token, path) != 401:
         assert time.monotonic() < end
         time.sleep(0.3)
@@ -261,12 +266,12 @@ def test_strangers_get_404_and_floods_429(cluster, workspace, alice):
     with pytest.raises(NotFound):
         kubeconfig_issue(actor=actor_of(alice), workspace_id=uuid.uuid4(), now=timezone.now())
     assert outcomes() == ["denied"]
-    for _ in range(ratelimit.CREDENTIAL.burst):
+    for _ in range(ratelimits.CREDENTIAL.burst):
         issue(alice, workspace)
     with pytest.raises(TooManyRequests) as caught:
         issue(alice, workspace)
     assert caught.value.retry_after and caught.value.retry_after > 0
-    assert len(credentials_of_workspace(actor_of(alice), workspace)) == ratelimit.CREDENTIAL.burst
+    assert len(credentials_of_workspace(actor_of(alice), workspace)) == ratelimits.CREDENTIAL.burst
     with pytest.raises(NotFound):
         credential_visible_to(actor_of(eve), Credential.objects.first().jti)
     assert [path for _, path, _ in cluster.proxy.calls if "tenant-" not in path] == []
@@ -302,7 +307,7 @@ def test_no_token_is_in_any_sink(cluster, workspace, alice, caplog, tmp_path):
     operations_sweep.apply_async()
     cluster.settle(workspace, Phase.SUSPENDED)
     texts = [caplog.text, *errors, repr(minted)]
-    with connection.cursor() as cursor:
+    with owning() as cursor:
         cursor.execute("SELECT table_name FROM information_schema.tables WHERE table_schema = 'public'")
         tables = [name for (name,) in cursor.fetchall()]
         for table in tables:
@@ -390,25 +395,25 @@ def test_tokens_are_their_own_users_business(alice):
 
 def test_buckets_refuse_in_redis_and_without_it(settings, monkeypatch):
     """AD6: never open."""
-    bucket = ratelimit.Bucket("test", burst=3, interval=10)
+    bucket = ratelimits.Bucket("test", burst=3, interval=10)
     key = uuid.uuid4()
-    assert [ratelimit.wait_for(bucket, key) for _ in range(3)] == [0, 0, 0]
-    assert 9 < ratelimit.wait_for(bucket, key) <= 10
+    assert [ratelimits.wait_for(bucket, key) for _ in range(3)] == [0, 0, 0]
+    assert 9 < ratelimits.wait_for(bucket, key) <= 10
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
-    monkeypatch.setattr(ratelimit, "_script", None)
+    monkeypatch.setattr(ratelimits, "_script", None)
     other = uuid.uuid4()
-    assert [ratelimit.wait_for(bucket, other) for _ in range(3)] == [0, 0, 0]
-    assert ratelimit.wait_for(bucket, other) > 9
-    monkeypatch.setattr(ratelimit, "_script", None)
-    monkeypatch.setattr(ratelimit, "_away_until", 0.0)
+    assert [ratelimits.wait_for(bucket, other) for _ in range(3)] == [0, 0, 0]
+    assert ratelimits.wait_for(bucket, other) > 9
+    monkeypatch.setattr(ratelimits, "_script", None)
+    monkeypatch.setattr(ratelimits, "_away_until", 0.0)
 
 
 def test_the_local_buckets_are_bounded_and_never_open():
-    local = ratelimit._Local()
-    bucket = ratelimit.Bucket("test", burst=2, interval=10)
+    local = ratelimits._Local()
+    bucket = ratelimits.Bucket("test", burst=2, interval=10)
     assert [local.take("victim", bucket, 0.0), local.take("victim", bucket, 0.0)] == [0.0, 0.0]
-    refused = [local.take(f"k{number}", bucket, 1.0) for number in range(ratelimit._LOCAL_KEYS + 10)]
-    assert len(local._buckets) <= ratelimit._LOCAL_KEYS
+    refused = [local.take(f"k{number}", bucket, 1.0) for number in range(ratelimits._LOCAL_KEYS + 10)]
+    assert len(local._buckets) <= ratelimits._LOCAL_KEYS
     assert refused[-1] > 0, "a new key is refused while the used ones are remembered"
     assert local.take("victim", bucket, 1.0) > 0
     assert local.take("new", bucket, 100.0) == 0, "what is full again is forgotten"

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from access.throttling import Limits, Rate, TenantThrottle
-from kube.identity import MASTERS, Principal
-from kube.requestinfo import RequestInfo
-from kube.status import TooManyRequests
+from access.requestlimits import Limits, Rate, TenantThrottle
+from kube.authentication.identity import MASTERS, Principal
+from kube.requests.requestinfo import RequestInfo
+from kube.requests.status import TooManyRequests
 
 LIMITS = Limits(read=Rate(10, 20), write=Rate(2, 3), watch=Rate(1, 2), open_watches=2)
 

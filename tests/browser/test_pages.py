@@ -29,6 +29,7 @@ class Visit:
     def __init__(self, browser: Any, site: str) -> None:
         self.site = site
         self.context = browser.new_context(reduced_motion="reduce", permissions=["clipboard-read", "clipboard-write"])
+        self.context.set_default_timeout(90_000)
         self.page = self.context.new_page()
         self.look("light")
         self.complaints: list[str] = []
@@ -227,7 +228,7 @@ def test_progress_follows_the_worker_and_ends_in_a_ready_page(
     window.page.wait_for_selector("#progress[aria-busy=true]")
     staging.operations.update(state="done")
     type(staging).objects.filter(pk=staging.pk).update(phase="ready", observed_generation=1)
-    window.page.wait_for_selector("#progress", state="detached", timeout=5000)
+    window.page.wait_for_selector("#progress", state="detached")
     assert window.page.locator("h1 + .badge").inner_text() == "Ready"
 
 

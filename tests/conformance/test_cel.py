@@ -8,9 +8,9 @@ from typing import Any
 
 from kube.cel.evaluation import violations
 from kube.cel.rules import rules_of
-from kube.crds import crd_causes
-from kube.customobjects import without_nulls
-from kube.structural import structural_schema
+from kube.customresources.definitions import crd_causes
+from kube.customresources.schemas import structural_schema
+from kube.customresources.validation import without_nulls
 from tests.kube.kinds import definitions
 from tests.kube.rules import ACCEPTED, OBJECTS, REFUSED, ruled
 from tests.speaking import Speaker

@@ -6,10 +6,10 @@ import time
 from copy import deepcopy
 from typing import Any
 
-from kube.crds import crd_causes, crd_status, resource_of
-from kube.customobjects import object_causes, without_nulls
-from kube.fieldvalidation import prune
-from kube.structural import with_defaults
+from kube.customresources.definitions import crd_causes, crd_status, resource_of
+from kube.customresources.schemas import with_defaults
+from kube.customresources.validation import object_causes, without_nulls
+from kube.objects.fieldvalidation import prune
 from tests.kube.customkinds import DEFINITIONS, FULL, SPECS
 from tests.kube.kinds import definitions
 from tests.speaking import Speaker

@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 from random import Random
 from typing import Any
 
-from kube.limitranges import violations, with_defaults
-from kube.quantities import parse_quantity
-from kube.usage import QuotaExceeded, check, demand, read_quota
+from kube.quota.limitranges import violations, with_defaults
+from kube.quota.quantities import parse_quantity
+from kube.quota.usage import QuotaExceeded, check, demand, read_quota
 from tests.speaking import Speaker
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

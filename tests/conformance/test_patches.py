@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from kube.managedfields import Write, apply, update
-from kube.patches import json_patch, merge_patch
-from kube.status import StatusError
-from kube.strategicmerge import strategic_merge
+from kube.objects.managedfields import Write, apply, update
+from kube.objects.patches import json_patch, merge_patch
+from kube.objects.strategicmerge import strategic_merge
+from kube.requests.status import StatusError
 from tests.kube.kinds import structure
 from tests.speaking import Speaker, without_server_fields
 

@@ -70,3 +70,36 @@ def test_image_copies_what_exists_and_runs_as_nobody_in_particular() -> None:
     version = re.search(r"uv==(\S+)", DOCKERFILE)
     assert version is not None
     assert f"UV_VERSION := {version[1]}" in (ROOT / "Makefile").read_text()
+
+
+@pytest.mark.parametrize("file", ["docker-compose.yml", "Dockerfile", "docs/operations.md", "portal/management"])
+def test_no_start_of_the_portal_lets_the_server_believe_anybody(file: str) -> None:
+    """HDR-11: uvicorn believes ``X-Forwarded-For`` from this host unless it is told not to; ``TRUSTED_PROXIES`` decides.
+
+    DOS-01, HDR-02: its own protocol bounds nothing and takes trailers for headers.
+    """
+    place = ROOT / file
+    texts = [path.read_text() for path in place.rglob("*.py")] if place.is_dir() else [place.read_text()]
+    name = re.compile(r"\"portal[.]asgi:app|uvicorn portal")
+    starts = [text[at.start() :][:250] for text in texts for at in name.finditer(text)]
+    assert starts
+    assert all("--no-proxy-headers" in start for start in starts)
+    assert all("--http" in start and "portal.protocol:PortalProtocol" in start for start in starts)
+
+
+def test_proxy_on_the_host_has_the_address_that_the_file_names() -> None:
+    (network,) = COMPOSE["networks"]["default"]["ipam"]["config"]
+    assert f"`TRUSTED_PROXIES={network['gateway']}`" in (ROOT / "docker-compose.yml").read_text()
+    assert OURS["portal"]["environment"]["TRUSTED_PROXIES"] == "${TRUSTED_PROXIES:-}"
+
+
+def test_no_part_but_bootstrap_knows_whoever_owns_the_tables() -> None:
+    """The parts run as a role that owns nothing; migrations run as another."""
+    urls = {name: service["environment"]["DATABASE_URL"] for name, service in OURS.items()}
+    assert len(set(urls.values())) == 1
+    owners = {name for name, service in OURS.items() if "POSTGRES_PASSWORD" in str(service["environment"])}
+    assert owners == {"bootstrap"}
+    migrating = OURS["bootstrap"]["environment"]["MIGRATION_DATABASE_URL"]
+    user = COMPOSE["services"]["postgres"]["environment"]["POSTGRES_USER"]
+    assert migrating.startswith(f"postgresql://{user}:")
+    assert not urls["portal"].startswith(f"postgresql://{user}:")

@@ -16,7 +16,10 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote, urlencode, urlsplit
 
-from kube import pki
+from kube.authentication import pki
+
+PATIENCE = 60.0
+"""Seconds after which a test gives up waiting for what must come."""
 
 
 @dataclass(frozen=True)
@@ -119,7 +122,7 @@ class Caller:
 
     def watch(self, path: str, headers: dict[str, str] | None = None, **query: object) -> Watch:
         query = {"watch": "true", **query}
-        return Watch(self.open("GET", f"{path}?{urlencode(query)}", headers=headers, timeout=15))
+        return Watch(self.open("GET", f"{path}?{urlencode(query)}", headers=headers, timeout=PATIENCE))
 
 
 class Watch:
@@ -148,14 +151,14 @@ class Watch:
             self.ended = True
             self._changed.notify_all()
 
-    def take(self, count: int, seconds: float = 10) -> list[dict[str, Any]]:
+    def take(self, count: int, seconds: float = PATIENCE) -> list[dict[str, Any]]:
         """The next ``count`` events."""
         with self._changed:
             assert self._changed.wait_for(lambda: len(self._events) >= count, seconds), self._events
             taken, self._events = self._events[:count], self._events[count:]
         return taken
 
-    def until_end(self, seconds: float = 10) -> list[dict[str, Any]]:
+    def until_end(self, seconds: float = PATIENCE) -> list[dict[str, Any]]:
         """Everything up to the end of the stream."""
         with self._changed:
             assert self._changed.wait_for(lambda: self.ended, seconds), self._events
@@ -185,8 +188,8 @@ def names(events: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(event["type"], event["object"]["metadata"].get("name", "")) for event in events]
 
 
-def eventually(condition: Callable[[], bool], seconds: float = 8) -> bool:
-    """Whether the condition comes true in time."""
+def eventually(condition: Callable[[], bool], seconds: float = PATIENCE) -> bool:
+    """Whether the condition comes true; ``seconds`` is where a test gives up, never how fast something must be."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if condition():

@@ -91,7 +91,7 @@ def start(folder: Path, database: str, *flags: str) -> Server:
         text=True,
     )
     server = None
-    deadline = time.monotonic() + 40
+    deadline = time.monotonic() + 100
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise RuntimeError((folder.parent / f"{folder.name}.log").read_text()[-3000:])
@@ -109,7 +109,7 @@ def start(folder: Path, database: str, *flags: str) -> Server:
 
 def stop(server: Server) -> int:
     server.process.send_signal(signal.SIGTERM)
-    return server.process.wait(timeout=20)
+    return server.process.wait(timeout=60)
 
 
 @pytest.fixture(scope="session")

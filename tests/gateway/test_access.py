@@ -163,7 +163,7 @@ def test_nobody_gives_away_what_they_do_not_hold(server: Server, alice: Caller) 
     }
     assert editor.post(f"{RBAC}/namespaces/default/rolebindings", binding).status == 403
     missing = {**binding, "roleRef": {**binding["roleRef"], "name": "made-up-later"}}
-    assert editor.post(f"{RBAC}/namespaces/default/rolebindings", missing).status == 403
+    assert editor.post(f"{RBAC}/namespaces/default/rolebindings", missing).status == 404
     assert alice.post(f"{RBAC}/namespaces/default/rolebindings", binding).status == 201
     alice.delete(f"{RBAC}/namespaces/default/rolebindings/mine")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,11 +10,12 @@ from typing import Any
 import orjson
 import pytest
 
-from gateway import customresources
-from gateway.customresources import CustomResources
-from gateway.kinds import Catalogs, definitions
-from kube.crds import CRDS, crd_status
-from store.types import Event, EventType, Everywhere, Key, Listing, Range, Stored
+from gateway.resources import customresources
+from gateway.resources.customresources import CustomResources
+from gateway.resources.kinds import Catalogs, definitions
+from kube.customresources.definitions import CRDS, crd_status
+from kube.requests.status import TooManyRequests
+from store.types import AllSpaces, Event, EventType, Key, Listing, Range, Stored
 from tests.gateway.definitions import definition
 
 
@@ -46,12 +48,12 @@ class Log:
             self.objects[key] = Stored(key, 1, data)
         return Event(EventType.DELETED if gone else EventType.MODIFIED, key, 1, data)
 
-    async def list(self, selection: Range | Everywhere, **_: Any) -> Listing:
+    async def list(self, selection: Range | AllSpaces, **_: Any) -> Listing:
         self.reads += 1
         items = [
             item
             for key, item in sorted(self.objects.items())
-            if isinstance(selection, Everywhere) or key.space == selection.space
+            if isinstance(selection, AllSpaces) or key.space == selection.space
         ]
         return Listing(items, 1)
 
@@ -102,6 +104,38 @@ async def test_spaces_used_least_recently_are_let_go_and_built_again(
     assert len(space.custom._own) == 3
     space.put("root:t0", established("Thing", "new"))
     assert await space.uid("root:t0", "things") == "new"
+
+
+async def test_definitions_are_read_beside_the_loop_one_after_the_other(space: Space) -> None:
+    """DOS-03: a thousand large ones of one tenant hold up nobody else; what is written meanwhile is not lost."""
+    asked: list[str] = []
+
+    async def beside(tenant: str | None, function: Any, cluster: str, data: bytes) -> Any:
+        asked.append(f"{tenant} {orjson.loads(data)['metadata']['name'].partition('.')[0]}")
+        await asyncio.sleep(0)
+        if len(asked) == 2:
+            space.put("root:acme", established("Third", "late"))
+            space.put("root:acme", established("First", "first"), gone=True)
+        if len(asked) == 4:
+            raise TooManyRequests("later", retry_after=1)
+        return function(cluster, data)
+
+    space.custom = CustomResources(space.log, space.catalogs, space.redefined.append, beside)  # type: ignore[arg-type]
+    for kind in ("First", "Second"):
+        space.log.put("root:acme", established(kind, kind.lower()))
+    first, second = space.custom.ensure("root:acme"), space.custom.ensure("root:acme")
+    await asyncio.gather(first, second)
+    assert [await space.uid("root:acme", plural) for plural in ("firsts", "seconds", "thirds")] == [
+        "",
+        "second",
+        "late",
+    ]
+    assert asked == ["acme firsts", "acme seconds", "acme thirds"]
+    space.put("root:acme", established("Second", "again"))
+    assert len(asked) == 3
+    with pytest.raises(TooManyRequests):
+        await space.custom.ensure("root:acme")
+    assert await space.uid("root:acme", "seconds") == "again"
 
 
 async def test_own_definitions_stand_before_published_ones_of_the_same_name_or_kind(space: Space) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.metrics import Metrics
+from gateway.process.metrics import Metrics
 from tests.gateway.callers import Caller, eventually
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -164,5 +164,5 @@ def test_names_that_callers_choose_do_not_fill_the_metrics() -> None:
     metrics = Metrics()
     for number in range(20_000):
         metrics.observe(verb="get", resource=f"r{number}", tenant=f"t{number}", code=403, seconds=0.001)
-    assert len(metrics.render(streams=0, revision=1)) < 1_500_000
-    assert b'resource="_other",code="403"} 10000' in metrics.render(streams=0, revision=1)
+    assert len(metrics.render(open_watches=0, revision=1, restarts={})) < 1_500_000
+    assert b'resource="_other",code="403"} 10000' in metrics.render(open_watches=0, revision=1, restarts={})

@@ -67,7 +67,7 @@ class Kubectl:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=40,
+            timeout=90,
             check=False,
         )
         heard = done.stdout + done.stderr

@@ -10,12 +10,12 @@ import pytest
 import uvicorn
 from uvicorn.server import ServerState
 
-from gateway.bodies import read_body
-from gateway.call import Call
-from gateway.protocol import MAX_HEADER_BYTES, GatewayProtocol
+from gateway.http.bodies import read_body
+from gateway.http.protocol import MAX_HEADER_BYTES, MAX_SILENT_BYTES, PARSED_BYTES, REQUEST_SECONDS, GatewayProtocol
+from gateway.http.requestresponse import RequestResponseCycle
 
 GOOD = b"GET /a?b=c HTTP/1.1\r\nhost: x\r\n\r\n"
-Serve = Callable[[Call], Awaitable[None]]
+Serve = Callable[[RequestResponseCycle], Awaitable[None]]
 
 
 class Served:
@@ -38,12 +38,12 @@ class Served:
 
     async def read(self) -> bytes:
         """Everything until the server hangs up."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             return await self.reader.read()
 
     async def answer(self) -> bytes:
         """One answer with a length, or as far as it goes."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             head = await self.reader.readuntil(b"\r\n\r\n")
             length = next(line for line in head.split(b"\r\n") if line.startswith(b"content-length: "))
             return head + await self.reader.readexactly(int(length[16:]))
@@ -55,8 +55,8 @@ async def served(serve: Serve) -> AsyncIterator[Served]:
     state = ServerState()
 
     class Application:
-        async def serve(self, call: Call) -> None:
-            await serve(call)
+        async def serve(self, cycle: RequestResponseCycle) -> None:
+            await serve(cycle)
 
     config = uvicorn.Config(Application(), http=GatewayProtocol, ws="none")  # type: ignore[arg-type]
     loop = asyncio.get_running_loop()
@@ -71,10 +71,10 @@ async def served(serve: Serve) -> AsyncIterator[Served]:
         server.close()
 
 
-async def echo(call: Call) -> None:
-    body = await read_body(call, dict(call.headers))
-    said = b" ".join((call.method.encode(), call.raw_path, call.query, body))
-    await call.answer(200, ((b"content-type", b"text/plain"),), said)
+async def echo(cycle: RequestResponseCycle) -> None:
+    body = await read_body(cycle, dict(cycle.headers))
+    said = b" ".join((cycle.method.encode(), cycle.raw_path, cycle.query, body))
+    await cycle.send_response(200, ((b"content-type", b"text/plain"),), said)
 
 
 async def test_an_answer_has_its_length_and_the_connection_stays() -> None:
@@ -110,14 +110,68 @@ async def test_requests_of_every_form_are_read_whatever_their_pieces(request_: b
 
 
 async def test_requests_sent_at_once_are_answered_in_order() -> None:
-    async def slowly(call: Call) -> None:
-        await asyncio.sleep(0.02 if call.raw_path == b"/first" else 0)
-        await echo(call)
+    async def slowly(cycle: RequestResponseCycle) -> None:
+        await asyncio.sleep(0.02 if cycle.raw_path == b"/first" else 0)
+        await echo(cycle)
 
     async with served(slowly) as client:
         client.send(b"".join(b"GET /%b HTTP/1.1\r\nhost: x\r\n\r\n" % name for name in (b"first", b"second", b"third")))
         found = [(await client.answer()).rpartition(b"\r\n\r\n")[2] for _ in range(3)]
         assert found == [b"GET /first  ", b"GET /second  ", b"GET /third  "]
+
+
+@pytest.mark.parametrize("size", [1, 18, 4096, 65_536])
+async def test_requests_behind_one_that_takes_its_time_do_not_pile_up(size: int) -> None:
+    """DOS-01: nobody needs credentials to send; a watch reads on to notice the end of its client."""
+    go_on = asyncio.Event()
+    seen: list[RequestResponseCycle] = []
+
+    async def watch(cycle: RequestResponseCycle) -> None:
+        seen.append(cycle)
+        if cycle.raw_path == b"/watch":
+            looking = asyncio.ensure_future(cycle.wait_for_disconnect())
+            await go_on.wait()
+            looking.cancel()
+        await echo(cycle)
+
+    async with served(watch) as client:
+        client.send(b"GET /watch HTTP/1.1\r\nhost: x\r\n\r\n")
+        await asyncio.sleep(0.01)
+        connection, request = client.connection, b"GET / HTTP/1.1\r\n\r\n"
+        sent = request * (size // len(request) + 1)
+        for start in range(0, len(sent), size):
+            connection.data_received(sent[start : start + size])
+        for _ in range(20):
+            # As often as it likes to look, the call in front brings no more behind it.
+            connection.resume_reading()
+        waiting = connection._waiting
+        assert len(waiting) <= PARSED_BYTES // len(request) + 1
+        client.send(request * 500)
+        await asyncio.sleep(0.05)
+        assert len(waiting) <= PARSED_BYTES // len(request) + 1
+        go_on.set()
+        for _ in range(len(sent) // len(request) + 501):
+            await client.answer()
+    assert len(seen) == len(sent) // len(request) + 501
+
+
+@pytest.mark.parametrize("name", [b"Impersonate-User", b"Authorization", b"Expect", b"X"])
+async def test_what_follows_a_chunked_body_is_no_header(name: bytes) -> None:
+    """HDR-02: a proxy in front strips headers, and looks at no trailers."""
+    found = asyncio.get_running_loop().create_future()
+
+    async def note(cycle: RequestResponseCycle) -> None:
+        if cycle.method == "POST":
+            await read_body(cycle, dict(cycle.headers))
+            found.set_result([header for header, _ in cycle.headers])
+        await cycle.send_response(200, (), b"")
+
+    async with served(note) as client:
+        body = b"3\r\nabc\r\n0\r\n" + name + b": a\r\n\r\n"
+        client.send(b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n" + body + GOOD)
+        await client.answer()
+        assert await found == [b"host", b"transfer-encoding"]
+        await client.answer()
 
 
 async def test_who_waits_for_leave_to_send_a_body_gets_it() -> None:
@@ -126,6 +180,28 @@ async def test_who_waits_for_leave_to_send_a_body_gets_it() -> None:
         assert await client.reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
         client.send(b"ok")
         assert (await client.answer()).endswith(b"PUT /  ok")
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        pytest.param(b"GET / HTTP/1.1\r\nhost: x\r\nx: ", id="a header"),
+        pytest.param(b"GET / HTTP/1.1\r\nhost: x\r\nx", id="a header's name"),
+        pytest.param(b"GET /", id="a target"),
+        pytest.param(b"G", id="a method"),
+        pytest.param(b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n0\r\nx: ", id="a trailer"),
+        pytest.param(b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n5;", id="a chunk's extension"),
+        pytest.param(
+            b'POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n5;x="',
+            id="a quoted one later on",
+        ),
+    ],
+)
+async def test_what_does_not_end_is_refused_before_it_does(start: bytes) -> None:
+    """DOS-01, DOS-03: the parser keeps what has no end to itself and copies it with each piece that comes."""
+    async with served(echo) as client:
+        client.send(start + b"a" * (MAX_SILENT_BYTES + PARSED_BYTES))
+        assert (await client.read()).startswith(b"HTTP/1.1 400 Bad Request\r\n")
 
 
 @pytest.mark.parametrize(
@@ -175,8 +251,8 @@ async def test_head_has_the_length_and_no_body() -> None:
 async def test_a_large_answer_comes_whole() -> None:
     body = bytes(range(256)) * 1000
 
-    async def large(call: Call) -> None:
-        await call.answer(200, (), body)
+    async def large(cycle: RequestResponseCycle) -> None:
+        await cycle.send_response(200, (), body)
 
     async with served(large) as client:
         client.send(GOOD)
@@ -184,18 +260,18 @@ async def test_a_large_answer_comes_whole() -> None:
 
 
 async def test_an_answer_that_goes_on_comes_in_chunks() -> None:
-    async def stream(call: Call) -> None:
-        assert not call.write_now(b"too early")
-        await call.begin(200, ())
-        await call.write(b"one")
-        await call.write(b"")
-        assert call.write_now(b"two")
-        call.end()
-        assert not call.write_now(b"too late")
+    async def stream(cycle: RequestResponseCycle) -> None:
+        assert not cycle.write_nowait(b"too early")
+        await cycle.start_response(200, ())
+        await cycle.write(b"one")
+        await cycle.write(b"")
+        assert cycle.write_nowait(b"two")
+        cycle.end_response()
+        assert not cycle.write_nowait(b"too late")
 
     async with served(stream) as client:
         client.send(GOOD)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             said = await client.reader.readuntil(b"0\r\n\r\n")
         assert said == b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\none\r\n3\r\ntwo\r\n0\r\n\r\n"
 
@@ -204,18 +280,18 @@ async def test_who_does_not_read_is_not_written_to() -> None:
     """DOS-05: what a slow client has not taken does not pile up."""
     clogged = asyncio.get_running_loop().create_future()
 
-    async def pour(call: Call) -> None:
-        await call.begin(200, ())
+    async def pour(cycle: RequestResponseCycle) -> None:
+        await cycle.start_response(200, ())
         written = 0
-        while call.write_now(b"x" * 65536):
+        while cycle.write_nowait(b"x" * 65536):
             written += 65536
         clogged.set_result(written)
-        await call.write(b"last")
-        call.end()
+        await cycle.write(b"last")
+        cycle.end_response()
 
     async with served(pour) as client:
         client.send(GOOD.replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n"))
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await clogged < 64 * 1024 * 1024
         assert (await client.read()).endswith(b"4\r\nlast\r\n0\r\n\r\n")
 
@@ -223,16 +299,16 @@ async def test_who_does_not_read_is_not_written_to() -> None:
 async def test_the_end_of_a_client_is_noticed() -> None:
     noticed = asyncio.get_running_loop().create_future()
 
-    async def wait(call: Call) -> None:
-        await call.begin(200, ())
-        await call.until_gone()
-        noticed.set_result(call.gone)
+    async def wait(cycle: RequestResponseCycle) -> None:
+        await cycle.start_response(200, ())
+        await cycle.wait_for_disconnect()
+        noticed.set_result(cycle.disconnected)
 
     async with served(wait) as client:
         client.send(GOOD)
         await client.reader.readuntil(b"\r\n\r\n")
         client.writer.close()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             assert await noticed
 
 
@@ -254,21 +330,46 @@ async def test_who_takes_too_long_is_hung_up_on(begun: bytes) -> None:
 async def test_nobody_is_hung_up_on_while_an_answer_is_made() -> None:
     go_on = asyncio.Event()
 
-    async def slowly(call: Call) -> None:
+    async def slowly(cycle: RequestResponseCycle) -> None:
         await go_on.wait()
-        await echo(call)
+        await echo(cycle)
 
     async with served(slowly) as client:
         client.send(GOOD)
         await asyncio.sleep(0.05)
-        client.connection.expire(asyncio.get_running_loop().time() + 1000)
+        client.connection.expire(asyncio.get_running_loop().time() + REQUEST_SECONDS - 1)
         client.connection.shutdown()
         go_on.set()
         assert b"connection: close\r\n" in await client.read()
 
 
+@pytest.mark.parametrize("begun", [False, True])
+async def test_a_request_without_an_answer_in_a_minute_is_given_up(begun: bool) -> None:
+    """What has begun, a watch or a log, goes on."""
+    ended = asyncio.Event()
+
+    async def never(cycle: RequestResponseCycle) -> None:
+        if begun:
+            await cycle.start_response(200, ())
+        try:
+            await asyncio.wait_for(ended.wait(), 5)
+        finally:
+            ended.set()
+        cycle.end_response()
+
+    async with served(never) as client:
+        client.send(GOOD)
+        await asyncio.sleep(0.05)
+        client.connection.expire(asyncio.get_running_loop().time() + REQUEST_SECONDS + 1)
+        await asyncio.sleep(0.05)
+        assert ended.is_set() is not begun
+        ended.set()
+        said = await client.reader.readuntil(b"\r\n")
+        assert said == (b"HTTP/1.1 200 OK\r\n" if begun else b"HTTP/1.1 504 Gateway Timeout\r\n")
+
+
 async def test_what_breaks_is_an_error_for_the_client_and_not_a_silence() -> None:
-    async def broken(_call: Call) -> None:
+    async def broken(_cycle: RequestResponseCycle) -> None:
         raise ValueError("secret")
 
     async with served(broken) as client:
@@ -282,8 +383,8 @@ async def test_what_breaks_is_an_error_for_the_client_and_not_a_silence() -> Non
 async def test_no_header_is_read_as_two(value: bytes) -> None:
     """P9: whatever a warning quotes, it does not become a header of its own."""
 
-    async def warn(call: Call) -> None:
-        await call.answer(200, ((b"warning", value),), b"")
+    async def warn(cycle: RequestResponseCycle) -> None:
+        await cycle.send_response(200, ((b"warning", value),), b"")
 
     async with served(warn) as client:
         client.send(GOOD)

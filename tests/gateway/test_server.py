@@ -6,15 +6,14 @@ import os
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gateway.inprocess import Gateway
 from gateway.options import Options
-from kube.identity import Principal
+from gateway.server.inprocess import Gateway
+from kube.authentication.identity import Principal
 from tests.databases import ROOT
 from tests.gateway.callers import Caller, config_map, eventually
 from tests.gateway.conftest import Server, another, stop, tenant_named
@@ -87,7 +86,7 @@ def test_tenants_come_and_go_by_kubectl(server: Server) -> None:
     assert admin.post("/api/v1/tenants", tenant("dry"), dryRun="All").status == 201
     assert admin.get("/api/v1/tenants/dry").status == 404
     assert admin.delete(f"/api/v1/tenants/{name}").status == 200
-    assert eventually(lambda: owner.get("/api/v1/namespaces").status == 403, 3)
+    assert eventually(lambda: owner.get("/api/v1/namespaces").status == 403)
 
 
 def tenant(name: str) -> dict[str, Any]:
@@ -130,9 +129,8 @@ def test_stop_waits_for_no_client_that_has_its_answer(server: Server, tmp_path: 
         idle = [second.admin.open("GET", "/readyz") for _ in range(3)]
         assert [answer.read() for answer in idle] == [b"ok"] * 3
         watch = second.admin.watch("/api/v1/tenants")
-        began = time.monotonic()
         stop(second)
-        assert time.monotonic() - began < 5
+        assert "shutdown exceeded" not in (tmp_path / "data.log").read_text(), "it ended before the grace was over"
         assert watch.until_end()[-1]["object"]["code"] == 503
 
 

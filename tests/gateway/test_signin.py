@@ -25,8 +25,8 @@ import werkzeug.serving
 import yaml
 from django.core.management import CommandError, call_command
 
-from kube import pki
-from kube.identity import AUTHENTICATOR_EXTRA, CREDENTIAL_EXTRA, TENANT_EXTRA
+from kube.authentication import pki
+from kube.authentication.identity import AUTHENTICATOR_EXTRA, CREDENTIAL_EXTRA, TENANT_EXTRA
 from tests.access.authentication.keystones import NOT_INSTALLED, running
 from tests.access.authentication.outside import AUTHORITY
 from tests.gateway.callers import eventually
@@ -315,7 +315,9 @@ def test_as_somebody_else_by_the_kubeconfig(kubectl):
 
 def test_a_wrong_token_file_ends_the_start_with_its_line(tmp_path):
     """AN4."""
-    (tmp_path / "tokens.csv").write_text("s3cret,alice,1,,note\n")
-    with pytest.raises(CommandError, match=r"tokens\.csv, line 1: the last column could be a tenant or not") as error:
+    (tmp_path / "tokens.csv").write_text("s3cret,alice,,note\n")
+    with pytest.raises(
+        CommandError, match=r"tokens\.csv, line 1: the last column could be a tenant or groups"
+    ) as error:
         call_command("apiserver", f"--token-auth-file={tmp_path}/tokens.csv")
     assert "s3cret" not in str(error.value)

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from gateway.options import DEFAULT_ISSUER
-from kube.jwt import load_signing_key
+from kube.authentication.serviceaccounttokens import load_signing_key
 from tests.gateway.callers import Caller
 from tests.gateway.conftest import Server
 
@@ -45,6 +45,20 @@ def works(server: Server, token: str) -> bool:
     assert (answer.status, answer.reason) == (401, "Unauthorized")
     assert answer.headers["www-authenticate"] == 'Bearer realm="kubernetes"'
     return False
+
+
+def test_a_request_for_another_uid_gets_no_token(alice: Caller, account: dict[str, Any]) -> None:
+    """P5, in kube-apiserver's words: whoever asks for the account of before is told that it is another one now."""
+    asked = {"metadata": {"name": "tokens", "namespace": "default", "uid": "of-before"}, "spec": {}}
+    answer = alice.post(f"{ACCOUNTS}/tokens/token", asked)
+    assert (answer.status, answer.reason) == (409, "Conflict")
+    assert answer.body["message"] == (
+        'Operation cannot be fulfilled on TokenRequest.authentication.k8s.io "tokens": the UID in the token request '
+        f"(of-before) does not match the UID of the service account ({account['uid']})"
+    )
+    assert answer.body["details"] == {"name": "tokens", "group": "authentication.k8s.io", "kind": "TokenRequest"}
+    asked["metadata"]["uid"] = account["uid"]
+    assert alice.post(f"{ACCOUNTS}/tokens/token", asked).status == 201
 
 
 def test_token_names_tenant_account_and_times(server: Server, alice: Caller, account: dict[str, Any]) -> None:

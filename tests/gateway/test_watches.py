@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.gateway.callers import Caller, config_map, names
+from tests.gateway.callers import Caller, config_map, eventually, names
 from tests.gateway.conftest import Server
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -92,9 +92,10 @@ def test_table_watch_names_its_columns_once(alice: Caller, maps: str) -> None:
 
 def test_watch_ends_at_its_timeout(alice: Caller, maps: str) -> None:
     began = time.monotonic()
-    watch = alice.watch(maps, timeoutSeconds="1")
-    assert watch.until_end() == []
-    assert 0.8 < time.monotonic() - began < 4
+    with alice.watch(maps, timeoutSeconds="600") as kept:
+        assert alice.watch(maps, timeoutSeconds="1").until_end() == []
+        assert time.monotonic() - began > 0.8
+        assert not kept.ended
 
 
 def test_version_from_the_future_and_nonsense_are_refused(alice: Caller, maps: str) -> None:
@@ -127,10 +128,8 @@ def test_watch_ends_when_the_binding_goes(alice: Caller, viewer: Caller, namespa
     with viewer.watch(maps) as watch, alice.watch(maps) as kept:
         alice.post(maps, config_map("seen"))
         assert names(watch.take(1)) == [("ADDED", "seen")]
-        began = time.monotonic()
         alice.delete(f"{RBAC}/namespaces/{namespace}/rolebindings/viewers")
         assert ended_with(watch.until_end(), 403)
-        assert time.monotonic() - began < 1
         assert viewer.get(maps).status == 403
         alice.post(maps, config_map("unseen"))
         assert names(kept.take(2))[-1] == ("ADDED", "unseen")
@@ -166,10 +165,8 @@ def test_lock_ends_watches_and_requests_of_its_namespace_alone(
     with alice.watch(maps) as watch, alice.watch("/api/v1/namespaces/default/configmaps") as other:
         alice.post(maps, config_map("seen"))
         watch.take(1)
-        began = time.monotonic()
         server.sql(lock, namespace)
-        events = watch.until_end(3)
-        assert time.monotonic() - began < 1.2
+        events = watch.until_end()
         assert ended_with(events, 403)
         assert "unpaid" in events[-1]["object"]["message"]
         try:
@@ -181,9 +178,49 @@ def test_lock_ends_watches_and_requests_of_its_namespace_alone(
         finally:
             server.sql("DELETE FROM locks WHERE namespace = %s", namespace)
             server.sql("NOTIFY tenantry_locks")
-    deadline = time.monotonic() + 2
-    while alice.get(maps).status != 200:
-        assert time.monotonic() < deadline
+    assert eventually(lambda: alice.get(maps).status == 200)
+
+
+def test_nobody_looks_into_a_closed_namespace_by_looking_into_all(
+    server: Server, alice: Caller, namespace: str, maps: str
+) -> None:
+    """GW5: lists, tables, watches and collections of all namespaces leave it out, whoever in the tenant asks."""
+    everywhere = "/api/v1/configmaps"
+    alice.post(maps, config_map("inside"))
+    alice.post("/api/v1/namespaces/default/configmaps", config_map("outside"))
+    lock = "INSERT INTO locks (space, namespace, reason, created_at) VALUES ('root:acme', %s, 'unpaid', now())"
+
+    def seen(**query: object) -> set[str]:
+        answer = alice.get(everywhere, **query)
+        assert answer.status == 200
+        return {item["metadata"]["name"] for item in answer.body["items"]}
+
+    assert {"inside", "outside"} <= seen()
+    try:
+        with alice.watch(everywhere) as watch:
+            server.sql(lock, namespace)
+            server.sql("NOTIFY tenantry_locks")
+            # Whoever has seen what is closed now has to look again.
+            assert ended_with(watch.until_end(), 410)
+        assert "outside" in seen()
+        assert "outside" in seen(limit=500)
+        for query in ({}, {"fieldSelector": f"metadata.namespace={namespace}"}, {"labelSelector": "!none"}):
+            assert "inside" not in seen(**query)
+        with alice.watch(everywhere) as watch:
+            server.admin.post(f"/clusters/root:acme{maps}", config_map("written"))
+            alice.post("/api/v1/namespaces/default/configmaps", config_map("after"))
+            names: set[str] = set()
+            while "after" not in names:
+                names |= {event["object"]["metadata"]["name"] for event in watch.take(1)}
+            assert names.isdisjoint({"inside", "written"})
+        listed = server.admin.get("/clusters/root:acme/api/v1/configmaps").body["items"]
+        assert "inside" in {item["metadata"]["name"] for item in listed}
+    finally:
+        server.sql("DELETE FROM locks WHERE namespace = %s", namespace)
+        server.sql("NOTIFY tenantry_locks")
+        for name in ("outside", "after"):
+            alice.delete(f"/api/v1/namespaces/default/configmaps/{name}")
+    assert eventually(lambda: "inside" in seen())
 
 
 def test_lock_of_a_space_closes_all_of_it_and_only_it(server: Server, alice: Caller, gina: Caller) -> None:
@@ -193,16 +230,14 @@ def test_lock_of_a_space_closes_all_of_it_and_only_it(server: Server, alice: Cal
         server.sql("INSERT INTO locks (space, namespace, reason, created_at) VALUES ('root:globex', '', 'gone', now())")
         server.sql("NOTIFY tenantry_locks")
         try:
-            assert ended_with(watch.until_end(3), 403)
+            assert ended_with(watch.until_end(), 403)
             assert gina.get("/api/v1/namespaces").status == 403
             assert gina.get("/version").status == 403
             assert not other.ended
         finally:
             server.sql("DELETE FROM locks WHERE space = 'root:globex'")
             server.sql("NOTIFY tenantry_locks")
-    deadline = time.monotonic() + 2
-    while gina.get("/api/v1/namespaces").status != 200:
-        assert time.monotonic() < deadline
+    assert eventually(lambda: gina.get("/api/v1/namespaces").status == 200)
 
 
 def test_right_that_ends_while_a_watch_waits_for_its_beginning_ends_the_watch(server: Server, alice: Caller) -> None:
@@ -244,7 +279,7 @@ def test_right_that_ends_while_a_body_trickles_in_ends_the_write(server: Server,
     assert alice.post(bindings, binding).status == 201
     sonja = server.user("acme", "sonja")
     body = json.dumps(config_map("slow")).encode()
-    connection = HTTPSConnection(sonja.host, context=sonja.context, timeout=10)
+    connection = HTTPSConnection(sonja.host, context=sonja.context, timeout=60)
     connection.putrequest("POST", maps)
     connection.putheader("Content-Type", "application/json")
     connection.putheader("Content-Length", str(len(body)))

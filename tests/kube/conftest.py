@@ -6,9 +6,9 @@ from importlib import resources
 
 import pytest
 
-from kube.builtins import KUBERNETES_MINOR
-from kube.owndefinitions import with_own_kinds
-from kube.schemas import Definitions
+from kube.kinds.builtins import KUBERNETES_MINOR
+from kube.kinds.schemas import Definitions
+from kube.kinds.tenantrykinds import with_own_kinds
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import kubernetes_validate
 
-from kube.schemas import Definitions
-from kube.structure import Structure, structure_of
+from kube.kinds.mergestrategies import Structure, structure_of
+from kube.kinds.schemas import Definitions
 
 _FOLDER = Path(kubernetes_validate.__file__).parent / "kubernetes-json-schema"
 

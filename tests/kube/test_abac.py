@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube import abac
-from kube.abac import InvalidPolicy, parse_policy_file, policy_from
-from kube.identity import Principal
-from kube.rbac import Attributes
+from kube.authentication.identity import Principal
+from kube.authorization import abac
+from kube.authorization.abac import InvalidPolicy, parse_policy_file, policy_from
+from kube.authorization.rbac import Attributes
 
 SAMPLE = (
     '{"apiVersion": "abac.authorization.kubernetes.io/v1beta1", "kind": "Policy", "spec": {"tenant": "tenant A", '
@@ -63,13 +63,15 @@ EVERYTHING = {"namespace": "*", "resource": "*", "apiGroup": "*"}
         ({"user": "op"}, principal("op", "system"), "root", True),
         ({"user": "op"}, principal("op", "t1"), "root", False),
         ({"user": "op"}, principal("op", "system"), "root:t1", False),
-        ({"user": "op", "tenant": "t1"}, principal("op", "t1"), "root:t1", False),
+        ({"user": "op", "tenant": "t1", "space": "t1"}, principal("op", "t1"), "root", False),
         # AZ6: across tenants, by the cluster's administrator
         ({"user": "op", "tenant": "t1", "space": "t2"}, principal("op", "t1"), "root:t2", True),
         ({"user": "op", "tenant": "t1", "space": "t2"}, principal("op", "t2"), "root:t2", False),
-        ({"user": "op", "tenant": "t1", "space": "*"}, principal("op", "t1"), "root:t9", True),
+        ({"user": "op", "tenant": "t1", "space": "*", "crossTenant": True}, principal("op", "t1"), "root:t9", True),
+        ({"user": "op", "tenant": "t1", "space": "system", "crossTenant": True}, principal("op", "t1"), "root", True),
+        ({"user": "op", "tenant": "system", "space": "*"}, principal("op", "system"), "root:t9", True),
         ({"user": "op", "tenant": "*", "space": "t2"}, principal("op", "t9"), "root:t2", True),
-        ({"user": "op", "tenant": "*", "space": "*"}, principal("op", None), "root:t2", False),
+        ({"user": "op", "tenant": "*", "space": "*", "crossTenant": True}, principal("op", None), "root:t2", False),
         # Kubernetes' subjects
         ({"group": "dev"}, principal("x", "system", "dev"), "root", True),
         ({"group": "dev"}, principal("dev", "system"), "root", False),
@@ -177,6 +179,68 @@ def test_a_policy_object_opens_its_authors_space_alone() -> None:
     assert (decision.allowed, decision.reason) == (True, 'ABAC: allowed by Policy "p"')
     for cluster in ("root:t3", "root:t2", "root"):
         assert not abac.authorize(eve, PODS, cluster, [policy]).allowed
+
+
+@pytest.mark.parametrize(
+    ("spec", "remedy"),
+    [
+        ({"tenant": "t1"}, 'it names no space for users of tenant "t1"; add "space": "t1"'),
+        ({"tenant": "t1", "space": ""}, 'it names no space for users of tenant "t1"; add "space": "t1"'),
+        ({"tenant": "*"}, 'it names no space for the users of any tenant; add "space": "<tenant>"'),
+        (
+            {"tenant": "t1", "space": "*"},
+            'it opens every space to users of tenant "t1"; if that is meant, add "crossTenant": true',
+        ),
+        (
+            {"tenant": "*", "space": "system", "crossTenant": False},
+            'it opens the system space to the users of any tenant; if that is meant, add "crossTenant": true',
+        ),
+        ({"tenant": "t1", "space": "t1", "crossTenant": "yes"}, "crossTenant is neither true nor false"),
+    ],
+)
+def test_a_line_that_opens_more_than_it_says_is_refused_with_its_number_and_the_remedy(
+    spec: dict[str, Any], remedy: str
+) -> None:
+    """AZ3, AZ6: the document's default of ``space`` is for operators alone."""
+    with pytest.raises(InvalidPolicy) as refusal:
+        parse_policy_file(f"# first\n{line(user='op')}\n{line(user='x', **spec)}\n")
+    assert str(refusal.value) == f"line 3: {remedy}"
+
+
+@given(
+    tenant=st.sampled_from([None, "", "t1", "t2", "*", "system"]),
+    space=st.sampled_from([None, "", "t1", "t2", "*", "system"]),
+    across=st.sampled_from([None, True, False]),
+    twice=st.booleans(),
+    who=st.sampled_from(["t1", "t2"]),
+    cluster=st.sampled_from(["root", "root:t1", "root:t2"]),
+)
+def test_no_line_lets_a_tenants_user_in_where_it_does_not_say_so(
+    tenant: str | None, space: str | None, across: bool | None, twice: bool, who: str, cluster: str
+) -> None:
+    """AZ3, AZ6: whatever a line leaves out, or names twice."""
+    spec: dict[str, Any] = {"user": "*", **EVERYTHING}
+    for key, value in (("tenant", tenant), ("space", space), ("crossTenant", across)):
+        if value is not None:
+            spec[key] = value
+    text = line(**spec)
+    if twice:
+        text = text.replace('"space"', '"tenant"')
+    try:
+        policies = parse_policy_file(text)
+    except InvalidPolicy:
+        return
+    if abac.authorize(principal("x", who), PODS, cluster, policies).allowed:
+        assert tenant in (who, "*")
+        assert space in (cluster.removeprefix("root:") if cluster != "root" else "system", "*")
+        assert across is True or space == cluster.removeprefix("root:")
+    assert across is True or not any(policy.crosses for policy in policies)
+
+
+def test_an_object_knows_nothing_of_crossing() -> None:
+    """AZ7: it opens its author's space and no other, so that there is nothing to say."""
+    with pytest.raises(InvalidPolicy, match="unknown fields"):
+        policy_from({"tenant": "t2", "user": "eve", "crossTenant": True}, "x", space="t1")
 
 
 @given(

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kube.conversion import converted
-from kube.fieldvalidation import decode_fields
-from kube.schemas import Definitions
+from kube.kinds.schemas import Definitions
+from kube.objects.conversion import converted
+from kube.objects.fieldvalidation import decode_fields
 
 EVENT = {
     "apiVersion": "v1",

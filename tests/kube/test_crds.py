@@ -9,16 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube.crds import (
+from kube.customresources.definitions import (
     crd_causes,
     crd_status,
     crd_update_causes,
     is_established,
     resource_of,
 )
-from kube.fielderrors import refusal
-from kube.patterns import is_pattern, matches
-from kube.resources import PrinterColumn
+from kube.kinds.patterns import is_pattern, matches
+from kube.kinds.resources import PrinterColumn
+from kube.requests.fielderrors import invalid_object
 from tests.kube.customkinds import FULL, TEXT, changed, crd, renamed, versioned
 from tests.kube.kinds import definitions
 
@@ -63,7 +63,7 @@ def test_a_crd_that_is_not_right_is_refused_in_the_real_servers_words(document: 
 
 
 def test_every_cause_is_in_the_one_answer() -> None:
-    error = refusal(
+    error = invalid_object(
         "apiextensions.k8s.io", "CustomResourceDefinition", "x", crd_causes(changed(scope="", group=""), definitions())
     )
     assert error.code == 422

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube.crds import resource_of
-from kube.customobjects import MAX_CAUSES, object_causes, without_nulls
-from kube.schemas import Schema
+from kube.customresources.definitions import resource_of
+from kube.customresources.validation import MAX_CAUSES, object_causes, without_nulls
+from kube.kinds.schemas import Schema
 from tests.kube.customkinds import FULL
 from tests.kube.kinds import definitions
 

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 import yaml
 
-from kube.builtins import BUILTINS
-from kube.defaults import fill_defaults
-from kube.fieldvalidation import decode_fields
-from kube.poddefaults import pull_policy
-from kube.schemas import Definitions
-from kube.strategies import fill_on_create
+from kube.kinds.builtins import BUILTINS
+from kube.kinds.schemas import Definitions
+from kube.objects.defaults import fill_defaults
+from kube.objects.fieldvalidation import decode_fields
+from kube.objects.poddefaults import pull_policy
+from kube.objects.strategies import prepare_for_create
 
 CASES = yaml.safe_load((Path(__file__).parent / "defaults.yaml").read_text())
 
@@ -44,7 +44,7 @@ def test_defaults_are_the_real_servers(case: dict[str, Any], definitions: Defini
     if case.get("created"):
         body.setdefault("metadata", {}).setdefault("name", "x")
         body["metadata"]["uid"] = "u"
-        fill_on_create(body)
+        prepare_for_create(body)
     contains(body, case["gets"])
     again = copy.deepcopy(body)
     fill_defaults(again)
@@ -62,7 +62,7 @@ def test_every_kind_can_be_defaulted_when_it_is_empty() -> None:
             group = f"{resource.group}/{version.name}" if resource.group else version.name
             body = {"apiVersion": group, "kind": resource.kind, "metadata": {"name": "x", "uid": "u"}}
             fill_defaults(body)
-            fill_on_create(body)
+            prepare_for_create(body)
             assert body["metadata"]["name"] == "x"
 
 

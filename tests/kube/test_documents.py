@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube.documents import (
+from kube.requests.decoding import (
     MAX_BYTES,
     MAX_DEPTH,
     MAX_DUPLICATES,
@@ -19,8 +19,8 @@ from kube.documents import (
     duplicate_fields,
     read_yaml,
 )
-from kube.jsonsyntax import syntax_error
-from kube.status import BadRequest, RequestEntityTooLarge, StatusError
+from kube.requests.jsonsyntax import syntax_error
+from kube.requests.status import BadRequest, RequestEntityTooLarge, StatusError
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc", "Cn"]), max_size=8)
 JSON = st.recursive(

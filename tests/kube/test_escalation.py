@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kube.escalation import compact, covers, describe, refusal
-from kube.rbac import CLUSTER, TENANTED, Attributes, Rule, Scope
-from kube.status import BadRequest
+from kube.authorization.escalation import compact, covers, describe, refusal
+from kube.authorization.rbac import CLUSTER, TENANTED, Attributes, Rule, Scope
+from kube.requests.status import BadRequest
 
 EVERYTHING = (Rule(("*",), ("*",), ("*",)), Rule(("*",), urls=("*",)))
 

@@ -8,12 +8,12 @@ from typing import Any
 import orjson
 import pytest
 
-from kube.builtins import BUILTINS, OWN
-from kube.documents import decode_json, duplicate_fields
-from kube.fieldvalidation import decode_fields, problems, prune, strict_decoding_error
-from kube.schemas import Definitions
-from kube.status import BadRequest
-from kube.structural import structural_schema, with_defaults
+from kube.customresources.schemas import structural_schema, with_defaults
+from kube.kinds.builtins import BUILTINS, OWN
+from kube.kinds.schemas import Definitions
+from kube.objects.fieldvalidation import decode_fields, problems, prune, strict_decoding_error
+from kube.requests.decoding import decode_json, duplicate_fields
+from kube.requests.status import BadRequest
 
 DEPLOYMENT: dict[str, Any] = {
     "apiVersion": "apps/v1",

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kube import bootstrap, escalation, remedies, spacepolicy, whatif, whocan
-from kube.abac import authorize, policy_of
-from kube.identity import Principal
-from kube.rbac import NO_OPINION, Attributes, Binding, Role, Rule, Subject, binding_from, role_from
-from kube.rbacindex import PolicyIndex
-from kube.selectors import parse_labels
-from kube.spacepolicy import Policies
-from kube.status import BadRequest
-from kube.verdicts import Decision, Verdict
+from kube.authentication.identity import Principal
+from kube.authorization import bootstrappolicy, effectivepolicy, escalation, recommendations, whatif, whocan
+from kube.authorization.abac import authorize, policy_of
+from kube.authorization.decisions import Decision, Verdict
+from kube.authorization.effectivepolicy import Policies
+from kube.authorization.rbac import NO_OPINION, Attributes, Binding, Role, Rule, Subject, binding_from, role_from
+from kube.authorization.rbacindex import PolicyIndex
+from kube.requests.labelselectors import parse_labels
+from kube.requests.status import BadRequest
 
 VERBS, RESOURCES, USERS, PLACES = (
     ("get", "list", "delete"),
@@ -54,7 +54,7 @@ ASKED = st.builds(
 )
 
 
-WALL = Decision(Verdict.DENY, remedies.WALL, "the request is for another tenant's space")
+WALL = Decision(Verdict.DENY, recommendations.WALL, "the request is for another tenant's space")
 POLICIES = st.builds(
     lambda name, tenant, who, namespace, resource, readonly: {
         "apiVersion": "abac.authorization.kubernetes.io/v1beta1",
@@ -76,7 +76,7 @@ def person(name: str, tenant: str = "t", *groups: str) -> Principal:
 
 
 def around(index: PolicyIndex, cluster: str = "root:t", system: PolicyIndex | None = None) -> Policies:
-    return Policies(cluster, index, system or PolicyIndex.build(), bootstrap.INDEX)
+    return Policies(cluster, index, system or PolicyIndex.build(), bootstrappolicy.INDEX)
 
 
 @settings(max_examples=60, deadline=None)
@@ -87,7 +87,7 @@ def test_who_can_names_whoever_a_decision_allows_and_nobody_else(
     """AZ11."""
     policies = around(PolicyIndex.build(roles, bindings))
     named = {holder.name for holder in whocan.who_can(asked, policies) if holder.kind == "User"}
-    assert named == {user for user in USERS if spacepolicy.authorize(person(user), asked, policies).allowed}
+    assert named == {user for user in USERS if effectivepolicy.authorize(person(user), asked, policies).allowed}
 
 
 @settings(max_examples=60, deadline=None)
@@ -227,7 +227,7 @@ def test_what_if_of_a_policy_says_what_decisions_will_say(
 def test_what_if_sees_what_aggregated_roles_become() -> None:
     """AZ2, AZ11: a role that joins another changes what that one's bindings give; what bootstrap gives is no gain."""
     bindings = [Binding("b", "one", "ClusterRole", "view", (Subject("User", "ann"),))]
-    index = PolicyIndex.build([], bindings, bootstrap=bootstrap.INDEX)
+    index = PolicyIndex.build([], bindings, bootstrap=bootstrappolicy.INDEX)
     label = {"rbac.authorization.k8s.io/aggregate-to-view": "true"}
     manifest = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -257,16 +257,23 @@ def test_no_remedy_is_offered_where_a_gate_refuses_what_no_grant_opens() -> None
     """AZ11."""
     asked = Attributes("get", "", "pods", "", "one", "a")
     for step in ("lock", "required-groups", "maximal-permission-policy", "initializing-workspaces", "Webhook"):
-        assert remedies.remedies(person("ann"), asked, around(PolicyIndex.build()), Decision(Verdict.DENY, step)) == ()
+        assert (
+            recommendations.recommend_grants(
+                person("ann"), asked, around(PolicyIndex.build()), Decision(Verdict.DENY, step)
+            )
+            == ()
+        )
     nodes = Attributes("get", "", "nodes", "", "", "a")
-    assert remedies.remedies(person("ann"), nodes, around(PolicyIndex.build()), WALL) == ()
-    shut = Decision(Verdict.DENY, remedies.CONTENT)
-    index = PolicyIndex.build(bootstrap=bootstrap.INDEX)
-    first = remedies.remedies(person("ann"), asked, around(index, "root:t:ws"), shut)[0]
+    assert recommendations.recommend_grants(person("ann"), nodes, around(PolicyIndex.build()), WALL) == ()
+    shut = Decision(Verdict.DENY, recommendations.CONTENT)
+    index = PolicyIndex.build(bootstrap=bootstrappolicy.INDEX)
+    first = recommendations.recommend_grants(person("ann"), asked, around(index, "root:t:ws"), shut)[0]
     assert [each["kind"] for each in first.objects] == ["ClusterRoleBinding", "Role", "RoleBinding"]
     assert first.objects[0]["roleRef"]["name"] == "system:kcp:workspace:access"
-    (afar,) = remedies.remedies(person("op", "system"), asked, around(index, "root:t:ws"), shut)
-    assert {"verbs": ["access"], "nonResourceURLs": ["/"], "tenants": ["t"]} in afar.objects[0]["rules"]
+    (cross_tenant_reach,) = recommendations.recommend_grants(
+        person("op", "system"), asked, around(index, "root:t:ws"), shut
+    )
+    assert {"verbs": ["access"], "nonResourceURLs": ["/"], "tenants": ["t"]} in cross_tenant_reach.objects[0]["rules"]
 
 
 @settings(max_examples=60, deadline=None)
@@ -281,15 +288,15 @@ def test_a_remedy_is_for_whoever_may_make_its_objects(roles: list[Role], group: 
             ("tenantry:viewer", "view"),
         )
     ]
-    policies = around(PolicyIndex.build(roles, bindings, bootstrap=bootstrap.INDEX))
+    policies = around(PolicyIndex.build(roles, bindings, bootstrap=bootstrappolicy.INDEX))
     grantor = person("gus", "t", group)
-    for remedy in remedies.remedies(person("ann"), asked, policies, NO_OPINION):
-        may = remedies.may_make(grantor, remedy, policies)
+    for remedy in recommendations.recommend_grants(person("ann"), asked, policies, NO_OPINION):
+        may = recommendations.may_create(grantor, remedy, policies)
         if group == "tenantry:owner":
             assert may
         if group == "tenantry:viewer" or (group == "tenantry:admin" and not asked.namespace):
             assert not may
-        assert remedies.may_make(person("root", "system", "system:masters"), remedy, policies)
+        assert recommendations.may_create(person("root", "system", "system:masters"), remedy, policies)
 
 
 @settings(max_examples=60, deadline=None)
@@ -297,7 +304,7 @@ def test_a_remedy_is_for_whoever_may_make_its_objects(roles: list[Role], group: 
 def test_every_remedy_allows_what_was_refused(roles: list[Role], asked: Attributes) -> None:
     """AZ11."""
     index = PolicyIndex.build(roles)
-    offered = remedies.remedies(person("ann"), asked, around(index), NO_OPINION)
+    offered = recommendations.recommend_grants(person("ann"), asked, around(index), NO_OPINION)
     assert offered
     assert [remedy.permissions for remedy in offered] == sorted(remedy.permissions for remedy in offered)
     for remedy in offered:
@@ -308,30 +315,30 @@ def test_every_remedy_allows_what_was_refused(roles: list[Role], asked: Attribut
             else:
                 named = {**manifest, "metadata": {**manifest["metadata"], "name": "made"}}
                 changed = changed.with_binding(binding_from(named))
-        assert spacepolicy.authorize(person("ann"), asked, around(changed)).allowed
+        assert effectivepolicy.authorize(person("ann"), asked, around(changed)).allowed
 
 
 def test_the_remedy_across_the_wall_is_a_policy_and_for_operators_a_role_with_a_reach() -> None:
     """AZ7, AZ9, AZ11."""
     asked = Attributes("get", "", "pods/log", "log", "one", "a")
-    (policy,) = remedies.remedies(person("eve", "other"), asked, around(PolicyIndex.build()), WALL)
+    (policy,) = recommendations.recommend_grants(person("eve", "other"), asked, around(PolicyIndex.build()), WALL)
     manifest: dict[str, Any] = {**policy.objects[0], "metadata": {"name": "p"}}
     made = policy_of(manifest, space="t")
     assert made.opens("root:t")
     assert made.means(person("eve", "other"))
     assert made.allows(asked)
     assert not made.allows(asked._replace(verb="delete"))
-    (role,) = remedies.remedies(person("op", "system"), asked, around(PolicyIndex.build()), NO_OPINION)
+    (role,) = recommendations.recommend_grants(person("op", "system"), asked, around(PolicyIndex.build()), NO_OPINION)
     assert role.cluster == "root"
     system = PolicyIndex.build(
         [role_from(role.objects[0], scoped=True)],
         [binding_from({**role.objects[1], "metadata": {"name": "made"}})],
     )
     op = person("op", "system")
-    assert spacepolicy.authorize(op, asked, around(PolicyIndex.build(), system=system)).allowed
-    assert not spacepolicy.authorize(op, asked, around(PolicyIndex.build(), "root:u", system)).allowed
+    assert effectivepolicy.authorize(op, asked, around(PolicyIndex.build(), system=system)).allowed
+    assert not effectivepolicy.authorize(op, asked, around(PolicyIndex.build(), "root:u", system)).allowed
     assert (
-        remedies.remedies(
+        recommendations.recommend_grants(
             Principal(name="x", tenant=None, authenticator="test"), asked, around(PolicyIndex.build()), NO_OPINION
         )
         == ()

@@ -14,9 +14,9 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kube import jwt
-from kube.jwt import InvalidToken, Reference, ServiceAccountClaims
-from kube.logicalclusters import tenant_of
+from kube.authentication import serviceaccounttokens
+from kube.authentication.serviceaccounttokens import InvalidToken, Reference, ServiceAccountClaims
+from kube.requests.logicalclusters import tenant_of
 
 NOW = 1_800_000_000
 ISSUER = "https://kubernetes.example"
@@ -30,7 +30,7 @@ def pem(key: ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey) -> bytes:
 
 EC_PEM = pem(ec.generate_private_key(ec.SECP256R1()))
 RSA_PEM = pem(rsa.generate_private_key(65537, 2048))
-EC_KEY, RSA_KEY = jwt.load_signing_key(EC_PEM), jwt.load_signing_key(RSA_PEM)
+EC_KEY, RSA_KEY = serviceaccounttokens.load_signing_key(EC_PEM), serviceaccounttokens.load_signing_key(RSA_PEM)
 SIGNER = pyjwt.get_algorithm_by_name("ES256")
 KEYS = (EC_KEY.public, RSA_KEY.public)
 
@@ -51,7 +51,7 @@ CLAIMS = ServiceAccountClaims(
 
 def verify(token: str, **changes: Any) -> ServiceAccountClaims:
     options = {"keys": KEYS, "issuers": [ISSUER], "audiences": ["api"], "now": NOW} | changes
-    return jwt.verify(token, **options)
+    return serviceaccounttokens.verify(token, **options)
 
 
 def forge(
@@ -66,12 +66,12 @@ def forge(
 
 
 @pytest.mark.parametrize("key", [EC_KEY, RSA_KEY], ids=["ES256", "RS256"])
-def test_a_token_says_what_was_signed(key: jwt.SigningKey) -> None:
+def test_a_token_says_what_was_signed(key: serviceaccounttokens.SigningKey) -> None:
     """AN6."""
-    token = jwt.sign(CLAIMS, key)
-    assert jwt.is_token(token)
+    token = serviceaccounttokens.sign(CLAIMS, key)
+    assert serviceaccounttokens.is_token(token)
     assert verify(token) == CLAIMS
-    assert jwt.unverified_issuer(token) == ISSUER
+    assert serviceaccounttokens.unverified_issuer(token) == ISSUER
     assert CLAIMS.user == "system:serviceaccount:ns:sa"
     assert CLAIMS.groups == ("system:serviceaccounts", "system:serviceaccounts:ns")
     assert CLAIMS.as_dict()["kubernetes.io"] == {
@@ -85,14 +85,14 @@ def test_a_token_says_what_was_signed(key: jwt.SigningKey) -> None:
 
 
 def test_a_token_without_key_id_is_tried_with_every_key_of_its_algorithm() -> None:
-    other = jwt.load_signing_key(pem(ec.generate_private_key(ec.SECP256R1()))).public
+    other = serviceaccounttokens.load_signing_key(pem(ec.generate_private_key(ec.SECP256R1()))).public
     assert verify(forge(), keys=(other, *KEYS)) == CLAIMS
 
 
 @pytest.mark.parametrize(("seconds", "valid"), [(-11, False), (-10, True), (7189, True), (7190, False), (7191, False)])
 def test_times_have_no_leeway(seconds: int, valid: bool) -> None:
     """JWT-08."""
-    token = jwt.sign(CLAIMS, EC_KEY)
+    token = serviceaccounttokens.sign(CLAIMS, EC_KEY)
     if valid:
         assert verify(token, now=NOW + seconds) == CLAIMS
     else:
@@ -158,7 +158,7 @@ def unsigned(algorithm: str | None) -> str:
     return ".".join(base64.urlsafe_b64encode(part.encode()).rstrip(b"=").decode() for part in parts)
 
 
-def public_pem(key: jwt.VerifyingKey) -> bytes:
+def public_pem(key: serviceaccounttokens.VerifyingKey) -> bytes:
     return key.key.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
 
 
@@ -177,11 +177,11 @@ def segment(text: str) -> str:
 
 STRANGER = pem(ec.generate_private_key(ec.SECP256R1()))
 BROUGHT: list[dict[str, Any]] = [
-    {"jwk": jwt.load_signing_key(STRANGER).public.jwk()},
+    {"jwk": serviceaccounttokens.load_signing_key(STRANGER).public.jwk()},
     {"jku": "https://evil.example/jwks"},
     {"x5u": "https://evil.example/chain.pem"},
     {"x5c": ["MIIB"]},
-    {"kid": EC_KEY.public.kid, "jwk": jwt.load_signing_key(STRANGER).public.jwk()},
+    {"kid": EC_KEY.public.kid, "jwk": serviceaccounttokens.load_signing_key(STRANGER).public.jwk()},
 ]
 TWICE = '{"alg":"ES256","alg":"none"}'
 
@@ -228,7 +228,7 @@ def test_forged_tokens_are_refused(token: str) -> None:
 
 
 def test_a_bent_signature_is_refused() -> None:
-    head, body, signature = jwt.sign(CLAIMS, EC_KEY).split(".")
+    head, body, signature = serviceaccounttokens.sign(CLAIMS, EC_KEY).split(".")
     bent = ("B" if signature[0] != "B" else "C") + signature[1:]
     with pytest.raises(InvalidToken):
         verify(f"{head}.{body}.{bent}")
@@ -240,7 +240,7 @@ def test_a_bent_signature_is_refused() -> None:
 def test_a_rotated_key_is_refused() -> None:
     """JWT-22."""
     with pytest.raises(InvalidToken):
-        verify(jwt.sign(CLAIMS, EC_KEY), keys=(RSA_KEY.public,))
+        verify(serviceaccounttokens.sign(CLAIMS, EC_KEY), keys=(RSA_KEY.public,))
 
 
 NAMES = ["iss", "aud", "sub", "iat", "nbf", "exp", "jti", "kubernetes.io"]
@@ -293,7 +293,7 @@ def test_any_text_is_refused(text: str) -> None:
     """P9."""
     with pytest.raises(InvalidToken):
         verify(text)
-    assert jwt.unverified_issuer(text) is None
+    assert serviceaccounttokens.unverified_issuer(text) is None
 
 
 def test_nothing_is_signed_that_would_be_refused() -> None:
@@ -304,16 +304,16 @@ def test_nothing_is_signed_that_would_be_refused() -> None:
         replace(CLAIMS, namespace="a/b"),
     ):
         with pytest.raises(ValueError):
-            jwt.sign(bad, EC_KEY)
+            serviceaccounttokens.sign(bad, EC_KEY)
 
 
 def test_keys_are_loaded_from_pem_and_weak_ones_refused() -> None:
-    keys = jwt.load_verifying_keys(EC_PEM + public_pem(RSA_KEY.public))
+    keys = serviceaccounttokens.load_verifying_keys(EC_PEM + public_pem(RSA_KEY.public))
     assert [key.algorithm for key in keys] == ["ES256", "RS256"]
     assert [key.kid for key in keys] == [key.kid for key in KEYS]
     for bad in (b"", b"x", pem(rsa.generate_private_key(65537, 1024)), pem(ec.generate_private_key(ec.SECP521R1()))):
         with pytest.raises(ValueError):
-            jwt.load_verifying_keys(bad)
+            serviceaccounttokens.load_verifying_keys(bad)
 
 
 def test_a_signing_key_does_not_show_itself() -> None:
@@ -323,12 +323,12 @@ def test_a_signing_key_does_not_show_itself() -> None:
 
 def test_published_keys_verify_and_hold_nothing_private() -> None:
     """AN6: other parties can check the tokens."""
-    published = jwt.jwks(KEYS)["keys"]
+    published = serviceaccounttokens.jwks(KEYS)["keys"]
     assert [key["alg"] for key in published] == ["ES256", "RS256"]
     for key, jwk in zip((EC_KEY, RSA_KEY), published, strict=True):
         assert set(jwk) <= {"kty", "crv", "x", "y", "n", "e", "use", "alg", "kid"}
-        token = jwt.sign(CLAIMS, key)
+        token = serviceaccounttokens.sign(CLAIMS, key)
         assert json.loads(pyjwt.api_jws.decode(token, pyjwt.PyJWK(jwk), algorithms=[jwk["alg"]]))["iss"] == ISSUER
-    document = jwt.discovery_document(ISSUER, f"{ISSUER}/openid/v1/jwks", KEYS)
+    document = serviceaccounttokens.discovery_document(ISSUER, f"{ISSUER}/openid/v1/jwks", KEYS)
     assert document["issuer"] == ISSUER
     assert document["id_token_signing_alg_values_supported"] == ["ES256", "RS256"]

@@ -12,8 +12,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube import kubeconfig, pki
-from kube.kubeconfig import InvalidKubeconfig
+from kube.authentication import kubeconfig, pki
+from kube.authentication.kubeconfig import InvalidKubeconfig
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 AUTHORITY = pki.make_authority("ca", now=NOW)

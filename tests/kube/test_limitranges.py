@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kube.limitranges import ANNOTATION, violations, with_defaults
+from kube.quota.limitranges import ANNOTATION, violations, with_defaults
 
 
 def limit_range(kind: str = "Container", **bounds: Any) -> dict[str, Any]:

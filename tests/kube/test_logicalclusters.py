@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube import logicalclusters as clusters
+from kube.requests import logicalclusters as clusters
 
 LABELS = st.from_regex(r"[a-z][a-z0-9]{0,5}", fullmatch=True)
 

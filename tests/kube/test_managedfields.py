@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube.fieldpaths import STATUS, Fields, canonical, difference, intersection, paths, union, without
-from kube.managedfields import LAST_APPLIED, Write, apply, manager_from_user_agent, update
-from kube.patches import deep_copy
-from kube.schemas import Schema
-from kube.status import BadRequest, Conflict
-from kube.structure import DEDUCED, structure_of
+from kube.kinds.mergestrategies import DEDUCED, structure_of
+from kube.kinds.schemas import Schema
+from kube.objects.fieldpaths import STATUS, Fields, canonical, difference, intersection, paths, union, without
+from kube.objects.managedfields import LAST_APPLIED, Write, apply, manager_from_user_agent, update
+from kube.objects.patches import deep_copy
+from kube.requests.status import BadRequest, Conflict
 from tests.kube.kinds import structure
 
 CONFIG_MAP = structure("", "v1", "ConfigMap")

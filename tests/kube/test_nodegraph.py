@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from kube.nodegraph import NodeGraph, Place, node_of
+from kube.authorization.nodegraph import NodeGraph, ObjectReference, node_of
 
 
 def pod(name: str = "p", node: str = "n1", **spec: Any) -> dict[str, Any]:
@@ -16,31 +16,31 @@ def pod(name: str = "p", node: str = "n1", **spec: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("spec", "place"),
     [
-        ({}, Place("serviceaccounts", "a", "default")),
-        ({"serviceAccountName": "sa"}, Place("serviceaccounts", "a", "sa")),
-        ({"imagePullSecrets": [{"name": "s"}]}, Place("secrets", "a", "s")),
-        ({"containers": [{"envFrom": [{"secretRef": {"name": "s"}}]}]}, Place("secrets", "a", "s")),
-        ({"initContainers": [{"envFrom": [{"configMapRef": {"name": "c"}}]}]}, Place("configmaps", "a", "c")),
+        ({}, ObjectReference("serviceaccounts", "a", "default")),
+        ({"serviceAccountName": "sa"}, ObjectReference("serviceaccounts", "a", "sa")),
+        ({"imagePullSecrets": [{"name": "s"}]}, ObjectReference("secrets", "a", "s")),
+        ({"containers": [{"envFrom": [{"secretRef": {"name": "s"}}]}]}, ObjectReference("secrets", "a", "s")),
+        ({"initContainers": [{"envFrom": [{"configMapRef": {"name": "c"}}]}]}, ObjectReference("configmaps", "a", "c")),
         (
             {"containers": [{"env": [{"name": "X", "valueFrom": {"secretKeyRef": {"name": "s"}}}]}]},
-            Place("secrets", "a", "s"),
+            ObjectReference("secrets", "a", "s"),
         ),
-        ({"volumes": [{"name": "v", "secret": {"secretName": "s"}}]}, Place("secrets", "a", "s")),
-        ({"volumes": [{"name": "v", "configMap": {"name": "c"}}]}, Place("configmaps", "a", "c")),
+        ({"volumes": [{"name": "v", "secret": {"secretName": "s"}}]}, ObjectReference("secrets", "a", "s")),
+        ({"volumes": [{"name": "v", "configMap": {"name": "c"}}]}, ObjectReference("configmaps", "a", "c")),
         (
             {"volumes": [{"name": "v", "projected": {"sources": [{"secret": {"name": "s"}}]}}]},
-            Place("secrets", "a", "s"),
+            ObjectReference("secrets", "a", "s"),
         ),
         (
             {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]},
-            Place("persistentvolumeclaims", "a", "c"),
+            ObjectReference("persistentvolumeclaims", "a", "c"),
         ),
-        ({"volumes": [{"name": "v", "ephemeral": {}}]}, Place("persistentvolumeclaims", "a", "p-v")),
-        ({"resourceClaims": [{"name": "r", "resourceClaimName": "c"}]}, Place("resourceclaims", "a", "c")),
-        ({}, Place("pods", "a", "p")),
+        ({"volumes": [{"name": "v", "ephemeral": {}}]}, ObjectReference("persistentvolumeclaims", "a", "p-v")),
+        ({"resourceClaims": [{"name": "r", "resourceClaimName": "c"}]}, ObjectReference("resourceclaims", "a", "c")),
+        ({}, ObjectReference("pods", "a", "p")),
     ],
 )
-def test_a_node_needs_what_its_pods_refer_to(spec: dict[str, Any], place: Place) -> None:
+def test_a_node_needs_what_its_pods_refer_to(spec: dict[str, Any], place: ObjectReference) -> None:
     """AZ4."""
     graph = NodeGraph()
     graph.put("pods", pod(**spec))
@@ -56,7 +56,7 @@ def test_claims_lead_to_volumes_and_their_secrets() -> None:
     """AZ4."""
     graph = NodeGraph()
     graph.put("pods", pod(volumes=[{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]))
-    places = Place("persistentvolumes", "", "pv"), Place("secrets", "drivers", "s")
+    places = ObjectReference("persistentvolumes", "", "pv"), ObjectReference("secrets", "drivers", "s")
     spec = {"csi": {"nodeStageSecretRef": {"name": "s", "namespace": "drivers"}}}
 
     def needed(**claim: str) -> list[bool]:
@@ -83,15 +83,15 @@ def test_a_mirror_pod_and_a_pod_without_node_refer_to_nothing() -> None:
     mirror["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "x"}
     graph.put("pods", mirror)
     graph.put("pods", pod("q", "", imagePullSecrets=[{"name": "s"}]))
-    assert not graph.is_needed(Place("secrets", "a", "s"), "n1")
-    assert not graph.is_needed(Place("secrets", "a", "s"), "")
+    assert not graph.is_needed(ObjectReference("secrets", "a", "s"), "n1")
+    assert not graph.is_needed(ObjectReference("secrets", "a", "s"), "")
 
 
 @pytest.mark.parametrize("spec", [{"volumes": "x"}, {"containers": [1, {"env": {}}]}, {"volumes": [{"secret": []}]}])
 def test_malformed_pods_refer_to_nothing_more(spec: dict[str, Any]) -> None:
     graph = NodeGraph()
     graph.put("pods", pod(**spec))
-    assert graph.is_needed(Place("pods", "a", "p"), "n1")
+    assert graph.is_needed(ObjectReference("pods", "a", "p"), "n1")
 
 
 def test_only_names_of_nodes_in_their_group_are_nodes() -> None:

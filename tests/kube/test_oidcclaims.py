@@ -7,9 +7,9 @@ import yaml
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from kube.authenticationconfig import AuthenticationConfigError, parse
-from kube.claims import tenant_reasons
-from kube.oidcclaims import ClaimError, ClaimRules, identify
+from kube.authentication.authenticationconfig import AuthenticationConfigError, parse
+from kube.authentication.oidcclaims import ClaimError, ClaimRules, identify
+from kube.authentication.userinfo import tenant_reasons
 
 ISSUER = "https://idp.example"
 words = st.sampled_from(

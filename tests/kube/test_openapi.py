@@ -13,10 +13,11 @@ from urllib.parse import urlsplit
 import orjson
 import pytest
 
-from kube import discovery, openapi, tables
-from kube.builtins import BUILTINS, TENANT_BUILTINS
-from kube.resources import Catalog, Resource, Version
-from kube.schemas import Definitions
+from kube.kinds.builtins import BUILTINS, TENANT_BUILTINS
+from kube.kinds.resources import Catalog, Resource, Version
+from kube.kinds.schemas import Definitions
+from kube.objects import tables
+from kube.openapi import discovery, documents
 
 CRONTAB = {
     "type": "object",
@@ -67,12 +68,12 @@ def references(value: Any) -> Iterator[str]:
 def test_every_group_version_has_a_document_whose_references_resolve(
     catalog: Catalog, definitions: Definitions
 ) -> None:
-    index = openapi.v3_index(catalog)["paths"]
+    index = documents.v3_index(catalog)["paths"]
     for group, versions in catalog.groups().items():
         for version in versions:
-            document = openapi.v3_document(catalog, definitions, group, version)
+            document = documents.v3_document(catalog, definitions, group, version)
             assert document is not None
-            path = openapi.group_path(group, version)
+            path = documents.group_path(group, version)
             assert index[path]["serverRelativeURL"] == f"/openapi/v3/{path}?hash={document.hash}"
             body = orjson.loads(document.body)
             schemas = body["components"]["schemas"]
@@ -87,7 +88,7 @@ def test_every_group_version_has_a_document_whose_references_resolve(
 
 
 def test_the_version_two_document_resolves_and_names_every_kind(catalog: Catalog, definitions: Definitions) -> None:
-    document = openapi.v2_document(catalog, definitions, "v1.37.0")
+    document = documents.v2_document(catalog, definitions, "v1.37.0")
     body = orjson.loads(document.body)
     assert {name.rpartition("/")[2] for name in references(body)} <= set(body["definitions"])
     assert "com.example.stable.v1.CronTab" in body["definitions"]
@@ -102,7 +103,7 @@ def test_the_version_two_document_resolves_and_names_every_kind(catalog: Catalog
 
 def test_a_patch_says_which_parameters_it_takes(definitions: Definitions) -> None:
     """Kubectl looks here before it sends dryRun or fieldValidation."""
-    document = openapi.v3_document(BUILTINS, definitions, "apps", "v1")
+    document = documents.v3_document(BUILTINS, definitions, "apps", "v1")
     assert document is not None
     patch = orjson.loads(document.body)["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"]
     assert patch["x-kubernetes-action"] == "patch"
@@ -117,19 +118,19 @@ def test_a_patch_says_which_parameters_it_takes(definitions: Definitions) -> Non
 def test_a_space_shows_its_own_kinds_and_no_others(definitions: Definitions) -> None:
     """TS10, TS13: what a tenant cannot hold is not described to it; its own CRDs are, to it alone."""
     own = TENANT_BUILTINS.extended([custom()])
-    assert b"CronTab" in openapi.v2_document(own, definitions, "v1").body
-    assert b"CronTab" not in openapi.v2_document(TENANT_BUILTINS, definitions, "v1").body
-    assert b"io.tenantry.v1.Tenant" not in openapi.v2_document(own, definitions, "v1").body
-    assert "apis/stable.example.com/v1" not in openapi.v3_index(TENANT_BUILTINS)["paths"]
-    assert openapi.v3_document(TENANT_BUILTINS, definitions, "stable.example.com", "v1") is None
+    assert b"CronTab" in documents.v2_document(own, definitions, "v1").body
+    assert b"CronTab" not in documents.v2_document(TENANT_BUILTINS, definitions, "v1").body
+    assert b"io.tenantry.v1.Tenant" not in documents.v2_document(own, definitions, "v1").body
+    assert "apis/stable.example.com/v1" not in documents.v3_index(TENANT_BUILTINS)["paths"]
+    assert documents.v3_document(TENANT_BUILTINS, definitions, "stable.example.com", "v1") is None
 
 
 def test_the_hash_changes_with_the_schema_alone(definitions: Definitions) -> None:
     one, same = Catalog([custom()]), Catalog([custom()])
     other = Catalog([custom({**CRONTAB, "description": "Another."})])
-    hashes = [openapi.v3_hash(each, "stable.example.com", "v1") for each in (one, same, other)]
+    hashes = [documents.v3_hash(each, "stable.example.com", "v1") for each in (one, same, other)]
     assert hashes[0] == hashes[1] != hashes[2]
-    document = openapi.v3_document(one, definitions, "stable.example.com", "v1")
+    document = documents.v3_document(one, definitions, "stable.example.com", "v1")
     assert document is not None
     assert document.etag == f'"{hashes[0]}"'
 
@@ -163,10 +164,10 @@ class _Server(http.server.BaseHTTPRequestHandler):
             return discovery.aggregated(catalog, core=path == "/api"), discovery.aggregated_media_type("v2")
         parts = path.strip("/").split("/")
         if path == "/openapi/v3":
-            return openapi.v3_index(catalog, PREFIX), "application/json"
+            return documents.v3_index(catalog, PREFIX), "application/json"
         if path.startswith("/openapi/v3/"):
             group, version = ("", parts[3]) if parts[2] == "api" else (parts[3], parts[4])
-            document = openapi.v3_document(catalog, self.definitions, group, version)
+            document = documents.v3_document(catalog, self.definitions, group, version)
             return (document.body if document else None), "application/json"
         if path == "/api/v1/namespaces/default/pods":
             pods = catalog.find("", "v1", "pods")

@@ -6,10 +6,10 @@ from typing import Any
 
 import orjson
 
-from kube.builtins import TENANT_BUILTINS
-from kube.openapi import v2_document
-from kube.openapiproto import encode
-from kube.schemas import Definitions
+from kube.kinds.builtins import TENANT_BUILTINS
+from kube.kinds.schemas import Definitions
+from kube.openapi.documents import v2_document
+from kube.openapi.protobuf import encode
 
 
 def fields(data: bytes) -> dict[int, list[Any]]:

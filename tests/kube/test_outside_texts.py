@@ -7,9 +7,9 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kube.claims import outside_extra
-from kube.idtokens import TIME_MAX, audiences, look, time_reason
-from kube.webhookfiles import WebhookFileError, checked_url, parse
+from kube.authentication.idtokens import TIME_MAX, audiences, parse_unverified, time_reason
+from kube.authentication.userinfo import outside_extra
+from kube.authentication.webhookfiles import WebhookFileError, checked_url, parse
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
@@ -21,7 +21,7 @@ json_values = st.recursive(
 @given(st.text(max_size=120) | st.text("eyJ.-_=", max_size=60))
 def test_any_text_is_a_token_or_not(text):
     """JWT-20."""
-    said = look(text)
+    said = parse_unverified(text)
     assert said is None or isinstance(said.claims, dict)
 
 

@@ -1,28 +1,11 @@
-"""From raw request lines to resolved requests: one reading of every path, and no second one."""
+"""From raw paths to resolved requests: one reading of every path, and no second one."""
 
 from __future__ import annotations
 
-import re
-
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from kube.paths import parse, query_parameters, resolve
-from kube.requestinfo import RequestInfo
-from kube.status import BadRequest, MethodNotAllowed, NotFound, StatusError
-
-
-def ask(
-    path: str | bytes,
-    method: str = "GET",
-    *,
-    query: bytes = b"",
-    tenant: str | None = "t1",
-    default: str | None = None,
-) -> RequestInfo:
-    raw = path.encode() if isinstance(path, str) else path
-    return resolve(parse(method, raw, query), tenant, default)
+from kube.requests.status import BadRequest, MethodNotAllowed, NotFound
+from tests.kube.requestlines import ask
 
 
 @pytest.mark.parametrize(
@@ -332,173 +315,9 @@ def test_everything_else_is_no_resource(path: str) -> None:
     assert (info.path, info.verb) == (path, "get")
 
 
-@pytest.mark.parametrize(
-    ("query", "verb"),
-    [
-        (b"watch=1", "watch"),
-        (b"watch=true", "watch"),
-        (b"watch", "watch"),
-        (b"watch=", "watch"),
-        (b"watch=nope", "watch"),
-        (b"watch=TRUE", "watch"),
-        (b"watch=0", "list"),
-        (b"watch=False", "list"),
-        (b"watch=false&watch=true", "list"),
-        (b"watch=true&watch=false", "watch"),
-        (b"Watch=1", "list"),
-        (b"", "list"),
-    ],
-)
-def test_watch_is_read_as_kubernetes_reads_it(query: bytes, verb: str) -> None:
-    """URL-20."""
-    assert ask("/api/v1/pods", query=query).verb == verb
-    assert ask("/api/v1/namespaces/a/pods/p", query=query).verb == "get"
-
-
-def test_a_field_selector_names_the_object_of_a_list() -> None:
-    info = ask("/api/v1/namespaces/a/pods", query=b"watch=1&fieldSelector=metadata.name%3Dp")
-    assert (info.verb, info.name, info.path) == ("watch", "p", "/api/v1/tenants/t1/namespaces/a/pods")
-    assert ask("/api/v1/pods", query=b"fieldSelector=metadata.name%3Da%2Fb").name == ""
-    assert ask("/api/v1/pods", query=b"fieldSelector=broken").name == ""
-    assert ask("/api/v1/namespaces/a/pods", "DELETE", query=b"fieldSelector=metadata.name%3Dp").name == ""
-
-
-def test_the_legacy_watch_is_translated_into_the_modern_one() -> None:
-    """URL-19: what is authorised, the path and the parameters say the same."""
-    parsed = parse("GET", b"/api/v1/watch/namespaces/a/pods/p", b"fieldSelector=spec.x%3D1&watch=0")
-    assert parsed.parameters == {"watch": ("true",), "fieldSelector": ("metadata.name=p,spec.x=1",)}
-    assert resolve(parsed, "t1", None).path == "/api/v1/tenants/t1/namespaces/a/pods"
-    with pytest.raises(MethodNotAllowed):
-        parse("DELETE", b"/api/v1/watch/namespaces/a/pods/p")
-
-
-@pytest.mark.parametrize("method", ["delete", "get", "TRACE", "CONNECT", "OPTIONS", "PROPFIND", "PATCH\u00a0", ""])
-def test_unknown_methods_are_refused_before_anything_else(method: str) -> None:
-    """URL-23."""
-    with pytest.raises(MethodNotAllowed):
-        ask("/api/v1/pods", method)
-
-
 def test_a_proxied_path_keeps_its_rest_and_its_trailing_slash() -> None:
     info = ask("/api/v1/namespaces/a/services/http:s:80/proxy/x/y%20z/")
     assert (info.name, info.subresource, info.rest) == ("http:s:80", "proxy", "x/y%20z/")
     assert info.path == "/api/v1/tenants/t1/namespaces/a/services/http:s:80/proxy/x/y%20z/"
     with pytest.raises(BadRequest):
         ask("/api/v1/namespaces/a/services/s/proxy/../../secrets")
-
-
-def test_long_requests_are_refused() -> None:
-    """URL-29."""
-    with pytest.raises(StatusError) as refused:
-        ask("/" + "a" * 65536)
-    assert refused.value.code == 414
-    with pytest.raises(StatusError):
-        ask("/api/v1" + "/a" * 10_000)
-    with pytest.raises(BadRequest):
-        ask("/api/v1/pods", query=b"&".join(b"a=1" for _ in range(5000)))
-
-
-@pytest.mark.parametrize("query", [b"a=%zz", b"a=%ff", b"a=%", b"a= b", b"a=\x00", b"a=\xc3\xa9"])
-def test_malformed_queries_are_refused(query: bytes) -> None:
-    with pytest.raises(BadRequest):
-        query_parameters(query)
-
-
-def test_queries_keep_every_value_in_order() -> None:
-    assert query_parameters(b"command=a&command=b%20c&x=1+2&y&z=a;b") == {
-        "command": ("a", "b c"),
-        "x": ("1 2",),
-        "y": ("",),
-        "z": ("a;b",),
-    }
-
-
-SEGMENT = st.sampled_from(
-    [
-        "api",
-        "apis",
-        "v1",
-        "apps",
-        "tenants",
-        "t1",
-        "t2",
-        "system",
-        "*",
-        "namespaces",
-        "a",
-        "pods",
-        "p",
-        "status",
-        "watch",
-        "clusters",
-        "root",
-        "root:t2",
-        "root:t2:w",
-        "system:admin",
-        "..",
-        ".",
-        "",
-        "%2e%2e",
-        "%2F",
-        "%61",
-        "T1",
-        "proxy",
-        "%25",
-        "%00",
-        "finalize",
-        "a%20b",
-        "a;b",
-        "secrets",
-        "rbac.authorization.k8s.io",
-        "%C3%A9",
-    ]
-)
-
-
-@given(
-    st.lists(SEGMENT, max_size=9),
-    st.sampled_from(["GET", "POST", "DELETE", "PUT"]),
-    st.sampled_from(["t1", "system"]),
-)
-def test_a_resolved_path_resolves_to_itself_for_everybody(segments: list[str], method: str, tenant: str) -> None:
-    """TS5, promise P1: the full path is canonical, and no reader can take it for another space."""
-    try:
-        info = ask("/" + "/".join(segments), method, tenant=tenant)
-    except StatusError as error:
-        assert error.code in {400, 404, 405}
-        return
-    if not info.is_resource:
-        again = resolve(parse(method, f"/clusters/{info.cluster}{info.path}".encode()), "t9", None)
-        assert (again.cluster, again.path) == (info.cluster, info.path)
-        return
-    assert re.fullmatch(r"(/([A-Za-z0-9_~!$&'()*+,;=:@.-]|%[0-9A-F]{2})+)+/?", info.path)
-    seen_as = "system" if info.cluster == "root" else "t9"
-    query = b"watch=1" if info.verb == "watch" else b""
-    again = resolve(parse(method, info.path.encode(), query), seen_as, None)
-    unnamed = {"list", "watch"}
-    for attribute in (
-        "cluster",
-        "tenant",
-        "path",
-        "verb",
-        "group",
-        "resource",
-        "subresource",
-        "namespace",
-        "all_tenants",
-    ):
-        assert getattr(again, attribute) == getattr(info, attribute)
-    assert info.verb in unnamed or again.name == info.name
-    if "t2" not in segments and not any(segment.startswith("root:t2") for segment in segments):
-        assert info.tenant in {tenant, "system"} or info.tenant in segments
-
-
-@given(st.binary(max_size=60), st.binary(max_size=30))
-def test_any_bytes_are_resolved_or_refused(path: bytes, query: bytes) -> None:
-    """P9: hostile input never gives a 500."""
-    try:
-        info = resolve(parse("GET", b"/api/v1/" + path, query), "t1", None)
-    except StatusError as error:
-        assert error.code in {400, 404, 405}
-        return
-    assert info.path.isascii()

@@ -12,7 +12,7 @@ from cryptography import x509
 from cryptography.x509 import verification
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
-from kube import pki
+from kube.authentication import pki
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 AUTHORITY = pki.make_authority("tenantry", now=NOW)

@@ -16,8 +16,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube import protobuf
-from kube.status import BadRequest, StatusError, UnsupportedMediaType
+from kube.objects import protobuf
+from kube.requests.status import BadRequest, StatusError, UnsupportedMediaType
 
 OBJECTS = [
     {field: value for field, value in body.items() if field != "system"}

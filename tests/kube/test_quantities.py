@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from fractions import Fraction
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube.quantities import INT64_MAX, ZERO, Format, InvalidQuantity, Quantity, parse_quantity
+from kube.quota.quantities import INT64_MAX, ZERO, Format, InvalidQuantity, Quantity, parse_quantity
+from tests.effort import effort
 
 
 @pytest.mark.parametrize(
@@ -111,10 +111,12 @@ def test_everything_else_is_refused(text: object) -> None:
 )
 def test_monsters_are_refused_at_once(text: str | int) -> None:
     """P9: a real API server kept a core busy with the first of these."""
-    started = time.perf_counter()
-    with pytest.raises(InvalidQuantity):
-        parse_quantity(text)
-    assert time.perf_counter() - started < 0.05
+
+    def ask() -> None:
+        with pytest.raises(InvalidQuantity):
+            parse_quantity(text)
+
+    assert effort(ask) < 5
 
 
 def test_values_round_away_from_zero_within_64_bits() -> None:

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kube.paths import parse, resolve
-from kube.rbac import (
+from kube.authorization.rbac import (
     CLUSTER,
     NO_OPINION,
     TENANTED,
@@ -27,8 +26,9 @@ from kube.rbac import (
     role_rules,
     rules_from,
 )
-from kube.rbacindex import PolicyIndex, Reach
-from kube.selectors import parse_labels
+from kube.authorization.rbacindex import PolicyIndex, Reach
+from kube.requests.labelselectors import parse_labels
+from kube.requests.paths import parse, resolve
 
 
 def about(verb: str, resource: str, *, group: str = "", namespace: str = "", name: str = "") -> Attributes:

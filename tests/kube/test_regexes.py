@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import re
-import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kube.cel import regexes
+from tests.effort import effort
 
 _ATOMS = st.sampled_from(
     ["a", "b", "[ab]", "[^a]", ".", r"\d", r"\w", "(a|b)", "(ab|a)", "(?:a*)", "^", "$", r"\b", "1"]
@@ -31,7 +31,7 @@ def test_the_first_match_is_the_one_that_backtracking_finds(pattern: str, text: 
         found = re.compile(pattern, re.ASCII).search(text)
     except re.error:
         return
-    regexes.begin()
+    regexes.reset_budget()
     assert regexes.find(text, pattern) == (found[0] if found else "")
 
 
@@ -43,11 +43,13 @@ def test_a_pattern_that_is_not_understood_is_refused(pattern: str) -> None:
 
 def test_searching_takes_a_bounded_time() -> None:
     """P9."""
-    regexes.begin()
-    begun = time.monotonic()
-    with pytest.raises(ValueError, match="too long"):
-        regexes.find_all("a" * 1_000_000, "(a+a+)+b")
-    assert time.monotonic() - begun < 5
+    regexes.reset_budget()
+
+    def ask() -> None:
+        with pytest.raises(ValueError, match="too long"):
+            regexes.find_all("a" * 1_000_000, "(a+a+)+b")
+
+    assert effort(ask) < 500
 
 
 @pytest.mark.parametrize(
@@ -55,7 +57,9 @@ def test_searching_takes_a_bounded_time() -> None:
 )
 def test_repeats_without_end_are_refused_or_pass_at_once(pattern: str) -> None:
     """DOS-09: not even what matches nothing may be repeated for ever."""
-    began = time.monotonic()
-    with contextlib.suppress(ValueError):
-        regexes.find("aaa", pattern)
-    assert time.monotonic() - began < 2
+
+    def ask() -> None:
+        with contextlib.suppress(ValueError):
+            regexes.find("aaa", pattern)
+
+    assert effort(ask) < 200

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kube import discovery
-from kube.builtins import BUILTINS, OWN, TENANT_BUILTINS
-from kube.resources import (
+from kube.kinds.builtins import BUILTINS, OWN, TENANT_BUILTINS
+from kube.kinds.resources import (
     Catalog,
     Resource,
     Version,
@@ -14,6 +13,7 @@ from kube.resources import (
     parse_api_version,
     version_order,
 )
+from kube.openapi import discovery
 
 
 def custom(group: str, kind: str, *versions: str) -> Resource:

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube import fieldselectors, selectors
-from kube.fieldselectors import FieldSelector, FieldTerm
-from kube.selectors import Operator, Requirement, Selector
-from kube.status import BadRequest
+from kube.requests import fieldselectors, labelselectors
+from kube.requests.fieldselectors import FieldSelector, FieldTerm
+from kube.requests.labelselectors import Operator, Requirement, Selector
+from kube.requests.status import BadRequest
 
 KEYS = st.from_regex(r"([a-z]{1,3}\.io/)?[A-Za-z][A-Za-z0-9]{0,3}", fullmatch=True)
 VALUES = st.from_regex(r"[A-Za-z0-9]{0,3}", fullmatch=True)
@@ -26,22 +26,22 @@ def requirements(draw: st.DrawFn) -> Requirement:
         values = draw(st.lists(VALUES, min_size=1, max_size=3))
     else:
         values = [draw(VALUES)]
-    return selectors.requirement(draw(KEYS), operator, values)
+    return labelselectors.requirement(draw(KEYS), operator, values)
 
 
 @given(st.lists(requirements(), max_size=5))
 def test_a_selector_survives_being_written_and_read(found: list[Requirement]) -> None:
     selector = Selector(tuple(sorted(found, key=lambda each: each.key)))
-    assert selectors.parse_labels(str(selector)) == selector
+    assert labelselectors.parse_labels(str(selector)) == selector
 
 
 @given(st.text(alphabet="ab=!(),<> \tin.-/1é", max_size=40))
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
-        selector = selectors.parse_labels(text)
+        selector = labelselectors.parse_labels(text)
     except BadRequest:
         return
-    assert selectors.parse_labels(str(selector)) == selector
+    assert labelselectors.parse_labels(str(selector)) == selector
 
 
 LABELS = {"app": "web", "tier": "1", "empty": ""}
@@ -76,7 +76,7 @@ LABELS = {"app": "web", "tier": "1", "empty": ""}
     ],
 )
 def test_selectors_match(text: str, matches: bool) -> None:
-    assert selectors.parse_labels(text).matches(LABELS) is matches
+    assert labelselectors.parse_labels(text).matches(LABELS) is matches
 
 
 @pytest.mark.parametrize(
@@ -121,22 +121,22 @@ def test_selectors_match(text: str, matches: bool) -> None:
 )
 def test_broken_selectors_are_refused_in_kubernetes_words(text: str, message: str) -> None:
     with pytest.raises(BadRequest) as refused:
-        selectors.parse_labels(text)
+        labelselectors.parse_labels(text)
     assert refused.value.message == message
 
 
 def test_ten_thousand_terms_are_refused() -> None:
     """DOS-05."""
     with pytest.raises(BadRequest):
-        selectors.parse_labels(",".join("a" for _ in range(10_000)))
+        labelselectors.parse_labels(",".join("a" for _ in range(10_000)))
     with pytest.raises(BadRequest):
-        selectors.parse_labels("a" * 100_000)
+        labelselectors.parse_labels("a" * 100_000)
     with pytest.raises(BadRequest):
         fieldselectors.parse_fields(",".join("a=b" for _ in range(10_000)))
 
 
 def test_selector_objects_combine_labels_and_expressions() -> None:
-    selector = selectors.from_object(
+    selector = labelselectors.from_object(
         {
             "matchLabels": {"app": "web"},
             "matchExpressions": [
@@ -147,8 +147,8 @@ def test_selector_objects_combine_labels_and_expressions() -> None:
     )
     assert selector.matches(LABELS)
     assert not selector.matches(LABELS | {"old": ""})
-    assert selectors.from_object({}).matches({})
-    assert not selectors.from_object(None).matches(LABELS)
+    assert labelselectors.from_object({}).matches({})
+    assert not labelselectors.from_object(None).matches(LABELS)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_selector_objects_combine_labels_and_expressions() -> None:
 )
 def test_broken_selector_objects_are_refused(selector: object) -> None:
     with pytest.raises(BadRequest):
-        selectors.from_object(selector)  # type: ignore[arg-type]
+        labelselectors.from_object(selector)  # type: ignore[arg-type]
 
 
 @given(st.lists(st.builds(FieldTerm, KEYS, st.text(max_size=6), st.booleans()), max_size=4))

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube.patches import deep_copy
-from kube.status import StatusError
-from kube.strategicmerge import strategic_merge
+from kube.objects.patches import deep_copy
+from kube.objects.strategicmerge import strategic_merge
+from kube.requests.status import StatusError
 from tests.kube.kinds import structure
 
 DEPLOYMENT = structure("apps", "v1", "Deployment")

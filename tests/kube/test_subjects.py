@@ -16,9 +16,9 @@ from cryptography.x509.oid import NameOID
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
-from kube import pki, subjects
-from kube.names import RESERVED_TENANTS
-from kube.subjects import Identity, InvalidSubject
+from kube.authentication import pki, subjects
+from kube.authentication.subjects import Identity, InvalidSubject
+from kube.requests.names import RESERVED_TENANTS
 
 CASES = yaml.safe_load(Path(__file__).with_name("certificate_subjects.yaml").read_text())
 NOW = datetime(2026, 11, 21, tzinfo=UTC)

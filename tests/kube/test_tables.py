@@ -12,12 +12,12 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube import jsonpath, tables
-from kube.builtins import BUILTINS, OWN
-from kube.columns import SHAPES
-from kube.durations import age, human_duration
-from kube.resources import PrinterColumn, Resource, Version
-from kube.status import BadRequest
+from kube.kinds.builtins import BUILTINS, OWN
+from kube.kinds.resources import PrinterColumn, Resource, Version
+from kube.objects import jsonpath, tables
+from kube.objects.columns import SHAPES
+from kube.requests.durations import age, human_duration
+from kube.requests.status import BadRequest
 
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC).timestamp()
 CASES = yaml.safe_load((Path(__file__).parent / "tables.yaml").read_text())
@@ -175,7 +175,16 @@ def test_a_json_path_finds_values(path: str, found: list[Any]) -> None:
         "list": [{"k": "x", "v": 1}, {"k": "y", "v": 2}],
         "labels": {"a.b/c": "dotted"},
     }
-    assert jsonpath.parse(path).find(value) == found
+    assert list(jsonpath.parse(path).find(value)) == found
+
+
+def test_a_column_looks_no_further_than_for_its_first_value() -> None:
+    """DOS-03: a thousand columns of a long list are a thousand steps."""
+    rows = [{"a": number} for number in range(1000)]
+    found = jsonpath.parse(".rows[*].a").find({"rows": rows})
+    assert next(found) == 0
+    rows.clear()
+    assert next(found, None) is None
 
 
 @pytest.mark.parametrize("path", ["", "a", "..a", ".a[", ".a[?(@.b)]", ".a[(1)]", "." + "a" * 2000, ".a b"])

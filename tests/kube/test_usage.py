@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube.podresources import add, amounts, pod_limits, pod_requests, subtract
-from kube.quantities import InvalidQuantity
-from kube.usage import Quota, QuotaExceeded, check, counts, demand, read_quota, total, usage
+from kube.quota.podresources import add, amounts, pod_limits, pod_requests, subtract
+from kube.quota.quantities import InvalidQuantity
+from kube.quota.usage import Quota, QuotaExceeded, check, counts, demand, read_quota, total, usage
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

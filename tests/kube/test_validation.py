@@ -13,17 +13,18 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kube import abac, tables
-from kube.advice import advice
-from kube.builtins import BUILTINS
-from kube.defaults import fill_defaults
-from kube.fieldvalidation import decode_fields
-from kube.resources import Resource, Version
-from kube.schemas import Definitions
-from kube.status import BadRequest, Cause
-from kube.strategies import fill_on_create
-from kube.structural import structural_schema
-from kube.validation.causes import forbidden, invalid_object, required
+from kube.authorization import abac
+from kube.customresources.schemas import structural_schema
+from kube.kinds.builtins import BUILTINS
+from kube.kinds.resources import Resource, Version
+from kube.kinds.schemas import Definitions
+from kube.objects import tables
+from kube.objects.defaults import fill_defaults
+from kube.objects.fieldvalidation import decode_fields
+from kube.objects.strategies import prepare_for_create
+from kube.objects.warnings import warnings_for
+from kube.requests.fielderrors import forbidden, invalid_object, required
+from kube.requests.status import BadRequest, Cause
 from kube.validation.configuration import MAX_DATA
 from kube.validation.objects import _FIRST_JUDGES, _JUDGES, _NEW_JUDGES, create_causes, update_causes
 
@@ -52,7 +53,7 @@ def prepared(source: dict[str, Any], definitions: Definitions) -> dict[str, Any]
         body = decode_fields(body, schema, kind=resource.kind, version=version).value
     fill_defaults(body)
     body["metadata"].setdefault("uid", "u")
-    fill_on_create(body)
+    prepare_for_create(body)
     return body
 
 
@@ -172,7 +173,7 @@ def test_any_decoded_object_is_judged_without_a_crash(definitions: Definitions, 
     resource, version = resource_of(body)
     causes = create_causes(resource, version, body, definitions)
     update_causes(resource, version, body, {"metadata": {}}, definitions)
-    assert all(isinstance(text, str) for text in advice(body))
+    assert all(isinstance(text, str) for text in warnings_for(body))
     assert all(cause.reason.startswith("FieldValue") for cause in causes)
 
 
@@ -235,11 +236,11 @@ def test_an_object_with_junk_in_it_is_refused_or_judged(definitions: Definitions
     new.setdefault("metadata", {}).update(name="x", uid="u")
     old = copy.deepcopy(new)
     fill_defaults(new)
-    fill_on_create(new)
+    prepare_for_create(new)
     create_causes(resource, version, new, definitions)
     update_causes(resource, version, new, old, definitions)
     update_causes(resource, version, old, new, definitions)
-    advice(new)
+    warnings_for(new)
     tables.table(tables.layout(resource, version), [old, new], now=0.0)
 
 

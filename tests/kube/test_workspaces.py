@@ -6,18 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube import bootstrap
-from kube.identity import Principal
-from kube.paths import parse
-from kube.rbac import Binding, Role, Rule, Subject
-from kube.rbacindex import PolicyIndex
-from kube.spacepolicy import Policies
-from kube.status import BadRequest, NotFound
-from kube.workspaces import (
-    ACCESS_GROUPS,
-    ADMIN_GROUPS,
-    Dialect,
-    asked_from_afar,
+from kube.authentication.identity import ACCESS_GROUPS, ADMIN_GROUPS, Principal
+from kube.authorization import bootstrappolicy
+from kube.authorization.effectivepolicy import Policies
+from kube.authorization.rbac import Binding, Role, Rule, Subject
+from kube.authorization.rbacindex import PolicyIndex
+from kube.requests.paths import parse
+from kube.requests.status import BadRequest, NotFound
+from kube.workspaces.types import (
+    RequiredGroupsSyntax,
+    cross_workspace_access,
     is_member,
     may_use,
     required_groups,
@@ -28,8 +26,14 @@ from kube.workspaces import (
 NAMES = st.sampled_from(["a", "b", "c", "d"])
 
 
-def somebody(name: str = "olga", *groups: str, tenant: str | None = "acme", cluster: str | None = None) -> Principal:
-    return Principal(name=name, groups=groups, tenant=tenant, authenticator="test", cluster=cluster)
+def somebody(
+    name: str = "olga",
+    *groups: str,
+    tenant: str | None = "acme",
+    cluster: str | None = None,
+    scope: str | None = None,
+) -> Principal:
+    return Principal(name=name, groups=groups, tenant=tenant, authenticator="test", cluster=cluster, scope=scope)
 
 
 @given(st.lists(st.lists(NAMES, min_size=1, max_size=3), min_size=1, max_size=3), st.frozensets(NAMES))
@@ -38,13 +42,13 @@ def test_both_dialects_mean_the_same_by_their_own_separators(wanted: list[list[s
     expected = any(set(groups) <= held for groups in wanted)
     document = ",".join(";".join(groups) for groups in wanted)
     kcp = ";".join(",".join(groups) for groups in wanted)
-    assert is_member(held, required_groups(document, Dialect.DOCUMENT)) is expected
-    assert is_member(held, required_groups(kcp, Dialect.KCP)) is expected
+    assert is_member(held, required_groups(document, RequiredGroupsSyntax.DOCUMENT)) is expected
+    assert is_member(held, required_groups(kcp, RequiredGroupsSyntax.KCP)) is expected
 
 
 @pytest.mark.parametrize("text", ["", " ", ";", "a,,b", "a;", ",a", "a; ;b"])
-@pytest.mark.parametrize("dialect", list(Dialect))
-def test_empty_group_is_refused_and_lets_nobody_in(text: str, dialect: Dialect) -> None:
+@pytest.mark.parametrize("dialect", list(RequiredGroupsSyntax))
+def test_empty_group_is_refused_and_lets_nobody_in(text: str, dialect: RequiredGroupsSyntax) -> None:
     """KC3."""
     with pytest.raises(ValueError, match="empty"):
         required_groups(text, dialect)
@@ -63,10 +67,10 @@ def policies(cluster: str, *subjects: Subject) -> Policies:
     local = PolicyIndex.build(
         roles=[Role("users", rules=(Rule(("use",), ("tenancy.kcp.io",), ("workspacetypes",), ("special",)),))],
         bindings=[Binding("users", "", "ClusterRole", "users", subjects)],
-        bootstrap=bootstrap.INDEX,
+        bootstrap=bootstrappolicy.INDEX,
     )
-    empty = PolicyIndex.build(bootstrap=bootstrap.INDEX)
-    return Policies(cluster, local, local if cluster == "root" else empty, bootstrap.INDEX)
+    empty = PolicyIndex.build(bootstrap=bootstrappolicy.INDEX)
+    return Policies(cluster, local, local if cluster == "root" else empty, bootstrappolicy.INDEX)
 
 
 USER, OTHERS, ALL = (
@@ -82,6 +86,12 @@ USER, OTHERS, ALL = (
         ("root:acme", USER, somebody(), True),
         ("root:acme:team", USER, somebody(), True),
         ("root:acme", USER, somebody(cluster="root:acme:team"), False),
+        ("root:acme", ALL, somebody(cluster="root:acme:team"), True),
+        ("root:acme", OTHERS, somebody(cluster="root:acme:team"), True),
+        ("root:acme", USER, somebody(scope="root:acme"), True),
+        ("root:acme", USER, somebody(scope="root:acme:team"), False),
+        ("root:acme", ALL, somebody(scope="root:acme:team"), True),
+        ("root", USER, somebody(tenant="system", scope="root:acme"), False),
         ("root:globex", USER, somebody(), False),
         ("root:globex", OTHERS, somebody(), True),
         ("root:globex", OTHERS, somebody(tenant="initech"), False),
@@ -95,8 +105,8 @@ USER, OTHERS, ALL = (
 )
 def test_names_mean_nothing_in_other_tenants(cluster: str, subject: Subject, who: Principal, allowed: bool) -> None:
     """KC10, KC11."""
-    assert asked_from_afar(who, may_use("special"), policies(cluster, subject)).allowed is allowed
-    assert not asked_from_afar(who, may_use("other"), policies(cluster, subject)).allowed
+    assert cross_workspace_access(who, may_use("special"), policies(cluster, subject)).allowed is allowed
+    assert not cross_workspace_access(who, may_use("other"), policies(cluster, subject)).allowed
 
 
 def test_view_of_an_export_is_a_request_for_its_content() -> None:

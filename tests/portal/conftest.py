@@ -63,5 +63,5 @@ def signed_in(user: User, **options: Any) -> Client:
 
 
 def stranger() -> Client:
-    """A browser at an address of its own: attempts to sign in are counted by address, and Redis outlives a test."""
-    return Client(REMOTE_ADDR=f"2001:db8::{secrets.token_hex(2)}:{secrets.token_hex(2)}")
+    """A browser in a network of its own: attempts to sign in are counted by it, and Redis outlives a test."""
+    return Client(REMOTE_ADDR=f"2001:db8:{secrets.token_hex(2)}:{secrets.token_hex(2)}::1")

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from kube import abac
+from kube.authorization import abac
+from kube.authorization.tenantreferences import SEALS
 from store import synchronous
 from store.types import Create, Key
 from tenants.models import Role, Tenant, User
 from tenants.services.tenants import tenant_create
+from tenants.spaces import tenant_key
 from tests import factories
 from tests.portal.conftest import signed_in
 from tests.tenants.conftest import OPERATOR
@@ -26,8 +28,14 @@ def put(cluster: str, group: str, plural: str, manifest: dict[str, Any]) -> None
     synchronous.commit([Create(key, manifest)])
 
 
+def uid_of(tenant: Tenant) -> str:
+    stored = synchronous.get(tenant_key(tenant.name))
+    assert stored is not None
+    return str(json.loads(stored.data)["metadata"]["uid"])
+
+
 @pytest.fixture
-def acme() -> Tenant:
+def acme(globex: Tenant) -> Tenant:
     made = tenant_create(actor=OPERATOR, name="acme")
     role = {"kind": "ClusterRole", "metadata": {"name": "pods"}}
     role["rules"] = [{"verbs": ["get", "list"], "apiGroups": [""], "resources": ["pods"]}]
@@ -36,7 +44,8 @@ def acme() -> Tenant:
     binding["roleRef"] = {"kind": "ClusterRole", "name": "pods"}
     binding["subjects"] = [{"kind": "User", "name": "jane"}]
     put("root:acme", RBAC, "rolebindings", binding)
-    policy = {"apiVersion": abac.API_VERSION, "kind": "Policy", "metadata": {"name": "partners"}}
+    policy = {"apiVersion": abac.API_VERSION, "kind": "Policy", "metadata": {"name": "partners", "uid": "p"}}
+    policy["metadata"]["annotations"] = {SEALS: json.dumps({"globex": abac.seal("p", uid_of(globex))})}
     policy["spec"] = {"tenant": "globex", "user": "pat", "namespace": "team", "resource": "pods", "readonly": True}
     put("root:acme", abac.GROUP, "policies", policy)
     return made
@@ -67,6 +76,7 @@ def explain(
 STEPS = [
     "lock",
     "system-workspaces",
+    "server-owned",
     "tenant-isolation",
     "system-masters",
     "top-level-organization",
@@ -312,12 +322,16 @@ def test_a_decision_about_a_bound_resource_is_limited_by_its_provider(admin: Use
     widget = "/apis/example.org/v1/namespaces/team/widgets/w"
     assert deciding(admin, "jane", widget, workspace, "staff")[:2] == ("allow", "RBAC")
     definition: dict[str, Any] = {"kind": "CustomResourceDefinition", "metadata": {"name": "widgets.example.org"}}
-    definition["metadata"]["annotations"] = {"apis.kcp.io/export": "root:acme:provider:widgets"}
+    definition["metadata"]["annotations"] = {
+        "apis.kcp.io/export": "root:acme:provider:widgets",
+        "apis.kcp.io/identity": "i",
+    }
     put(workspace, "apiextensions.k8s.io", "customresourcedefinitions", definition)
     step = "maximal-permission-policy"
     decision, decided, reasons = deciding(admin, "jane", widget, workspace, "staff")
     assert (decision, decided, reasons[-1]) == ("deny", step, "the export of the resource is gone")
     export = {"kind": "APIExport", "metadata": {"name": "widgets"}, "spec": {"maximalPermissionPolicy": {"local": {}}}}
+    export["status"] = {"identityHash": "i"}
     put("root:acme:provider", "apis.kcp.io", "apiexports", export)
     decision, decided, reasons = deciding(admin, "jane", widget, workspace, "staff")
     assert (decision, decided) == ("deny", step)

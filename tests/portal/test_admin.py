@@ -10,7 +10,7 @@ from django.urls import reverse
 
 from audit.actions import Action
 from audit.models import AuditEntry
-from tenants.models import Tenant, Tier, User
+from tenants.models import Tenant, Tier, User, Workspace
 from tests import factories
 from tests.portal.conftest import House, signed_in, stranger
 
@@ -75,6 +75,14 @@ def test_deletion_of_selected_rows_is_no_action(acme: House, operator: User) -> 
     signed_in(operator).post(url("tenants.workspace", "changelist"), data)
     acme.workspace.refresh_from_db()
     assert acme.workspace.status == "active"
+
+
+def test_bindings_that_did_not_come_back_are_shown(acme: House, operator: User) -> None:
+    left = {"kind": "RoleBinding", "metadata": {"name": "auditors"}, "refused": "The cluster refused: no bind"}
+    Workspace.objects.update(saved_bindings=[left])
+    page = signed_in(operator).get(url("tenants.workspace", "change", acme.workspace.pk)).content.decode()
+    assert "auditors" in page
+    assert "The cluster refused: no bind" in page
 
 
 def test_suspend_action_goes_through_the_service(acme: House, operator: User) -> None:
@@ -157,7 +165,7 @@ def test_changed_server_wipes_the_credential(operator: User) -> None:
         "server": "https://elsewhere.test:6443",
         "client_url": "",
         "ca_data": made.ca_data,
-        "tenant_role": "x",
+        "tenant_role": "tenantry-tenant-admin",
         "is_default": "on",
     }
     signed_in(operator).post(url("tenants.cluster", "change", made.pk), data)

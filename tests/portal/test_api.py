@@ -118,6 +118,9 @@ def test_operator_suspends_and_resumes(acme: House, operator: User) -> None:
     closed = send(client, "POST", f"workspaces/{acme.workspace.pk}/suspend", {"reason": "mining"})
     assert (closed.status_code, closed.json()["status"]) == (200, "suspending")
     assert closed.json()["receipt"][0]["layer"] == "lock"
+    assert not Workspace.objects.get(pk=acme.workspace.pk).stopped
+    further = send(client, "POST", f"workspaces/{acme.workspace.pk}/suspend", {"reason": "mining", "stop": True})
+    assert (further.status_code, Workspace.objects.get(pk=acme.workspace.pk).stopped) == (200, True)
     assert send(client, "POST", f"workspaces/{acme.workspace.pk}/resume").json()["status"] == "resuming"
 
 

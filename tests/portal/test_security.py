@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import logging
 import re
 from pathlib import Path
 
@@ -165,3 +167,17 @@ def test_list_costs_the_same_with_few_rows_and_with_many(
 
     few = grow(3)
     assert grow(9) == few
+
+
+def test_what_strangers_send_wrong_is_one_line_of_the_log() -> None:
+    """GW13: they choose how often; a traceback for each would fill the log with sixty times what they send."""
+    (console,) = (handler for handler in logging.root.handlers if getattr(handler, "name", "") == "console")
+    assert isinstance(console, logging.StreamHandler)
+    said = io.StringIO()
+    before = console.setStream(said)
+    try:
+        assert Client().get("/login/", headers={"host": "evil.example"}).status_code == 400
+    finally:
+        console.setStream(before)
+    (line,) = [line for line in said.getvalue().splitlines() if "django.request" not in line]
+    assert "django.security.DisallowedHost" in line and "evil.example" in line

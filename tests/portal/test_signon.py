@@ -14,8 +14,8 @@ from django.test import Client
 
 from audit.actions import Action
 from audit.models import AuditEntry
-from portal.oidc import mapping
-from portal.oidc.provider import configured
+from portal.signin.oidc import mapping
+from portal.signin.oidc.provider import configured
 from tenants.models import Membership, Role, User
 from tests import factories
 from tests.portal.conftest import House, signed_in, stranger

@@ -19,14 +19,15 @@ from environ import Env
 from psycopg.conninfo import make_conninfo
 
 import store.migrations
-from portal.embedded.postgresql import PostgreSQL
+from portal.quickstart.embedded.postgresql import PostgreSQL
+from tests.databases import OWNER
 
 _numbers = count()
 
 
 def conninfo_of(name: str) -> str:
     """The connection string of a database on the run's server."""
-    return make_conninfo(os.environ["DATABASE_URL"], dbname=name)
+    return make_conninfo(os.environ[OWNER], dbname=name)
 
 
 def run(conninfo: str, statement: str) -> Any:
@@ -38,7 +39,7 @@ def run(conninfo: str, statement: str) -> Any:
 
 def alias_of(name: str, url: str | None = None) -> str:
     """A Django connection to a database of that name."""
-    given = Env.db_url_config(url or os.environ["DATABASE_URL"])
+    given = Env.db_url_config(url or os.environ[OWNER])
     connections.databases[name] = {**connections.databases["default"], **given, "NAME": name}
     return name
 
@@ -56,7 +57,7 @@ def migrate(alias: str) -> None:
 @pytest.fixture(scope="session")
 def maintenance() -> str:
     """The connection string of the database in which others are made."""
-    return os.environ["DATABASE_URL"]
+    return os.environ[OWNER]
 
 
 @pytest.fixture(scope="session")
@@ -98,7 +99,7 @@ def fragile(django_db_blocker: Any) -> Iterator[PostgreSQL]:
     server = PostgreSQL(folder / "postgresql", folder / "log")
     server.start()
     with django_db_blocker.unblock():
-        alias = alias_of("postgres", server.url)
+        alias = alias_of("postgres", server.owner_url)
         migrate(alias)
     yield server
     server.stop()

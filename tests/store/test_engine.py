@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from store.engine import Engine
-from store.types import Check, Create, Delete, Everywhere, Key, PreconditionFailed, RevisionTooNew, Update
+from store.types import AllSpaces, Check, Create, Delete, Key, PreconditionFailed, RevisionTooNew, Update
 from tests.store.objects import PODS, body, pod
 
 
@@ -65,7 +65,7 @@ async def test_everywhere_names_the_spaces_in_order(conninfo: str) -> None:
     async with Engine(conninfo) as store:
         for space in ("root:b", "root:a", "root"):
             await store.commit(Create(pod("x", "default", space), body("x")))
-        listing = await store.list(Everywhere("", "pods"))
+        listing = await store.list(AllSpaces("", "pods"))
         assert [stored.key.space for stored in listing.items] == ["root", "root:a", "root:b"]
         assert await store.resources("root:a") == [("", "pods")]
         assert await store.resources("root:a", "other") == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from importlib import import_module
 from itertools import count
 from typing import Any
 
@@ -11,11 +12,12 @@ import orjson
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from store import statements
 from store.engine import Engine, Options
-from store.types import Check, Create, Delete, EventType, Everywhere, Key, PreconditionFailed, Range, Update
+from store.postgresql import statements
+from store.types import AllSpaces, Check, Create, Delete, EventType, Key, PreconditionFailed, Range, Update
 from store.watches import Watch
 
+continuity = import_module("store.migrations.0003_continuity")
 _runs = count()
 
 # "t1" as a space, a namespace and a name: the registry keys of TS9 of such objects are each other's prefixes.
@@ -105,7 +107,7 @@ async def check(store: Engine, model: Model, spaces: list[str], exact: int | Non
                 stored = await store.get(key)
                 found = (stored.revision, meaning(stored.data)[1]) if stored else None
                 assert found == model.get(key)
-    listing = await store.list(Everywhere("", "pods"), exact=exact)
+    listing = await store.list(AllSpaces("", "pods"), exact=exact)
     seen = [(s.key, s.revision) for s in listing.items if s.key.space in spaces]
     assert seen == [(key, revision) for key, (revision, _) in sorted(model.items())]
 
@@ -152,11 +154,15 @@ def test_spaces_agree_with_separate_dictionaries(conninfo: str, history: list[tu
 
 def test_every_statement_over_objects_or_log_names_the_space() -> None:
     """All but the follower's and the collector's, which serve every space, and the system tenant's reading (TS14)."""
-    everywhere = {"FOLLOW", "LOAD_EVERYWHERE", "REPLAY_EVERYWHERE", "BATCH_AT", "MENTIONING"}
+    everywhere = {"FOLLOW", "LOAD_EVERYWHERE", "REPLAY_EVERYWHERE", "MENTIONING"}
     reading = {
-        name: re.search(r"\bspace = %s|USING \(space|\(o\.group, o\.resource, o\.space", text) is not None
+        name: re.search(r"\bspace = %s|USING \(space", text) is not None
         for name, text in vars(statements).items()
         if name.isupper() and not name.startswith("_") and re.search(r"(FROM|JOIN) store_(object|event)", text)
     }
     assert reading == {name: name not in everywhere for name in reading}
-    assert everywhere | {"CURRENT", "WRITE", "LOAD_RANGE", "REPLAY_RANGE", "RESOURCES"} == reading.keys()
+    assert everywhere | {"CURRENT", "LOAD_RANGE", "REPLAY_RANGE", "RESOURCES"} == reading.keys()
+    # What writes meets objects by their whole identity, everywhere.
+    whole = r"\(\w+\.\"group\", \w+\.resource, \w+\.space, \w+\.namespace, \w+\.name\)"
+    touched = re.findall(r"(?:JOIN|FROM|UPDATE) store_object AS o\b", continuity.WRITE)
+    assert len(touched) == len(re.findall(whole.replace("\\w+", "o", 1), continuity.WRITE)) == 4

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from store import lifecycle
+from store import garbagecollection
 from store.engine import Engine
 from store.types import Create, Delete, Key, Stored, Update
 
@@ -23,7 +23,7 @@ def resource_of(space: str, version: str, kind: str) -> tuple[str, bool] | None:
 
 @asynccontextmanager
 async def working(store: Engine, conninfo: str) -> AsyncIterator[None]:
-    task = asyncio.create_task(lifecycle.Lifecycle(store, conninfo, resource_of).run())
+    task = asyncio.create_task(garbagecollection.GarbageCollector(store, conninfo, resource_of).run())
     try:
         yield
     finally:
@@ -33,7 +33,7 @@ async def working(store: Engine, conninfo: str) -> AsyncIterator[None]:
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lifecycle, "RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(garbagecollection, "RETRY_SECONDS", 0.05)
 
 
 def key_of(resource: str, name: str, namespace: str = "ns", space: str = "root:acme") -> Key:
@@ -109,7 +109,9 @@ async def test_dependents_follow_their_last_owner_in_the_same_space(conninfo: st
         await store.commit(Delete(one.key, one.revision, orjson.loads(one.data)))
         await gone(store, only.key)
         async with asyncio.timeout(5):
-            while (now := await store.get(both.key)) is None or len(lifecycle.owners_of(orjson.loads(now.data))) != 1:
+            while (now := await store.get(both.key)) is None or len(
+                garbagecollection.owners_of(orjson.loads(now.data))
+            ) != 1:
                 await asyncio.sleep(0.01)
         await store.commit(Delete(two.key, two.revision, orjson.loads(two.data)))
         await gone(store, both.key)

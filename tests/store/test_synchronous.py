@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import pytest
-from django.db import connections, transaction
+from django.db import DatabaseError, connections, transaction
 
 from store import synchronous
-from store.engine import Engine
-from store.types import Create, Delete, Everywhere, PreconditionFailed, Update
+from store.engine import Engine, Options
+from store.types import AllSpaces, Create, Delete, PreconditionFailed, Update
 from tests.store.objects import PODS, body, pod
 
 T = TypeVar("T")
@@ -84,7 +85,7 @@ async def test_listing_is_in_order_and_in_chunks(conninfo: str, database: str, d
         listing = synchronous.listing(PODS, limit=2, using=database)
         assert [stored.key.name for stored in listing.items] == ["a", "b"]
         assert (listing.remaining, listing.revision) == (1, 6)
-        assert len(synchronous.listing(Everywhere("", "pods"), using=database).items) == 6
+        assert len(synchronous.listing(AllSpaces("", "pods"), using=database).items) == 6
         assert synchronous.listing(PODS._replace(space="root:none"), using=database).items == ()
 
     await django(act)
@@ -96,3 +97,28 @@ async def test_django_writer_makes_the_partition_that_is_missing(conninfo: str, 
     run(conninfo, "UPDATE store_revision SET revision = 199999, compacted = 199999")
     (stored,) = await django(lambda: synchronous.commit([Create(pod("a"), body("a"))], using=database))
     assert stored.revision == 200_000
+
+
+async def test_a_django_process_that_freezes_before_its_commit_is_cut_off(
+    conninfo: str, database: str, django: Any
+) -> None:
+    """It holds the counter row and says nothing more: the database ends its transaction, and the others go on."""
+    written, woken = threading.Event(), threading.Event()
+
+    def freeze() -> None:
+        with transaction.atomic(using=database):
+            synchronous.commit([Create(pod("frozen"), body("frozen"))], using=database)
+            written.set()
+            woken.wait()
+
+    async with Engine(conninfo, Options(write_seconds=120)) as store:
+        frozen = asyncio.create_task(django(freeze))
+        try:
+            await asyncio.to_thread(written.wait)
+            (stored,) = await store.commit(Create(pod("a"), body("a")))
+            assert stored.revision == 1
+        finally:
+            woken.set()
+        with pytest.raises(DatabaseError):
+            await frozen
+        assert await store.get(pod("frozen")) is None

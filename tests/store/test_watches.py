@@ -11,14 +11,14 @@ import pytest
 from django.db import connections
 from django.utils import timezone
 
-from store import compaction
 from store.engine import Engine, Options
+from store.log import compaction
 from store.types import (
+    AllSpaces,
     Create,
     Delete,
     Event,
     EventType,
-    Everywhere,
     Range,
     RevisionTooNew,
     RevisionTooOld,
@@ -63,7 +63,7 @@ async def test_watch_begins_where_it_is_asked_to(conninfo: str, window: int) -> 
         assert events[3].previous == events[1].data
         namespaced = store.watch(PODS._replace(namespace="kube-system"), since=1)
         assert [event.revision for event in await read(namespaced, 1)] == [4]
-        everywhere = await read(store.watch(Everywhere("", "pods"), since=1), 4)
+        everywhere = await read(store.watch(AllSpaces("", "pods"), since=1), 4)
         assert [event.revision for event in everywhere] == [2, 3, 4, 5]
 
 
@@ -150,7 +150,7 @@ async def test_compacted_past_is_refused_and_the_rest_stays(
     conninfo: str, database: str, django_db_blocker: Any
 ) -> None:
     """The log of 120,000 revisions is shortened by whole partitions; what is kept is read on."""
-    run(conninfo, "UPDATE store_revision SET revision = 120000")
+    run(conninfo, "UPDATE store_revision SET revision = 120000, batch = 1")
     run(
         conninfo,
         'INSERT INTO store_event (revision, batch, type, space, "group", resource, namespace, name, data) '

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
-from store.arrays import Texts
-from store.statements import CHANNEL, NOTIFY, STATE
-from store.wire import Wire
+from store.postgresql.arrays import Texts
+from store.postgresql.dedicatedconnection import DedicatedConnection
+from store.postgresql.statements import CHANNEL, NOTIFY, STATE
 
 
 def end_all(conninfo: str, application: str) -> None:
@@ -22,13 +22,13 @@ def end_all(conninfo: str, application: str) -> None:
 
 
 async def until(look: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not look():
             await asyncio.sleep(0.01)
 
 
 async def test_answers_and_refusals_come_in_order(conninfo: str) -> None:
-    wire = Wire(conninfo, "wire-answers")
+    wire = DedicatedConnection(conninfo, "wire-answers")
     try:
         result = await wire.ask(STATE)
         assert (result.get_value(0, 0) or b"").isdigit()
@@ -42,7 +42,7 @@ async def test_answers_and_refusals_come_in_order(conninfo: str) -> None:
 
 
 async def test_a_dead_line_is_an_error_that_may_be_repeated(conninfo: str) -> None:
-    wire = Wire(conninfo, "wire-dead")
+    wire = DedicatedConnection(conninfo, "wire-dead")
     try:
         await wire.ask(STATE)
         question = asyncio.create_task(wire.ask("SELECT pg_sleep(%s)", (30,)))
@@ -56,7 +56,7 @@ async def test_a_dead_line_is_an_error_that_may_be_repeated(conninfo: str) -> No
 
 
 async def test_whoever_gives_up_leaves_no_answer_for_the_next(conninfo: str) -> None:
-    wire = Wire(conninfo, "wire-gone")
+    wire = DedicatedConnection(conninfo, "wire-gone")
     try:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
@@ -69,14 +69,14 @@ async def test_whoever_gives_up_leaves_no_answer_for_the_next(conninfo: str) -> 
 async def test_a_listener_hears_and_learns_that_the_line_is_dead(conninfo: str) -> None:
     heard: list[bytes] = []
     dead = asyncio.Event()
-    listener = Wire(conninfo, "wire-listener", channel=CHANNEL, heard=heard.append, lost=dead.set)
-    speaker = Wire(conninfo, "wire-speaker")
+    listener = DedicatedConnection(conninfo, "wire-listener", channel=CHANNEL, heard=heard.append, lost=dead.set)
+    speaker = DedicatedConnection(conninfo, "wire-speaker")
     try:
         await listener.ask(STATE)
         await speaker.ask(NOTIFY, ("7",))
         await until(lambda: heard == [b"7"])
         await asyncio.to_thread(end_all, conninfo, "wire-listener")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await dead.wait()
         await listener.ask(STATE)
         await speaker.ask(NOTIFY, ("8",))

@@ -33,6 +33,7 @@ def page(product: Product) -> Iterator[Any]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         page = browser.new_page(viewport={"width": 1440, "height": 900}, accept_downloads=True)
+        page.set_default_timeout(90_000)
         complaints: list[str] = []
         page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: complaints.append(str(error)))
@@ -60,7 +61,7 @@ def test_whole_story(product: Product, page: Any, tmp_path: Path) -> None:
     page.goto(f"{product.portal}/workspaces/new/")
     page.fill("input[name=name]", "payments")
     page.click("text=Create workspace")
-    page.wait_for_selector("text=Get kubeconfig", timeout=30_000)
+    page.wait_for_selector("text=Get kubeconfig")
     page.screenshot(path=PICTURES / "story-3-workspace.png", full_page=True)
     workspace = page.url
 
@@ -87,16 +88,16 @@ def test_whole_story(product: Product, page: Any, tmp_path: Path) -> None:
     page.click("main >> text=Suspend")
     page.fill("dialog[open] input[name=reason]", "Mining suspected")
     page.click("text=Suspend now")
-    watch.wait(timeout=10)
+    watch.wait(timeout=90)
     refused = kubectl(config, "get", "configmaps")
     assert refused.returncode != 0
-    page.wait_for_selector("text=Receipt of the suspension", timeout=30_000)
+    page.wait_for_selector("text=Receipt of the suspension")
     page.screenshot(path=PICTURES / "story-5-suspended.png", full_page=True)
 
     page.click("main >> text=Resume")
     page.click("dialog[open] >> button:has-text('Resume')")
-    page.wait_for_selector("text=Get kubeconfig", timeout=30_000)
-    page.wait_for_selector("#progress", state="detached", timeout=30_000)
+    page.wait_for_selector("text=Get kubeconfig")
+    page.wait_for_selector("#progress", state="detached")
     assert "Unauthorized" in kubectl(config, "get", "configmaps").stderr, "a stolen token stays dead"
 
     for name, path in (("audit", "/audit/"), ("tenants", "/tenants/"), ("admin", "/admin/")):

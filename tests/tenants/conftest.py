@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from cryptography.fernet import Fernet
 
 from audit.recorder import Actor
-from tenants.models import Membership, Role, Tenant, User
-from tenants.services import tenant_create, tiers_create_defaults
+from tenants.models import Membership, Role, Tenant, User, Workspace
+from tenants.services import tenant_create, tiers_create_defaults, workspace_init
+from tests.clusters import TestCluster
 
 OPERATOR = Actor(name="operator@example.org", operator=True, ip="192.0.2.1", user_agent="tests", request_id="r-1")
 
@@ -36,3 +39,17 @@ def join(tenant: Tenant, user: User, role: Role = Role.EDITOR) -> Membership:
 @pytest.fixture
 def tiers(db):
     tiers_create_defaults()
+
+
+@pytest.fixture
+def workspace(cluster: TestCluster, tiers) -> Workspace:
+    """One that is asked for, on a cluster, and not made yet."""
+    owner = make_user()
+    make_tenant("acme", owner)
+    return workspace_init(actor=actor_of(owner), user=owner, tier="basic", name="web")
+
+
+def get(cluster: TestCluster, kind: str, namespace: str, name: str = "") -> dict:
+    """An object, or a list, as the cluster has it; empty when there is none."""
+    out = cluster.kubectl("get", kind, *([name] if name else []), "-n", namespace, "-o", "json")
+    return json.loads(out) if out.startswith("{") else {}

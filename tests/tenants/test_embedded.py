@@ -15,14 +15,14 @@ from django.utils import timezone
 from access.credentials import credential_revoke, credentials_expire, kubeconfig_issue
 from access.models import Credential
 from audit.selectors import chain_flaw
-from kube.status import Conflict, ServiceUnavailable
+from kube.requests.status import Conflict, ServiceUnavailable
 from store import synchronous
 from store.models import StoredObject
 from store.types import Key
-from tenants.deletion import tenants_end
 from tenants.models import Phase, Workspace
+from tenants.reconciler.deletion import tenants_end
+from tenants.reconciler.reconciler import workspace_reconcile
 from tenants.services import tenant_delete, workspace_delete, workspace_init, workspace_resume, workspace_suspend
-from tenants.worker import workspace_reconcile
 from tests.clusters import TestCluster
 from tests.faultproxy import Fault
 from tests.tenants.conftest import OPERATOR, actor_of, make_tenant, make_user
@@ -57,7 +57,7 @@ def status_of(cluster: TestCluster, token: str, path: str) -> int:
 
 def until(code: int, *arguments) -> None:
     """What the cluster comes to say; 503 is what it says while it takes in that the tests emptied its database."""
-    end = time.monotonic() + 12
+    end = time.monotonic() + 60
     while (found := status_of(*arguments)) != code:
         assert time.monotonic() < end, found
         time.sleep(0.1)
@@ -88,8 +88,9 @@ def test_a_workspace_lives_from_its_wish_to_its_end(embedded, alice):
         "lock",
         "bindings",
         "canary",
-        "anchors",
         "service-accounts",
+        "anchors",
+        "streams",
     ]
     assert objects("root:acme", "rolebindings", ns) == {}
     assert workspace_reconcile(workspace.id) == []

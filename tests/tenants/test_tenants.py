@@ -8,13 +8,12 @@ from django.db import connection
 
 from audit.models import AuditEntry
 from audit.recorder import Actor
-from kube.status import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
+from kube.requests.status import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
 from store import synchronous
 from store.models import StoredObject
 from store.types import Create, Key
-from tenants.deletion import tenants_end
-from tenants.locks import locks_all
 from tenants.models import Membership, Role, Tenant, TenantState
+from tenants.reconciler.deletion import tenants_end
 from tenants.rights import role_of
 from tenants.selectors import members_of, tenant_visible_to, tenants_page, tenants_visible_to
 from tenants.services import (
@@ -27,6 +26,7 @@ from tenants.services import (
     tier_change,
     tier_create,
 )
+from tenants.suspensions import locks_all
 from tests.tenants.conftest import OPERATOR, actor_of, join, make_tenant, make_user
 
 pytestmark = pytest.mark.django_db

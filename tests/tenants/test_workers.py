@@ -5,18 +5,22 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import uuid
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 import pytest
 from django.db import connection, connections
+from django.utils import timezone
 
-from kube.status import StatusError, TooManyRequests
-from tenants import clusters
-from tenants.models import Membership, Operation, OperationState, Phase, Workspace
-from tenants.operations import Superseded, Turn, claim
-from tenants.services import workspace_init, workspace_suspend
+from kube.requests.status import StatusError, TooManyRequests
+from tenants.clusters import client
+from tenants.models import Cluster, Membership, Operation, OperationState, Phase, Workspace
+from tenants.operationqueue import TENANT_LANES, OperationLease, Superseded, claim
+from tenants.reconciler import reconciler
+from tenants.reconciler.reconciler import operations_run, workspaces_reconcile
+from tenants.services import tenant_suspend, tier_change, workspace_init, workspace_resume, workspace_suspend
 from tenants.tasks import operations_sweep
-from tenants.worker import operations_run, workspaces_reconcile
 from tests.tenants.conftest import OPERATOR, actor_of, make_tenant, make_user
 from tests.tenants.test_provisioning import STEPS
 
@@ -33,13 +37,6 @@ POINTS = [
 ]
 
 
-@pytest.fixture
-def workspace(cluster, tiers) -> Workspace:
-    owner = make_user()
-    make_tenant("acme", owner)
-    return workspace_init(actor=actor_of(owner), user=owner, tier="basic", name="web")
-
-
 def die_at(point: str, settings) -> None:
     """A worker of its own process that kills itself there by SIGKILL."""
     connections.close_all()
@@ -47,7 +44,7 @@ def die_at(point: str, settings) -> None:
     child = os.fork()
     if child == 0:
         # Sockets of the parent must not be shared.
-        clusters._pools.clear()
+        client._pools.clear()
         operations_run()
         os._exit(0)
     _, status = os.waitpid(child, 0)
@@ -72,7 +69,7 @@ def test_a_worker_killed_anywhere_loses_and_doubles_nothing(cluster, tiers, sett
                 cursor.execute("UPDATE operations SET lease_until = now(), not_before = now() WHERE state = 'running'")
         workspace = cluster.settle(workspace, Phase.READY)
         written = [call for call in cluster.proxy.calls if call[0] == "POST" and call[2] == 201]
-        assert len(written) == 9, point
+        assert len(written) == 10, point
         operation = workspace.operations.get()
         assert operation.state == OperationState.DONE
         assert [done["step"] for done in operation.steps_done] == STEPS, point
@@ -82,12 +79,12 @@ def test_a_worker_thought_dead_can_no_longer_commit(cluster, workspace):
     """Fencing: SIGSTOP longer than the lease, then CONT."""
     claimed = claim()
     assert claimed is not None
-    late = Turn(Operation.objects.select_related("workspace__tenant", "workspace__cluster").get(), claimed[1])
+    late = OperationLease(Operation.objects.select_related("workspace__tenant", "workspace__cluster").get(), claimed[1])
     with connection.cursor() as cursor:
         cursor.execute("UPDATE operations SET lease_until = now(), not_before = now()")
     cluster.settle(workspace, Phase.READY)
     before = len(cluster.proxy.calls)
-    for attempt in (late.hold, lambda: late.client.delete("/api/v1/namespaces/x"), lambda: late.keep(phase="deleted")):
+    for attempt in (late.renew, lambda: late.client.delete("/api/v1/namespaces/x"), lambda: late.save(phase="deleted")):
         with pytest.raises(Superseded):
             attempt()
     assert len(cluster.proxy.calls) == before
@@ -100,10 +97,10 @@ def test_the_next_generation_waits_for_a_worker_that_may_be_in_a_call(cluster, w
     assert claimed is not None
     workspace_suspend(actor=OPERATOR, workspace_id=workspace.id, reason="mining")
     assert operations_run() == 0
-    late = Turn(
+    late = OperationLease(
         Operation.objects.select_related("workspace__tenant", "workspace__cluster").get(pk=claimed[0]), claimed[1]
     )
-    late.let_go()
+    late.release()
     cluster.settle(workspace, Phase.SUSPENDED)
 
 
@@ -115,7 +112,7 @@ def test_lost_and_doubled_messages_change_nothing(cluster, workspace):
     for thread in threads:
         thread.join()
     cluster.settle(workspace, Phase.READY)
-    assert len([call for call in cluster.proxy.calls if call[0] == "POST" and call[2] == 201]) == 9
+    assert len([call for call in cluster.proxy.calls if call[0] == "POST" and call[2] == 201]) == 10
 
 
 def test_a_row_without_an_operation_gets_one(cluster, workspace):
@@ -164,3 +161,112 @@ def test_parallel_calls_of_two_members_for_one_name_give_one_workspace(cluster, 
     with ThreadPoolExecutor(6) as pool:
         found = sorted(pool.map(call, users))
     assert found == ["AlreadyExists"] * 5 + ["made"]
+
+
+def claims(count: int) -> list[str]:
+    """To which tenants the next free workers go."""
+    found = []
+    for _ in range(count):
+        claimed = claim()
+        found.append("" if claimed is None else Operation.objects.get(pk=claimed[0]).workspace.tenant_id)
+    return found
+
+
+def make_many(tenant: str, count: int, **fields) -> list[Workspace]:
+    user = make_user(f"many@{tenant}.example.org")
+    make_tenant(tenant, user)
+    tier_change(actor=OPERATOR, name="basic", workspaces_per_user=100)
+    made = []
+    for number in range(count):
+        workspace = Workspace.objects.create(
+            tenant_id=tenant,
+            user=user,
+            name=f"w{number}",
+            cluster=Cluster.objects.get(),
+            tier_id="basic",
+            k8s_namespace=f"tenant-{uuid.uuid4().hex[:12]}",
+            **fields,
+        )
+        Operation.objects.create(workspace=workspace, desired="ready", generation=1)
+        made.append(workspace)
+    return made
+
+
+def test_one_tenants_many_operations_hold_nobody_elses(cluster, tiers):
+    """Slow: the next worker is for whoever keeps fewest busy, and nobody keeps all of them."""
+    make_many("many", 30)
+    assert set(claims(1)) == {"many"}
+    make_many("few", 1)
+    assert claims(1) == ["few"]
+    assert claims(20) == ["many"] * (TENANT_LANES - 1) + [""] * (21 - TENANT_LANES)
+
+
+def test_a_single_worker_takes_the_tenants_by_lot(cluster, tiers):
+    """Whoever waits with one operation beside forty of another tenant does not wait for forty."""
+    make_many("many", 40)
+    (few,) = make_many("few", 1)
+    served = 0
+    while Operation.objects.get(workspace=few).state == OperationState.PENDING:
+        claimed = claim()
+        assert claimed is not None
+        Operation.objects.filter(pk=claimed[0]).update(state=OperationState.DONE, lease_until=None)
+        served += 1
+    assert served < 40, "one in a million millions, by chance"
+
+
+def test_a_suspension_waits_for_no_other_operation(cluster, tiers):
+    (first, *_) = make_many("many", TENANT_LANES + 4)
+    claims(TENANT_LANES)
+    assert claim() is None
+    Operation.objects.filter(workspace=first).update(lease_until=None)
+    workspace_suspend(actor=OPERATOR, workspace_id=first.id, reason="mining")
+    claimed = claim()
+    assert claimed is not None
+    assert Operation.objects.get(pk=claimed[0]).desired == "suspended"
+
+
+def test_a_tenants_workspaces_are_suspended_side_by_side(cluster, tiers, monkeypatch):
+    """Slow: all lanes of the tenant meet in the middle of their work."""
+    made = make_many("many", TENANT_LANES, ready_at=timezone.now(), phase=Phase.READY)
+    Operation.objects.update(state=OperationState.DONE)
+    meeting = threading.Barrier(TENANT_LANES, timeout=60)
+
+    def perform(turn: OperationLease) -> None:
+        meeting.wait()
+        turn.finish(lambda _: None)
+
+    monkeypatch.setitem(reconciler._PERFORM, "suspended", perform)
+    tenant_suspend(actor=OPERATOR, name="many", reason="fraud")
+    operations_sweep()
+    assert Operation.objects.filter(desired="suspended", state=OperationState.DONE).count() == len(made)
+
+
+CLOSING = [
+    "claimed",
+    *(
+        f"{step}.{moment}"
+        for step in ("bindings", "canary", "service-accounts", "anchors", "held", "pods-ended")
+        for moment in ("before", "called", "committed")
+    ),
+    "finish.before",
+]
+
+
+def test_a_worker_killed_anywhere_in_a_suspension_holds_it_up_for_less_than_ten_seconds(cluster, workspace, settings):
+    """PR-01, GW5: by its lease; whoever comes next does the rest, and a resume makes new accounts."""
+    for point in CLOSING:
+        workspace = cluster.settle(workspace, Phase.READY, seconds=60)
+        old = set(workspace.service_accounts.values())
+        workspace_suspend(actor=OPERATOR, workspace_id=workspace.id, reason="mining", stop=True)
+        die_at(point, settings)
+        operation = workspace.operations.get(generation=workspace.generation + 1)
+        assert operation.lease_until < timezone.now() + timedelta(seconds=9)
+        with connection.cursor() as cursor:
+            cursor.execute("UPDATE operations SET lease_until = now(), not_before = now() WHERE state = 'running'")
+        workspace = cluster.settle(workspace, Phase.SUSPENDED)
+        assert [layer["layer"] for layer in workspace.receipt][:4] == ["lock", "bindings", "canary", "service-accounts"]
+        workspace_resume(actor=OPERATOR, workspace_id=workspace.id)
+        # The cluster's memory of tokens is measured elsewhere.
+        Workspace.objects.filter(pk=workspace.pk).update(accounts_gone_at=timezone.now() - timedelta(minutes=1))
+        workspace = cluster.settle(workspace, Phase.READY, seconds=60)
+        assert old.isdisjoint(workspace.service_accounts.values()), point

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 
 import pytest
 import trustme
@@ -11,11 +12,12 @@ from django.db import IntegrityError, connection, transaction
 from audit.models import AuditEntry
 from audit.recorder import Actor
 from audit.selectors import entries_of_chain
-from kube.kubeconfig import read_kubeconfig
-from kube.status import Conflict, Forbidden, Invalid, NotFound, ServiceUnavailable, TooManyRequests
-from tenants import vault
-from tenants.clusters import ClusterUnusable, client_for, object_path
-from tenants.models import Cluster, Operation, Role, Status, Tenant, Tier, User, Workspace
+from kube.authentication.kubeconfig import read_kubeconfig
+from kube.requests.status import Conflict, Forbidden, Invalid, NotFound, ServiceUnavailable, TooManyRequests
+from tenants import ratelimits
+from tenants.clusters import encryption
+from tenants.clusters.client import ClusterUnusable, client_for, object_path
+from tenants.models import Cluster, Operation, Phase, Role, Status, Tenant, Tier, User, Workspace
 from tenants.selectors import (
     overview_of,
     tiers_offered,
@@ -35,6 +37,7 @@ from tenants.services import (
     workspace_resume,
     workspace_suspend,
 )
+from tests.databases import owning
 from tests.kubeapiserver import make_kubeconfig
 from tests.tenants.conftest import OPERATOR, actor_of, join, make_tenant, make_user
 
@@ -108,15 +111,21 @@ def test_the_tiers_limit_is_told(alice):
     with pytest.raises(Forbidden, match="allows 1 workspace per user, and you have 1"):
         init(alice, name="two")
     workspace_delete(actor=actor_of(alice), workspace_id=Workspace.objects.get().id)
+    with pytest.raises(Forbidden, match="1 of them still being deleted"):
+        init(alice, name="two")
+    Workspace.objects.update(phase=Phase.DELETED)
     init(alice, name="two")
 
 
-def test_asking_without_a_pause_is_refused_for_a_while(alice):
+def test_asking_without_a_pause_is_refused_for_a_while(alice, monkeypatch):
+    """GW6; with a bucket so slow that no machine takes as long as its next token."""
+    assert (ratelimits.INIT.burst, ratelimits.INIT.interval) == (10, 6)
+    monkeypatch.setattr(ratelimits, "INIT", replace(ratelimits.INIT, interval=100_000))
     for _ in range(10):
         init(alice)
     with pytest.raises(TooManyRequests) as caught:
         init(alice)
-    assert caught.value.retry_after == 6
+    assert 99_000 < caught.value.retry_after <= 100_000
 
 
 def test_who_may_ask(alice):
@@ -224,10 +233,11 @@ def test_pages_cost_the_same_with_many_rows(alice, django_assert_num_queries):
         assert overview_of(actor_of(alice)).workspaces == 3000
 
 
+@pytest.mark.django_db(transaction=True)
 def test_a_million_audit_rows_are_listed_by_the_index():
     """The plan, not the clock: an index walk, no sort, no sequential scan."""
-    with connection.cursor() as cursor:
-        cursor.execute("SET LOCAL session_replication_role = replica")
+    with owning() as cursor:
+        cursor.execute("SET session_replication_role = replica")
         cursor.execute(
             "INSERT INTO audit_logs (id, chain, sequence, created_at, action, outcome, actor, target, user_agent, "
             "request_id, detail, previous_hash, hash) SELECT gen_random_uuid(), 't' || n %% 50, n, "
@@ -236,6 +246,7 @@ def test_a_million_audit_rows_are_listed_by_the_index():
             [],
         )
         cursor.execute("ANALYZE audit_logs")
+    with connection.cursor() as cursor:
         page = entries_of_chain("t7", limit=50)
         assert len(page.rows) == 50
         query = str(type(page.rows[0]).objects.filter(chain="t7").order_by("-created_at", "-id")[:51].query).replace(
@@ -253,7 +264,7 @@ def test_a_credential_is_sealed_and_wiped_when_the_server_changes(settings):
     with connection.cursor() as cursor:
         cursor.execute("SELECT c::text FROM clusters c")
         assert TOKEN not in cursor.fetchone()[0]
-    assert TOKEN in vault.unseal(cluster.sealed_credential)
+    assert TOKEN in encryption.decrypt(cluster.sealed_credential)
     assert TOKEN not in repr(read_kubeconfig(make_kubeconfig(cluster.server, PEM, {"token": TOKEN})))
     cluster_change(actor=OPERATOR, name="east", client_url="https://api.example.org")
     assert Cluster.objects.get().sealed_credential is not None
@@ -270,10 +281,10 @@ def test_another_sealing_key_says_nothing_of_the_secret(settings):
     cluster = register()
     old = settings.SEALING_KEYS
     settings.SEALING_KEYS = [Fernet.generate_key().decode(), *old]
-    assert TOKEN in vault.unseal(vault.reseal(cluster.sealed_credential))
+    assert TOKEN in encryption.decrypt(encryption.rotate(cluster.sealed_credential))
     settings.SEALING_KEYS = settings.SEALING_KEYS[:1]
-    with pytest.raises(vault.Unsealable) as caught:
-        vault.unseal(cluster.sealed_credential)
+    with pytest.raises(encryption.DecryptionError) as caught:
+        encryption.decrypt(cluster.sealed_credential)
     assert TOKEN not in str(caught.value)
 
 
@@ -330,4 +341,6 @@ def test_a_deleted_workspaces_status_and_lock(alice):
     workspace = init(alice)
     workspace_delete(actor=actor_of(alice), workspace_id=workspace.id)
     assert Workspace.objects.get().status == Status.DELETED
+    assert list(workspaces_visible_to(OPERATOR)) == [workspace], "it is there until its cluster says otherwise"
+    Workspace.objects.update(phase=Phase.DELETED)
     assert list(workspaces_visible_to(OPERATOR)) == []

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
+from pathlib import Path
 from typing import Any
 
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from django.db import transaction
 
 from audit import export
 from audit.actions import Action
+from audit.checkpoints import History, private_key, public_key, read
 from audit.models import AuditChain, Outcome
 from audit.recorder import SYSTEM_CHAIN, record
-from audit.selectors import chain_flaw, chain_names, entry_rows
+from audit.selectors import chain_flaw, chain_names, entry_rows, signed_flaws
 
 
 class Command(BaseCommand):
@@ -21,22 +24,39 @@ class Command(BaseCommand):
     help = "Check the audit's hash chains (verify) or write the audit as JSON Lines or CSV (export)."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """``verify [--chain NAME]``, ``export [--chain NAME] [--format jsonl|csv]``."""
+        """``verify [--chain NAME] [--checkpoints FILE] [--key FILE]``, ``export [--chain NAME] [--format jsonl|csv]``."""
         verbs = parser.add_subparsers(dest="verb", required=True)
         for verb in ("verify", "export"):
             sub = verbs.add_parser(verb)
             sub.add_argument("--chain", help="only this chain: a tenant's name, or system")
+        verifying = verbs.choices["verify"]
+        verifying.add_argument("--checkpoints", type=Path, metavar="FILE", help="compare with these signed checkpoints")
+        verifying.add_argument(
+            "--key", type=Path, metavar="FILE", help="the public key that they are signed with (PEM)"
+        )
         sub.add_argument("--format", choices=["jsonl", "csv"], default="jsonl")
 
     def handle(self, *_args: Any, **options: Any) -> None:
         """Run one of the two."""
         names = [options["chain"]] if options["chain"] else chain_names()
         if options["verb"] == "verify":
-            self._verify(names)
+            history = self._history(options["checkpoints"], options["key"])
+            self._verify(names, history, options["chain"] or "")
         else:
             self._export(names, options["format"])
 
-    def _verify(self, names: list[str]) -> None:
+    def _history(self, file: Path | None, key_file: Path | None) -> History:
+        """The checkpoints to compare with, if any."""
+        if file is None:
+            return History()
+        given = key_file or settings.AUDIT_CHECKPOINTS_KEY_FILE
+        try:
+            key = public_key(given) if key_file else private_key(given, make=False).public_key()
+            return read(file.read_bytes().splitlines(), key)
+        except (OSError, ValueError) as error:
+            raise CommandError(f"The checkpoints cannot be read: {error}") from None
+
+    def _verify(self, names: list[str], history: History, chain: str) -> None:
         flaws = []
         for name in names:
             flaw = chain_flaw(name)
@@ -46,10 +66,17 @@ class Command(BaseCommand):
             anchor = AuditChain.objects.filter(chain=name).first()
             if anchor is not None:
                 self.stdout.write(f"{name}: {anchor.sequence} rows, whole, ends with {anchor.hash}")
+        if history.checkpoints:
+            last = history.checkpoints[-1]
+            count, chains = len(history.checkpoints), len(history.heads)
+            self.stdout.write(f"{count} checkpoints of {chains} chains, the last one {last.number} of {last.time}")
+        flaws += [*history.flaws, *signed_flaws(history, chain=chain)]
         for flaw in flaws:
             self.stdout.write(f"{flaw.chain}: {flaw.kind} at row {flaw.sequence}: {flaw.message}")
         if flaws:
-            raise CommandError(f"{len(flaws)} of {len(names)} chains are not as they were written")
+            raise CommandError(
+                f"{len({flaw.chain for flaw in flaws})} of {len(names)} chains are not as they were written"
+            )
 
     def _export(self, names: list[str], form: str) -> None:
         with transaction.atomic():

@@ -14,9 +14,9 @@ from access.authentication.build import UnusableOptions, build_authenticators
 from access.authorization import options as authorization
 from access.authorization.build import check_files
 from access.reloading import UnusableFile
-from access.throttling import READ, WATCH, WRITE, Limits, Rate
+from access.requestlimits import READ, WATCH, WRITE, Limits, Rate
 from gateway.options import DEFAULT_ISSUER, Options
-from gateway.server import PortTaken, run
+from gateway.server.serving import PortTaken, run
 
 
 def _names(text: str) -> tuple[str, ...]:

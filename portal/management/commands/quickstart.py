@@ -24,16 +24,16 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from portal import celery_app
-from portal.embedded.children import Fork, tail
-from portal.embedded.postgresql import PostgreSQL
-from portal.embedded.redis import Redis
+from portal.quickstart.embedded.children import Fork, tail
+from portal.quickstart.embedded.postgresql import PostgreSQL
+from portal.quickstart.embedded.redis import Redis
 from portal.quickstart.layout import Layout, QuickstartError, check_port
 from portal.quickstart.supervisor import Supervisor
 
 _HOST = "127.0.0.1"
 _PARTS = (
-    *("portal.asgi", "portal.urls", "uvicorn.main", "uvicorn.loops.uvloop"),
-    *("gateway.server", "gateway.management.commands.apiserver"),
+    *("portal.asgi", "portal.protocol", "portal.urls", "uvicorn.main", "uvicorn.loops.uvloop"),
+    *("gateway.server.serving", "gateway.management.commands.apiserver"),
     *("celery.apps.worker", "celery.apps.beat", "celery.concurrency.thread", "kombu.transport.redis"),
 )
 """What the parts are made of, beside the models."""
@@ -177,7 +177,19 @@ def _parts(layout: Layout) -> list[tuple[Fork, Callable[[], bool]]]:
 def _serve_portal() -> None:
     uvicorn = import_module("uvicorn.main").main
     listen = ("--host", _HOST, "--port", str(settings.PORTAL_PORT), "--timeout-graceful-shutdown", "5")
-    uvicorn(["portal.asgi:application", "--no-access-log", "--no-server-header", "--ws", "none", *listen])
+    uvicorn(
+        [
+            "portal.asgi:application",
+            "--no-access-log",
+            "--no-server-header",
+            "--no-proxy-headers",
+            "--http",
+            "portal.protocol:PortalProtocol",
+            "--ws",
+            "none",
+            *listen,
+        ]
+    )
 
 
 def _work() -> None:

@@ -9,11 +9,11 @@ from typing import Any
 from django.core.management.base import BaseCommand
 from django.utils import timezone
 
-from store.compaction import Retention, log_compact
+from store.log.compaction import Retention, log_compact
 
 
 class Command(BaseCommand):
-    """Translate arguments for ``store.compaction.log_compact``."""
+    """Translate arguments for ``store.log.compaction.log_compact``."""
 
     help = "Drop the parts of the change log that are too old, and make room for the next revisions."
 

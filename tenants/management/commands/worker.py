@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand
 
-from tenants import deletion, worker
+from tenants.reconciler import deletion, reconciler
 
 
 class Command(BaseCommand):
@@ -21,14 +21,15 @@ class Command(BaseCommand):
         parser.add_argument("--once", action="store_true", help="end when no operation is due")
 
     def handle(self, *_args: Any, **options: Any) -> None:
-        """Loop; every 60 s look for drift."""
+        """Loop; every 10 s look for drift."""
         reconciled = 0.0
         while True:
-            worker.operations_run()
+            reconciler.operations_sweep()
             deletion.tenants_end()
             if options["once"]:
                 return
-            if time.monotonic() - reconciled >= 60:
-                worker.workspaces_reconcile()
+            if time.monotonic() - reconciled >= 10:
+                reconciler.workspaces_reconcile()
+                reconciler.clusters_recheck()
                 reconciled = time.monotonic()
             time.sleep(0.5)

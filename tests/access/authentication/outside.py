@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -81,9 +82,12 @@ class Provider:
         self.document: dict[str, Any] = {}
         self.asked = 0
         self.down = False
+        self.hangs = False
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         self.asked += 1
+        if self.hangs:
+            await asyncio.sleep(30)
         if self.down:
             return web.Response(status=503)
         if request.path == "/.well-known/openid-configuration":

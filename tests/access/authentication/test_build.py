@@ -10,8 +10,8 @@ from access.authentication.base import Refused
 from access.authentication.build import UnusableOptions, build_authenticators
 from access.authentication.chain import AuthenticationChain
 from access.authentication.options import AuthenticationOptions, add_flags
-from kube.identity import Principal
-from kube.status import Unauthorized
+from kube.authentication.identity import Principal
+from kube.requests.status import Unauthorized
 from tests.access.authentication.outside import bearer
 
 
@@ -104,23 +104,25 @@ def test_flags_have_their_meanings():
 @pytest.mark.parametrize(
     ("flags", "reason"),
     [
-        (["--token-auth-file=/nonexistent"], "/nonexistent, No such file"),
+        (["--token-auth-file={folder}/missing"], "/missing, No such file"),
         (["--oidc-issuer-url=http://idp.example", "--oidc-client-id=x"], "must start with https://"),
         (["--oidc-issuer-url=https://idp.example"], "needs the client id"),
         (["--oidc-issuer-url=https://idp.example", "--oidc-client-id=x", "--oidc-signing-algs=HS256"], "algorithms"),
         (["--oidc-issuer-url=https://us.example", "--oidc-client-id=x"], "service accounts' issuer"),
         (["--oidc-issuer-url=https://idp.example", "--oidc-client-id=x", "--oidc-ca-file=/etc/hosts"], "not a bundle"),
         (["--authentication-config=/etc/hosts"], "not of kind|not YAML"),
-        (["--authentication-config=/nonexistent"], "/nonexistent, No such file"),
+        (["--authentication-config={folder}/missing"], "/missing, No such file"),
         (["--keystone-url=http://keystone.example"], "must start with https://"),
         (["--keystone-url=https://k.example", "--keystone-domain-tenant=a=all"], "reserved"),
         (["--authentication-token-webhook-config-file=/etc/hosts"], "/etc/hosts, not"),
     ],
 )
-def test_a_wrong_option_ends_the_start_with_a_reason(flags, reason):
+def test_a_wrong_option_ends_the_start_with_a_reason(flags, reason, tmp_path):
     """Bad configuration never starts half a server."""
     with pytest.raises(UnusableOptions, match=reason):
-        build_authenticators(parse(*flags), service_account_issuer="https://us.example")
+        build_authenticators(
+            parse(*(flag.format(folder=tmp_path) for flag in flags)), service_account_issuer="https://us.example"
+        )
 
 
 async def test_an_authenticator_that_fails_never_stops_the_next():
@@ -142,16 +144,18 @@ async def test_open_watches_are_told_when_somebody_may_be_known_no_longer(files)
             f"--authentication-token-webhook-config-file={files}/hook.yaml",
             "--authentication-token-webhook-cache-ttl=1s",
             "--keystone-url=https://keystone.example/v3/",
-            "--keystone-cache-ttl=1m",
+            "--keystone-cache-ttl=1h",
         ),
         certificates=Named("x509"),
     )
     told = []
     async with made.running(told.append):
-        await asyncio.sleep(1.5)
+        async with asyncio.timeout(60):
+            while not told:
+                await asyncio.sleep(0.05)
         assert set(told) == {"webhook"}
         (files / "tokens.csv").write_text("new,alice,1,,,t1\n")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while not {"token-file", "basic-file"} <= set(told):
                 await asyncio.sleep(0.05)
     assert "keystone" not in told

@@ -2,13 +2,23 @@
 
 import base64
 import logging
+from datetime import UTC, datetime
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from access.authentication.base import Credentials, Refused
 from access.authentication.basicfile import BasicFileAuthenticator
+from access.authentication.keyfiles import KeyFiles
 from access.authentication.tokenfile import TokenFileAuthenticator
+from access.httpclient import webhook_of_file
 from access.reloading import UnusableFile
+from gateway.http.certificates import Certificates
+from gateway.http.tls import ServerTls
+from kube.authentication import pki
+
+AUTHORITY = pki.make_authority("test", now=datetime.now(UTC))
 
 
 def bearer(token):
@@ -22,6 +32,7 @@ def basic(user, password):
 @pytest.fixture
 def tokens(tmp_path):
     path = tmp_path / "tokens.csv"
+    path.touch(mode=0o600)
     path.write_text('s1,alice,1,"dev,ops",,t1\ns2,root,2,system:masters\nschlüssel,bob,3,,,t2\n')
     return path
 
@@ -69,8 +80,8 @@ async def test_of_two_lines_with_one_token_the_last_counts_with_a_warning(tmp_pa
 def test_a_malformed_line_stops_the_start_with_file_and_line(tmp_path, kind):
     """AN4, AN5."""
     path = tmp_path / "users.csv"
-    path.write_text("s,alice,1,,,t1\n\ns2,bob,2,dev,note,t2\n")
-    with pytest.raises(UnusableFile, match=rf"{path}, line 3: several columns"):
+    path.write_text("s,alice,1,,,t1\n\ns2,bob,2,dev,,t2,note\n")
+    with pytest.raises(UnusableFile, match=rf"{path}, line 3: a column before the last is empty"):
         kind(path)
     with pytest.raises(UnusableFile, match="No such file"):
         kind(tmp_path / "absent.csv")
@@ -166,3 +177,56 @@ async def test_other_credentials_are_not_the_basic_files_business(passwords):
     authenticator = BasicFileAuthenticator(passwords)
     assert await authenticator.authenticate(Credentials(), now=0) is None
     assert await authenticator.authenticate(bearer("pw1"), now=0) is None
+
+
+def webhook_with_token(path):
+    path.with_name("webhook.yaml").touch(mode=0o600)
+    path.with_name("webhook.yaml").write_text(
+        "apiVersion: v1\nkind: Config\ncurrent-context: x\n"
+        "clusters: [{name: c, cluster: {server: 'https://hook.test'}}]\n"
+        "contexts: [{name: x, context: {cluster: c, user: u}}]\n"
+        f"users: [{{name: u, user: {{tokenFile: {path.name}}}}}]\n"
+    )
+    webhook_of_file(path.with_name("webhook.yaml"))
+
+
+def signing_key(path):
+    path.write_bytes(
+        ec.generate_private_key(ec.SECP256R1()).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    )
+    KeyFiles([path], path)
+
+
+def server_key(path):
+    pair = pki.make_server_certificate(AUTHORITY, ["localhost"], now=datetime.now(UTC))
+    path.write_bytes(pair.key)
+    certificate = path.with_name("server.crt")
+    certificate.write_bytes(pair.certificate)
+    ServerTls(Certificates(certificate, path, certificate, (certificate,), certificate, path, (), path)).check()
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o604, 0o602, 0o644])
+@pytest.mark.parametrize(
+    "read",
+    [TokenFileAuthenticator, BasicFileAuthenticator, webhook_with_token, signing_key, server_key],
+    ids=lambda read: read.__name__,
+)
+def test_secrets_that_everybody_may_read_are_named_in_the_log(read, mode, tmp_path, caplog):
+    """GW9: every file with secrets, whoever reads it; a group of its own is the operator's choice."""
+    path = tmp_path / "secrets"
+    path.write_text("s3cret,alice,1,,t1\n")
+    path.chmod(mode)
+    with caplog.at_level(logging.WARNING):
+        read(path)
+    named = [record.getMessage() for record in caplog.records if record.name == "access.reloading"]
+    assert named == ([f"{path} holds secrets and is open to everybody on this host: chmod o= it"] if mode & 0o6 else [])
+    assert "s3cret" not in caplog.text
+
+
+async def test_old_lines_and_the_documents_form_load(tmp_path):
+    """AN4: what Kubernetes takes, and the form of the access-control document."""
+    path = tmp_path / "tokens.csv"
+    path.write_text('s1,alice,1,"dev",note,more,most\ns2,bob,2,,t1\ns3,root,3\n')
+    authenticator = TokenFileAuthenticator(path)
+    tenants = [(await authenticator.authenticate(bearer(token), now=0)).tenant for token in ("s1", "s2", "s3")]
+    assert tenants == ["system", "t1", "system"]

@@ -4,11 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from access.authentication.impersonation import impersonate
-from kube.identity import MASTERS, TENANT_EXTRA, Principal
-from kube.impersonation import permissions, wish_of
-from kube.status import BadRequest, Forbidden
-from kube.verdicts import Decision, Verdict
+from access.authentication.impersonation import impersonate as impersonate_in
+from kube.authentication.identity import MASTERS, TENANT_EXTRA, Principal
+from kube.authentication.impersonation import impersonation_request_of, permissions
+from kube.authorization.decisions import Decision, Verdict
+from kube.requests.logicalclusters import space_of, tenant_of
+from kube.requests.requestinfo import RequestInfo
+from kube.requests.status import BadRequest, Forbidden
 
 
 def user(name="alice", tenant="t1", groups=("system:authenticated",), **more):
@@ -33,6 +35,16 @@ class Rules:
         return Decision(Verdict.ALLOW if known else Verdict.NO_OPINION, "test")
 
 
+def impersonate(caller, headers, rules, cluster=""):
+    """In a request for this logical cluster, or for the space of whoever is served."""
+
+    def resolve(tenant):
+        at = cluster or space_of(tenant or "system")
+        return RequestInfo(method="GET", path="/", cluster=at, tenant=tenant_of(at), verb="get")
+
+    return impersonate_in(caller, headers, resolve, rules)
+
+
 def headers(*pairs):
     return [(f"Impersonate-{name}".encode(), value.encode()) for name, value in pairs]
 
@@ -41,7 +53,7 @@ async def test_without_headers_nobody_else_is_served():
     assert await impersonate(user(), [(b"authorization", b"Bearer x")], Rules()) is None
 
 
-async def test_everything_asked_for_is_checked_in_the_callers_own_space():
+async def test_everything_asked_for_is_checked_where_the_request_goes():
     """Kubernetes' resources and verbs."""
     rules = Rules("*")
     acting = await impersonate(
@@ -101,11 +113,19 @@ async def test_a_service_account_has_its_groups_and_its_space():
     assert acting.cluster == "root:t1"
 
 
-async def test_a_workspaces_service_account_asks_its_tenants_space():
-    """KC9: impersonation leads out of no workspace."""
-    rules = Rules("*")
-    await impersonate(user("system:serviceaccount:a:b", cluster="root:t1:w1"), headers(("User", "bob")), rules)
-    assert rules.asked[0].cluster == "root:t1"
+@pytest.mark.parametrize("cluster", ["root:t1", "root:t1:w1", "root:t1:w1:deep", "root:t2"])
+@pytest.mark.parametrize("name", ["bob", "system:serviceaccount:ns:sa"])
+async def test_the_request_says_where_it_is_asked_and_where_alone_it_counts(cluster, name):
+    """KC2, KC9: whoever is closed out of a workspace does not enter it as another, and comes no further as one."""
+    for caller in (user(), user("system:serviceaccount:a:b", cluster="root:t1:w1")):
+        rules = Rules("*")
+        acting = await impersonate(caller, headers(("User", name), ("Group", "dev")), rules, cluster)
+        assert {(info.cluster, info.tenant) for info in rules.asked} == {(cluster, tenant_of(cluster))}
+        assert all(cluster == "root:t1" or cluster in info.path or "tenants/t2" in info.path for info in rules.asked)
+        assert acting.scope == cluster
+        # An account lives where it is asked for, never in another tenant.
+        home = cluster if cluster != "root:t2" else "root:t1"
+        assert acting.cluster == (home if ":" in name else None)
 
 
 async def test_an_operator_names_the_tenant_and_is_checked_for_it():
@@ -114,8 +134,8 @@ async def test_an_operator_names_the_tenant_and_is_checked_for_it():
     acting = await impersonate(ADMIN, headers(("User", "bob"), ("Extra-multi-tenancy.k8s.io%2Ftenant", "t2")), rules)
     assert (acting.tenant, acting.extra, acting.credential_id, acting.not_after) == ("t2", {}, "JTI=1", 9.0)
     assert [(info.resource, info.subresource, info.name, info.cluster) for info in rules.asked] == [
-        ("users", "", "bob", "root"),
-        ("userextras", TENANT_EXTRA, "t2", "root"),
+        ("users", "", "bob", "root:t2"),
+        ("userextras", TENANT_EXTRA, "t2", "root:t2"),
     ]
     account = await impersonate(
         ADMIN,
@@ -203,7 +223,7 @@ async def test_headers_that_mean_nothing_are_bad_requests(asked):
 def test_any_headers_are_read_or_bad(pairs):
     """Nothing but the documented error; whatever is read is checked in full."""
     try:
-        wish = wish_of(pairs)
+        wish = impersonation_request_of(pairs)
     except BadRequest:
         return
     assert (wish is None) is (not pairs)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from access.authentication.inspector import IdentityInspector
 from access.authentication.options import AuthenticationOptions
-from kube import inspection, pki
-from kube.authfiles import AuthFileError, entry
-from kube.subjects import Identity
+from kube.authentication import inspection, pki
+from kube.authentication.authfiles import AuthFileError, entry
+from kube.authentication.subjects import Identity
 from tests.access.authentication.outside import signed
 from tests.access.authentication.tables import ROWS
 

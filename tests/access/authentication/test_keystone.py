@@ -6,13 +6,13 @@ import pytest
 
 from access.authentication.base import Credentials, Refused
 from access.authentication.keystone import KeystoneAuthenticator
-from access.authorization.keystone import KeystoneAuthorizer
-from access.keystone import Domains, Keystone
-from access.transport import Transport
-from kube import bootstrap
-from kube.identity import Principal
-from kube.rbacindex import PolicyIndex
-from kube.requestinfo import RequestInfo
+from access.authentication.keystoneclient import Domains, Keystone
+from access.authorization.modes.keystone import KeystoneAuthorizer
+from access.httpclient import HttpClient
+from kube.authentication.identity import Principal
+from kube.authorization import bootstrappolicy
+from kube.authorization.rbacindex import PolicyIndex
+from kube.requests.requestinfo import RequestInfo
 from tests.access.authentication.keystones import NOT_INSTALLED, running
 from tests.access.authentication.outside import bearer, raw
 
@@ -24,7 +24,7 @@ def server():
     return running() or pytest.skip(NOT_INSTALLED)
 
 
-class Counting(Transport):
+class Counting(HttpClient):
     """Counts what is asked."""
 
     asked = 0
@@ -151,7 +151,7 @@ async def test_a_token_of_our_own_issuer_is_never_sent_out(keystone, domains, tr
 
 async def test_keystone_away_refuses(place, domains):
     """AN9."""
-    keystone = Keystone("http://127.0.0.1:1", Transport(timeout=2))
+    keystone = Keystone("http://127.0.0.1:1", HttpClient(timeout=2))
     with pytest.raises(Refused, match="no answer"):
         await KeystoneAuthenticator(keystone, domains).authenticate(bearer("token"), now=NOW)
     await keystone.close()
@@ -175,20 +175,38 @@ async def test_the_tenant_follows_the_domains_id(server, place, keystone, tmp_pa
 
 async def test_a_domain_with_no_tenant_is_refused(server, place, keystone):
     """AN7: issue 4."""
-    known: set[str] = set()
+    known: dict[str, str] = {}
 
-    async def knows_tenant(name):
-        return name in known
+    async def tenant_uid(name):
+        return known.get(name, "")
 
-    authenticator = KeystoneAuthenticator(keystone, Domains({}, knows_tenant=knows_tenant))
+    authenticator = KeystoneAuthenticator(keystone, Domains({}, tenant_uid=tenant_uid))
     token = bearer(server.token("bob", place.domain))
     with pytest.raises(Refused, match="no tenant"):
         await authenticator.authenticate(token, now=NOW)
-    known.add(place.name)
+    known[place.name] = "uid"
     assert (await authenticator.authenticate(token, now=NOW)).tenant == place.name
     known.clear()
     with pytest.raises(Refused, match="no tenant"):
         await authenticator.authenticate(token, now=NOW)
+
+
+async def test_a_domain_does_not_follow_the_name_of_its_tenant_to_another_customer(tmp_path):
+    """KEY-02: the first customer's domain gets nothing of the second's, over a restart too."""
+    known = {"acme": "first"}
+
+    async def tenant_uid(name):
+        return known.get(name, "")
+
+    pins = tmp_path / "domains.json"
+    domains = Domains({}, pins=pins, tenant_uid=tenant_uid)
+    assert await domains.tenant_of("d1", "acme") == "acme"
+    known["acme"] = "second"
+    for each in (domains, Domains({}, pins=pins, tenant_uid=tenant_uid)):
+        assert await each.tenant_of("d1", "acme") is None
+        assert await each.tenant_of("d2", "acme") == "acme"
+        assert await each.tenant_of("d3", "acme") is None
+        assert each.domain_of("acme") == "d2"
 
 
 def test_two_domains_of_one_tenant_stop_the_start():
@@ -199,7 +217,7 @@ def test_two_domains_of_one_tenant_stop_the_start():
         Domains({"a": "all"})
 
 
-POLICY = PolicyIndex.build(bootstrap=bootstrap.INDEX)
+POLICY = PolicyIndex.build(bootstrap=bootstrappolicy.INDEX)
 
 
 def asking(tenant, namespace="ns1", verb="create", resource="pods"):

@@ -1,21 +1,22 @@
 """Signing in by OpenID Connect tokens (AN8)."""
 
+import base64
 import contextlib
 import json
 from dataclasses import replace
 
 import jwt
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from access.authentication import oidc
 from access.authentication.base import Credentials, Refused
 from access.authentication.oidc import OidcAuthenticator, OidcIssuer
-from access.transport import Transport
-from kube.oidcclaims import ClaimRules
+from access.httpclient import HttpClient
+from kube.authentication.oidcclaims import ClaimRules
 from tests.access.authentication.outside import (
     EC,
     EC_384,
@@ -55,7 +56,7 @@ def make(provider, **changes):
         tenant_claim="tenant",
     )
     issuer = OidcIssuer(rules=replace(rules, **changes), audiences=("tenantry", "other"))
-    return OidcAuthenticator(issuer, Transport(tls=trusting()))
+    return OidcAuthenticator(issuer, HttpClient(tls=trusting()))
 
 
 def claims(provider, **changes):
@@ -104,12 +105,17 @@ def public_pem():
 
 def hmac_forgery(body, secret):
     """RS256's public key taken as an HMAC secret; PyJWT would not make it, so by hand."""
-    import base64
     import hashlib
     import hmac
 
     head = raw(b'{"alg":"HS256","kid":"a"}', json.dumps(body).encode()).rstrip(".")
     signature = hmac.new(secret, head.encode(), hashlib.sha256).digest()
+    return f"{head}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}"
+
+
+def by_hand(header, body):
+    head = raw(header, body.encode()).rstrip(".")
+    signature = RSA.sign(head.encode(), padding.PKCS1v15(), hashes.SHA256())
     return f"{head}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}"
 
 
@@ -155,7 +161,10 @@ ATTACKS = {
     "tenant an object": lambda p: signed(claims(p, tenant={"name": "t1"}), kid="a"),
     "exp true": lambda p: signed(claims(p, exp=True), kid="a"),
     "not yet": lambda p: signed(claims(p, nbf=NOW + 1), kid="a"),
-    "issued in the future": lambda p: signed(claims(p, iat=NOW + 1), kid="a"),
+    "a header twice": lambda p: by_hand(b'{"alg":"RS256","kid":"a","x":1,"x":2}', json.dumps(claims(p))),
+    "iss in capitals": lambda p: signed(claims(p, ISS="https://elsewhere.test"), kid="a"),
+    "aud in capitals": lambda p: signed(claims(p, Aud="elsewhere"), kid="a"),
+    "sub with a long s": lambda p: signed(claims(p) | {"\u017fub": "u-2"}, kid="a"),
     "no tenant": lambda p: signed(claims(p, tenant=None), kid="a"),
     "empty tenant": lambda p: signed(claims(p, tenant=""), kid="a"),
     "tenant system": lambda p: signed(claims(p, tenant="system"), kid="a"),
@@ -173,6 +182,13 @@ ATTACKS = {
     "10,000 groups": lambda p: signed(claims(p, groups=["g"] * 10_000), kid="a"),
     "201 groups": lambda p: signed(claims(p, groups=["g"] * 201), kid="a"),
 }
+
+
+@pytest.mark.parametrize("header", [{"typ": "at+jwt"}, {"typ": "JWT"}, {"cty": "x"}])
+async def test_what_kubernetes_does_not_ask_about_decides_nothing(provider, authenticator, header):
+    """AN8: the kind that the header names, and when the token was issued."""
+    token = signed(claims(provider, iat=NOW + 3600), kid="a", **header)
+    assert await authenticator.authenticate(bearer(token), now=NOW) is not None
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
@@ -227,7 +243,7 @@ async def test_what_is_no_token_is_not_ours(authenticator, credentials):
 async def test_leeway_is_a_setting_and_zero_by_default(provider):
     """AN8; JWT-08."""
     lenient = make(provider)
-    lenient = OidcAuthenticator(replace(lenient._issuer, leeway=30.0), Transport(tls=trusting()))
+    lenient = OidcAuthenticator(replace(lenient._issuer, leeway=30.0), HttpClient(tls=trusting()))
     token = bearer(signed(claims(provider, exp=NOW - 20, iat=NOW - 100), kid="a"))
     assert (await lenient.authenticate(token, now=NOW)).not_after == NOW + 10
     with pytest.raises(Refused, match="expired"):

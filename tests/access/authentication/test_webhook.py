@@ -12,12 +12,14 @@ from hypothesis import strategies as st
 
 from access.authentication.base import Refused
 from access.authentication.webhook import WebhookAuthenticator, principal_of_user
+from access.httpclient import webhook_of_file
 from access.reloading import UnusableFile
-from access.transport import webhook_of_file
-from kube.identity import AUTHENTICATOR_EXTRA, TENANT_EXTRA
+from kube.authentication.identity import AUTHENTICATOR_EXTRA, TENANT_EXTRA
 from tests.access.authentication.outside import AUTHORITY, bearer, raw, serving
 
 BOB = {"username": "bob", "uid": "7", "groups": ["dev"], "extra": {TENANT_EXTRA: ["t1"], "scopes": ["a", "b"]}}
+YES = {"authenticated": True, "user": BOB}
+REVIEW = {"kind": "TokenReview", "status": YES}
 
 
 class Reviewer:
@@ -189,6 +191,9 @@ async def test_a_webhook_that_is_away_refuses_and_is_not_remembered(reviewer, ma
         lambda: web.json_response([]),
         lambda: web.json_response({}),
         lambda: web.json_response({"status": []}),
+        lambda: web.json_response({"status": YES}),
+        lambda: web.json_response({"apiVersion": "authentication.k8s.io/v1", "kind": "Status", "status": YES}),
+        lambda: web.json_response({"apiVersion": "authentication.k8s.io/v1beta1", **REVIEW}),
         lambda: web.Response(status=302, headers={"Location": "https://elsewhere.example/"}),
         lambda: web.Response(status=403),
         lambda: web.Response(body=b"x" * 3_000_000),

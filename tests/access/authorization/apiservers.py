@@ -58,7 +58,7 @@ class Server:
         context = ssl._create_unverified_context()
         while time.monotonic() < deadline and self.process.poll() is None:
             with contextlib.suppress(OSError):
-                connection = HTTPSConnection("127.0.0.1", self.port, context=context, timeout=5)
+                connection = HTTPSConnection("127.0.0.1", self.port, context=context, timeout=60)
                 connection.request("GET", "/readyz")
                 if connection.getresponse().status == 200:
                     return
@@ -93,7 +93,7 @@ class Client:
                 pair.write(base64.b64decode(config[field]) + b"\n")
             pair.flush()
             context.load_cert_chain(pair.name)
-        self._connection = HTTPSConnection("127.0.0.1", server.port, context=context, timeout=30)
+        self._connection = HTTPSConnection("127.0.0.1", server.port, context=context, timeout=60)
 
     def request(
         self,

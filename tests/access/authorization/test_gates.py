@@ -7,28 +7,28 @@ from dataclasses import replace
 import pytest
 
 from access.authorization.chain import AuthorizationChain
-from access.authorization.lock import LockAuthorizer, closed_by, tenants_behind
-from kube.identity import Principal
-from kube.requestinfo import RequestInfo
-from kube.verdicts import Decision, Verdict
+from access.authorization.tenancy.suspension import SuspensionAuthorizer, suspended_tenants, suspension_reason
+from kube.authentication.identity import Principal
+from kube.authorization.decisions import Decision, Verdict
+from kube.requests.requestinfo import RequestInfo
 
 CLOSED = {("root:acme", ""): "unpaid", ("root:globex", "team"): "abuse"}
 
 
 def test_a_lock_that_cannot_be_understood_makes_every_door_be_looked_at() -> None:
     """GW5."""
-    assert tenants_behind([("root:acme", ""), ("root:globex:web", "team")]) == {"acme", "globex"}
-    assert tenants_behind([("nowhere", "")]) == {"system"}
-    assert tenants_behind([("root", "")]) == {"system"}
+    assert suspended_tenants([("root:acme", ""), ("root:globex:web", "team")]) == {"acme", "globex"}
+    assert suspended_tenants([("nowhere", "")]) == {"system"}
+    assert suspended_tenants([("root", "")]) == {"system"}
 
 
 class Locked:
     """A tenant and a namespace that are closed."""
 
-    tenants = tenants_behind(CLOSED)
+    tenants = suspended_tenants(CLOSED)
 
     def reason(self, cluster: str, namespace: str) -> str | None:
-        return closed_by(CLOSED, cluster, namespace)
+        return suspension_reason(CLOSED, cluster, namespace)
 
 
 def person(tenant: str, name: str = "ann", cluster: str | None = None) -> Principal:
@@ -60,7 +60,7 @@ async def test_locks_bind_whoever_belongs_to_what_is_locked(
     who: Principal, asked: RequestInfo, reason: str | None
 ) -> None:
     """GW5: what others have opened to a locked tenant counts no more, and why it is closed is its own affair."""
-    decision = await LockAuthorizer(Locked()).authorize(who, asked)
+    decision = await SuspensionAuthorizer(Locked()).authorize(who, asked)
     assert decision.verdict is (Verdict.NO_OPINION if reason is None else Verdict.DENY)
     assert reason is None or decision.reason == reason
 

@@ -7,14 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from store.engine import Options
-from store.follower import HEALTHY_SECONDS
 from tests.access.authorization.apiservers import Client, Server
 from tests.access.authorization.databaseproxy import DatabaseProxy
 from tests.access.authorization.test_revoking import PODS, RBAC, TEMP, binding, until
 
-ROUNDS = 3
-POLL_SECONDS = Options().poll_seconds
+ROUNDS = 9
 
 
 @pytest.fixture(scope="module")
@@ -40,16 +37,24 @@ def allows(client: Client) -> bool:
     return bool(client.review(TEMP, "root:acme", PODS)["allowed"])
 
 
-def test_a_lost_notification_delays_a_revocation_no_longer_than_the_poll(
-    world: Client, deaf: Client, proxy: DatabaseProxy
+def test_a_revocation_is_learned_without_notifications_and_sooner_with_them(
+    world: Client, deaf: Client, servers: list[Server], proxy: DatabaseProxy
 ) -> None:
-    """AZ2, AZ-32: the configured bound is ``poll_seconds``; the rest is the reading of the log."""
+    """AZ2, AZ-32: the deaf process polls, and is the baseline of one that hears: that one is mostly first."""
     proxy.deaf, proxy.swallowed = True, 0
+    hearing = servers[1].client()
+    first = 0
     for number in range(ROUNDS):
         world.ok("POST", f"{RBAC}/namespaces/team/rolebindings", binding(f"unheard-{number}"))
-        until(lambda: allows(deaf), True, POLL_SECONDS + 1)
+        until(lambda: allows(deaf), True)
+        until(lambda: allows(hearing), True)
         world.ok("DELETE", f"{RBAC}/namespaces/team/rolebindings/unheard-{number}")
-        assert until(lambda: allows(deaf), False, POLL_SECONDS + 1) < POLL_SECONDS + 0.5
+        while (late := allows(deaf)) and allows(hearing):
+            pass
+        first += late
+        until(lambda: allows(deaf), False)
+        until(lambda: allows(hearing), False)
+    assert first > ROUNDS / 2
     assert proxy.swallowed >= 2 * ROUNDS, "the notifications were really lost"
     proxy.deaf = False
 
@@ -59,7 +64,7 @@ def test_a_process_that_hears_nothing_of_the_database_refuses_tenants(
 ) -> None:
     """AZ2: what may have been revoked is refused, the operators' masters aside."""
     world.ok("POST", f"{RBAC}/namespaces/team/rolebindings", binding("silent"))
-    until(lambda: allows(deaf), True, 2)
+    until(lambda: allows(deaf), True)
     asks = "/clusters/root:acme/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
     review = {
         "apiVersion": "authorization.k8s.io/v1",
@@ -67,14 +72,12 @@ def test_a_process_that_hears_nothing_of_the_database_refuses_tenants(
         "spec": {"resourceAttributes": PODS},
     }
     proxy.cut = True
-    begun = time.monotonic()
     try:
         while (status := deaf.request("POST", asks, review, who=TEMP)[0]) == 201:
-            assert time.monotonic() - begun < HEALTHY_SECONDS + 1
             time.sleep(0.05)
         assert status == 503
     finally:
         proxy.cut = False
         world.ok("DELETE", f"{RBAC}/namespaces/team/rolebindings/silent")
-    until(lambda: deaf.request("POST", asks, review, who=TEMP)[0] == 201, True, 10)
-    until(lambda: allows(deaf), False, 2)
+    until(lambda: deaf.request("POST", asks, review, who=TEMP)[0] == 201, True)
+    until(lambda: allows(deaf), False)

@@ -12,18 +12,18 @@ from hypothesis import strategies as st
 
 from access.authorization.build import Authorization, build_authorization
 from access.authorization.options import AuthorizationOptions
-from gateway.kinds import Catalogs
-from kube.identity import AUTHENTICATED, Principal
-from kube.logicalclusters import tenant_of
-from kube.rbac import GROUP
-from kube.requestinfo import RequestInfo
-from store.types import Event, EventType, Everywhere, Key, Listing, Range, Stored
+from gateway.resources.kinds import Catalogs
+from kube.authentication.identity import AUTHENTICATED, Principal
+from kube.authorization.rbac import GROUP
+from kube.requests.logicalclusters import tenant_of
+from kube.requests.requestinfo import RequestInfo
+from store.types import AllSpaces, Event, EventType, Key, Listing, Range, Stored
 
 SPACES = ("root", "root:acme", "root:acme:web", "root:globex", "system:admin")
 LOGICAL_CLUSTER = orjson.dumps({"metadata": {"name": "cluster"}, "status": {"phase": "Ready"}})
 
 
-class Shelf:
+class ResourceCache:
     """A store of some objects, whose log is told by hand."""
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Shelf:
     async def get(self, key: Key, **_: Any) -> Stored | None:
         return self.objects.get(key)
 
-    async def list(self, selection: Range | Everywhere, **_: Any) -> Listing:
+    async def list(self, selection: Range | AllSpaces, **_: Any) -> Listing:
         assert isinstance(selection, Range)
         return Listing([item for key, item in self.objects.items() if key[:3] == selection[:3]], 1)
 
@@ -153,7 +153,7 @@ def test_decisions_are_those_of_every_step_asked_anew_after_every_change(
     """AZ1, AZ2, KC8: neither the plan of steps nor what is remembered of a principal outlives a change."""
 
     async def run() -> None:
-        shelf = Shelf()
+        shelf = ResourceCache()
         authorization = build_authorization(
             AuthorizationOptions(), shelf, locks=Doors(), system_only=Catalogs().is_system_only
         )

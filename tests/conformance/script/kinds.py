@@ -9,8 +9,8 @@ from typing import Any
 
 import yaml
 
-from kube.builtins import BUILTINS
-from kube.patches import deep_copy
+from kube.kinds.builtins import BUILTINS
+from kube.objects.patches import deep_copy
 from tests.conformance.conversation import Conversation
 from tests.conformance.script.media import APPLY, JSON_PATCH, MERGE, PARTIAL, PARTIALS, STRATEGIC, TABLE
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from kube.patches import deep_copy
+from kube.objects.patches import deep_copy
 from tests.conformance.conversation import Conversation
 from tests.conformance.script.kinds import example
 from tests.conformance.script.media import APPLY, JSON_PATCH, MERGE, STRATEGIC

@@ -1,0 +1,119 @@
+"""Nobody gives away what they do not hold: writes of roles and bindings (AZ2), and of policies (AZ7)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Final
+
+from access.admission.base import CREATE, UPDATE, Attributes, NoopPlugin
+from access.authorization.chain import AuthorizationChain
+from access.authorization.modes.rbac import PolicyCache
+from access.authorization.tenancy.isolation import EVERYTHING
+from kube.authentication.identity import MASTERS
+from kube.authorization import abac, effectivepolicy, escalation
+from kube.authorization.rbac import GROUP, TENANTED, binding_from, role_from
+from kube.requests.logicalclusters import ROOT, tenant_of
+from kube.requests.status import Forbidden, NotFound
+from store.types import Operation
+
+_UPKEEP: Final = frozenset({"finalizers", "generation", "managedFields", "ownerReferences", "resourceVersion"})
+_ANYTHING: Final = EVERYTHING
+_ANYTHING_HERE: Final = tuple(replace(rule, scope=TENANTED) for rule in EVERYTHING)
+
+
+class EscalationPrevention(NoopPlugin):
+    """A role holds no rule, and a binding gives no role, that its author does not hold there.
+
+    A role in the place of a bootstrap role (KC7) is for whoever may update that one: it changes what others hold.
+
+    Exempt is who may ``escalate`` roles, or ``bind`` the role.
+    """
+
+    name = "EscalationPrevention"
+
+    def __init__(self, policies: PolicyCache, authorization: AuthorizationChain) -> None:
+        self._policies = policies
+        self._authorization = authorization
+
+    async def validate(self, attributes: Attributes) -> Sequence[Operation]:
+        """Raises ``Forbidden``, or ``NotFound`` for a role to bind, in kube-apiserver's words."""
+        resource, body = attributes.resource, attributes.object
+        if body is None or attributes.operation not in (CREATE, UPDATE):
+            return ()
+        if (resource.group, resource.plural) == (abac.GROUP, "policies"):
+            await self._check_policy(attributes, body)
+            return ()
+        if resource.group != GROUP:
+            return ()
+        principal = attributes.principal
+        if principal.is_system and MASTERS in principal.groups:
+            return ()
+        old = attributes.old
+        is_role = resource.plural in ("roles", "clusterroles")
+        # Labels count: they say which aggregated roles a role's rules flow into.
+        if old is not None and _without_upkeep(old) == _without_upkeep(body):
+            return ()
+        policies = await self._policies.policies_for(attributes.cluster)
+        scoped = attributes.cluster == ROOT
+        if is_role:
+            # A creation has no name yet, as everywhere in Kubernetes: rules with resourceNames do not mean it.
+            verb, kind, name = "escalate", resource.plural, attributes.info.name
+            hides = old is None and kind == "clusterroles" and attributes.name in policies.bootstrap.cluster_roles
+            # Bindings that mean the bootstrap role will mean this one: to hide it is to change it.
+            if hides and not await self._may(attributes, "update", kind, attributes.name):
+                raise self._refused(attributes, "it would take the place of a bootstrap role, which needs update")
+            role = role_from(body, scoped=scoped)
+            wanted = policies.local.with_role(role).rules_of(resource.kind, attributes.namespace, attributes.name) or ()
+        else:
+            binding = binding_from(body)
+            kind = "clusterroles" if binding.role_kind == "ClusterRole" else "roles"
+            verb, name = "bind", binding.role
+            found = policies.local.rules_of(binding.role_kind, attributes.namespace, binding.role)
+            if found is None:
+                # A role that is not there yet could be anything one day: only who may bind it may name it.
+                if await self._may(attributes, verb, kind, name):
+                    return ()
+                raise NotFound(f'{kind}.{GROUP} "{name}" not found', group=GROUP, kind=kind, name=name)
+            wanted = found
+        held = effectivepolicy.held_rules(principal, attributes.namespace, policies)
+        missing = await attributes.offload(escalation.covers, held, wanted)
+        gathers = is_role and any((role or {}).get("aggregationRule") for role in (old, body))
+        # Whoever lets a role gather others' rules lets it gather those that are still to come.
+        everything = gathers and escalation.covers(held, _ANYTHING if scoped else _ANYTHING_HERE)
+        if (missing or everything) and not await self._may(attributes, verb, kind, name):
+            if everything:
+                raise self._refused(attributes, "must have cluster-admin privileges to use the aggregationRule")
+            raise self._refused(attributes, escalation.refusal(principal.name, principal.groups, missing))
+        return ()
+
+    async def _check_policy(self, attributes: Attributes, body: dict[str, Any]) -> None:
+        principal, old = attributes.principal, attributes.old
+        if (principal.is_system and MASTERS in principal.groups) or (old is not None and old["spec"] == body["spec"]):
+            return
+        policy = abac.policy_of(body, space=tenant_of(attributes.cluster))
+        namespace = "" if policy.namespace == "*" else policy.namespace
+        held = effectivepolicy.held_rules(principal, namespace, await self._policies.policies_for(attributes.cluster))
+        missing = await attributes.offload(escalation.covers, held, policy.rules())
+        if missing and not await self._may(attributes, "escalate", attributes.resource.plural, attributes.info.name):
+            raise self._refused(attributes, escalation.refusal(principal.name, principal.groups, missing))
+
+    async def _may(self, attributes: Attributes, verb: str, resource: str, name: str) -> bool:
+        info = replace(attributes.info, verb=verb, resource=resource, name=name, subresource="")
+        return (await self._authorization.authorize(attributes.principal, info)).allowed
+
+    @staticmethod
+    def _refused(attributes: Attributes, why: str) -> Forbidden:
+        resource = attributes.resource
+        return Forbidden(
+            f'{resource.qualified_name} "{attributes.name}" is forbidden: {why}',
+            group=resource.group,
+            kind=resource.plural,
+            name=attributes.name,
+        )
+
+
+def _without_upkeep(body: dict[str, Any]) -> dict[str, Any]:
+    """An object without what garbage collection and bookkeeping change."""
+    metadata = {name: value for name, value in body["metadata"].items() if name not in _UPKEEP}
+    return {**body, "metadata": metadata}

@@ -1,0 +1,70 @@
+"""Namespaces exist before what is in them, and take nothing new while they end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import orjson
+
+from access.admission.base import CREATE, DELETE, Attributes, NoopPlugin
+from kube.requests.status import Cause, Forbidden, NotFound
+from store.interface import Store
+from store.types import Check, Key, Operation, Stored
+
+IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public"})
+
+
+class NamespaceLifecycle(NoopPlugin):
+    """Refuses creations in namespaces that are missing or terminating, and the deletion of the first namespaces.
+
+    The namespace's revision is held in the same transaction, so that a creation and a deletion cannot pass each other.
+    """
+
+    name = "NamespaceLifecycle"
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def validate(self, attributes: Attributes) -> Sequence[Operation]:
+        """Hold the namespace as it is; raises ``NotFound`` and ``Forbidden`` in kube-apiserver's words."""
+        resource = attributes.resource
+        if attributes.operation == DELETE and not resource.group and resource.plural == "namespaces":
+            if attributes.name in IMMORTAL:
+                raise Forbidden(
+                    f'namespaces "{attributes.name}" is forbidden: this namespace may not be deleted',
+                    kind="namespaces",
+                    name=attributes.name,
+                )
+            return ()
+        if attributes.operation != CREATE or not attributes.namespace or not resource.namespaced:
+            return ()
+        key = Key(attributes.cluster, "", "namespaces", "", attributes.namespace)
+        stored = await self._store.get(key, cached=True) or await self._store.get(key)
+        if stored is None:
+            raise NotFound(
+                f'namespaces "{attributes.namespace}" not found', kind="namespaces", name=attributes.namespace
+            )
+        self._refuse_terminating(stored, attributes)
+        return (Check(key, stored.revision),)
+
+    @staticmethod
+    def _refuse_terminating(stored: Stored, attributes: Attributes) -> None:
+        metadata = orjson.loads(stored.data)["metadata"]
+        if "deletionTimestamp" not in metadata:
+            return
+        resource = attributes.resource
+        raise Forbidden(
+            f'{resource.qualified_name} "{attributes.name}" is forbidden: unable to create new content in namespace '
+            f"{attributes.namespace} because it is being terminated",
+            group=resource.group,
+            kind=resource.plural,
+            name=attributes.name,
+            causes=[
+                Cause(
+                    "NamespaceTerminating",
+                    f"namespace {attributes.namespace} is being terminated",
+                    "metadata.namespace",
+                )
+            ],
+        )

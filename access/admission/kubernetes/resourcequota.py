@@ -1,0 +1,160 @@
+"""ResourceQuotas: used amounts are settled in the same transaction as the object's write, so never one unit over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import orjson
+
+from access.admission.base import CREATE, DELETE, UPDATE, Attributes, NoopPlugin
+from kube.quota import usage
+from kube.quota.podresources import add, amounts
+from kube.quota.quantities import InvalidQuantity, Quantity
+from kube.quota.usage import Quota, QuotaExceeded
+from kube.requests.status import BadRequest, Forbidden
+from store.interface import Store
+from store.types import Operation, Range, Stored, Update
+
+_NONE: Final = Quantity()
+
+Resources = Callable[[str], Sequence[tuple[str, str, str]]]
+"""The namespaced (group, plural) pairs that a logical cluster serves."""
+
+
+class ResourceQuota(NoopPlugin):
+    """Counts every write against the namespace's quotas.
+
+    Each write that changes what is used also replaces the quota objects, on the revisions that it counted from: when
+    another write was faster, the store refuses all of it and the request is admitted anew. ``line_up`` is told which
+    namespaces have quotas, so that writers of one process take turns instead of colliding.
+    """
+
+    name = "ResourceQuota"
+
+    def __init__(self, store: Store, resources: Resources, line_up: Callable[[str, str, bool], None]) -> None:
+        self._store = store
+        self._resources = resources
+        self._line_up = line_up
+
+    async def admit(self, attributes: Attributes) -> None:
+        """Fill in the status of a quota that is written: what is limited, and what is used already."""
+        body, resource = attributes.object, attributes.resource
+        if resource.group or resource.plural != "resourcequotas" or body is None:
+            return
+        if attributes.subresource == "status" and not attributes.principal.is_system:
+            body["status"] = (attributes.old or {}).get("status") or {}
+        self._line_up(attributes.cluster, attributes.namespace, True)
+        try:
+            quota = usage.read_quota(body)
+            now = datetime.fromtimestamp(attributes.now, UTC)
+            used = await self._used(attributes.cluster, attributes.namespace, quota, now)
+        except (InvalidQuantity, KeyError, TypeError, AttributeError):
+            return  # Validation says what is wrong.
+        if attributes.operation == CREATE and _concerns(quota, "", "resourcequotas"):
+            used.append(_counted(quota, "", "resourcequotas", body, now))
+        body["status"] = _status(body, usage.total(used, quota))
+
+    async def validate(self, attributes: Attributes) -> Sequence[Operation]:
+        """Raises ``Forbidden`` for what exceeds a quota; otherwise returns the quotas' new status."""
+        resource = attributes.resource
+        if not attributes.namespace or (not resource.group and resource.plural == "resourcequotas"):
+            return ()
+        place = Range(attributes.cluster, "", "resourcequotas", attributes.namespace)
+        listing = await self._store.list(place, cached=True)
+        if not listing.items:
+            return ()
+        self._line_up(attributes.cluster, attributes.namespace, True)
+        operations: list[Operation] = []
+        for stored in listing.items:
+            operation = self._settle(attributes, stored)
+            if operation is not None:
+                operations.append(operation)
+        return operations
+
+    def _settle(self, attributes: Attributes, stored: Stored) -> Operation | None:
+        body = orjson.loads(stored.data)
+        resource = attributes.resource
+        now = datetime.fromtimestamp(attributes.now, UTC)
+        try:
+            quota = usage.read_quota(body)
+            used = amounts((body.get("status") or {}).get("used"))
+            change = self._change(attributes, quota, now)
+            if not change:
+                return None
+            if attributes.operation != DELETE:
+                grown = {name: amount for name, amount in change.items() if amount.nanos > 0}
+                usage.check(quota, grown, used)
+        except QuotaExceeded as error:
+            raise Forbidden(
+                f'{resource.qualified_name} "{attributes.name}" is forbidden: {error}',
+                group=resource.group,
+                kind=resource.plural,
+                name=attributes.name,
+            ) from None
+        except InvalidQuantity as error:
+            raise BadRequest(str(error)) from None
+        body["status"] = _status(body, add(used, change))
+        return Update(stored.key, stored.revision, body)
+
+    @staticmethod
+    def _change(attributes: Attributes, quota: Quota, now: datetime) -> dict[str, Any]:
+        group, plural = attributes.resource.storage_key
+        new, old = attributes.object, attributes.old
+        if attributes.operation == CREATE and new is not None:
+            return usage.demand(quota, group, plural, new, now=now)
+        if attributes.operation == UPDATE and new is not None and old is not None:
+            before = _counted(quota, group, plural, old, now)
+            after = _counted(quota, group, plural, new, now)
+            return _difference(after, before)
+        if attributes.operation == DELETE and old is not None:
+            return _difference({}, _counted(quota, group, plural, old, now))
+        return {}
+
+    async def _used(self, cluster: str, namespace: str, quota: Quota, now: datetime) -> list[dict[str, Quantity]]:
+        counted: list[dict[str, Quantity]] = []
+        for group, plural, kept in self._resources(cluster):
+            if not _concerns(quota, group, plural):
+                continue
+            listing = await self._store.list(Range(cluster, group, kept, namespace))
+            counted.extend(_counted(quota, group, plural, orjson.loads(item.data), now) for item in listing.items)
+        return counted
+
+    async def recount(self, stored: Stored, now: float) -> None:
+        """Count a quota's use afresh: what the garbage collector removes is not settled on its way."""
+        body = orjson.loads(stored.data)
+        try:
+            quota = usage.read_quota(body)
+            found = await self._used(stored.key.space, stored.key.namespace, quota, datetime.fromtimestamp(now, UTC))
+        except InvalidQuantity:
+            return
+        status = _status(body, usage.total(found, quota))
+        if body.get("status") != status:
+            await self._store.commit(Update(stored.key, stored.revision, {**body, "status": status}))
+
+
+def _status(body: dict[str, Any], used: Mapping[str, Quantity]) -> dict[str, Any]:
+    hard = dict((body.get("spec") or {}).get("hard") or {})
+    return {"hard": hard, "used": {name: str(used[name]) for name in sorted(used) if name in hard}}
+
+
+def _concerns(quota: Quota, group: str, plural: str) -> bool:
+    """Whether the quota limits anything about the resource."""
+    return usage.counts(replace(quota, scopes=()), group, plural, {})
+
+
+def _difference(after: Mapping[str, Quantity], before: Mapping[str, Quantity]) -> dict[str, Quantity]:
+    """What is more, and, below zero, what is less."""
+    names = {**after, **before}
+    changes = {name: after.get(name, _NONE) - before.get(name, _NONE) for name in names}
+    return {name: amount for name, amount in changes.items() if amount.nanos}
+
+
+def _counted(quota: Quota, group: str, plural: str, body: dict[str, Any], now: datetime) -> dict[str, Any]:
+    """What of an object counts against the quota."""
+    if not usage.counts(quota, group, plural, body):
+        return {}
+    consumed = usage.usage(group, plural, body, now=now)
+    return {name: amount for name, amount in consumed.items() if name in quota.hard}

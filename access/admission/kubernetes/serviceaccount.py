@@ -1,0 +1,122 @@
+"""Pods run as a service account that exists."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from access.admission.base import CREATE, Attributes
+from kube.authorization.nodegraph import MIRROR, reference_of
+from kube.requests.logicalclusters import full_path, tenant_of
+from kube.requests.names import SYSTEM_TENANT, path_segment
+from kube.requests.status import Forbidden
+from store.interface import Store
+from store.types import Create, Key, Operation
+
+
+class ServiceAccount:
+    """A new pod runs as ``default`` when that account exists and nothing else is asked; a named one must exist.
+
+    ``default`` is made together with its namespace, as a cluster's controllers would.
+    """
+
+    name = "ServiceAccount"
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def admit(self, attributes: Attributes) -> None:
+        """Name the account in both fields."""
+        body = attributes.object
+        if body is None or not _concerns(attributes):
+            return
+        spec = body.get("spec") or {}
+        name = spec.get("serviceAccountName") or spec.get("serviceAccount")
+        if not name and await self._exists(attributes, "default"):
+            name = "default"
+        if name:
+            spec["serviceAccountName"] = spec["serviceAccount"] = name
+
+    async def validate(self, attributes: Attributes) -> Sequence[Operation]:
+        """Raises ``Forbidden`` when the account is not there. A new namespace gets its first account."""
+        body = attributes.object
+        if _is_new_namespace(attributes):
+            return (_first_account(attributes),)
+        if body is not None and _is_new_pod(attributes) and _is_mirror(body):
+            _check_mirror(attributes, body)
+        if body is None or not _concerns(attributes):
+            return ()
+        name = (body.get("spec") or {}).get("serviceAccountName")
+        if name and not await self._exists(attributes, name):
+            wrong = path_segment(name)
+            detail = f'invalid resource name "{name}": [{wrong[0]}]' if wrong else f'serviceaccount "{name}" not found'
+            raise Forbidden(
+                f'pods "{attributes.name}" is forbidden: error looking up service account '
+                f"{attributes.namespace}/{name}: {detail}",
+                kind="pods",
+                name=attributes.name,
+            )
+        return ()
+
+    async def _exists(self, attributes: Attributes, name: str) -> bool:
+        key = Key(attributes.cluster, "", "serviceaccounts", attributes.namespace, name)
+        return await self._store.get(key, cached=True) is not None or await self._store.get(key) is not None
+
+
+def _concerns(attributes: Attributes) -> bool:
+    return _is_new_pod(attributes) and not _is_mirror(attributes.object)
+
+
+def _is_new_pod(attributes: Attributes) -> bool:
+    resource = attributes.resource
+    return (
+        not resource.group
+        and resource.plural == "pods"
+        and attributes.operation == CREATE
+        and not attributes.subresource
+    )
+
+
+def _is_mirror(body: dict[str, Any] | None) -> bool:
+    """Whether a kubelet shows a pod here that it runs by itself: it has no account (AZ4)."""
+    annotations = ((body or {}).get("metadata") or {}).get("annotations")
+    return isinstance(annotations, dict) and MIRROR in annotations
+
+
+def _check_mirror(attributes: Attributes, body: dict[str, Any]) -> None:
+    """What runs on a node by itself has no credentials of the API, whoever shows it here. Raises ``Forbidden``."""
+    referred = reference_of(body.get("spec") or {}).partition(" ")[0]
+    words = {"serviceaccounts": "service accounts", "secrets": "secrets"}
+    if referred in words:
+        raise Forbidden(
+            f'pods "{attributes.name}" is forbidden: a mirror pod may not reference {words[referred]}',
+            kind="pods",
+            name=attributes.name,
+        )
+
+
+def _is_new_namespace(attributes: Attributes) -> bool:
+    resource = attributes.resource
+    return not resource.group and resource.plural == "namespaces" and attributes.operation == CREATE
+
+
+def _first_account(attributes: Attributes) -> Create:
+    key = Key(attributes.cluster, "", "serviceaccounts", attributes.name, "default")
+    return Create(key, first_account(key, uid=str(uuid.uuid4()), now=attributes.now))
+
+
+def first_account(key: Key, *, uid: str, now: float) -> dict[str, Any]:
+    """The ``default`` service account of a namespace. ``now`` in Unix seconds."""
+    metadata = {
+        "name": key.name,
+        "namespace": key.namespace,
+        "uid": uid,
+        "creationTimestamp": datetime.fromtimestamp(int(now), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "selfLink": full_path(key.space, "", "v1", key.resource, namespace=key.namespace, name=key.name),
+    }
+    tenant = tenant_of(key.space)
+    if tenant != SYSTEM_TENANT:
+        metadata["tenant"] = tenant
+    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}

@@ -1,0 +1,45 @@
+"""Whether an object is acceptable as such, every cause at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from access.admission.base import CREATE, UPDATE, Attributes, NoopPlugin
+from kube.kinds.schemas import Definitions
+from kube.requests.fielderrors import invalid_object
+from kube.validation.objects import create_causes, state_causes, update_causes
+from kube.validation.workloadstatuses import resize_causes
+from store.types import Operation
+
+_PARTS_OF_PODS: Final = frozenset({"binding", "ephemeralcontainers", "resize"})
+"""Subresources that change what a plain update of a pod may not."""
+
+
+class ObjectValidation(NoopPlugin):
+    """Judges new objects and changes by the rules of their kind."""
+
+    name = "ObjectValidation"
+
+    def __init__(self, definitions: Callable[[], Definitions]) -> None:
+        self._definitions = definitions
+
+    async def validate(self, attributes: Attributes) -> Sequence[Operation]:
+        """Raises ``Invalid`` (422) naming every field that is wrong."""
+        body, old, resource = attributes.object, attributes.old, attributes.resource
+        if body is None:
+            return ()
+        version = attributes.info.version
+        if attributes.subresource in _PARTS_OF_PODS:
+            causes = await attributes.offload(state_causes, resource, version, body, self._definitions())
+            if attributes.subresource == "resize" and old is not None:
+                causes += resize_causes(body, old)
+        elif attributes.operation == CREATE:
+            causes = await attributes.offload(create_causes, resource, version, body, self._definitions())
+        elif attributes.operation == UPDATE and old is not None:
+            causes = await attributes.offload(update_causes, resource, version, body, old, self._definitions())
+        else:
+            return ()
+        if causes:
+            raise invalid_object(resource.group, resource.kind, attributes.name, causes)
+        return ()

@@ -1,0 +1,1 @@
+"""What Tenantry adds to admission: tenants, workspaces, and the APIs that they share."""

@@ -1,0 +1,49 @@
+"""Nothing comes into the space of a tenant that is not there or that ends (TS1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import orjson
+
+from access.admission.base import CREATE, Attributes, NoopPlugin
+from kube.requests.logicalclusters import ROOT, tenant_of
+from kube.requests.names import SYSTEM_TENANT
+from kube.requests.status import Forbidden, NotFound
+from store.interface import Store
+from store.types import Check, Key, Operation
+
+_ENDING = b'"deletionTimestamp"'
+
+
+class TenantLifecycle(NoopPlugin):
+    """Refuses creations where no tenant is, or is no longer: what comes in while its space is emptied is lost.
+
+    Whoever a rule lets act in any space comes this far, and users whom credentials of a tenant that is gone still name.
+    The tenant's revision is held in the same transaction, so that a creation and its deletion cannot pass each other.
+    """
+
+    name = "TenantLifecycle"
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def validate(self, attributes: Attributes) -> Sequence[Operation]:
+        """Hold the tenant as it is; raises ``NotFound`` and ``Forbidden``."""
+        tenant = tenant_of(attributes.cluster)
+        if attributes.operation != CREATE or tenant == SYSTEM_TENANT:
+            return ()
+        key = Key(ROOT, "", "tenants", "", tenant)
+        stored = await self._store.get(key, cached=True) or await self._store.get(key)
+        if stored is None:
+            raise NotFound(f'tenants "{tenant}" not found', kind="tenants", name=tenant)
+        if _ENDING in stored.data and "deletionTimestamp" in orjson.loads(stored.data)["metadata"]:
+            resource = attributes.resource
+            raise Forbidden(
+                f'{resource.qualified_name} "{attributes.name}" is forbidden: unable to create new content in the space '
+                f"of tenant {tenant} because it is being terminated",
+                group=resource.group,
+                kind=resource.plural,
+                name=attributes.name,
+            )
+        return (Check(key, stored.revision),)

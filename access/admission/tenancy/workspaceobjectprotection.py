@@ -1,0 +1,108 @@
+"""What belongs to a workspace itself is nobody's but the gateway's: by name and by type, a label can be taken off (GW5)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from access.admission.base import DELETE, Attributes, NoopPlugin
+from kube.authentication.identity import SERVICE_ACCOUNT_PREFIX, Principal
+from kube.requests.logicalclusters import ROOT
+from kube.requests.requestinfo import RequestInfo
+from kube.requests.status import Forbidden
+from store.types import Operation
+from tenants.clusters import objects
+
+_SECRETS: Final = ("", "secrets")
+_NAMESPACES: Final = ("", "namespaces")
+_ACCOUNTS: Final = ("", "serviceaccounts")
+_BINDINGS: Final = (objects.RBAC, "rolebindings")
+_CONCERNED: Final = frozenset({*objects.OWNED, _SECRETS, _NAMESPACES})
+_HOLDING: Final = frozenset({_SECRETS, _ACCOUNTS, _BINDINGS})
+"""Kinds that a suspension removes: a finalizer would keep it from taking hold."""
+
+
+class WorkspaceObjectProtection(NoopPlugin):
+    """Refuses tenants the accounts, bindings, anchors, quota, limits, network policy and labels of their workspaces.
+
+    The same rules as on registered clusters (``tenants/manifests/fences.yaml``), for whoever has which rights.
+    """
+
+    name = "WorkspaceOwnership"
+
+    async def validate(self, attributes: Attributes) -> Sequence[Operation]:
+        """Raises ``Forbidden``."""
+        kind = (attributes.resource.group, attributes.resource.plural)
+        if kind not in _CONCERNED or attributes.cluster == ROOT or attributes.principal.is_system:
+            return ()
+        refusal = _of_namespace(attributes) if kind == _NAMESPACES else _of_content(attributes, kind)
+        if refusal:
+            raise Forbidden(
+                f'{attributes.resource.qualified_name} "{attributes.name}" is forbidden: {refusal}',
+                group=attributes.resource.group,
+                kind=attributes.resource.plural,
+                name=attributes.name,
+            )
+        return ()
+
+
+def _of_namespace(attributes: Attributes) -> str:
+    before, after = _marks(attributes.old), _marks(attributes.object)
+    if attributes.operation == DELETE:
+        return "the workspace is deleted with its namespace, not the other way round" if before else ""
+    return "only the gateway marks what belongs to a workspace" if before != after else ""
+
+
+def _of_content(attributes: Attributes, kind: tuple[str, str]) -> str:
+    if not objects.NAMESPACE.fullmatch(attributes.namespace):
+        return ""
+    if attributes.name in objects.OWNED.get(kind, ()) or (kind == _SECRETS and _is_anchor(attributes)):
+        return "this belongs to the workspace itself: only the gateway makes, changes or deletes it"
+    body = attributes.object
+    if body is None or attributes.subresource:
+        return ""
+    if _marks(attributes.old) != _marks(body):
+        return "only the gateway marks what belongs to a workspace"
+    if kind in _HOLDING and (body.get("metadata") or {}).get("finalizers"):
+        return "rights and credentials in a workspace may have no finalizers"
+    if kind == _BINDINGS and attributes.principal.name.startswith(SERVICE_ACCOUNT_PREFIX):
+        return _of_subjects(attributes, body)
+    return ""
+
+
+def _of_subjects(attributes: Attributes, body: Mapping[str, Any]) -> str:
+    """What lives in the workspace gives rights to its own kind only."""
+    for subject in body.get("subjects") or ():
+        own = subject.get("kind") == "ServiceAccount" and subject.get("namespace") == attributes.namespace
+        if not own or subject.get("name") in objects.OWNED[_ACCOUNTS]:
+            return "a RoleBinding of a workspace binds only its own ServiceAccounts"
+    return ""
+
+
+def _is_anchor(attributes: Attributes) -> bool:
+    bodies = [body for body in (attributes.old, attributes.object) if body is not None]
+    if attributes.name.startswith(objects.ANCHOR_PREFIX):
+        return True
+    return any(body.get("type") == objects.ANCHOR_TYPE for body in bodies)
+
+
+def _marks(body: Mapping[str, Any] | None) -> dict[str, str]:
+    """The labels that say whose something is; on a namespace also those of the fences."""
+    labels = ((body or {}).get("metadata") or {}).get("labels") or {}
+    managed = labels.get(objects.MANAGED_BY) == objects.PRODUCT
+    return {
+        name: value
+        for name, value in labels.items()
+        if name in {objects.WORKSPACE_LABEL, objects.TENANT_LABEL} or (name == objects.MANAGED_BY and managed)
+    }
+
+
+def check_token(principal: Principal, info: RequestInfo) -> None:
+    """Raises ``Forbidden`` when anybody but the gateway asks for a token of a workspace's own accounts."""
+    own = objects.NAMESPACE.fullmatch(info.namespace) and info.name in objects.OWNED[_ACCOUNTS]
+    if own and info.cluster != ROOT and not principal.is_system:
+        raise Forbidden(
+            f'serviceaccounts "{info.name}" is forbidden: only the gateway issues tokens for the workspace\'s own accounts',
+            kind="serviceaccounts",
+            name=info.name,
+        )

@@ -1,0 +1,118 @@
+"""The wall between tenants (AZ1, TS13): before every rule, and opened by cross-tenant grants alone (AZ6, AZ7)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from access.authorization.base import DENY_ALL, NO_RULES, RuleSet, allow, deny, no_opinion
+from kube.authentication.identity import MASTERS, Principal
+from kube.authorization.decisions import Decision
+from kube.authorization.rbac import CLUSTER, Rule
+from kube.requests.logicalclusters import ClusterKind, tenant_of
+from kube.requests.names import SYSTEM_TENANT
+from kube.requests.requestinfo import RequestInfo
+
+ALWAYS_ALLOWED: Final = frozenset({"/healthz", "/livez", "/readyz"})
+"""Probes must work for whoever cannot sign in."""
+
+EVERYTHING: Final = (
+    Rule(("*",), ("*",), ("*",), scope=CLUSTER),
+    Rule(("*",), urls=("*",), scope=CLUSTER),
+)
+
+STEP: Final = "tenant-isolation"
+MASTERS_STEP: Final = "system-masters"
+# Made once: these are on the way of every request.
+_OPERATOR: Final = no_opinion(STEP, "users of the system tenant may reach any space")
+_AT_HOME: Final = no_opinion(STEP, "the user is in its own tenant's space")
+_NO_MASTER: Final = no_opinion(MASTERS_STEP, "not of the group system:masters of the system tenant")
+
+
+class Grants(Protocol):
+    """What cluster admins and tenants' admins have opened to users of other tenants."""
+
+    async def find_grant(self, principal: Principal, request: RequestInfo) -> Decision | None:
+        """The ALLOW of a grant that says exactly this, or ``None``."""
+        ...
+
+    async def rules(self, principal: Principal, cluster: str, namespace: str) -> tuple[Rule, ...]:
+        """What grants give this principal of another tenant in a namespace."""
+        ...
+
+
+class TenantIsolation:
+    """A user of the system tenant may come anywhere, any other only into its own space, or where a grant lets it in.
+
+    ``system_only`` says of (group, resource) whether it belongs to the operators alone, such as nodes and tenants:
+    then no tenant's user sees it, not even in its own space.
+    """
+
+    name = STEP
+
+    def __init__(self, system_only: Callable[[str, str], bool], grants: Grants) -> None:
+        self._system_only = system_only
+        self._grants = grants
+
+    async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
+        """DENY at the wall, otherwise no opinion; probes are allowed to all, and grants for exactly what they say."""
+        decision = self.decide(principal, request)
+        if decision is not None:
+            return decision
+        granted = await self._grants.find_grant(principal, request)
+        if granted is not None:
+            return granted
+        if principal.is_system:
+            return _OPERATOR
+        return deny(self.name, "the request is for another tenant's space")
+
+    def decide(self, principal: Principal, request: RequestInfo) -> Decision | None:
+        """The same without waiting, as far as no grant has to be looked for."""
+        if not request.is_resource and request.path in ALWAYS_ALLOWED:
+            return allow(self.name, "probes are open to all")
+        tenant = principal.tenant
+        # A missing tenant equals nothing, not even another missing tenant.
+        if tenant is None:
+            return deny(self.name, "the user belongs to no tenant")
+        if request.all_tenants:
+            if tenant == SYSTEM_TENANT:
+                return _OPERATOR
+            return deny(self.name, "reading across tenants is for the system tenant")
+        if tenant != request.tenant:
+            return None
+        if tenant != SYSTEM_TENANT and request.is_resource and self._system_only(request.group, request.resource):
+            return deny(self.name, f'"{request.resource}" belongs to the system tenant')
+        return _AT_HOME
+
+    async def rules_for(self, principal: Principal, cluster: str, namespace: str) -> RuleSet:
+        """What grants give in other tenants' spaces, and for tenants' users nothing after that."""
+        if principal.tenant is None:
+            return DENY_ALL
+        if principal.tenant == tenant_of(cluster):
+            return NO_RULES
+        rules = await self._grants.rules(principal, cluster, namespace)
+        return RuleSet(rules, final=not principal.is_system)
+
+
+class SystemMasters:
+    """Group ``system:masters`` of the system tenant: everything, everywhere. A tenant's ends at its space."""
+
+    name = MASTERS_STEP
+
+    def applies_to(self, *, operator: bool, cluster_kind: ClusterKind) -> bool:  # noqa: ARG002
+        """Only operators."""
+        return operator
+
+    async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
+        """ALLOW for the operators' own masters."""
+        return self.decide(principal, request)
+
+    def decide(self, principal: Principal, request: RequestInfo) -> Decision:  # noqa: ARG002
+        """The same, without waiting."""
+        if principal.is_system and MASTERS in principal.groups:
+            return allow(self.name, "group system:masters of the system tenant")
+        return _NO_MASTER
+
+    async def rules_for(self, principal: Principal, cluster: str, namespace: str) -> RuleSet:  # noqa: ARG002
+        """Everything, for the operators' own masters."""
+        return RuleSet(EVERYTHING) if principal.is_system and MASTERS in principal.groups else NO_RULES

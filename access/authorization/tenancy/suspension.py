@@ -1,0 +1,103 @@
+"""Suspension comes first: a suspended tenant or namespace is closed, whatever its RBAC says (GW5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, Protocol
+
+from access.authorization.base import DENY_ALL, NO_RULES, RuleSet, deny, no_opinion
+from kube.authentication.identity import SERVICE_ACCOUNT_PREFIX, Principal
+from kube.authorization.decisions import Decision
+from kube.requests.logicalclusters import ClusterKind, is_valid, space_of, tenant_of
+from kube.requests.names import SYSTEM_TENANT
+from kube.requests.requestinfo import RequestInfo
+
+
+class Suspensions(Protocol):
+    """Which tenants and namespaces are suspended, answered from memory, without waiting."""
+
+    @property
+    def tenants(self) -> frozenset[str]:
+        """The tenants behind locked doors: no lock concerns any other."""
+        ...
+
+    def reason(self, cluster: str, namespace: str) -> str | None:
+        """Why this namespace of this logical cluster is closed, or ``None``. An empty namespace asks for the whole."""
+        ...
+
+
+def suspension_reason(locks: Mapping[tuple[str, str], str], cluster: str, namespace: str) -> str | None:
+    """The reason of the lock that closes a namespace of a logical cluster, or ``None``.
+
+    ``locks`` are reasons by (cluster, namespace). A lock of a logical cluster closes everything below it as well.
+    """
+    if not locks:
+        return None
+    if namespace and (reason := locks.get((cluster, namespace))) is not None:
+        return reason
+    path = cluster
+    while path:
+        if (reason := locks.get((path, ""))) is not None:
+            return reason
+        path = path.rpartition(":")[0]
+    return None
+
+
+def suspended_tenants(locks: Iterable[tuple[str, str]]) -> frozenset[str]:
+    """The tenants that locks of (cluster, namespace) concern; ``system`` stands for all, whom a locked root closes."""
+    return frozenset(tenant_of(cluster) if is_valid(cluster) else SYSTEM_TENANT for cluster, _ in locks)
+
+
+STEP: Final = "lock"
+# Made once: these are on the way of every request.
+_NOT_BOUND: Final = no_opinion(STEP, "locks do not bind the system tenant")
+_OPEN: Final = no_opinion(STEP, "nothing is locked here")
+
+
+class SuspensionAuthorizer:
+    """Denies what is behind a lock. Locks bind tenants' users, never the system tenant, who must be able to open."""
+
+    name = STEP
+
+    def __init__(self, locks: Suspensions) -> None:
+        self._locks = locks
+
+    def applies_to(self, *, operator: bool, cluster_kind: ClusterKind) -> bool:  # noqa: ARG002
+        """Only tenants' users."""
+        return not operator
+
+    async def authorize(self, principal: Principal, request: RequestInfo) -> Decision:
+        """DENY behind a lock, otherwise no opinion."""
+        return self.decide(principal, request)
+
+    def decide(self, principal: Principal, request: RequestInfo) -> Decision:
+        """The same, without waiting."""
+        if principal.tenant == SYSTEM_TENANT:
+            return _NOT_BOUND
+        behind = self._locks.tenants
+        if not behind or behind.isdisjoint((principal.tenant, request.tenant, SYSTEM_TENANT)):
+            return _OPEN
+        reason = self._reason(principal, request.cluster, request.namespace, request.tenant)
+        if reason is None:
+            return _OPEN
+        if principal.tenant != request.tenant:
+            # Why another tenant is closed is not for its neighbours to read.
+            return deny(self.name, "the request is for another tenant's space")
+        return deny(self.name, f"locked: {reason}" if reason else "locked")
+
+    async def rules_for(self, principal: Principal, cluster: str, namespace: str) -> RuleSet:
+        """Nothing, and behind a lock the end of it."""
+        if principal.is_system or self._reason(principal, cluster, namespace, tenant_of(cluster)) is None:
+            return NO_RULES
+        return DENY_ALL
+
+    def _reason(self, principal: Principal, cluster: str, namespace: str, owner: str) -> str | None:
+        reason = self._locks.reason(cluster, namespace)
+        if reason is None and principal.tenant is not None and principal.tenant != owner:
+            # Whoever belongs to a locked tenant is locked in: what others opened to it counts no more (AZ-23).
+            reason = self._locks.reason(space_of(principal.tenant), "")
+        if reason is None and principal.cluster is not None and principal.name.startswith(SERVICE_ACCOUNT_PREFIX):
+            # An account of a locked namespace likewise: its bindings elsewhere do not help it out.
+            home = principal.name[len(SERVICE_ACCOUNT_PREFIX) :].partition(":")[0]
+            reason = self._locks.reason(principal.cluster, home)
+        return reason

@@ -1,0 +1,113 @@
+"""What goes on behind the requests in one API server process of a database: ends of namespaces and owners, recounts."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+from access.admission.kubernetes.resourcequota import ResourceQuota
+from gateway.controllers.apibindings import BindingController
+from gateway.controllers.definitions import DefinitionController
+from gateway.controllers.workspaces import WorkspaceController
+from gateway.resources.customresources import CustomResources
+from store.engine import Engine
+from store.fairqueue import FairQueue
+from store.garbagecollection import GarbageCollector
+from store.supervision import Supervised
+from store.types import Event, EventType, Key, PreconditionFailed, Range, StoreError
+
+logger = logging.getLogger(__name__)
+
+_SETTLE_SECONDS: Final = 0.2
+"""Deletions come in swarms: a namespace's quotas are counted once they have passed."""
+
+
+class QuotaController:
+    """Counts the quotas of a namespace afresh after deletions, which the garbage collector does not settle."""
+
+    def __init__(self, store: Engine, plugin: ResourceQuota, custom: CustomResources) -> None:
+        self._store = store
+        self._plugin = plugin
+        self._custom = custom
+        self._soon: set[Key] = set()
+        self._queue = FairQueue(self._reconcile_safely)
+
+    def on_events(self, events: Sequence[Event]) -> None:
+        """Note the namespaces that lost something, or got a quota."""
+        for event in events:
+            key = event.key
+            new_quota = key.resource == "resourcequotas" and not key.group and event.type is EventType.ADDED
+            if key.namespace and (event.type is EventType.DELETED or new_quota):
+                self._enqueue(Key(key.space, "", "resourcequotas", key.namespace, ""))
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._queue.run()
+
+    def _enqueue(self, key: Key) -> None:
+        if key not in self._soon:
+            self._soon.add(key)
+            asyncio.get_running_loop().call_later(_SETTLE_SECONDS, self._settled, key)
+
+    def _settled(self, key: Key) -> None:
+        self._soon.discard(key)
+        self._queue.add(key)
+
+    async def _reconcile_safely(self, key: Key) -> None:
+        try:
+            await self._recount(key.space, key.namespace)
+        except StoreError as error:
+            if not isinstance(error, PreconditionFailed):
+                logger.warning("quotas of %s/%s were not recounted: %s", key.space, key.namespace, error)
+            self._enqueue(key)
+        except BaseException:
+            # Whatever it was, it must be done when this begins anew.
+            self._queue.add(key)
+            raise
+
+    async def _recount(self, space: str, namespace: str) -> None:
+        listing = await self._store.list(Range(space, "", "resourcequotas", namespace))
+        if listing.items:
+            await self._custom.ensure(space)
+        for stored in listing.items:
+            await self._plugin.recount(stored, time.time())
+
+
+@asynccontextmanager
+async def run_controllers(
+    store: Engine, database_url: str, url: str, custom: CustomResources, quotas: ResourceQuota
+) -> AsyncIterator[None]:
+    """The workers run; an advisory lock makes sure that one process does what only one may."""
+    recounts = QuotaController(store, quotas, custom)
+    controller = DefinitionController(store)
+    bindings = BindingController(store)
+    tree = WorkspaceController(store, database_url, url)
+    lifecycle = GarbageCollector(store, database_url, custom.resource_of)
+    undos = [store.subscribe(worker.on_events) for worker in (recounts, controller, bindings, tree)]
+    tasks = [
+        Supervised("definitions", controller.run),
+        Supervised("lifecycle", lifecycle.run),
+        Supervised("quotas", recounts.run),
+        Supervised("apibindings", bindings.run),
+        Supervised("workspaces", tree.run),
+    ]
+
+    def begin_anew() -> None:
+        for task in tasks:
+            task.restart()
+
+    # What they have noted is of a history that is no more.
+    undos.append(store.subscribe(lambda _: None, lost=begin_anew))
+    for task in tasks:
+        task.start()
+    try:
+        yield
+    finally:
+        for undo in undos:
+            undo()
+        for task in tasks:
+            await task.stop()

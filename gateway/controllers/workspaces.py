@@ -1,0 +1,272 @@
+"""Brings workspaces to life and to their end: one worker of a database, from the objects alone (KC3, KC4, KC13).
+
+Scheduling writes the logical cluster's first objects in one transaction; initializing ends when nobody is left to
+initialize; a deleted workspace is emptied from its deepest workspaces upward, and goes last. Every step is a write
+with preconditions, so that whoever takes over goes on where the other stopped.
+
+What makes that safe:
+
+1. Only the leader reconciles, and it asks again and again whether it still leads. Should two believe so for a moment,
+   the preconditions let one of their writes win, and the loser reads anew.
+2. Nothing is kept between two looks at an object: each begins with what is stored. A note of an event only says which
+   object to look at.
+3. A logical cluster is known by the uid of its ``Workspace``: what is left of an earlier workspace of the same name is
+   emptied, never taken over.
+4. An end closes first (nobody can write any more), then deletes, and the ``LogicalCluster`` goes last: as long as
+   anything is left, the path is known to be somebody's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Sequence
+from typing import Any, Final
+
+import orjson
+
+from access.authorization.workspaces.state import closing, logical_cluster_key
+from gateway.resources.objects import timestamp
+from kube.requests.logicalclusters import ROOT, is_valid, is_workspace, space_of
+from kube.workspaces.objects import logical_cluster_objects, organization_object
+from kube.workspaces.types import (
+    BASES_MAX,
+    FINALIZER,
+    LOGICAL_CLUSTERS,
+    REQUIRED_GROUPS,
+    TYPES,
+    WORKSPACES,
+    Phase,
+    parent_cluster,
+    reference,
+    split_type,
+)
+from store.engine import Engine
+from store.fairqueue import FairQueue
+from store.postgresql.connections import AWAY
+from store.postgresql.leadership import RETRY_SECONDS, leader_election
+from store.types import (
+    AllSpaces,
+    Check,
+    Create,
+    Delete,
+    Event,
+    EventType,
+    Key,
+    PreconditionFailed,
+    Range,
+    Stored,
+    StoreError,
+    Update,
+)
+
+logger = logging.getLogger(__name__)
+
+LEADER_LOCK: Final = 7_236_018_502
+_CHUNK: Final = 200
+_TENANTS: Final = (ROOT, "", "tenants")
+_IDLE_SECONDS: Final = 5.0
+
+Body = dict[str, Any]
+
+
+class WorkspaceController:
+    """The worker; ``run`` works until it is cancelled. ``url`` is where clients reach the server."""
+
+    def __init__(self, store: Engine, conninfo: str, url: str) -> None:
+        self._store = store
+        self._conninfo = conninfo
+        self._url = url
+        self._queue = FairQueue(self._reconcile_safely)
+
+    def on_events(self, events: Sequence[Event]) -> None:
+        """Note what has changed; called by the store with every batch of its log."""
+        for event in events:
+            key = event.key
+            if (key[1:3] == WORKSPACES or key[:3] == _TENANTS) and event.type is not EventType.DELETED:
+                self._queue.add(key)
+            elif key[1:3] == LOGICAL_CLUSTERS and is_workspace(key.space):
+                self._queue.add(_workspace_key(key.space))
+
+    async def run(self) -> None:
+        """Lead, or wait to, and start over whenever the database went away."""
+        while True:
+            try:
+                async with leader_election(self._conninfo, LEADER_LOCK, "tenantry-workspaces") as check_leadership:
+                    await self._enqueue_existing()
+                    await self._queue.run(check_leadership, every=_IDLE_SECONDS)
+            except (*AWAY, StoreError) as error:
+                logger.warning("the worker of workspaces starts over: %s", type(error).__name__)
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _enqueue_existing(self) -> None:
+        """Note what an earlier worker left, and tenants from before their spaces had a logical cluster."""
+        for item in (await self._store.list(AllSpaces(*WORKSPACES), cached=True)).items:
+            self._queue.add(item.key)
+        known = {item.key.space for item in (await self._store.list(AllSpaces(*LOGICAL_CLUSTERS), cached=True)).items}
+        for item in (await self._store.list(Range(*_TENANTS), cached=True)).items:
+            if space_of(item.key.name) not in known:
+                self._queue.add(item.key)
+
+    async def _reconcile_safely(self, key: Key) -> None:
+        try:
+            await self._reconcile(key)
+        except PreconditionFailed:
+            self._queue.add(key)
+            await asyncio.sleep(0.01)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            # An object that is not shaped as it should be must not stop the work for all others.
+            logger.exception("the workspace %s of %s cannot go on", key.name, key.space)
+
+    async def _reconcile(self, key: Key) -> None:
+        """Do whatever one workspace, or tenant, is due for now; what it writes brings it back here."""
+        stored = await self._store.get(key)
+        if stored is None:
+            return
+        body = orjson.loads(stored.data)
+        if key[:3] == _TENANTS:
+            await self._ensure_logical_cluster(stored, body)
+            return
+        path = f"{key.space}:{key.name}"
+        if "deletionTimestamp" in body["metadata"]:
+            await self._finalize(stored, body, path)
+            return
+        phase = (body.get("status") or {}).get("phase")
+        if phase == Phase.READY:
+            return
+        cluster = await self._store.get(logical_cluster_key(path))
+        if cluster is not None and _owner_of(cluster) != body["metadata"]["uid"]:
+            # What another workspace of the name has left is not taken over, for it may hold rights of people who have
+            # none in this one.
+            await self._delete_contents(path)
+            cluster = None
+        if cluster is None:
+            await self._schedule(stored, body, path)
+        else:
+            await self._initialize(stored, body, cluster)
+
+    async def _ensure_logical_cluster(self, tenant: Stored, body: Body) -> None:
+        """Give the tenant's space its logical cluster, unless the tenant ends."""
+        path = space_of(tenant.key.name)
+        key = logical_cluster_key(path)
+        if "deletionTimestamp" in body["metadata"] or await self._store.get(key) is not None:
+            return
+        made = organization_object(
+            path,
+            tenant=body["metadata"]["uid"],
+            url=f"{self._url}/clusters/{path}",
+            now=timestamp(time.time()),
+            uid=str(uuid.uuid4()),
+        )
+        await self._store.commit(Create(key, made), Check(tenant.key, tenant.revision))
+
+    async def _schedule(self, stored: Stored, body: Body, path: str) -> None:
+        kind = body["spec"]["type"]
+        initializers = await self._initializers(f"{kind['path']}:{kind['name']}")
+        url = f"{self._url}/clusters/{path}"
+        made = logical_cluster_objects(
+            path,
+            body,
+            initializers=initializers,
+            required=await self._required(stored.key.space),
+            url=url,
+            now=timestamp(time.time()),
+            uids=[str(uuid.uuid4()) for _ in range(5)],
+        )
+        body["spec"] |= {"cluster": path, "URL": url}
+        body["status"] = {**(body.get("status") or {}), "phase": Phase.INITIALIZING, "initializers": initializers}
+        # One transaction: there is no workspace that is scheduled without its first objects, or the other way round.
+        await self._store.commit(
+            Update(stored.key, stored.revision, body), *(Create(Key(path, *place), made_) for place, made_ in made)
+        )
+
+    async def _initialize(self, stored: Stored, body: Body, cluster: Stored) -> None:
+        inside = orjson.loads(cluster.data)
+        status = inside.setdefault("status", {})
+        waiting = status.get("initializers") or []
+        seen = body.setdefault("status", {})
+        if waiting:
+            if seen.get("initializers") != waiting:
+                seen["initializers"] = waiting
+                await self._store.commit(Update(stored.key, stored.revision, body))
+            return
+        for shown in (status, seen):
+            shown.pop("initializers", None)
+            shown["phase"] = Phase.READY
+        await self._store.commit(
+            Update(cluster.key, cluster.revision, inside), Update(stored.key, stored.revision, body)
+        )
+
+    async def _initializers(self, kind: str) -> list[str]:
+        """Who has to initialize workspaces of a type: the type and those it extends, as far as they say so."""
+        found: list[str] = []
+        seen: set[str] = set()
+        queue = [kind]
+        while queue and len(seen) < BASES_MAX:
+            name = queue.pop(0)
+            path, short = split_type(name)
+            if name in seen or not is_valid(path):
+                continue
+            seen.add(name)
+            stored = await self._store.get(Key(path, *TYPES, "", short))
+            spec = (orjson.loads(stored.data).get("spec") if stored else None) or {}
+            if spec.get("initializer"):
+                found.append(name)
+            for value in (spec.get("extend") or {}).get("with") or ():
+                base, base_name = reference(value)
+                queue.append(f"{base or path}:{base_name}")
+        return found
+
+    async def _required(self, parent: str) -> str | None:
+        """The parent's required groups, which its workspaces inherit when they are scheduled."""
+        stored = await self._store.get(logical_cluster_key(parent))
+        if stored is None:
+            return None
+        annotation = (orjson.loads(stored.data)["metadata"].get("annotations") or {}).get(REQUIRED_GROUPS)
+        return annotation if isinstance(annotation, str) else None
+
+    # The end.
+
+    async def _finalize(self, stored: Stored, body: Body, path: str) -> None:
+        if (body.get("status") or {}).get("phase") != Phase.DELETING:
+            # Shown first; its own event brings the object back here for the rest.
+            body["status"] = {**(body.get("status") or {}), "phase": Phase.DELETING}
+            await self._store.commit(Update(stored.key, stored.revision, body))
+            return
+        await self._delete_contents(path)
+        kept = [name for name in body["metadata"].get("finalizers") or () if name != FINALIZER]
+        body["metadata"] = {**body["metadata"], "finalizers": kept}
+        if kept:
+            if FINALIZER in (orjson.loads(stored.data)["metadata"].get("finalizers") or ()):
+                await self._store.commit(Update(stored.key, stored.revision, body))
+        else:
+            await self._store.commit(Delete(stored.key, stored.revision, body))
+
+    async def _delete_contents(self, path: str) -> None:
+        """Close a workspace, empty the workspaces below it, then itself; the logical cluster goes last."""
+        if doors := await closing(self._store, path):
+            await self._store.commit(*doors)
+        # From the deepest upward: the workspaces below are found by their objects in this one, which go afterwards.
+        for child in (await self._store.list(Range(path, *WORKSPACES))).items:
+            await self._delete_contents(f"{path}:{child.key.name}")
+        for group, resource in await self._store.resources(path):
+            if (group, resource) != LOGICAL_CLUSTERS:
+                await self._delete_all(Range(path, group, resource))
+        await self._delete_all(Range(path, *LOGICAL_CLUSTERS))
+
+    async def _delete_all(self, selection: Range) -> None:
+        while items := (await self._store.list(selection, limit=_CHUNK)).items:
+            await self._store.commit(*(Delete(item.key, item.revision, orjson.loads(item.data)) for item in items))
+
+
+def _owner_of(cluster: Stored) -> str:
+    """The uid of the ``Workspace`` that a logical cluster was made for."""
+    owner = (orjson.loads(cluster.data).get("spec") or {}).get("owner") or {}
+    return str(owner.get("uid") or "")
+
+
+def _workspace_key(path: str) -> Key:
+    parent, name = parent_cluster(path)
+    return Key(parent, *WORKSPACES, "", name)

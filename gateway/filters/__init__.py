@@ -1,0 +1,1 @@
+"""What every request passes before it is handled: resolution, throttling, authorization; and its record."""

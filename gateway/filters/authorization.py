@@ -1,0 +1,45 @@
+"""Throttling and authorization of requests, the same for sockets, for callers in the process, and for open watches."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from access.authorization.chain import AuthorizationChain
+from gateway.filters.permission import forbidden
+from gateway.process.runtime import Runtime
+from kube.authentication.identity import Principal
+from kube.authorization.decisions import Decision
+from kube.requests.requestinfo import RequestInfo
+
+
+def throttle(runtime: Runtime, principal: Principal, info: RequestInfo) -> None:
+    """Count the request against what its tenant may ask. Raises ``TooManyRequests`` (AD6)."""
+    runtime.throttle.take(principal, info, time.monotonic())
+
+
+async def authorize(
+    runtime: Runtime, principal: Principal, info: RequestInfo, trace: list[Decision] | None = None
+) -> Decision:
+    """The decision on a request. Raises ``ServiceUnavailable`` when revocations may have been missed."""
+    if not principal.is_system:
+        runtime.require_trustworthy()
+    return await runtime.authorization.authorize(principal, info, trace)
+
+
+async def authorize_with_trace(runtime: Runtime, principal: Principal, info: RequestInfo) -> Decision:
+    """``authorize`` for a request that is to be served: a refusal carries its trace, for the audit (AZ11)."""
+    trace: list[Decision] = []
+    decision = await authorize(runtime, principal, info, trace)
+    return decision if decision.allowed else replace(decision, trace=tuple(trace))
+
+
+async def recheck(chain: AuthorizationChain, principal: Principal, info: RequestInfo) -> None:
+    """Authorise again. Raises ``Forbidden``."""
+    require_allowed(principal, info, await chain.authorize(principal, info))
+
+
+def require_allowed(principal: Principal, info: RequestInfo, decision: Decision) -> None:
+    """Raise ``Forbidden`` unless the decision is to allow."""
+    if not decision.allowed:
+        raise forbidden(principal, info, decision)

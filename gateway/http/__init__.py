@@ -1,0 +1,1 @@
+"""The wire: connections, TLS, messages, bodies, and what client and server agree to speak."""

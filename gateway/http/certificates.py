@@ -1,0 +1,200 @@
+"""The server's certificates and keys: the given ones, or ones generated once into the data folder.
+
+Generated: a CA with a server certificate, a client CA with the operators' ``admin.kubeconfig`` (O=tenant:system,
+OU=system:masters, CN=admin), and the key that signs service accounts' tokens. Keys are readable by their owner alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import fcntl
+import ipaddress
+import os
+import secrets
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+import orjson
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from gateway.options import Options
+from kube.authentication import pki
+
+_ADMIN_USER: Final = "admin"
+_CLIENT_LIFETIME: Final = timedelta(days=365)
+_RENEW_BEFORE: Final = timedelta(days=30)
+
+
+@dataclass(frozen=True, slots=True)
+class Certificates:
+    """Where everything is. ``own_client_ca`` is the generated CA, the only one whose masters are believed."""
+
+    server_certificate: Path
+    server_key: Path
+    server_ca: Path
+    client_cas: tuple[Path, ...]
+    own_client_ca: Path
+    signing_key: Path
+    verifying_keys: tuple[Path, ...]
+    admin_kubeconfig: Path
+
+
+def prepare(options: Options) -> Certificates:
+    """Everything that is needed, generating what is not given and not there yet. Safe to call at the same time."""
+    folder = options.data_folder / "pki"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _one_at_a_time(folder):
+        server_ca = _authority(folder, "ca", "tenantry-ca")
+        _authority(folder, "client-ca", "tenantry-client-ca")
+        if options.tls_cert_file and options.tls_private_key_file:
+            certificate, key = options.tls_cert_file, options.tls_private_key_file
+            trusted = certificate
+        else:
+            certificate, key = _server(folder, server_ca, options.bind_address)
+            trusted = folder / "ca.crt"
+        signing_key = options.service_account_signing_key_file or _signing_key(folder)
+        admin = _admin(options)
+    client_cas = (folder / "client-ca.crt", *((options.client_ca_file,) if options.client_ca_file else ()))
+    return Certificates(
+        certificate,
+        key,
+        trusted,
+        client_cas,
+        folder / "client-ca.crt",
+        signing_key,
+        options.service_account_key_files or (signing_key,),
+        admin,
+    )
+
+
+@contextmanager
+def _one_at_a_time(folder: Path) -> Iterator[None]:
+    descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _write(path: Path, data: bytes) -> None:
+    """Write a file that is there whole or not at all, readable by its owner alone."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def _pair(folder: Path, name: str, make: Callable[[], pki.KeyPair], *, hosts: Sequence[str] = ()) -> pki.KeyPair:
+    """The pair of this name; made when it is missing, lacks a host, or ends within a month."""
+    certificate, key = folder / f"{name}.crt", folder / f"{name}.key"
+    if certificate.is_file() and key.is_file() and _still_good(certificate.read_bytes(), hosts):
+        return pki.KeyPair(certificate.read_bytes(), key.read_bytes())
+    made = make()
+    _write(key, made.key)
+    _write(certificate, made.certificate)
+    return made
+
+
+def _still_good(pem: bytes, hosts: Sequence[str]) -> bool:
+    certificate = pki.load_certificates(pem)[0]
+    if not pki.is_valid_at(certificate, datetime.now(UTC) + _RENEW_BEFORE):
+        return False
+    if not hosts:
+        return True
+    names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    known = {str(name.value) for name in names}
+    return known.issuperset(hosts)
+
+
+def _authority(folder: Path, name: str, common_name: str) -> pki.KeyPair:
+    return _pair(folder, name, lambda: pki.make_authority(common_name, now=datetime.now(UTC)))
+
+
+def _server(folder: Path, authority: pki.KeyPair, bind_address: str) -> tuple[Path, Path]:
+    addresses = {"127.0.0.1", "::1"}
+    if not ipaddress.ip_address(bind_address).is_unspecified:
+        addresses.add(bind_address)
+    hosts = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", *sorted(addresses)]
+    _pair(folder, "server", lambda: pki.make_server_certificate(authority, hosts, now=datetime.now(UTC)), hosts=hosts)
+    return folder / "server.crt", folder / "server.key"
+
+
+def _signing_key(folder: Path) -> Path:
+    path = folder / "service-account.key"
+    if not path.is_file():
+        key = ec.generate_private_key(ec.SECP256R1())
+        _write(
+            path,
+            key.private_bytes(
+                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+            ),
+        )
+    return path
+
+
+def client_kubeconfig(
+    options: Options, user: str, *, server: str = "", organizations: Sequence[str], units: Sequence[str] = ()
+) -> str:
+    """A kubeconfig for ``user`` with a certificate of the generated client CA, made once and renewed in time.
+
+    ``server`` is the API server's own address unless given. ``prepare`` has been called before.
+    """
+    folder = options.data_folder / "pki"
+    authority = pki.KeyPair((folder / "client-ca.crt").read_bytes(), (folder / "client-ca.key").read_bytes())
+
+    def make() -> pki.KeyPair:
+        now = datetime.now(UTC)
+        return pki.make_client_certificate(
+            authority, user, organizations=organizations, units=units, now=now, lifetime=_CLIENT_LIFETIME
+        )
+
+    client = _pair(folder, user, make)
+    host = "127.0.0.1" if ipaddress.ip_address(options.bind_address).is_unspecified else options.bind_address
+    if not server:
+        server = f"https://{f'[{host}]' if ':' in host else host}:{options.secure_port}"
+    trusted = options.tls_cert_file or folder / "ca.crt"
+    wanted = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [
+            {
+                "name": "tenantry",
+                "cluster": {"server": server, "certificate-authority-data": _base64(trusted.read_bytes())},
+            }
+        ],
+        "users": [
+            {
+                "name": user,
+                "user": {
+                    "client-certificate-data": _base64(client.certificate),
+                    "client-key-data": _base64(client.key),
+                },
+            }
+        ],
+        "contexts": [{"name": "tenantry", "context": {"cluster": "tenantry", "user": user}}],
+        "current-context": "tenantry",
+    }
+    return orjson.dumps(wanted, option=orjson.OPT_INDENT_2).decode()
+
+
+def _base64(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _admin(options: Options) -> Path:
+    """The operators' kubeconfig; rewritten when the address, the CA or the certificate's time asks for it."""
+    path = options.data_folder / "admin.kubeconfig"
+    data = client_kubeconfig(options, _ADMIN_USER, organizations=["tenant:system"], units=["system:masters"]).encode()
+    if not path.is_file() or path.read_bytes() != data:
+        _write(path, data)
+    return path

@@ -1,0 +1,186 @@
+"""TLS for asyncio whose handshake succeeds whatever client certificate is shown, and says what is wrong with it.
+
+Python's own ``ssl`` ends the handshake over a certificate that does not verify: its sender sees a cut connection, and
+nobody looks at the token beside it. kube-apiserver answers 401, or by the token. pyOpenSSL lets the server go on; here it
+stands behind the one method by which event loops use an ``SSLContext``.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from cryptography import x509
+from OpenSSL import SSL, crypto
+
+_CIPHERS: Final = b"@SECLEVEL=2:ECDH+AESGCM:ECDH+CHACHA20:ECDH+AES:DHE+AES:!aNULL:!eNULL:!aDSS:!SHA1:!AESCCM"
+"""Python's own choice for TLS 1.2."""
+
+_PIECE: Final = 64 * 1024
+_INVALID_PURPOSE: Final = 26
+"""OpenSSL wants key usages of a leaf that Go does not ask for; extended key usages are the authenticator's to judge."""
+
+
+class Trust:
+    """A server's certificate and the client CAs by which it verifies, ready for handshakes."""
+
+    def __init__(self, certificate: Path, key: Path, authorities: Iterable[x509.Certificate]) -> None:
+        """Raise ``ValueError`` for files that do not fit."""
+        self.authorities = frozenset(authorities)
+        context = SSL.Context(SSL.TLS_SERVER_METHOD)
+        context.set_min_proto_version(SSL.TLS1_2_VERSION)
+        context.set_cipher_list(_CIPHERS)
+        # No session is resumed: it would bring back a certificate that nobody verifies again.
+        context.set_options(SSL.OP_NO_TICKET | SSL.OP_NO_COMPRESSION | SSL.OP_NO_RENEGOTIATION)
+        context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
+        context.set_session_id(b"tenantry")
+        context.set_mode(SSL.MODE_RELEASE_BUFFERS)
+        context.set_alpn_select_callback(_application_protocol)
+        try:
+            context.use_certificate_chain_file(str(certificate))
+            context.use_privatekey_file(str(key))
+            context.check_privatekey()
+        except SSL.Error as error:
+            raise ValueError(_words(error)) from None
+        store: Any = context.get_cert_store()
+        for authority in self.authorities:
+            store.add_cert(crypto.X509.from_cryptography(authority))
+        # Any certificate of the client CAs is an anchor, an intermediate one too, as for kube-apiserver.
+        store.set_flags(crypto.X509StoreFlags.PARTIAL_CHAIN)
+        context.set_verify(SSL.VERIFY_PEER, _look_at)
+        self.context = context
+
+
+class Context(ssl.SSLContext):
+    """What event loops take for TLS; each handshake goes by the ``trust`` of its moment."""
+
+    trust: Trust
+
+    def wrap_bio(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, *_: Any, **__: Any) -> Connection:  # type: ignore[override]
+        """The server's side of a connection."""
+        return Connection(self.trust, incoming, outgoing)
+
+
+class Connection:
+    """One connection, with the methods of ``ssl.SSLObject`` that event loops call, raising what it raises."""
+
+    def __init__(self, trust: Trust, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO) -> None:
+        self.trust = trust
+        self.refusal = ""
+        """Why the client's certificate is not to be believed; empty for one that is, and for none."""
+        self._incoming, self._outgoing = incoming, outgoing
+        self._more = False
+        self._tls = SSL.Connection(trust.context, None)
+        self._tls.set_app_data(self)
+        self._tls.set_accept_state()
+
+    def do_handshake(self) -> None:
+        """See ``ssl.SSLObject``."""
+        self._feed()
+        # The first request may have come with the last of the handshake.
+        self._more = True
+        try:
+            self._tls.do_handshake()
+        except SSL.Error as error:
+            self._raise(error)
+        finally:
+            self._drain()
+
+    def read(self, size: int = 1024) -> bytes:
+        """See ``ssl.SSLObject``: whatever is there, up to ``size`` bytes."""
+        self._feed()
+        parts: list[bytes] = []
+        self._more = False
+        try:
+            while size > 0:
+                parts.append(self._tls.recv(min(size, _PIECE)))
+                size -= len(parts[-1])
+            self._more = True
+        except SSL.ZeroReturnError:
+            # The end is read next.
+            self._more = bool(parts)
+        except SSL.Error as error:
+            if not parts:
+                self._drain()
+                self._raise(error)
+        return b"".join(parts)
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        """See ``ssl.SSLObject``: always all of it, there is room in memory."""
+        whole = memoryview(data)
+        sent = 0
+        try:
+            while sent < len(whole):
+                sent += self._tls.send(whole[sent:])
+        except SSL.Error as error:
+            self._raise(error)
+        finally:
+            self._drain()
+        return sent
+
+    def pending(self) -> int:
+        """See ``ssl.SSLObject``: more than nothing where another ``read`` would bring something."""
+        return self._tls.pending() or int(self._more)
+
+    def unwrap(self) -> None:
+        """See ``ssl.SSLObject``."""
+        self._feed()
+        try:
+            closed = self._tls.shutdown()
+        except SSL.Error as error:
+            self._raise(error)
+        finally:
+            self._drain()
+        if not closed:
+            raise ssl.SSLWantReadError
+
+    def getpeercert(self, binary_form: bool = False) -> Any:
+        """The certificate that was shown (DER), believed or not; nothing in any other form."""
+        shown = self._tls.get_peer_certificate() if binary_form else None
+        return crypto.dump_certificate(crypto.FILETYPE_ASN1, shown) if shown is not None else None
+
+    def cipher(self) -> tuple[str, str, int] | None:
+        """See ``ssl.SSLObject``."""
+        name, version, bits = self._tls.get_cipher_name(), self._tls.get_cipher_version(), self._tls.get_cipher_bits()
+        return (name, version, bits) if name and version and bits else None
+
+    def compression(self) -> None:
+        """See ``ssl.SSLObject``: there is none."""
+
+    def _feed(self) -> None:
+        while data := self._incoming.read(_PIECE):
+            self._tls.bio_write(data)
+
+    def _drain(self) -> None:
+        try:
+            while True:
+                data = self._tls.bio_read(_PIECE)
+                self._outgoing.write(data)
+                if len(data) < _PIECE:
+                    return
+        except SSL.Error:
+            return
+
+    def _raise(self, error: SSL.Error) -> NoReturn:
+        if isinstance(error, SSL.WantReadError | SSL.WantWriteError):
+            raise ssl.SSLWantReadError from None
+        raise ssl.SSLError(ssl.SSL_ERROR_SSL, _words(error)) from None
+
+
+def _look_at(tls: SSL.Connection, _certificate: crypto.X509, number: int, depth: int, good: int) -> bool:
+    """Remember what is wrong, and go on."""
+    if not good and not (number == _INVALID_PURPOSE and depth == 0):
+        connection: Connection = tls.get_app_data()
+        connection.refusal = connection.refusal or f"the certificate does not verify (X.509 error {number})"
+    return True
+
+
+def _application_protocol(_tls: SSL.Connection, offered: list[bytes]) -> Any:
+    return b"http/1.1" if b"http/1.1" in offered else SSL.NO_OVERLAPPING_PROTOCOLS
+
+
+def _words(error: SSL.Error) -> str:
+    reasons = error.args[0] if error.args and isinstance(error.args[0], list) else []
+    return "; ".join(str(reason[-1]) for reason in reasons) or "the connection ended"

@@ -1,0 +1,415 @@
+"""HTTP/1.1 on one TLS connection, from uvicorn's sockets to the application: bounded heads, bounded patience.
+
+It is uvicorn's protocol class without ASGI between: messages and scopes would cost as much as all the stages together,
+and have no place for the client certificate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from typing import Any, Final, Protocol
+
+import httptools
+import uvicorn
+from uvicorn.server import ServerState
+
+from gateway.http.handshakes import Connection, Trust
+from gateway.http.requestresponse import RequestResponseCycle
+from gateway.http.tls import ServerTls
+
+logger = logging.getLogger(__name__)
+
+MAX_HEADER_BYTES: Final = 64 * 1024
+MAX_HEADERS: Final = 128
+HEADER_SECONDS: Final = 15.0
+"""How long a client may take from its first byte (or from connecting) to the end of the headers."""
+
+IDLE_SECONDS: Final = 75.0
+"""How long a connection is kept for the next request."""
+
+PARSED_BYTES: Final = 4 * 1024
+"""Bytes that are parsed at a time: no more requests than fit into them ever wait behind another on a connection."""
+
+MAX_SILENT_BYTES: Final = MAX_HEADER_BYTES + 2 * PARSED_BYTES
+"""Bytes that bring neither the end of a head, nor of a body, nor any of one: the parser keeps a header to itself until it
+has come to its end, and copies it with each piece."""
+
+REQUEST_SECONDS: Final = 58.0
+"""A request without the beginning of an answer is given up then: with the second in which that is noticed, a minute at
+most, as in Kubernetes."""
+
+GOODBYE_SECONDS: Final = 1.0
+"""How long a stopping server waits for a client to answer TLS's closing alert; many do not read before they ask again."""
+
+_FOREVER: Final = float("inf")
+_REFUSAL: Final = (
+    b"HTTP/1.1 400 Bad Request\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 30\r\n"
+    b"connection: close\r\n\r\nInvalid HTTP request received."
+)
+
+
+class TooLarge(httptools.HttpParserError):
+    """The request line and headers exceed the bounds."""
+
+
+class Application(Protocol):
+    """The application."""
+
+    async def serve(self, cycle: RequestResponseCycle) -> None:
+        """Answer."""
+        ...
+
+
+class GatewayProtocol(asyncio.Protocol):
+    """One connection. uvicorn makes it, counts it in ``server_state``, and tells it when the server stops.
+
+    The life of a connection:
+
+    1. ``connection_made``: the handshake is over, so the client certificate is known and cannot change any more. The
+       clock for the first head starts.
+    2. ``data_received`` → ``_parse``: bytes are parsed in pieces of ``PARSED_BYTES``, and no further as soon as a
+       request has to wait. What a client sends ahead is thereby bounded: one piece's requests, and unparsed bytes
+       only until ``pause_reading`` takes effect.
+    3. ``on_headers_complete``: the head makes a cycle. It is served when nothing else is (``_is_idle``), else it waits.
+    4. ``on_body`` feeds the newest cycle: the parser reads one request after the other, so a body is always that of
+       the request whose head came last, even while an earlier one is still being answered.
+    5. ``on_response_complete``: the next cycle is served. One at a time and in order, for HTTP/1.1 knows an answer's
+       request by its order alone (RFC 9112, 9.3.2).
+    6. ``_deadline`` is the only clock: for a head, for an answer, or for the next request, whichever this connection
+       waits for. The server compares all connections' once a second, which costs no timer a request.
+    7. ``connection_lost``: every cycle is told; whoever waits for room to write is let go, and then writes nothing.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],  # noqa: ARG002 - uvicorn gives it
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        self._application: Application = config.app  # type: ignore[assignment]
+        self._tls = config.ssl_context_factory
+        self._loop = _loop or asyncio.get_running_loop()
+        self._server = server_state
+        self._parser = httptools.HttpRequestParser(self)
+        self._transport: asyncio.Transport | None = None
+        self._cycle: RequestResponseCycle | None = None
+        self._waiting: deque[RequestResponseCycle] = deque()
+        self._unparsed: memoryview | None = None
+        self._reading = True
+        self._writable: asyncio.Event | None = None
+        self._stopping = False
+        self._url = b""
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._head_bytes = 0
+        self._silent_bytes = 0
+        self._in_head = True
+        self._expects_continue = False
+        self._deadline = _FOREVER
+        self._task: asyncio.Task[None] | None = None
+        self.client = ""
+        self.certificate: bytes | None = None
+        self.certificate_refusal = ""
+        self._trust: Trust | None = None
+
+    # What the transport tells.
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Remember who is at the other end."""
+        self._transport = transport
+        self._server.connections.add(self)  # type: ignore[arg-type]
+        address = transport.get_extra_info("peername")
+        self.client = str(address[0]) if address else ""
+        connection: Connection | None = transport.get_extra_info("ssl_object")
+        if connection is not None:
+            self.certificate = connection.getpeercert(binary_form=True)
+            self.certificate_refusal = connection.refusal
+            self._trust = connection.trust
+            # The client CAs may have changed during the handshake.
+            self.require_trust()
+        self._deadline = self._loop.time() + HEADER_SECONDS
+
+    def data_received(self, data: bytes) -> None:
+        """Parse, as far as nobody has to wait."""
+        # Bytes that are left over come first. There are some only until reading has been paused: the join stays small.
+        self._unparsed = memoryview(data if self._unparsed is None else b"".join((self._unparsed, data)))
+        self._parse()
+
+    def eof_received(self) -> None:
+        """The client sends nothing more: hang up."""
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        """Nobody is there any more."""
+        self._server.connections.discard(self)
+        self._deadline = _FOREVER
+        if self._cycle is not None:
+            self._cycle.on_disconnect()
+        for cycle in self._waiting:
+            cycle.on_disconnect()
+        self._waiting.clear()
+        self._unparsed = None
+        # Whoever waits in ``drain`` must wake up to see that the client has gone.
+        self.resume_writing()
+
+    def pause_writing(self) -> None:
+        """The client does not keep up."""
+        self._writable = self._writable or asyncio.Event()
+
+    def resume_writing(self) -> None:
+        """It does again."""
+        if self._writable is not None:
+            self._writable.set()
+            self._writable = None
+
+    # What the parser tells.
+
+    def on_message_begin(self) -> None:
+        """A request begins; its head must be small, and come soon."""
+        self._url = b""
+        self._headers = []
+        self._head_bytes = 0
+        self._in_head = True
+        self._expects_continue = False
+        if self._is_idle:
+            self._deadline = self._loop.time() + HEADER_SECONDS
+
+    def on_url(self, url: bytes) -> None:
+        """Count the request line."""
+        self._count(len(url))
+        self._url += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Count a header. What follows a chunked body is none, whatever its name: no proxy has looked at it."""
+        self._count(len(name) + len(value))
+        if not self._in_head:
+            return
+        if len(self._headers) >= MAX_HEADERS:
+            raise TooLarge("too many headers")
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self._expects_continue = True
+        self._headers.append((name, value))
+
+    def on_headers_complete(self) -> None:
+        """The head is complete: the request is served, or waits for those before it."""
+        self._in_head = False
+        self._silent_bytes = 0
+        parser = self._parser
+        path, query = _target(self._url)
+        cycle = RequestResponseCycle(
+            self,
+            parser.get_method().decode("ascii"),
+            path,
+            query,
+            self._headers,
+            keep_alive=parser.get_http_version() != "1.0"
+            and parser.should_keep_alive()
+            and not parser.should_upgrade()
+            and not self._stopping,
+            expects_continue=self._expects_continue,
+        )
+        if self._is_idle:
+            self._serve(cycle)
+        else:
+            # Pipelined. Nothing more is read until its turn, or one client could fill the memory with requests.
+            self.pause_reading()
+            self._waiting.append(cycle)
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body of the request that came last."""
+        self._silent_bytes = 0
+        cycle = self._newest
+        if cycle is not None:
+            cycle.feed_data(body)
+
+    def on_message_complete(self) -> None:
+        """That request is complete."""
+        self._silent_bytes = 0
+        cycle = self._newest
+        if cycle is not None:
+            cycle.feed_eof()
+
+    # What calls ask for.
+
+    @property
+    def default_headers(self) -> list[tuple[bytes, bytes]]:
+        """See ``gateway.http.requestresponse.Transport``; uvicorn writes the date anew every second."""
+        return self._server.default_headers
+
+    @property
+    def is_writing_paused(self) -> bool:
+        """See ``gateway.http.requestresponse.Transport``."""
+        return self._writable is not None
+
+    @property
+    def is_closing(self) -> bool:
+        """See ``gateway.http.requestresponse.Transport``."""
+        return self._transport is None or self._transport.is_closing()
+
+    def write(self, data: bytes | memoryview) -> None:
+        """See ``gateway.http.requestresponse.Transport``."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    def close(self) -> None:
+        """See ``gateway.http.requestresponse.Transport``."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.close()
+
+    async def drain(self) -> None:
+        """See ``gateway.http.requestresponse.Transport``."""
+        if self._writable is not None:
+            await self._writable.wait()
+
+    def pause_reading(self) -> None:
+        """See ``gateway.http.requestresponse.Transport``."""
+        if self._reading and self._transport is not None:
+            self._reading = False
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """See ``gateway.http.requestresponse.Transport``; not while anybody waits behind, for what comes would wait as well."""
+        if self._waiting:
+            return
+        # What has been read already goes first, and may bring another request that waits: then reading stays paused.
+        self._parse()
+        if not self._reading and not self._waiting and self._unparsed is None and self._transport is not None:
+            self._reading = True
+            self._transport.resume_reading()
+
+    def on_response_complete(self, cycle: RequestResponseCycle) -> None:  # noqa: ARG002
+        """See ``gateway.http.requestresponse.Transport``: the next request has its turn."""
+        self._server.total_requests += 1
+        if self.is_closing:
+            self._abort_later()
+            return
+        self._deadline = self._loop.time() + IDLE_SECONDS
+        if self._waiting:
+            self._serve(self._waiting.popleft())
+        self.resume_reading()
+
+    # What the server asks for.
+
+    def shutdown(self) -> None:
+        """The server stops: what runs is finished, and a client that has its answer is not waited for."""
+        self._stopping = True
+        if self._is_idle:
+            self.close()
+            self._abort_later()
+        elif self._cycle is not None:
+            self._cycle.keep_alive = False
+
+    def expire(self, now: float) -> None:
+        """Hang up when the client has taken too long to ask, and give up a request that has no answer in time.
+
+        ``now`` is the loop's time. An answer that has begun (a watch, a log) ends by its own rules.
+        """
+        if now <= self._deadline:
+            return
+        self._deadline = _FOREVER
+        cycle = self._cycle
+        if cycle is None or cycle.response_complete:
+            self.close()
+        elif not cycle.response_started and self._task is not None:
+            # The mark comes before the cancellation: by it the task tells this from the server's own stop.
+            cycle.timed_out = True
+            self._task.cancel()
+
+    def require_trust(self) -> None:
+        """Cut the connection if its client certificate need not be of an authority that is trusted now.
+
+        One that does not verify opens nothing anyway. What clients send between their certificate and its authority is
+        not seen here: those connect again when any authority is gone.
+        """
+        tls = self._tls
+        if self.certificate is None or self.certificate_refusal or self._trust is None or self._transport is None:
+            return
+        if isinstance(tls, ServerTls) and not tls.trusts(self.certificate, self._trust):
+            self._transport.abort()
+
+    @property
+    def _is_idle(self) -> bool:
+        return self._cycle is None or self._cycle.response_complete
+
+    @property
+    def _newest(self) -> RequestResponseCycle | None:
+        return self._waiting[-1] if self._waiting else self._cycle
+
+    def _parse(self) -> None:
+        """Go through what has come, piece by piece, until a request has to wait."""
+        while (data := self._unparsed) is not None and not self._waiting:
+            piece, self._unparsed = data[:PARSED_BYTES], data[PARSED_BYTES:] if len(data) > PARSED_BYTES else None
+            self._silent_bytes += len(piece)
+            try:
+                if self._silent_bytes > MAX_SILENT_BYTES:
+                    raise TooLarge("a header or what stands between chunks does not end")
+                self._parser.feed_data(piece)
+            except httptools.HttpParserUpgrade:
+                # The request is answered as if it had not asked, and the connection is closed.
+                self._unparsed = None
+            except httptools.HttpParserError:
+                self._unparsed = None
+                self._reject()
+        if self._unparsed is not None:
+            self.pause_reading()
+
+    def _serve(self, cycle: RequestResponseCycle) -> None:
+        self._cycle = cycle
+        self._deadline = self._loop.time() + REQUEST_SECONDS
+        task = self._task = self._loop.create_task(self._answer(cycle))
+        self._server.tasks.add(task)
+        task.add_done_callback(self._server.tasks.discard)
+
+    async def _answer(self, cycle: RequestResponseCycle) -> None:
+        try:
+            await self._application.serve(cycle)
+        except asyncio.CancelledError:
+            if not cycle.timed_out:
+                raise
+        except Exception:
+            logger.exception("a request could not be answered")
+        if cycle.response_complete or cycle.disconnected:
+            return
+        # Only failures come here. The connection ends in any case: nobody knows how much of the body has been read.
+        cycle.keep_alive = False
+        if cycle.response_started:
+            # A second head would be read as part of the first answer's body; a cut connection is noticed.
+            self.close()
+        elif cycle.timed_out:
+            await cycle.send_response(504, ((b"content-type", b"text/plain"),), b"Gateway Timeout")
+        else:
+            await cycle.send_response(500, ((b"content-type", b"text/plain"),), b"Internal Server Error")
+
+    def _count(self, size: int) -> None:
+        self._head_bytes += size
+        if self._head_bytes > MAX_HEADER_BYTES:
+            raise TooLarge("request header fields too large")
+
+    def _reject(self) -> None:
+        """What came is no request, or no rest of one: whoever sent it is told so, where nothing else is said."""
+        cycle = self._cycle
+        if cycle is None or cycle.response_complete or not cycle.body_complete:
+            if cycle is None or cycle.response_complete or not cycle.response_started:
+                self.write(_REFUSAL)
+            self.close()
+        elif cycle.response_started:
+            self.close()
+        else:
+            # It came behind a good request, which is still answered.
+            cycle.keep_alive = False
+            self.pause_reading()
+
+    def _abort_later(self) -> None:
+        if self._stopping and self._transport is not None:
+            self._loop.call_later(GOODBYE_SECONDS, self._transport.abort)
+
+
+def _target(url: bytes) -> tuple[bytes, bytes]:
+    """Path and query of a request's target, absolute ones included (RFC 9112, 3.2)."""
+    if url.startswith(b"/"):
+        path, _, query = url.partition(b"#")[0].partition(b"?")
+        return path, query
+    parsed = httptools.parse_url(url)
+    return parsed.path or b"/", parsed.query or b""

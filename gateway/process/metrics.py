@@ -1,0 +1,78 @@
+"""Counts of requests for ``/metrics``, cheap enough to be kept on every one (AD7)."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+_BUCKETS: Final = (0.001, 0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0)
+_TENANTS_MAX: Final = 1000
+"""Tenants that get a series of their own; the rest share one, so that names cannot fill the memory."""
+_KINDS_MAX: Final = 10_000
+"""Series of requests; names of resources are the callers' to choose, so those beyond share one."""
+
+
+class Metrics:
+    """Request counts and latencies of this process."""
+
+    def __init__(self) -> None:
+        self._requests: dict[tuple[str, str, int], int] = {}
+        self._tenants: dict[str, int] = {}
+        self._buckets = [0] * (len(_BUCKETS) + 1)
+        self._seconds = 0.0
+
+    def observe(self, *, verb: str, resource: str, tenant: str, code: int, seconds: float) -> None:
+        """Count one finished request. ``resource`` is empty for paths that are no resources."""
+        key = (verb, resource, code)
+        if key not in self._requests and len(self._requests) >= _KINDS_MAX:
+            key = (verb, "_other", code)
+        self._requests[key] = self._requests.get(key, 0) + 1
+        if tenant not in self._tenants and len(self._tenants) >= _TENANTS_MAX:
+            tenant = "_other"
+        self._tenants[tenant] = self._tenants.get(tenant, 0) + 1
+        self._buckets[bisect_left(_BUCKETS, seconds)] += 1
+        self._seconds += seconds
+
+    def render_tenant(self, tenant: str, *, open_watches: int) -> bytes:
+        """What a tenant may know: its own counts, and nothing of its neighbours."""
+        lines = (
+            "# TYPE tenantry_tenant_requests_total counter",
+            f'tenantry_tenant_requests_total{{tenant="{tenant}"}} {self._tenants.get(tenant, 0)}',
+            "# TYPE tenantry_tenant_longrunning_requests gauge",
+            f'tenantry_tenant_longrunning_requests{{tenant="{tenant}"}} {open_watches}',
+        )
+        return "\n".join(lines).encode() + b"\n"
+
+    def render(
+        self, *, open_watches: int, revision: int, restarts: Mapping[str, int], loop: Sequence[str] = ()
+    ) -> bytes:
+        """Everything in Prometheus' text format; ``loop`` are the lines about the event loop."""
+        lines = ["# TYPE apiserver_request_total counter"]
+        lines += [
+            f'apiserver_request_total{{verb="{verb}",resource="{resource}",code="{code}"}} {count}'
+            for (verb, resource, code), count in sorted(self._requests.items())
+        ]
+        lines.append("# TYPE tenantry_tenant_requests_total counter")
+        lines += [
+            f'tenantry_tenant_requests_total{{tenant="{tenant}"}} {count}'
+            for tenant, count in sorted(self._tenants.items())
+        ]
+        lines.append("# TYPE apiserver_request_duration_seconds histogram")
+        total = 0
+        for bound, count in zip((*_BUCKETS, "+Inf"), self._buckets, strict=True):
+            total += count
+            lines.append(f'apiserver_request_duration_seconds_bucket{{le="{bound}"}} {total}')
+        lines.append(f"apiserver_request_duration_seconds_sum {self._seconds:.6f}")
+        lines.append(f"apiserver_request_duration_seconds_count {total}")
+        lines.append("# TYPE apiserver_longrunning_requests gauge")
+        lines.append(f"apiserver_longrunning_requests {open_watches}")
+        lines.append("# TYPE tenantry_background_task_restarts_total counter")
+        lines += [
+            f'tenantry_background_task_restarts_total{{task="{task}"}} {count}'
+            for task, count in sorted(restarts.items())
+        ]
+        lines.append("# TYPE tenantry_store_revision gauge")
+        lines.append(f"tenantry_store_revision {revision}")
+        lines += loop
+        return "\n".join(lines).encode() + b"\n"

@@ -1,0 +1,95 @@
+"""The parts of one API server process, put together once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from access.admission.chain import AdmissionChain
+from access.authentication.chain import AuthenticationChain
+from access.authentication.keyfiles import KeyFiles
+from access.authentication.serviceaccount import ServiceAccountAuthenticator
+from access.authorization.chain import AuthorizationChain
+from access.authorization.workspaces.maximalpermission import MaximalPermissionPolicy
+from access.requestlimits import TenantThrottle
+from audit.requests import RequestLog
+from gateway.options import Options
+from gateway.process.fairexecutor import FairExecutor
+from gateway.process.keyedlocks import KeyedLocks
+from gateway.process.metrics import Metrics
+from gateway.process.suspensions import SuspensionCache
+from gateway.process.tenantservices import TenantServices
+from gateway.process.watchdog import Watchdog
+from gateway.process.watches import OpenWatches
+from gateway.resources.customresources import CustomResources
+from gateway.resources.kinds import Catalogs
+from kube.requests.logicalclusters import ROOT
+from kube.requests.status import ServiceUnavailable
+from store.engine import Engine
+from store.types import Event, EventType
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class Runtime:
+    """What the stages and handlers work with."""
+
+    options: Options
+    store: Engine
+    catalogs: Catalogs
+    custom: CustomResources
+    suspensions: SuspensionCache
+    authentication: AuthenticationChain
+    throttle: TenantThrottle
+    authorization: AuthorizationChain
+    maximal_permission: MaximalPermissionPolicy
+    admission: AdmissionChain
+    audit: RequestLog
+    tenants: TenantServices
+    service_account_keys: KeyFiles
+    accounts: ServiceAccountAuthenticator
+    executor: FairExecutor = field(default_factory=FairExecutor)
+    watchdog: Watchdog = field(default_factory=Watchdog)
+    open_watches: OpenWatches = field(default_factory=OpenWatches)
+    write_locks: KeyedLocks = field(default_factory=KeyedLocks)
+    metrics: Metrics = field(default_factory=Metrics)
+    stopping: bool = False
+
+    @property
+    def trustworthy(self) -> bool:
+        """Whether this process knows of revocations: it follows the store's log and the locks."""
+        return self.store.healthy and self.suspensions.healthy
+
+    def require_trustworthy(self) -> None:
+        """Raise ``ServiceUnavailable`` while revocations may be missed: tenants' requests fail closed."""
+        if not self.trustworthy:
+            raise ServiceUnavailable("the server cannot verify permissions right now, please try again", retry_after=1)
+
+    def on_events(self, events: Sequence[Event]) -> None:
+        """Look again at open streams when what their right rests on has changed."""
+        if not len(self.open_watches):
+            return
+        clusters = {event.key.space for event in events if _concerns_access(event)}
+        if (
+            any(event.key.group == "apis.kcp.io" or _ends_a_tenant(event) for event in events)
+            or clusters & self.maximal_permission.providers
+        ):
+            # What a provider limits or offers is used anywhere, and whom others have let in is there with its tenant.
+            self.open_watches.reauthorize(None)
+            return
+        for cluster in clusters:
+            self.open_watches.reauthorize(cluster)
+
+
+def _ends_a_tenant(event: Event) -> bool:
+    return event.type is EventType.DELETED and event.key[:3] == (ROOT, "", "tenants")
+
+
+def _concerns_access(event: Event) -> bool:
+    if event.key.group in ("rbac.authorization.k8s.io", "abac.authorization.kubernetes.io", "core.kcp.io"):
+        return True
+    # Service accounts' tokens end with the account, and with the Secret or Pod that they are bound to.
+    bearing = event.key.group == "" and event.key.resource in ("serviceaccounts", "secrets", "pods")
+    return bearing and (event.type is EventType.DELETED or b'"deletionTimestamp"' in event.data)

@@ -1,0 +1,110 @@
+"""The suspensions of the database in memory: loaded at start, told of changes, and polled behind that (GW5).
+
+A row of the table ``locks`` suspends a logical cluster, or one namespace of it. Why no request passes a suspension:
+
+1. The row is committed together with the decision to suspend, and ``NOTIFY`` with it.
+2. A notification only wakes the reader; the whole table is read each time, so a lost or doubled one changes nothing.
+3. A poll stands behind the notifications, every ``POLL_SECONDS``.
+4. What is known is as old as the question, not as the answer: after ``STALE_SECONDS`` without a reading the suspensions
+   are unknown, and tenants' requests are refused (``Runtime.require_trustworthy``).
+5. The memory is replaced before the open watches are asked again, so none of them is judged by the old state.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from access.authorization.tenancy.suspension import suspended_tenants, suspension_reason
+from kube.requests.logicalclusters import tenant_of
+from store.postgresql.connections import AWAY
+from store.postgresql.dedicatedconnection import DedicatedConnection
+from store.supervision import Supervised
+
+logger = logging.getLogger(__name__)
+
+CHANNEL: Final = "tenantry_locks"
+POLL_SECONDS: Final = 0.5
+STALE_SECONDS: Final = 2.0
+"""Without a successful poll for this long the locks are unknown, and tenants' requests are refused."""
+
+
+class SuspensionCache:
+    """The suspensions as this process knows them.
+
+    ``on_change`` is called with each logical cluster whose locks changed, so that open streams are looked at again.
+    """
+
+    def __init__(self, database_url: str, on_change: Callable[[str], None]) -> None:
+        self._on_change = on_change
+        self._locks: dict[tuple[str, str], str] = {}
+        self.tenants: frozenset[str] = frozenset()
+        """The tenants behind locked doors."""
+        self.changes = 0
+        """How often the locks have changed."""
+        self._read_at = float("-inf")
+        self._told = asyncio.Event()
+        self._wire = DedicatedConnection(
+            database_url, "tenantry-locks", channel=CHANNEL, heard=lambda _: self._told.set(), lost=self._told.set
+        )
+        self._task = Supervised("locks", self._follow)
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the locks are known."""
+        return time.monotonic() - self._read_at < STALE_SECONDS
+
+    def reason(self, cluster: str, namespace: str) -> str | None:
+        """Why this namespace of this logical cluster is closed, or ``None``."""
+        return suspension_reason(self._locks, cluster, namespace)
+
+    def namespaces(self, cluster: str) -> frozenset[str]:
+        """The namespaces of this logical cluster that are closed by themselves."""
+        if tenant_of(cluster) not in self.tenants:
+            return frozenset()
+        return frozenset(namespace for space, namespace in self._locks if space == cluster and namespace)
+
+    async def start(self) -> None:
+        """Load the locks once, then follow them. Raises ``psycopg.Error`` when the first load fails."""
+        await self._read()
+        self._task.start()
+
+    async def stop(self) -> None:
+        """Stop following."""
+        await self._task.stop()
+        self._wire.close()
+
+    async def _follow(self) -> None:
+        while True:
+            # Cleared before the reading: what is told while it runs brings another one.
+            self._told.clear()
+            try:
+                await self._read()
+            except AWAY as error:
+                logger.warning("the locks cannot be read: %s", type(error).__name__)
+                self._wire.close()
+                await asyncio.sleep(POLL_SECONDS)
+                continue
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._told.wait(), POLL_SECONDS)
+
+    async def _read(self) -> None:
+        # Of the moment before the question: the answer may be of any moment after it.
+        asked_at = time.monotonic()
+        async with asyncio.timeout(STALE_SECONDS):
+            result = await self._wire.ask("SELECT space, namespace, reason FROM locks")
+        rows = [
+            [(result.get_value(row, column) or b"").decode() for column in range(3)] for row in range(result.ntuples)
+        ]
+        locks = {(space, namespace): reason for space, namespace, reason in rows}
+        changed = {space for (space, _), _ in locks.items() ^ self._locks.items()}
+        self._locks = locks
+        self.tenants = suspended_tenants(locks)
+        self.changes += bool(changed)
+        self._read_at = asked_at
+        for cluster in changed:
+            self._on_change(cluster)

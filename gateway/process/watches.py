@@ -1,0 +1,169 @@
+"""Open watches: each ends at once when its caller loses the right to it (GW5, AZ1)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection
+from typing import Final
+
+from access.authentication.impersonation import NAME as IMPERSONATION
+from access.outsidebudget import begin_budget
+from gateway.http.errors import as_status_error
+from kube.authentication.identity import Principal
+from kube.requests.logicalclusters import space_of
+from kube.requests.requestinfo import RequestInfo
+from kube.requests.status import Expired, StatusError, Unauthorized
+
+logger = logging.getLogger(__name__)
+
+_TOGETHER: Final = 64
+"""Streams that are looked at again before others get a turn."""
+
+Recheck = Callable[[], Awaitable[None]]
+"""Authenticates and authorises the request of a stream again; raises a ``StatusError`` when it no longer may."""
+
+
+class OpenWatch:
+    """One open watch; ``ended`` resolves to the error that ends it."""
+
+    __slots__ = ("_timer", "definition", "ended", "info", "principal", "recheck")
+
+    def __init__(self, principal: Principal, info: RequestInfo, recheck: Recheck, now: float, definition: str) -> None:
+        loop = asyncio.get_running_loop()
+        self.principal = principal
+        self.info = info
+        self.recheck = recheck
+        self.definition = definition
+        self.ended: asyncio.Future[StatusError] = loop.create_future()
+        self._timer: asyncio.TimerHandle | None = None
+        if principal.not_after is not None:
+            self._timer = loop.call_later(max(0.0, principal.not_after - now), self.end, Unauthorized())
+
+    def end(self, error: StatusError) -> None:
+        """End the stream with ``error`` as its last event."""
+        if not self.ended.done():
+            self.ended.set_result(error)
+
+    def close(self) -> None:
+        """Forget the stream: its client has gone."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self.ended.cancel()
+
+
+class OpenWatches:
+    """All open watches of this process, and the one task that asks again whether they may stay open.
+
+    1. A change that may end a right (``reauthorize``, ``recheck_known_by``) is only noted, and the task started. Noting
+       cannot fail and cannot wait, so it may be called from the store's log itself.
+    2. The task takes all notes at once and leaves empty sets. A change that comes while it works lands in the new sets
+       and gets a pass of its own: a stream that was already passed is asked again.
+    3. Each stream that is concerned is authenticated and authorised anew. Whatever is raised ends it: a stream is kept
+       only by a positive answer.
+    4. A stream that is opened during a pass is not in the pass' copy. It need not be: whoever opens one asks again
+       itself, after registering it (``gateway.handlers.watching``).
+    """
+
+    def __init__(self) -> None:
+        self._open: set[OpenWatch] = set()
+        self._tenants: Counter[str | None] = Counter()
+        self._pending_clusters: set[str | None] = set()
+        self._pending_authenticators: set[str] = set()
+        self._task: asyncio.Task[None] | None = None
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def of(self, tenant: str | None) -> int:
+        """How many streams a tenant's users have open."""
+        return self._tenants[tenant]
+
+    def open(
+        self, principal: Principal, info: RequestInfo, recheck: Recheck, *, now: float, definition: str = ""
+    ) -> OpenWatch:
+        """Register a stream; ``definition`` is the uid of the CRD that its resource rests on."""
+        stream = OpenWatch(principal, info, recheck, now, definition)
+        self._open.add(stream)
+        self._tenants[principal.tenant] += 1
+        return stream
+
+    def close(self, stream: OpenWatch) -> None:
+        """Take a stream off the list."""
+        if stream in self._open:
+            self._open.remove(stream)
+            self._tenants[stream.principal.tenant] -= 1
+            if not self._tenants[stream.principal.tenant]:
+                del self._tenants[stream.principal.tenant]
+        stream.close()
+
+    def reauthorize(self, cluster: str | None) -> None:
+        """Ask again for every stream that rules of ``cluster`` may concern; ``None`` means all of them.
+
+        Changes that come together are looked at together.
+        """
+        if not self._open:
+            return
+        self._pending_clusters.add(cluster)
+        self._schedule_recheck()
+
+    def recheck_known_by(self, authenticator: str) -> None:
+        """Ask again for every stream whose caller was known by ``authenticator``, or acts as another (CT-07)."""
+        if not self._open:
+            return
+        self._pending_authenticators |= {authenticator, IMPERSONATION}
+        self._schedule_recheck()
+
+    def _schedule_recheck(self) -> None:
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._recheck_pending())
+
+    def end_redefined(self, changed: Collection[tuple[str, str]], definition: Callable[[str, str, str], str]) -> None:
+        """End the streams of (group, resource) whose definition is no longer the one that they began with (TS12)."""
+        for stream in list(self._open):
+            info = stream.info
+            if (info.group, info.resource) not in changed:
+                continue
+            now = definition(info.cluster, info.group, info.resource)
+            if now != stream.definition:
+                stream.end(Expired("The definition of the resource has changed, please list again."))
+
+    def end_all(self, error: StatusError) -> None:
+        """End every stream: the server stops."""
+        for stream in list(self._open):
+            stream.end(error)
+
+    async def _recheck_pending(self) -> None:
+        while self._pending_clusters or self._pending_authenticators:
+            # No await between taking and emptying: a note is in this pass or in the next, never in neither.
+            clusters, self._pending_clusters = self._pending_clusters, set()
+            authenticators, self._pending_authenticators = self._pending_authenticators, set()
+            for number, stream in enumerate(list(self._open)):
+                if number % _TOGETHER == 0:
+                    await asyncio.sleep(0)
+                concerned = stream.principal.authenticator in authenticators or _concerned(stream, clusters)
+                if stream.ended.done() or not concerned:
+                    continue
+                begin_budget()
+                try:
+                    await stream.recheck()
+                except Exception as error:  # noqa: BLE001 - whatever happens, the stream must not stay open
+                    stream.end(as_status_error(error))
+
+
+def _concerned(stream: OpenWatch, clusters: set[str | None]) -> bool:
+    principal = stream.principal
+    if stream.info.all_tenants or None in clusters or principal.cluster in clusters:
+        return True
+    # What a workspace asks of those who enter it is asked in all workspaces below as well (KC3).
+    cluster = stream.info.cluster
+    while cluster:
+        if cluster in clusters:
+            return True
+        cluster = cluster.rpartition(":")[0]
+    # Locks of a tenant bind its users wherever they have been let in.
+    if principal.tenant is not None and space_of(principal.tenant) in clusters:
+        return True
+    # The rules of the system space and of the bootstrap policy reach into every space.
+    return "root" in clusters or "system:admin" in clusters

@@ -1,0 +1,130 @@
+"""What a list, watch or collection delete is about: its range in the store and its selectors, read once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, Final
+
+import orjson
+
+from gateway.http.messages import Request, ScopeFilter
+from gateway.resources import selectablefields as fields
+from gateway.resources.kinds import Kind
+from kube.requests.fieldselectors import FieldSelector, parse_fields
+from kube.requests.labelselectors import Selector, parse_labels
+from kube.requests.status import Forbidden, NotFound
+from store.types import AllSpaces, Key, Range, Stored
+
+_SHARED_FROM: Final = 16 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """A range with selectors. ``matches`` decides on an object's bytes, parsing them only when it must."""
+
+    range: Range | AllSpaces
+    labels: Selector
+    fields: FieldSelector
+    within: ScopeFilter | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every object of the range is selected."""
+        return not self.labels and not self.fields and self.within is None
+
+    @property
+    def by_key(self) -> bool:
+        """Whether the key alone decides."""
+        return (
+            not self.labels
+            and (self.within is None or self.within.by_key)
+            and all(term.field in ("metadata.name", "metadata.namespace") for term in self.fields.terms)
+        )
+
+    def matches(self, key: Key, data: bytes) -> bool:
+        """Whether the object is selected."""
+        if self.is_whole:
+            return True
+        if self.within is not None and not self.within.places(key):
+            return False
+        if self.by_key:
+            return self.fields.matches({"metadata.name": key.name, "metadata.namespace": key.namespace})
+        body = decoded(data)
+        labels = body.get("metadata", {}).get("labels") or {}
+        if self.within is not None and not self.within.includes(key, labels):
+            return False
+        return self.labels.matches(labels) and self.fields.matches(fields.values(self.fields, body))
+
+    def filter(self, items: Sequence[Stored]) -> Sequence[Stored]:
+        """The selected ones, in order."""
+        if self.is_whole:
+            return items
+        return [item for item in items if self.matches(item.key, item.data)]
+
+
+@dataclass(frozen=True, slots=True)
+class OpenNamespaces:
+    """Every object but those in closed namespaces: a ``ScopeFilter``."""
+
+    closed: frozenset[str]
+
+    def places(self, key: Key) -> bool:
+        """Whether the object can be one of them, by its key alone."""
+        return key.namespace not in self.closed
+
+    def includes(self, key: Key, labels: Mapping[str, str]) -> bool:  # noqa: ARG002 - the key decides
+        """Whether it is one of them."""
+        return self.places(key)
+
+    @property
+    def by_key(self) -> bool:
+        """It is the key alone that decides."""
+        return True
+
+
+def decoded(data: bytes) -> dict[str, Any]:
+    """A stored object, not to be changed: all who look at the same event look at one and the same."""
+    body: dict[str, Any] = _decoded(data) if len(data) > _SHARED_FROM else orjson.loads(data)
+    return body
+
+
+@lru_cache(maxsize=8)
+def _decoded(data: bytes) -> Any:
+    return orjson.loads(data)
+
+
+def selection(request: Request, kind: Kind) -> Selection:
+    """What the request selects. Raises ``BadRequest`` for selectors that cannot be read."""
+    info = request.info
+    labels = parse_labels(request.query.get("labelSelector", ""))
+    selector = parse_fields(request.query.get("fieldSelector", ""))
+    selector.check(fields.supported(kind), fields.refusal(kind))
+    group, kept = kind.resource.place
+    if info.all_tenants:
+        return Selection(AllSpaces(group, kept), labels, selector, request.within)
+    namespace = (info.namespace or None) if kind.resource.namespaced else None
+    return Selection(Range(info.cluster, group, kept, namespace), labels, selector, request.within)
+
+
+def require_selected(request: Request, kind: Kind, stored: Stored) -> None:
+    """Raise ``NotFound`` for an object that the request cannot reach."""
+    if request.within is None or _is_within(request.within, stored.key, orjson.loads(stored.data)):
+        return
+    resource, name = kind.resource, stored.key.name
+    text = f'{resource.qualified_name} "{name}" not found'
+    raise NotFound(text, group=resource.group, kind=resource.plural, name=name)
+
+
+def confine_new(request: Request, kind: Kind, key: Key, body: dict[str, Any]) -> None:
+    """Raise ``Forbidden`` for an object that the request could not reach once it is there."""
+    if request.within is None or _is_within(request.within, key, body):
+        return
+    resource = kind.resource
+    text = f'{resource.qualified_name} "{key.name}" is forbidden: the permission claim does not select it'
+    raise Forbidden(text, group=resource.group, kind=resource.plural, name=key.name)
+
+
+def _is_within(within: ScopeFilter, key: Key, body: dict[str, Any]) -> bool:
+    return within.includes(key, body.get("metadata", {}).get("labels") or {})

@@ -1,0 +1,1 @@
+"""The server as a whole: the stages in order, sockets and processes, and the way in without a socket."""

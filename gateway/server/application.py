@@ -1,0 +1,314 @@
+"""The API server as an ASGI application: the stages of a request in order, nothing else.
+
+authentication → resolution → throttling → authorization → admission and store → audit, which always happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from access.authentication.anonymous import NOBODY
+from access.authentication.base import Credentials
+from access.authentication.impersonation import impersonate
+from access.authorization.tenancy.isolation import ALWAYS_ALLOWED
+from access.outsidebudget import begin_budget
+from gateway.filters.auditing import new_audit_id, record_of
+from gateway.filters.authorization import authorize, authorize_with_trace, recheck, require_allowed, throttle
+from gateway.filters.requestinfo import parse, resolve
+from gateway.handlers import dispatch
+from gateway.http.bodies import Disconnected, limit_of, read_body
+from gateway.http.certificates import Certificates
+from gateway.http.errors import as_status_error, render
+from gateway.http.messages import Headers, Request, Response, Stream
+from gateway.http.requestresponse import RequestResponseCycle
+from gateway.options import Options
+from gateway.process.runtime import Runtime
+from gateway.process.watches import Recheck
+from gateway.server import assembly
+from kube.authentication.identity import Principal
+from kube.authorization.decisions import Decision
+from kube.requests.paths import ParsedRequest
+from kube.requests.requestinfo import RequestInfo
+from kube.requests.status import BadRequest, MethodNotAllowed, ServiceUnavailable, Timeout
+
+logger = logging.getLogger(__name__)
+
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+Receive = Callable[[], Awaitable[dict[str, Any]]]
+
+_PROMPT: Final = 0.25
+"""Seconds that a body may take before it is asked again whether the caller may."""
+
+_METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
+_WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+_CONNECTION: Final = frozenset({b"close", b"keep-alive", b"upgrade", b""})
+_NOT_KEPT: Final = (b"cache-control", b"no-cache, private")
+_ONCE: Final = frozenset({b"host", b"authorization", b"content-length", b"content-type"})
+
+
+class Application:
+    """One API server. Made before the worker processes; its parts are put together in each of them."""
+
+    def __init__(self, options: Options, certificates: Certificates) -> None:
+        self._options = options
+        self._certificates = certificates
+        self._running: contextlib.AsyncExitStack | None = None
+        self._runtime: Runtime | None = None
+
+    @property
+    def runtime(self) -> Runtime:
+        """The parts, once the server runs."""
+        if self._runtime is None:
+            raise ServiceUnavailable("the server is starting", retry_after=1)
+        return self._runtime
+
+    async def serve(self, cycle: RequestResponseCycle) -> None:
+        """Answer one request."""
+        await _RequestPipeline(self.runtime, cycle).run()
+
+    async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        """ASGI's lifespan, by which uvicorn starts and stops what it serves."""
+        if scope["type"] != "lifespan":
+            raise ValueError("requests come by serve")
+        await receive()
+        try:
+            async with assembly.build_runtime(self._options, self._certificates) as runtime:
+                self._runtime = runtime
+                # What has been loaded stays: looking through it for garbage would stop the server for 100 ms a time.
+                gc.collect()
+                gc.freeze()
+                # Nearly everything goes by its reference count; looking for cycles as often as usual costs a tenth.
+                gc.set_threshold(20_000, 20, 20)
+                await send({"type": "lifespan.startup.complete"})
+                await receive()
+        except Exception as error:
+            logger.exception("the API server cannot start")
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
+        await send({"type": "lifespan.shutdown.complete"})
+
+    def drain(self) -> None:
+        """Stop being ready and end the open watches, so that clients go elsewhere."""
+        if self._runtime is not None:
+            self._runtime.stopping = True
+            self._runtime.open_watches.end_all(ServiceUnavailable("the server is shutting down", retry_after=1))
+
+
+class _RequestPipeline:
+    """One request on its way through the stages, with what is known of it so far."""
+
+    __slots__ = (
+        "_cycle",
+        "_headers",
+        "_query",
+        "_runtime",
+        "audit_id",
+        "decision",
+        "impersonator",
+        "info",
+        "now",
+        "principal",
+        "started",
+        "status",
+    )
+
+    def __init__(self, runtime: Runtime, cycle: RequestResponseCycle) -> None:
+        self._runtime = runtime
+        self._cycle = cycle
+        self._headers: Mapping[bytes, bytes] = {}
+        self._query: Mapping[str, str] = {}
+        self.now = time.time()
+        self.started = time.perf_counter()
+        self.audit_id = new_audit_id()
+        self.principal: Principal | None = None
+        self.impersonator: Principal | None = None
+        self.info: RequestInfo | None = None
+        self.decision: Decision | None = None
+        self.status = 0
+
+    async def run(self) -> None:
+        """Answer, and record what became of it."""
+        begin_budget()
+        try:
+            try:
+                answer = await self._answer()
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if not self._cycle.timed_out or task is None:
+                    raise
+                task.uncancel()
+                error = Timeout("request did not complete within the allotted timeout")
+                answer = render(error, self._headers.get(b"accept", b""))
+            except Exception as error:
+                if isinstance(error, Disconnected):
+                    raise
+                answer = render(as_status_error(error), self._headers.get(b"accept", b""))
+            if isinstance(answer, Stream):
+                await self._stream(answer)
+            else:
+                await self._reply(answer)
+        except Disconnected:
+            self.status = self.status or 499
+        finally:
+            self._record()
+
+    async def _answer(self) -> Response | Stream:
+        cycle, runtime = self._cycle, self._runtime
+        self._headers = _checked_headers(cycle.headers)
+        line = cycle.method, cycle.raw_path, cycle.query
+        if cycle.method not in _METHODS and not (cycle.method == "HEAD" and parse(*line).path in ALWAYS_ALLOWED):
+            raise MethodNotAllowed("the server does not allow this method on the requested resource")
+        parsed = parse(*line)
+        self._query = {name: values[0] for name, values in parsed.parameters.items()}
+
+        authorization = self._headers.get(b"authorization")
+        credentials = Credentials(
+            cycle.certificate,
+            authorization.decode("latin-1") if authorization is not None else None,
+            cycle.certificate_refusal,
+        )
+        principal = self.principal = await self._authenticate(credentials, parsed)
+        info = self.info = self._resolve(principal.tenant)
+        throttle(runtime, principal, info)
+        decision = self.decision = await authorize_with_trace(runtime, principal, info)
+        require_allowed(principal, info, decision)
+
+        again = self._recheck(credentials, info)
+        body = b""
+        if cycle.method in _WITH_BODY:
+            asked = time.perf_counter()
+            body = await read_body(cycle, self._headers, limit_of(info))
+            if time.perf_counter() - asked > _PROMPT:
+                # Rights can end while a body trickles in.
+                await again()
+        request = Request(
+            principal=principal,
+            info=info,
+            query=self._query,
+            headers=self._headers,
+            body=body,
+            now=self.now,
+            audit_id=self.audit_id,
+            decision=decision,
+            write=cycle.write_nowait,
+        )
+        return await dispatch.dispatch(runtime, request, again)
+
+    async def _authenticate(self, credentials: Credentials, parsed: ParsedRequest) -> Principal:
+        if credentials.certificate is None and credentials.authorization is None and parsed.path in ALWAYS_ALLOWED:
+            return NOBODY
+        return await self._identify(credentials, self.now)
+
+    def _resolve(self, tenant: str | None) -> RequestInfo:
+        """What the request is for when a user of this tenant sends it."""
+        cycle = self._cycle
+        default = self._runtime.options.default_tenant or None
+        return resolve(cycle.method, cycle.raw_path, cycle.query, tenant, default)
+
+    async def _identify(self, credentials: Credentials, now: float) -> Principal:
+        """Whom the request is served for: whoever shows the credentials, or whom that one may act as."""
+        caller = await self._runtime.authentication.authenticate(credentials, now=now)
+        if self.principal is None:
+            # Should the caller not be allowed to act as another, the refusal is recorded as the caller's.
+            self.principal = caller
+        allowed = partial(authorize, self._runtime)
+        acting = await impersonate(caller, self._cycle.headers, self._resolve, allowed)
+        if acting is None:
+            return caller
+        self.impersonator = caller
+        return acting
+
+    def _recheck(self, credentials: Credentials, info: RequestInfo) -> Recheck:
+        async def again() -> None:
+            principal = await self._identify(credentials, time.time())
+            await recheck(self._runtime.authorization, principal, info)
+
+        return again
+
+    async def _reply(self, response: Response) -> None:
+        self.status = response.status
+        if response.status in (400, 408, 413, 415, 504) and self._cycle.method in _WITH_BODY:
+            # What is left of a body that was not read must not be taken for the next request.
+            self._cycle.keep_alive = False
+        headers: Headers = (
+            (b"audit-id", self.audit_id.encode()),
+            _NOT_KEPT,
+            *response.headers,
+        )
+        if response.status not in (204, 304):
+            # There is no body; on 304 it would take the place of the cached answer's own.
+            headers = (*headers, (b"content-type", response.media))
+        await self._cycle.send_response(response.status, headers, response.body)
+
+    async def _stream(self, stream: Stream) -> None:
+        self.status = 200
+        cycle = self._cycle
+        media, audit_id = (b"content-type", stream.media), (b"audit-id", self.audit_id.encode())
+        await cycle.start_response(200, (media, audit_id, _NOT_KEPT, *stream.headers))
+        pump = asyncio.ensure_future(self._pump(stream))
+        gone = asyncio.ensure_future(cycle.wait_for_disconnect())
+        try:
+            await asyncio.wait((pump, gone), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            gone.cancel()
+            pump.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await pump
+        if not pump.cancelled():
+            cycle.end_response()
+
+    async def _pump(self, stream: Stream) -> None:
+        async with contextlib.aclosing(stream.chunks) as chunks:  # type: ignore[type-var]
+            async for chunk in chunks:
+                await self._cycle.write(chunk)
+
+    def _record(self) -> None:
+        info, runtime, principal = self.info, self._runtime, self.principal
+        latency = time.perf_counter() - self.started
+        runtime.metrics.observe(
+            verb=info.verb if info else "",
+            resource=info.resource if info and self.status != 404 else "",
+            tenant=(principal.tenant or "") if principal else "",
+            code=self.status,
+            seconds=latency,
+        )
+        runtime.audit.put_nowait(
+            record_of(
+                self.audit_id,
+                time=self.now,
+                latency=latency,
+                principal=principal,
+                impersonator=self.impersonator,
+                info=info,
+                decision=self.decision,
+                status=self.status,
+                source_ip=self._cycle.client,
+                user_agent=self._headers.get(b"user-agent", b"").decode("latin-1")[:256],
+            )
+        )
+
+
+def _checked_headers(pairs: Sequence[tuple[bytes, bytes]]) -> Mapping[bytes, bytes]:
+    """The first value of each header. Raises ``BadRequest`` for what two readers could read in two ways.
+
+    ``Connection`` may not name other headers: a proxy behind would drop what this server has decided by (HDR-02).
+    """
+    headers: dict[bytes, bytes] = {}
+    for name, value in pairs:
+        if name == b"connection" and not _CONNECTION.issuperset(part.strip().lower() for part in value.split(b",")):
+            raise BadRequest("the Connection header names other headers")
+        if name in headers:
+            if name in _ONCE:
+                raise BadRequest(f"the header {name.decode()} is there more than once")
+            continue
+        headers[name] = value
+    if b"host" not in headers:
+        raise BadRequest("the Host header is missing")
+    return headers

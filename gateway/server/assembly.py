@@ -1,0 +1,236 @@
+"""Puts the parts of an API server together, in the order in which they need each other, and takes them apart."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, nullcontext, suppress
+
+import django
+import orjson
+from cryptography import x509
+
+from access.admission.chain import AdmissionChain
+from access.admission.kubernetes.certificaterequests import CertificateRequests
+from access.admission.kubernetes.customresourcedefinitions import CustomResourceDefinitions
+from access.admission.kubernetes.escalation import EscalationPrevention
+from access.admission.kubernetes.limitranger import LimitRanger
+from access.admission.kubernetes.namespacelifecycle import IMMORTAL, NamespaceLifecycle
+from access.admission.kubernetes.noderestriction import NodeRestriction
+from access.admission.kubernetes.persistentvolumeclaimresize import PersistentVolumeClaimResize
+from access.admission.kubernetes.priorityandruntimeclass import PriorityAndRuntimeClass
+from access.admission.kubernetes.resourcequota import ResourceQuota
+from access.admission.kubernetes.serviceaccount import ServiceAccount
+from access.admission.kubernetes.strategies import Strategies
+from access.admission.kubernetes.validation import ObjectValidation
+from access.admission.tenancy.apibindings import ApiBindings
+from access.admission.tenancy.tenantlifecycle import TenantLifecycle
+from access.admission.tenancy.tenantreferences import TenantReferences
+from access.admission.tenancy.tenantscope import TenantScope
+from access.admission.tenancy.workspacelifecycle import WorkspaceLifecycle
+from access.admission.tenancy.workspaceobjectprotection import WorkspaceObjectProtection
+from access.admission.tenancy.workspaces import WorkspaceTree
+from access.authentication.build import Authentication, build_authenticators
+from access.authentication.chain import AuthenticationChain
+from access.authentication.keyfiles import KeyFiles
+from access.authentication.serviceaccount import ServiceAccountAuthenticator
+from access.authentication.x509 import X509Authenticator
+from access.authorization.build import build_authorization
+from access.authorization.modes.keystone import KeystoneAuthorizer
+from access.requestlimits import TenantThrottle
+from audit.requests import RequestLog
+from gateway.controllers import manager
+from gateway.http.certificates import Certificates
+from gateway.options import Options
+from gateway.process.fairexecutor import FairExecutor, shorten_switch_interval
+from gateway.process.keyedlocks import KeyedLocks
+from gateway.process.runtime import Runtime
+from gateway.process.suspensions import SuspensionCache
+from gateway.process.tenantservices import TenantServices
+from gateway.process.watches import OpenWatches
+from gateway.resources.customresources import CustomResources
+from gateway.resources.kinds import Catalogs, definitions
+from gateway.resources.objects import timestamp
+from kube.requests.logicalclusters import ROOT
+from kube.requests.status import AlreadyExists
+from kube.workspaces.objects import root_objects
+from store.engine import Engine
+from store.types import Create, Key, PreconditionFailed
+
+
+@asynccontextmanager
+async def build_runtime(
+    options: Options, certificates: Certificates, *, background: bool = True
+) -> AsyncIterator[Runtime]:
+    """A running API server's parts; everything is stopped on leaving. ``background``: take part in the workers."""
+    # Worker processes are spawned: none of the command's own preparations have happened there.
+    django.setup()
+    definitions()
+    async with Engine(options.database_url) as store:
+        open_watches, write_locks, catalogs = OpenWatches(), KeyedLocks(), Catalogs()
+        suspensions = SuspensionCache(options.database_url, open_watches.reauthorize)
+        executor = FairExecutor()
+        custom = CustomResources(
+            store, catalogs, lambda changed: open_watches.end_redefined(changed, custom.definition), executor.run
+        )
+        keys = KeyFiles(certificates.verifying_keys, certificates.signing_key)
+        accounts = ServiceAccountAuthenticator(
+            store, keys=keys, issuer=options.service_account_issuer, audiences=options.audiences
+        )
+        authentication = _authentication(options, certificates, store, accounts)
+        authorization = build_authorization(
+            options.authorization,
+            store,
+            locks=suspensions,
+            system_only=catalogs.is_system_only,
+            on_change=lambda: open_watches.reauthorize(None),
+            further=lambda policies: (
+                [KeystoneAuthorizer(*authentication.keystone, policies.of)] if authentication.keystone else []
+            ),
+        )
+
+        def namespaced(cluster: str) -> Sequence[tuple[str, str, str]]:
+            found = {(*r.storage_key, r.place[1]) for r in catalogs.of(cluster) if r.namespaced and r.persistent}
+            return sorted(found)
+
+        quotas = ResourceQuota(
+            store, namespaced, lambda space, namespace, wanted: write_locks.line_up(space, namespace, wanted=wanted)
+        )
+        # What changes objects first, then what judges them; quotas last, when nothing else can refuse.
+        admission = AdmissionChain(
+            [
+                TenantScope(),
+                TenantLifecycle(store),
+                TenantReferences(store),
+                CertificateRequests(),
+                WorkspaceTree(store, authorization.workspaces, options.workspace_depth),
+                ApiBindings(store, authorization.workspaces, definitions),
+                ServiceAccount(store),
+                PriorityAndRuntimeClass(store),
+                PersistentVolumeClaimResize(store),
+                LimitRanger(store),
+                Strategies(),
+                CustomResourceDefinitions(store, definitions),
+                ObjectValidation(definitions),
+                EscalationPrevention(authorization.policies, authorization.chain),
+                NodeRestriction(store),
+                WorkspaceObjectProtection(),
+                NamespaceLifecycle(store),
+                WorkspaceLifecycle(store),
+                quotas,
+            ]
+        )
+        requests = RequestLog(options.database_url)
+        runtime = Runtime(
+            options=options,
+            store=store,
+            catalogs=catalogs,
+            custom=custom,
+            suspensions=suspensions,
+            authentication=AuthenticationChain(authentication.authenticators),
+            authorization=authorization.chain,
+            maximal_permission=authorization.maximal_permission,
+            throttle=TenantThrottle(options.tenant_limits, open_watches.of),
+            admission=admission,
+            audit=requests,
+            tenants=TenantServices(),
+            service_account_keys=keys,
+            accounts=accounts,
+            open_watches=open_watches,
+            write_locks=write_locks,
+            executor=executor,
+        )
+        store.subscribe(custom.on_events, lost=custom.on_lost)
+        # What decides is kept right before open streams are looked at again.
+        store.subscribe(authorization.on_events, lost=authorization.forget)
+        store.subscribe(runtime.on_events, lost=lambda: open_watches.reauthorize(None))
+        await custom.load()
+        await _first_objects(runtime)
+        await suspensions.start()
+        requests.start()
+        try:
+            url = options.url
+            work = (
+                manager.run_controllers(store, options.database_url, url, custom, quotas)
+                if background
+                else nullcontext()
+            )
+            shorten_switch_interval()
+            watched = runtime.watchdog.watching()
+            async with (
+                authentication.running(open_watches.recheck_known_by),
+                authorization.running(),
+                work,
+                watched,
+            ):
+                yield runtime
+        finally:
+            runtime.executor.close()
+            await requests.stop()
+            await suspensions.stop()
+
+
+def _authentication(
+    options: Options, certificates: Certificates, store: Engine, accounts: ServiceAccountAuthenticator
+) -> Authentication:
+    own = x509.load_pem_x509_certificate(certificates.own_client_ca.read_bytes())
+
+    async def tenant_uid(name: str) -> str:
+        stored = await store.get(Key(ROOT, "", "tenants", "", name), cached=True)
+        return str(orjson.loads(stored.data)["metadata"]["uid"]) if stored else ""
+
+    return build_authenticators(
+        options.authentication,
+        certificates=X509Authenticator([own]),
+        service_accounts=accounts,
+        service_account_issuer=options.service_account_issuer,
+        audiences=options.audiences,
+        anonymous=options.anonymous_auth,
+        data_folder=options.data_folder,
+        tenant_uid=tenant_uid,
+    )
+
+
+async def _first_objects(runtime: Runtime) -> None:
+    """The first objects of the system space, and the default tenant (TS8), where they are missing."""
+    for place, made in root_objects(now=timestamp(time.time()), uids=[str(uuid.uuid4()) for _ in range(4)]):
+        key = Key(ROOT, *place)
+        if await runtime.store.get(key) is None:
+            with suppress(PreconditionFailed):
+                await runtime.store.commit(Create(key, made))
+    for name in sorted(IMMORTAL):
+        key = Key(ROOT, "", "namespaces", "", name)
+        if await runtime.store.get(key) is not None:
+            continue
+        body = {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {
+                "name": name,
+                "uid": str(uuid.uuid4()),
+                "creationTimestamp": timestamp(time.time()),
+                "labels": {"kubernetes.io/metadata.name": name},
+                "selfLink": f"/api/v1/namespaces/{name}",
+            },
+            "spec": {"finalizers": ["kubernetes"]},
+            "status": {"phase": "Active"},
+        }
+        try:
+            await runtime.store.commit(Create(key, body))
+        except PreconditionFailed:
+            continue
+    tenant = runtime.options.default_tenant
+    if tenant and await runtime.store.get(Key(ROOT, "", "tenants", "", tenant)) is None:
+        try:
+            await asyncio.to_thread(
+                runtime.tenants.create,
+                user="system:apiserver",
+                name=tenant,
+                display_name="",
+                labels={},
+                annotations={},
+            )
+        except AlreadyExists:
+            return

@@ -1,0 +1,240 @@
+"""The API server's decisions outside of it: the same authorizers on the database's state of this moment (AZ11).
+
+For the portal's process, which has no API server in it and asks seldom. The authorizers run on what was read before, in
+the caller's own connection and transaction, and again for as long as they ask for more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar
+
+from django.conf import settings
+
+from access.authorization.build import Authorization, build_authorization
+from access.authorization.modes.abac import PolicyFile
+from access.authorization.modes.node import NodeGraphs, nodes_that_may
+from access.authorization.modes.rbac import PolicyCache
+from access.authorization.tenancy.grants import TenantPolicies
+from access.authorization.tenancy.suspension import suspended_tenants, suspension_reason
+from gateway.resources.kinds import Catalogs
+from kube.authentication.identity import (
+    AUTHENTICATED,
+    HOME_EXTRA,
+    SERVICE_ACCOUNT_PREFIX,
+    Principal,
+    account_groups,
+    local_service_account,
+    without_virtual_groups,
+)
+from kube.authorization.abac import Policy
+from kube.authorization.decisions import Decision
+from kube.authorization.effectivepolicy import Policies
+from kube.authorization.rbac import GROUP, Attributes
+from kube.authorization.whocan import Holder
+from kube.requests.logicalclusters import ROOT, is_tenant_space, is_valid, is_workspace, space_of, tenant_of
+from kube.requests.paths import parse, resolve
+from kube.requests.requestinfo import RequestInfo
+from kube.requests.status import BadRequest
+from store import synchronous
+from store.types import AllSpaces, Key, Listing, Range, Stored
+
+T = TypeVar("T")
+_RBAC: Final = ("roles", "clusterroles", "rolebindings", "clusterrolebindings")
+
+
+def explain(principal: Principal, method: str, path: str, cluster: str) -> tuple[Principal, RequestInfo, Decision]:
+    """What a request means and how it would be decided, with every step, and for whom; nothing is executed.
+
+    ``path`` as kubectl sends it; with ``cluster`` it is meant inside that logical cluster unless it names one itself.
+    A service account is taken for one that lives there, unless its name or ``extra`` says where, as in reviews.
+    Raises ``StatusError`` for what is no request, and no account.
+    """
+    target, _, query = path.partition("?")
+    if cluster and not target.startswith("/clusters/"):
+        target = f"/clusters/{cluster}{target}"
+    info = resolve(parse(method, target.encode("ascii"), query.encode("ascii")), principal.tenant, None)
+    principal = _at_home(principal, info)
+    return principal, info, decide(principal, info)
+
+
+def _at_home(principal: Principal, info: RequestInfo) -> Principal:
+    """The principal as an authenticator would know it: accounts with their home and groups, nobody in virtual ones."""
+    try:
+        name, home = local_service_account(principal.name, principal.extra.get(HOME_EXTRA, ()))
+    except ValueError as error:
+        raise BadRequest(f"There is no such service account: {error}.") from None
+    if not name.startswith(SERVICE_ACCOUNT_PREFIX) or principal.tenant is None:
+        return replace(principal, groups=without_virtual_groups(principal.groups))
+    if not home:
+        home = info.cluster if principal.tenant == info.tenant else space_of(principal.tenant)
+    if not is_valid(home) or tenant_of(home) != principal.tenant:
+        raise BadRequest("The service account is of no logical cluster of the tenant.")
+    return replace(
+        principal,
+        name=name,
+        groups=tuple(dict.fromkeys((*without_virtual_groups(principal.groups), *account_groups(name)))),
+        extra={key: values for key, values in principal.extra.items() if key != HOME_EXTRA},
+        cluster=home,
+    )
+
+
+def decide(principal: Principal, info: RequestInfo) -> Decision:
+    """The decision about a resolved request, with every step."""
+    store = Snapshot(info.cluster)
+    return store.settled(lambda: _explained(store, principal, info))
+
+
+def _authorization(store: Snapshot) -> Authorization:
+    return build_authorization(settings.AUTHORIZATION, store, locks=store, system_only=Catalogs().is_system_only)
+
+
+async def _explained(store: Snapshot, principal: Principal, info: RequestInfo) -> Decision:
+    authorization = _authorization(store)
+    async with authorization.running():
+        return await authorization.chain.explain(principal, info)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What decides in one logical cluster: the compiled RBAC around it, and whom policies and lines let in."""
+
+    policies: Policies
+    objects: tuple[Policy, ...]
+    lines: tuple[Policy, ...]
+
+
+def state_of(cluster: str) -> State:
+    """The policies of a logical cluster at this moment. Raises ``BadRequest`` for what is none."""
+    if not is_valid(cluster):
+        raise BadRequest("There is no such logical cluster.")
+    store = Snapshot(cluster)
+    policies = store.settled(lambda: PolicyCache(store).policies_for(cluster))
+    objects = store.settled(lambda: TenantPolicies(store).in_force(cluster))
+    file = settings.AUTHORIZATION.policy_file
+    return State(policies, objects, PolicyFile(file).policies if file is not None else ())
+
+
+def nodes(cluster: str, attributes: Attributes) -> tuple[Holder, ...]:
+    """The nodes that may do this in a logical cluster, where the Node authorizer is asked; in workspaces it never is."""
+    if "Node" not in settings.AUTHORIZATION.mode or not (cluster == ROOT or is_tenant_space(cluster)):
+        return ()
+    store, info = Snapshot(cluster), _asked(cluster, attributes)
+    return nodes_that_may(info, lambda: store.settled(lambda: NodeGraphs(store).of(cluster)))
+
+
+def gated(cluster: str, attributes: Attributes, holders: Sequence[Holder]) -> tuple[Holder, ...]:
+    """Those who hold a right, each with the gate of the workspace at the end of its path that is closed to it alone.
+
+    Who else is in a group, and in which other groups a user is, only authenticators know: it may be open to them.
+    """
+    if not is_workspace(cluster):
+        return tuple(holders)
+    store, info = Snapshot(cluster), _asked(cluster, attributes)
+
+    async def through() -> tuple[Holder, ...]:
+        authorization = _authorization(store)
+        async with authorization.running():
+            said = [await authorization.chain.authorize(_alone(holder, cluster), info) for holder in holders]
+        return tuple(
+            holder if decision.allowed else holder._replace(path=(*holder.path, f"if {decision.step} opens"))
+            for holder, decision in zip(holders, said, strict=True)
+        )
+
+    return store.settled(through)
+
+
+def _alone(holder: Holder, cluster: str) -> Principal:
+    """Somebody of whom nothing is known but this."""
+    name, home = holder.name, None
+    groups: tuple[str, ...] = (AUTHENTICATED,)
+    if holder.kind == "Group":
+        name, groups = "", (holder.name, AUTHENTICATED)
+    elif holder.kind == "ServiceAccount":
+        name, home = f"{SERVICE_ACCOUNT_PREFIX}{holder.namespace}:{holder.name}", cluster
+        groups = (*account_groups(name), AUTHENTICATED)
+    return Principal(name=name, groups=groups, tenant=holder.tenant, authenticator="who-can", cluster=home)
+
+
+def _asked(cluster: str, attributes: Attributes) -> RequestInfo:
+    return RequestInfo(
+        method="",
+        path=attributes.path,
+        cluster=cluster,
+        tenant=tenant_of(cluster),
+        verb=attributes.verb,
+        is_resource=attributes.is_resource,
+        group=attributes.group,
+        resource=attributes.resource.partition("/")[0],
+        subresource=attributes.subresource,
+        namespace=attributes.namespace,
+        name=attributes.name,
+    )
+
+
+class Snapshot:
+    """Some objects and all locks, as the caller's transaction sees them: a store to decide by.
+
+    It begins with the RBAC around a logical cluster. What it is asked for and does not hold is not there, until
+    ``settled`` has read it and asked again.
+    """
+
+    def __init__(self, cluster: str) -> None:
+        from tenants.models import Lock
+
+        self._ranges: dict[Range, Listing] = {}
+        self._objects: dict[Key, Stored | None] = {}
+        self._wanted: set[Range | Key] = {
+            Range(space, GROUP, resource) for space in (cluster, ROOT) for resource in _RBAC
+        }
+        self._read()
+        self._locks = {
+            (space, namespace): reason
+            for space, namespace, reason in Lock.objects.values_list("space", "namespace", "reason")
+        }
+        self.tenants = suspended_tenants(self._locks)
+
+    def settled(self, question: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """The answer to a question to this store, asked until everything that it asked for is here."""
+        while True:
+            answer = asyncio.run(question())
+            if not self._wanted:
+                return answer
+            self._read()
+
+    def _read(self) -> None:
+        for wanted in self._wanted:
+            if isinstance(wanted, Range):
+                self._ranges[wanted] = synchronous.listing(wanted)
+            else:
+                self._objects[wanted] = synchronous.get(wanted)
+        self._wanted.clear()
+
+    def reason(self, cluster: str, namespace: str) -> str | None:
+        """Why a door is locked, or ``None``."""
+        return suspension_reason(self._locks, cluster, namespace)
+
+    async def get(self, key: Key, *, cached: bool = False) -> Stored | None:  # noqa: ARG002
+        """An object."""
+        if key not in self._objects:
+            self._wanted.add(key)
+        return self._objects.get(key)
+
+    async def list(
+        self,
+        selection: Range | AllSpaces,
+        *,
+        at_least: int | None = None,  # noqa: ARG002
+        exact: int | None = None,  # noqa: ARG002
+        after: tuple[str, str, str] | None = None,  # noqa: ARG002
+        limit: int = 0,  # noqa: ARG002
+        cached: bool = False,  # noqa: ARG002
+    ) -> Listing:
+        """A range, whole."""
+        assert isinstance(selection, Range)  # noqa: S101 - decisions look into single spaces
+        if selection not in self._ranges:
+            self._wanted.add(selection)
+            return Listing((), 0)
+        return self._ranges[selection]

@@ -1,0 +1,145 @@
+"""The portal's way in: the same stages as for kubectl, without a socket, for a principal that it vouches for."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import Mapping
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Self
+
+import orjson
+
+from access.outsidebudget import begin_budget
+from gateway.filters.auditing import new_audit_id, record_of
+from gateway.filters.authorization import authorize_with_trace, require_allowed, throttle
+from gateway.handlers import dispatch
+from gateway.http.certificates import prepare
+from gateway.http.errors import as_status_error, render
+from gateway.http.messages import Request, Response, Stream
+from gateway.options import Options
+from gateway.process.runtime import Runtime
+from gateway.server import assembly
+from kube.authentication.identity import Principal
+from kube.requests.paths import parse, resolve
+from kube.requests.status import BadRequest
+
+_PATIENCE = 30.0
+
+
+class Gateway:
+    """An API server in a thread of this process. Safe to call from any thread; use it as a context manager.
+
+    It decides, admits, keeps and audits exactly as the server does; only authentication is the caller's.
+    """
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="gateway", daemon=True)
+        self._stack = contextlib.AsyncExitStack()
+        self._runtime: Runtime | None = None
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        certificates = prepare(self._options)
+        parts = assembly.build_runtime(self._options, certificates, background=False)
+        self._runtime = self._run(self._stack.enter_async_context(parts))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._run(self._stack.aclose())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def call(
+        self,
+        principal: Principal,
+        method: str,
+        path: str,
+        *,
+        query: str = "",
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        source_ip: str = "",
+    ) -> Response:
+        """One request, answered. ``path`` is percent-encoded as in a URL, ``body`` JSON.
+
+        Failures are responses with a ``Status`` body, as for any client. Watches are refused.
+        """
+        fields = {name.lower().encode(): value.encode() for name, value in (headers or {}).items()}
+        data = b"" if body is None else orjson.dumps(body)
+        response: Response = self._run(self._call(principal, method, path, query, fields, data, source_ip))
+        return response
+
+    async def _call(
+        self,
+        principal: Principal,
+        method: str,
+        path: str,
+        query: str,
+        headers: Mapping[bytes, bytes],
+        body: bytes,
+        source_ip: str,
+    ) -> Response:
+        runtime = self._runtime
+        assert runtime is not None, "the gateway has not been started"  # noqa: S101 - a programming error
+        started, now, audit_id = time.perf_counter(), time.time(), new_audit_id()
+        info = decision = None
+        begin_budget()
+        try:
+            parsed = parse(method, path.encode(), query.encode())
+            info = resolve(parsed, principal.tenant, runtime.options.default_tenant or None)
+            throttle(runtime, principal, info)
+            decision = await authorize_with_trace(runtime, principal, info)
+            require_allowed(principal, info, decision)
+            request = Request(
+                principal=principal,
+                info=info,
+                query={name: values[0] for name, values in parsed.parameters.items()},
+                headers=headers,
+                body=body,
+                now=now,
+                audit_id=audit_id,
+                decision=decision,
+            )
+            response = await _answered(runtime, request)
+        except Exception as error:  # noqa: BLE001 - every failure has an answer
+            response = render(as_status_error(error))
+        runtime.audit.put_nowait(
+            record_of(
+                audit_id,
+                time=now,
+                latency=time.perf_counter() - started,
+                principal=principal,
+                info=info,
+                decision=decision,
+                status=response.status,
+                source_ip=source_ip,
+                user_agent=headers.get(b"user-agent", b"").decode("latin-1")[:256],
+            )
+        )
+        return response
+
+    def _run(self, work: Any) -> Any:
+        future: Future[Any] = asyncio.run_coroutine_threadsafe(work, self._loop)
+        return future.result(_PATIENCE)
+
+
+async def _answered(runtime: Runtime, request: Request) -> Response:
+    if request.info.verb == "watch":
+        raise BadRequest("watches need a connection")
+    answer = await dispatch.dispatch(runtime, request, _no_recheck)
+    if isinstance(answer, Stream):
+        raise BadRequest("streams need a connection")
+    return answer
+
+
+async def _no_recheck() -> None:
+    return

@@ -1,0 +1,187 @@
+"""The server around the application: sockets, TLS, worker processes, and an orderly end."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import multiprocessing
+import signal
+import socket
+import ssl
+import sys
+import threading
+from collections.abc import Callable
+from multiprocessing.context import SpawnProcess
+from multiprocessing.reduction import ForkingPickler
+
+import uvicorn
+from uvicorn.config import STARTUP_FAILURE
+
+from access.authentication.keyfiles import KeyFiles
+from gateway.http.certificates import Certificates, prepare
+from gateway.http.protocol import GatewayProtocol
+from gateway.http.tls import ServerTls
+from gateway.options import Options
+from gateway.server.application import Application
+from gateway.server.worker import work
+from store.supervision import Supervised
+
+logger = logging.getLogger(__name__)
+
+_GRACE_SECONDS = 10
+_LOOK_SECONDS = 0.2
+
+ContextFactory = Callable[[uvicorn.Config, Callable[[], ssl.SSLContext]], ssl.SSLContext]
+
+
+class PortTaken(Exception):
+    """Another process listens there; the message says what to do."""
+
+
+def bind(options: Options) -> socket.socket:
+    """The listening socket. Raises ``PortTaken`` with one line that names the port and how to change it."""
+    family = socket.AF_INET6 if ":" in options.bind_address else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((options.bind_address, options.secure_port))
+    except OSError as error:
+        listener.close()
+        if error.errno in (errno.EADDRINUSE, errno.EACCES):
+            why = "is already in use" if error.errno == errno.EADDRINUSE else "may not be opened by this user"
+            raise PortTaken(
+                f"port {options.secure_port} on {options.bind_address} {why}: "
+                "choose another with --secure-port or APISERVER_PORT"
+            ) from None
+        raise
+    listener.set_inheritable(True)
+    return listener
+
+
+def configure(application: Application, context: ContextFactory, *, workers: int = 1) -> uvicorn.Config:
+    """Uvicorn as the API server needs it: no proxy headers, no access log, our protocol, our TLS."""
+    return uvicorn.Config(
+        application,
+        http=GatewayProtocol,
+        ws="none",
+        loop="uvloop",
+        lifespan="on",
+        workers=workers,
+        proxy_headers=False,
+        server_header=False,
+        access_log=False,
+        log_config=None,
+        log_level="warning",
+        timeout_graceful_shutdown=_GRACE_SECONDS,
+        backlog=4096,
+        ssl_context_factory=context,
+    )
+
+
+def run(options: Options, *, announce: Callable[[str], None] = lambda _: None) -> None:
+    """Serve until SIGTERM or SIGINT, then finish what is running and stop.
+
+    ``announce`` is called once with the URL when the socket is open. Raises ``PortTaken``, and ``UnusableFile`` for
+    certificates or keys that cannot be used.
+    """
+    listener = bind(options)
+    certificates = prepare(options)
+    _check(certificates)
+    config = configure(Application(options, certificates), ServerTls(certificates), workers=options.workers)
+    host = f"[{options.bind_address}]" if ":" in options.bind_address else options.bind_address
+    announce(f"https://{host}:{listener.getsockname()[1]}")
+    if options.workers > 1:
+        listener.listen(config.backlog)
+        _supervise(config, listener, options.workers)
+    else:
+        GatewayServer(config).run(sockets=[listener])
+
+
+def _check(certificates: Certificates) -> None:
+    """Read every file once here, so that a wrong one ends the start with one line."""
+    ServerTls(certificates).check()
+    KeyFiles(certificates.verifying_keys, certificates.signing_key)
+
+
+def _supervise(config: uvicorn.Config, listener: socket.socket, workers: int) -> None:
+    """Keep ``workers`` processes on one socket; a dead one is replaced, one that cannot start ends all of them."""
+    context = multiprocessing.get_context("spawn")
+    pickled = bytes(ForkingPickler.dumps(config))
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+
+    def started() -> SpawnProcess:
+        process = context.Process(target=work, args=(pickled, listener))
+        process.start()
+        return process
+
+    processes = [started() for _ in range(workers)]
+    while not stopping.wait(_LOOK_SECONDS):
+        for index, process in enumerate(processes):
+            if process.exitcode == STARTUP_FAILURE:
+                stopping.set()
+            elif process.exitcode is not None:
+                logger.error("a worker process ended (%s) and is replaced", process.exitcode)
+                processes[index] = started()
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        process.join(_GRACE_SECONDS + 5)
+        process.kill()
+    if any(process.exitcode == STARTUP_FAILURE for process in processes):
+        sys.exit(STARTUP_FAILURE)
+
+
+class GatewayServer(uvicorn.Server):
+    """uvicorn's server, which follows its certificates while it runs, and ends open watches when it stops."""
+
+    _tasks: tuple[Supervised, ...] = ()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start, follow the certificates, and hang up on who takes too long."""
+        await super().startup(sockets)
+        parent = multiprocessing.parent_process()
+        if parent is not None:
+            # A worker whose supervisor is gone, however it went, would serve on with nobody to stop or replace it.
+            asyncio.get_running_loop().add_reader(parent.sentinel, self._orphaned, parent.sentinel)
+        tls = self.config.ssl_context_factory
+        if isinstance(tls, ServerTls):
+            self._tasks = (
+                Supervised("certificates", lambda: tls.follow(self._part_with_untrusted)),
+                Supervised("clocks", self._look_at_clocks),
+            )
+            for task in self._tasks:
+                task.start()
+
+    def _orphaned(self, sentinel: int) -> None:
+        """End as on SIGTERM: what runs is finished, for as long as the grace lasts."""
+        asyncio.get_running_loop().remove_reader(sentinel)
+        logger.error("the supervisor has ended, and this worker ends with it")
+        self.should_exit = True
+
+    def _connections(self) -> list[GatewayProtocol]:
+        return [each for each in self.server_state.connections if isinstance(each, GatewayProtocol)]
+
+    def _part_with_untrusted(self) -> None:
+        """Cut every connection whose client certificate is of an authority that is gone; its watches end with it."""
+        for connection in self._connections():
+            connection.require_trust()
+
+    async def _look_at_clocks(self) -> None:
+        """One clock for all: a timer for each request would cost each of them."""
+        while True:
+            await asyncio.sleep(1)
+            now = asyncio.get_running_loop().time()
+            for connection in self._connections():
+                connection.expire(now)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Drain, then stop: watches end, so that their clients go elsewhere at once."""
+        for task in self._tasks:
+            await task.stop()
+        application = self.config.app
+        if isinstance(application, Application):
+            application.drain()
+        await super().shutdown(sockets=sockets)

@@ -1,0 +1,1 @@
+"""Who: identities, and what certificates, tokens, files and headers say about them."""

@@ -1,0 +1,155 @@
+"""``Impersonate-*`` headers: what they ask for, and which permissions that takes (kube-apiserver's impersonation)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+from urllib.parse import unquote_to_bytes
+
+from kube.authentication.identity import (
+    ANONYMOUS,
+    AUTHENTICATED,
+    SERVICE_ACCOUNT_PREFIX,
+    SERVICE_ACCOUNTS,
+    UNAUTHENTICATED,
+)
+from kube.authentication.subjects import GROUPS_MAX
+from kube.authentication.userinfo import EXTRA_KEYS_MAX, EXTRA_VALUES_MAX, is_extra_value, name_reasons
+from kube.requests.names import is_dns_label, is_dns_subdomain
+from kube.requests.status import BadRequest
+
+_PREFIX: Final = b"impersonate-"
+_USER: Final = b"impersonate-user"
+_UID: Final = b"impersonate-uid"
+_GROUP: Final = b"impersonate-group"
+_EXTRA: Final = b"impersonate-extra-"
+_NO_EXTRA: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
+
+AUTHENTICATION: Final = "authentication.k8s.io"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImpersonationRequest:
+    """Whom the caller wants to be. Keys of ``extra`` are lower-case, as Kubernetes makes them."""
+
+    user: str
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _NO_EXTRA)
+
+    @property
+    def service_account(self) -> tuple[str, str] | None:
+        """Namespace and name, when the user is a service account."""
+        if not self.user.startswith(SERVICE_ACCOUNT_PREFIX):
+            return None
+        namespace, _, name = self.user[len(SERVICE_ACCOUNT_PREFIX) :].partition(":")
+        return (namespace, name) if is_dns_label(namespace) and is_dns_subdomain(name) else None
+
+    def all_groups(self) -> tuple[str, ...]:
+        """The groups that the user then has: those asked for, an account's own, and whether it is somebody at all."""
+        groups = list(self.groups)
+        if self.service_account is not None and not groups:
+            groups = [SERVICE_ACCOUNTS, f"{SERVICE_ACCOUNTS}:{self.service_account[0]}"]
+        known = UNAUTHENTICATED if self.user == ANONYMOUS else AUTHENTICATED
+        if AUTHENTICATED not in groups and UNAUTHENTICATED not in groups:
+            groups.append(known)
+        return tuple(dict.fromkeys(groups))
+
+
+@dataclass(frozen=True, slots=True)
+class Permission:
+    """One thing that the caller must hold the verb ``impersonate`` on."""
+
+    resource: str
+    name: str
+    group: str = ""
+    namespace: str = ""
+    subresource: str = ""
+
+
+def permissions(wish: ImpersonationRequest) -> tuple[Permission, ...]:
+    """Everything to check, in Kubernetes' order: the user or account, the groups, the extra values, the uid."""
+    account = wish.service_account
+    needed = [
+        Permission("users", wish.user)
+        if account is None
+        else Permission("serviceaccounts", account[1], namespace=account[0])
+    ]
+    needed += [Permission("groups", group) for group in wish.groups]
+    needed += [
+        Permission("userextras", value, group=AUTHENTICATION, subresource=key)
+        for key, values in wish.extra.items()
+        for value in values
+    ]
+    if wish.uid:
+        needed.append(Permission("uids", wish.uid, group=AUTHENTICATION))
+    return tuple(needed)
+
+
+def impersonation_request_of(headers: Iterable[tuple[bytes, bytes]]) -> ImpersonationRequest | None:
+    """What the headers ask for; ``None`` without any ``Impersonate-*``. Raises ``BadRequest``.
+
+    Any header with the prefix counts, so that a misspelt one is never taken for none; and an empty user is an error,
+    where kube-apiserver lets the request run as the caller (HDR-01, HDR-04, HDR-07).
+    """
+    asked = [(name.lower(), value) for name, value in headers if name[:12].lower() == _PREFIX]
+    if not asked:
+        return None
+    users: list[str] = []
+    uids: list[str] = []
+    groups: list[str] = []
+    extra: dict[str, list[str]] = {}
+    for name, raw in asked:
+        value = _text(raw)
+        if name == _USER:
+            users.append(value)
+        elif name == _UID:
+            uids.append(value)
+        elif name == _GROUP:
+            groups.append(value)
+        elif name.startswith(_EXTRA) and len(name) > len(_EXTRA):
+            extra.setdefault(_extra_key(name[len(_EXTRA) :]), []).append(value)
+        else:
+            raise BadRequest(f"unknown impersonation header {name.decode('latin-1')!r}")
+    if not users:
+        raise BadRequest("requested impersonation of a uid, groups or extra without impersonating a user")
+    if len(users) > 1 or len(uids) > 1:
+        raise BadRequest("Impersonate-User and Impersonate-Uid may be given once")
+    too_many = len(groups) > GROUPS_MAX or len(extra) > EXTRA_KEYS_MAX
+    if too_many or any(len(values) > EXTRA_VALUES_MAX for values in extra.values()):
+        raise BadRequest("too many groups or extra values to impersonate")
+    for words, values in (("user", users), ("uid", uids), ("group", groups)):
+        for value in values:
+            if reasons := name_reasons(value):
+                raise BadRequest(f"the {words} to impersonate {reasons[0]}")
+    if not all(is_extra_value(value) for values in extra.values() for value in values):
+        raise BadRequest("an extra value to impersonate is not acceptable")
+    wish = ImpersonationRequest(
+        user=users[0],
+        uid=uids[0] if uids else "",
+        groups=tuple(dict.fromkeys(groups)),
+        extra={key: tuple(values) for key, values in extra.items()},
+    )
+    if wish.user.startswith(SERVICE_ACCOUNT_PREFIX) and wish.service_account is None:
+        raise BadRequest("the user to impersonate is not the name of a service account")
+    return wish
+
+
+def _text(raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        raise BadRequest("an impersonation header is not UTF-8") from None
+
+
+def _extra_key(raw: bytes) -> str:
+    """The key, percent-decoded as ``rest.ImpersonationConfig`` encodes it."""
+    try:
+        key = unquote_to_bytes(raw).decode("utf-8").lower()
+    except UnicodeDecodeError:
+        key = ""
+    if name_reasons(key):
+        raise BadRequest("the key of an extra to impersonate is not acceptable")
+    return key

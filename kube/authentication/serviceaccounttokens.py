@@ -1,0 +1,357 @@
+"""Service-account tokens: signed and verified JSON Web Tokens with the claims of AN6 (RFC 7519, RFC 9068 in spirit).
+
+One wrapper with fixed options: the algorithm belongs to the key and is never the token's choice, every claim that
+matters is required and of its exact type, and nothing larger than a real token is looked at.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import jwt as pyjwt
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from jwt.algorithms import ECAlgorithm, RSAAlgorithm
+
+from kube.authentication.identity import SERVICE_ACCOUNT_PREFIX, SERVICE_ACCOUNTS
+from kube.requests.logicalclusters import is_valid, tenant_of
+from kube.requests.names import is_dns_label, is_dns_subdomain
+
+TOKEN_MAX: Final = 16_384
+"""Bytes of a token; real ones have about 1,200."""
+
+LIFETIME_MAX: Final = 2**32
+"""Seconds, as Kubernetes; policies ask for far less."""
+
+_SHAPE: Final = re.compile(r"[A-Za-z0-9_-]{1,2048}\.[A-Za-z0-9_-]{1,12288}\.[A-Za-z0-9_-]{1,2048}")
+_TIME_MAX: Final = 2**53
+_REQUIRED: Final = ["exp", "iat", "nbf", "iss", "aud", "sub"]
+_CURVES: Final = {"secp256r1": "ES256"}
+_RSA_BITS_MIN: Final = 2048
+
+PublicKey = rsa.RSAPublicKey | ec.EllipticCurvePublicKey
+PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
+
+
+class InvalidToken(Exception):
+    """A token that is not accepted. The message never contains any of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyingKey:
+    """A public key with the one algorithm it is used with; ``kid`` is derived from the key, as Kubernetes does."""
+
+    key: PublicKey
+    algorithm: str
+    kid: str
+
+    def jwk(self) -> dict[str, str]:
+        """The JSON Web Key (RFC 7517)."""
+        key = self.key
+        jwk = RSAAlgorithm.to_jwk(key, True) if isinstance(key, rsa.RSAPublicKey) else ECAlgorithm.to_jwk(key, True)
+        return {name: value for name, value in jwk.items() if isinstance(value, str)} | {
+            "use": "sig",
+            "alg": self.algorithm,
+            "kid": self.kid,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class SigningKey:
+    """A private key; ``repr`` shows none of it."""
+
+    _key: PrivateKey
+    public: VerifyingKey
+
+    def __repr__(self) -> str:
+        return f"SigningKey({self.public.kid})"
+
+    def sign(self, payload: Mapping[str, Any]) -> str:
+        """Any payload as a token of this key, unchecked; service accounts' go through ``sign`` of this module."""
+        headers = {"kid": self.public.kid}
+        return pyjwt.encode(dict(payload), self._key, algorithm=self.public.algorithm, headers=headers)
+
+
+def _algorithm(key: object) -> str:
+    if isinstance(key, rsa.RSAPublicKey) and key.key_size >= _RSA_BITS_MIN:
+        return "RS256"
+    if isinstance(key, ec.EllipticCurvePublicKey) and key.curve.name in _CURVES:
+        return _CURVES[key.curve.name]
+    msg = f"keys must be RSA of at least {_RSA_BITS_MIN} bits, or ECDSA P-256"
+    raise ValueError(msg)
+
+
+def _verifying(key: object) -> VerifyingKey:
+    algorithm = _algorithm(key)
+    if not isinstance(key, rsa.RSAPublicKey | ec.EllipticCurvePublicKey):
+        msg = "not a public key"
+        raise TypeError(msg)
+    der = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
+    return VerifyingKey(key, algorithm, _encode(hashlib.sha256(der).digest()))
+
+
+def load_signing_key(pem: bytes) -> SigningKey:
+    """Read a private key without a password. Raises ``ValueError`` for any other kind than RSA or P-256."""
+    key = serialization.load_pem_private_key(pem, None)
+    public = _verifying(key.public_key())
+    if isinstance(key, rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey):
+        return SigningKey(key, public)
+    msg = "not a private key that can sign"
+    raise ValueError(msg)
+
+
+def load_verifying_keys(pem: bytes) -> tuple[VerifyingKey, ...]:
+    """Read all public keys of a PEM file; a private key counts as its public one. Raises ``ValueError``."""
+    found = []
+    for block in re.findall(rb"-----BEGIN [A-Z ]+-----.*?-----END [A-Z ]+-----", pem, re.DOTALL):
+        if b"PRIVATE KEY-----" in block:
+            found.append(load_signing_key(block).public)
+        else:
+            found.append(_verifying(serialization.load_pem_public_key(block)))
+    if not found:
+        msg = "no key in PEM"
+        raise ValueError(msg)
+    return tuple(found)
+
+
+def _encode(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode("ascii")
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """An object that a token is bound to: it ends with it."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServiceAccountClaims:
+    """What a verified token says (AN6). Times are Unix seconds; whether the account still exists is not said here.
+
+    ``tenant`` is always the tenant of ``cluster``, the logical cluster in which the account lives.
+    """
+
+    issuer: str
+    audiences: tuple[str, ...]
+    issued_at: int
+    not_before: int
+    expires_at: int
+    token_id: str
+    tenant: str
+    cluster: str
+    namespace: str
+    account: Reference
+    secret: Reference | None = None
+    pod: Reference | None = None
+
+    @property
+    def user(self) -> str:
+        """The user name, without the tenant, as Kubernetes has it."""
+        return f"{SERVICE_ACCOUNT_PREFIX}{self.namespace}:{self.account.name}"
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The groups of every service account of this namespace, ``system:authenticated`` left to the caller."""
+        return (SERVICE_ACCOUNTS, f"{SERVICE_ACCOUNTS}:{self.namespace}")
+
+    def as_dict(self) -> dict[str, Any]:
+        """The claim set."""
+        bound: dict[str, Any] = {
+            "namespace": self.namespace,
+            "serviceaccount": {"name": self.account.name, "uid": self.account.uid},
+            "tenant": self.tenant,
+            "cluster": self.cluster,
+        }
+        for kind, reference in (("secret", self.secret), ("pod", self.pod)):
+            if reference is not None:
+                bound[kind] = {"name": reference.name, "uid": reference.uid}
+        return {
+            "iss": self.issuer,
+            "aud": list(self.audiences),
+            "iat": self.issued_at,
+            "nbf": self.not_before,
+            "exp": self.expires_at,
+            "jti": self.token_id,
+            "sub": self.user,
+            "kubernetes.io": bound,
+        }
+
+
+def sign(claims: ServiceAccountClaims, key: SigningKey) -> str:
+    """A token. Raises ``ValueError`` for claims that ``verify`` would refuse."""
+    try:
+        _claims(claims.as_dict())
+    except InvalidToken as error:
+        raise ValueError(str(error)) from error
+    return key.sign(claims.as_dict())
+
+
+def is_token(text: str) -> bool:
+    """Whether this has the shape of a signed token: three parts of base64url, none of them too long."""
+    return len(text) <= TOKEN_MAX and _SHAPE.fullmatch(text) is not None
+
+
+def unverified_issuer(token: str) -> str | None:
+    """Who the token says has signed it, to choose a verifier by; ``None`` when it says nothing readable.
+
+    Nothing may be believed because of this.
+    """
+    if not is_token(token):
+        return None
+    body = token.split(".")[1]
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+    except (ValueError, RecursionError, binascii.Error):
+        return None
+    issuer = claims.get("iss") if isinstance(claims, dict) else None
+    return issuer if isinstance(issuer, str) else None
+
+
+def _header(token: str) -> Mapping[str, Any]:
+    if not is_token(token):
+        raise InvalidToken("not a signed token")
+    try:
+        header = pyjwt.get_unverified_header(token)
+    except (pyjwt.PyJWTError, ValueError, RecursionError) as error:
+        raise InvalidToken("the header cannot be read") from error
+    if "crit" in header or "b64" in header or "zip" in header or "enc" in header:
+        raise InvalidToken("the header asks for what is not supported")
+    return header
+
+
+def verify(
+    token: str, *, keys: Iterable[VerifyingKey], issuers: Sequence[str], audiences: Sequence[str], now: float
+) -> ServiceAccountClaims:
+    """The claims of a token that one of the keys has signed, or ``InvalidToken``.
+
+    ``issuers`` are compared whole; at least one of ``audiences`` must be in the token. ``now`` is in Unix seconds and
+    there is no leeway: the second after ``exp`` is too late (JWT-08). A ``kid`` chooses the key, without one all keys
+    of the algorithm are tried.
+    """
+    header = _header(token)
+    kid, algorithm = header.get("kid"), header.get("alg")
+    if kid is not None and not isinstance(kid, str):
+        raise InvalidToken("the key id is no string")
+    for key in keys:
+        if key.algorithm != algorithm or kid not in (None, key.kid):
+            continue
+        try:
+            payload = pyjwt.decode(
+                token,
+                key.key,
+                algorithms=[key.algorithm],
+                options={
+                    "require": _REQUIRED,
+                    "verify_exp": False,
+                    "verify_nbf": False,
+                    "verify_iat": False,
+                    "verify_aud": False,
+                    "verify_iss": False,
+                    "verify_sub": False,
+                    "verify_jti": False,
+                },
+            )
+        except pyjwt.InvalidSignatureError:
+            continue
+        except (pyjwt.PyJWTError, ValueError, TypeError, RecursionError) as error:
+            raise InvalidToken("the claims cannot be read, or some are missing") from error
+        claims = _claims(payload)
+        if claims.issuer not in issuers:
+            raise InvalidToken("the issuer is not known")
+        if not set(claims.audiences) & set(audiences):
+            raise InvalidToken("the token is for another audience")
+        if not claims.not_before <= now < claims.expires_at:
+            raise InvalidToken("the token is not valid now")
+        return claims
+    raise InvalidToken("no key of ours has signed it")
+
+
+def _time(payload: Mapping[str, Any], claim: str) -> int:
+    value = payload.get(claim)
+    if type(value) is not int or not 0 <= value <= _TIME_MAX:
+        raise InvalidToken(f"{claim} is no time")
+    return value
+
+
+def _text(payload: Mapping[str, Any], claim: str) -> str:
+    value = payload.get(claim)
+    if not isinstance(value, str) or not value or len(value) > 2048:
+        raise InvalidToken(f"{claim} is missing or no string")
+    return value
+
+
+def _reference(bound: Mapping[str, Any], kind: str) -> Reference | None:
+    value = bound.get(kind)
+    if value is None:
+        return None
+    if not isinstance(value, dict) or set(value) != {"name", "uid"}:
+        raise InvalidToken(f"the {kind} is malformed")
+    name, uid = _text(value, "name"), _text(value, "uid")
+    if not is_dns_subdomain(name):
+        raise InvalidToken(f"the {kind} has no name that it could have")
+    return Reference(name, uid)
+
+
+def _claims(payload: Mapping[str, Any]) -> ServiceAccountClaims:
+    """Check every claim's type and that they agree with each other (JWT-07, JWT-10)."""
+    bound = payload.get("kubernetes.io")
+    if not isinstance(bound, dict):
+        raise InvalidToken("there is no kubernetes.io claim")
+    audiences = payload.get("aud")
+    if isinstance(audiences, str):
+        audiences = [audiences]
+    if not isinstance(audiences, list) or not 0 < len(audiences) <= 64:
+        raise InvalidToken("aud is missing or no list")
+    if not all(isinstance(audience, str) and 0 < len(audience) <= 2048 for audience in audiences):
+        raise InvalidToken("aud is no list of strings")
+    tenant, cluster, namespace = _text(bound, "tenant"), _text(bound, "cluster"), _text(bound, "namespace")
+    if not is_valid(cluster) or tenant_of(cluster) != tenant:
+        raise InvalidToken("tenant and cluster do not agree")
+    account = _reference(bound, "serviceaccount")
+    if account is None or not is_dns_label(namespace):
+        raise InvalidToken("the service account is missing or malformed")
+    issued_at, not_before, expires_at = (_time(payload, claim) for claim in ("iat", "nbf", "exp"))
+    if expires_at <= not_before or not 0 < expires_at - issued_at <= LIFETIME_MAX:
+        raise InvalidToken("the times do not agree")
+    claims = ServiceAccountClaims(
+        issuer=_text(payload, "iss"),
+        audiences=tuple(audiences),
+        issued_at=issued_at,
+        not_before=not_before,
+        expires_at=expires_at,
+        token_id=_text(payload, "jti"),
+        tenant=tenant,
+        cluster=cluster,
+        namespace=namespace,
+        account=account,
+        secret=_reference(bound, "secret"),
+        pod=_reference(bound, "pod"),
+    )
+    if payload.get("sub") != claims.user:
+        raise InvalidToken("sub does not name the service account")
+    return claims
+
+
+def jwks(keys: Iterable[VerifyingKey]) -> dict[str, Any]:
+    """The key set of ``/openid/v1/jwks`` (RFC 7517)."""
+    return {"keys": [key.jwk() for key in keys]}
+
+
+def discovery_document(issuer: str, jwks_uri: str, keys: Iterable[VerifyingKey]) -> dict[str, Any]:
+    """The document of ``/.well-known/openid-configuration``, with the fields that Kubernetes gives."""
+    return {
+        "issuer": issuer,
+        "jwks_uri": jwks_uri,
+        "response_types_supported": ["id_token"],
+        "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": sorted({key.algorithm for key in keys}),
+    }

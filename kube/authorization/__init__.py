@@ -1,0 +1,1 @@
+"""May they: RBAC, ABAC and node rules as decisions, and the questions asked about decisions."""

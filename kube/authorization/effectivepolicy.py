@@ -1,0 +1,113 @@
+"""Whose RBAC counts for whom: the policies of a space, of the system space and of the bootstrap cluster together.
+
+Bindings of a logical cluster mean principals of its own tenant, service accounts only those that live in it (KC9,
+AZ-05). Operators, users of the system tenant, are judged in other spaces by the ClusterRoleBindings of the system
+space, as far as the scope of each rule reaches (AZ1, AZ9): its RoleBindings end at its own namespaces. The bootstrap
+policy is everybody's fallback (KC7).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from kube.authentication.identity import Principal
+from kube.authorization.decisions import Decision, Verdict
+from kube.authorization.rbac import NO_OPINION, STEP, TENANTED, Attributes, Rule
+from kube.authorization.rbacindex import EffectiveRules, PolicyIndex, Reach
+from kube.requests.logicalclusters import tenant_of
+from kube.requests.names import SYSTEM_TENANT
+
+_OWN: Final = Reach(SYSTEM_TENANT)
+
+
+@dataclass(frozen=True, slots=True)
+class Policies:
+    """The compiled RBAC that a decision in one logical cluster looks at.
+
+    ``local`` is that of ``cluster`` itself, ``system`` that of ``root``, ``bootstrap`` that of ``system:admin``.
+    ``labels`` are those of the Tenant object that owns the cluster, sorted by key, for rules with a selector. Derived are
+    ``owner``, the tenant, and how far rules must reach to count here: those of ``local``, and those from ``cross_tenant_reach``.
+    """
+
+    cluster: str
+    local: PolicyIndex
+    system: PolicyIndex
+    bootstrap: PolicyIndex
+    labels: tuple[tuple[str, str], ...] = ()
+    owner: str = field(init=False)
+    reach: Reach | None = field(init=False)
+    cross_tenant_reach: Reach = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Work out what every decision needs."""
+        owner = tenant_of(self.cluster)
+        object.__setattr__(self, "owner", owner)
+        object.__setattr__(self, "reach", _OWN if owner == SYSTEM_TENANT else None)
+        object.__setattr__(self, "cross_tenant_reach", Reach(owner, self.labels))
+
+
+def authorize(principal: Principal, attributes: Attributes, policies: Policies) -> Decision:
+    """RBAC's answer (AZ2): DENY across tenants, ALLOW by the first binding that allows, else no opinion.
+
+    A principal of no tenant has what the bootstrap policy gives to its groups and nothing more; one that counts in
+    another logical cluster alone has nothing.
+    """
+    if principal.scope is not None and principal.scope != policies.cluster:
+        return NO_OPINION
+    user, groups, tenant = principal.name, principal.groups, principal.tenant
+    if tenant == policies.owner:
+        if not lives_in(principal, policies.cluster):
+            return NO_OPINION
+        return policies.local.authorize(user, groups, attributes, policies.reach)
+    if tenant is None:
+        return policies.bootstrap.authorize(user, groups, attributes)
+    if tenant != SYSTEM_TENANT:
+        reason = f'a user of tenant "{tenant}" may not reach tenant "{policies.owner}"'
+        return Decision(Verdict.DENY, STEP, reason=reason)
+    return policies.system.authorize(user, groups, attributes._replace(namespace=""), policies.cross_tenant_reach)
+
+
+def lives_in(principal: Principal, cluster: str) -> bool:
+    """Whether bindings of a logical cluster of the principal's tenant can mean it: service accounts live in one.
+
+    Whoever acts as another does so in one.
+    """
+    return principal.cluster in (None, cluster) and principal.scope in (None, cluster)
+
+
+def home_rules(principal: Principal, namespace: str, policies: Policies) -> EffectiveRules:
+    """What ``authorize`` goes by for a principal of the cluster's own tenant that lives there; to be remembered."""
+    return policies.local.effective_rules(principal.name, principal.groups, namespace, policies.reach)
+
+
+def _rules(principal: Principal, namespace: str, policies: Policies, *, reach: Reach | None) -> tuple[Rule, ...]:
+    user, groups = principal.name, principal.groups
+    if principal.scope is not None and principal.scope != policies.cluster:
+        return ()
+    if principal.tenant is None:
+        found = policies.bootstrap.rules_for(user, groups)
+    elif principal.tenant == policies.owner:
+        if not lives_in(principal, policies.cluster):
+            return ()
+        found = policies.local.rules_for(user, groups, namespace, reach)
+    elif principal.tenant == SYSTEM_TENANT:
+        found = policies.system.rules_for(user, groups, "", policies.cross_tenant_reach)
+    else:
+        return ()
+    if policies.owner != SYSTEM_TENANT:
+        found = tuple(dict.fromkeys(replace(rule, scope=TENANTED) for rule in found))
+    return found
+
+
+def rules_for(principal: Principal, namespace: str, policies: Policies) -> tuple[Rule, ...]:
+    """What this principal may do in a namespace, for SelfSubjectRulesReview (AZ10)."""
+    return _rules(principal, namespace, policies, reach=policies.reach)
+
+
+def held_rules(principal: Principal, namespace: str, policies: Policies) -> tuple[Rule, ...]:
+    """What this principal can give away there: the first argument of ``kube.authorization.escalation.covers``.
+
+    In the system space that includes rules whose scope does not reach it, for they can be handed on with their scope.
+    """
+    return _rules(principal, namespace, policies, reach=None)

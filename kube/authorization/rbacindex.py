@@ -1,0 +1,342 @@
+"""The RBAC of one logical cluster, compiled: a decision costs a few dictionary look-ups.
+
+A principal in a namespace is resolved once to the roles bound to it; equal lists of roles share one merged rule set
+whoever holds them, and a rule set remembers for each verb and resource which role allows it. An index never changes:
+``with_role`` and its siblings give a new one, so that a reader always sees one state and a write is one swap.
+All memory of earlier questions is bounded, for they are chosen by whoever asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from sys import intern
+from typing import Final, NamedTuple, Self
+
+from kube.authorization.decisions import Decision
+from kube.authorization.rbac import NO_OPINION, Attributes, Binding, Role, Rule, Subject, aggregate, allowed
+
+MEMO_MAX: Final = 512
+"""Questions that one rule set remembers."""
+
+NAMED_MAX: Final = 256
+"""Rules with names that one answer may hold and still be remembered: a tenant writes its rules itself."""
+
+HELD_MAX: Final = 1024
+"""Principals in namespaces that one index remembers."""
+
+
+class Reach(NamedTuple):
+    """The tenant whose space is asked about, with the labels of its object, for rules that have a scope (AZ9)."""
+
+    tenant: str
+    labels: tuple[tuple[str, str], ...] = ()
+
+
+class Grant(NamedTuple):
+    """One subject of one binding. ``order`` sorts grants as ``kube.authorization.rbac.applicable`` does."""
+
+    order: tuple[bool, str, int]
+    binding: Binding
+    subject: Subject
+
+
+_Found = tuple[int, tuple[tuple[int, frozenset[str]], ...]]
+"""The first role that allows it whatever the name; and before it, in order, those that do for some names."""
+
+
+@lru_cache(maxsize=4096)
+def _name_set(names: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(names)
+
+
+class RuleSet:
+    """The rules of several roles, in order. Answers which of the roles allows a request."""
+
+    __slots__ = ("_resources", "_urls", "roles")
+
+    def __init__(self, roles: tuple[tuple[Rule, ...], ...]) -> None:
+        self.roles = roles
+        self._resources: dict[tuple[str, str, str], _Found] = {}
+        self._urls: dict[tuple[str, str], int] = {}
+
+    def find(self, attributes: Attributes) -> int:
+        """The position of the first role that allows this, or -1."""
+        # 1. The key leaves the object's name out: an answer is remembered for all objects of a resource, so that who
+        #    asks about names that are not there fills no memory. Subresource: ``resource`` is ``pods/log`` as a whole.
+        # 2. What is remembered depends on ``roles`` alone, and they never change: nothing has to be invalidated.
+        # 3. When the memory is full all of it goes; the next question compiles its answer anew.
+        if not attributes.is_resource:
+            return self._find_url(attributes.verb, attributes.path)
+        verb, group, resource, subresource, _, name, _, _ = attributes
+        key = (verb, group, resource)
+        found = self._resources.get(key)
+        if found is None:
+            found = self._compile(verb, group, resource, subresource)
+            if len(self._resources) >= MEMO_MAX:
+                self._resources.clear()
+            if len(found[1]) <= NAMED_MAX:
+                self._resources[key] = found
+        # 4. Roles that allow some names come before the one that allows all: the first in order is the one reported.
+        anything, named = found
+        for position, names in named:
+            if name in names:
+                return position
+        return anything
+
+    def _compile(self, verb: str, group: str, resource: str, subresource: str) -> _Found:
+        named: list[tuple[int, frozenset[str]]] = []
+        for position, rules in enumerate(self.roles):
+            for rule in rules:
+                if rule.covers_resource(verb, group, resource, subresource):
+                    if not rule.names:
+                        return position, tuple(named)
+                    named.append((position, _name_set(rule.names)))
+        return -1, tuple(named)
+
+    def _find_url(self, verb: str, path: str) -> int:
+        key = (verb, path)
+        position = self._urls.get(key)
+        if position is None:
+            position = -1
+            for index, rules in enumerate(self.roles):
+                if any(rule.covers_url(verb, path) for rule in rules):
+                    position = index
+                    break
+            if len(self._urls) >= MEMO_MAX:
+                self._urls.clear()
+            self._urls[key] = position
+        return position
+
+
+class _Rules:
+    """The rules of a role, one instance for equal ones, so that lists of roles compare by identity."""
+
+    __slots__ = ("rules",)
+
+    def __init__(self, rules: tuple[Rule, ...]) -> None:
+        self.rules = rules
+
+
+@lru_cache(maxsize=4096)
+def _shared(rules: tuple[Rule, ...]) -> _Rules:
+    return _Rules(rules)
+
+
+@lru_cache(maxsize=4096)
+def _rule_set(roles: tuple[_Rules, ...]) -> RuleSet:
+    return RuleSet(tuple(role.rules for role in roles))
+
+
+@lru_cache(maxsize=4096)
+def _reaching(role: _Rules, reach: Reach) -> _Rules:
+    labels = dict(reach.labels)
+    return _shared(tuple(rule for rule in role.rules if rule.scope.reaches(reach.tenant, labels)))
+
+
+EffectiveRules = tuple[RuleSet, *tuple[Decision, ...]]
+"""What one principal holds in one namespace: rules, then for each role among them the decision that it brings.
+
+Bare, because what a decision costs at ten thousand tenants is how many objects it looks at.
+"""
+
+
+def decide(held: EffectiveRules, attributes: Attributes) -> Decision:
+    """ALLOW with the binding that allowed, or no opinion."""
+    position = held[0].find(attributes)
+    return NO_OPINION if position < 0 else held[position + 1]  # type: ignore[return-value]
+
+
+@lru_cache(maxsize=4096)
+def intern_all(words: tuple[str, ...]) -> tuple[str, ...]:
+    """One copy of equal tuples of words, so that what keys hold is found in the processor's cache."""
+    return tuple(map(intern, words))
+
+
+_Subject = tuple[str, str, str]
+"""Kind, name, and the namespace of the binding."""
+
+
+def _grants(binding: Binding) -> Iterable[tuple[_Subject, Grant]]:
+    for position, subject in enumerate(binding.subjects):
+        kind, name = "Group", subject.name
+        if subject.kind != "Group":
+            kind, name = "User", subject.user_name(binding.namespace)
+        if name:
+            order = (binding.namespace != "", binding.name, position)
+            yield (kind, name, binding.namespace), Grant(order, binding, subject)
+
+
+def _bind(subjects: dict[_Subject, tuple[Grant, ...]], binding: Binding) -> None:
+    for key, grant in _grants(binding):
+        subjects[key] = (*subjects.get(key, ()), grant)
+
+
+def _unbind(subjects: dict[_Subject, tuple[Grant, ...]], binding: Binding) -> None:
+    for key in dict.fromkeys(key for key, _ in _grants(binding)):
+        rest = tuple(grant for grant in subjects[key] if grant.binding.name != binding.name)
+        if rest:
+            subjects[key] = rest
+        else:
+            del subjects[key]
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class PolicyIndex:
+    """Roles and bindings of one logical cluster, ready to answer. Made by ``build``.
+
+    ``bootstrap`` is the bootstrap policy: what its bindings give is held here too, after what own bindings give; own
+    bindings may refer to its ClusterRoles, an own role of the same name hides them, and own roles add to the aggregated
+    ones by their labels (KC7, KC8). ``cluster_roles`` hold them too.
+    """
+
+    bootstrap: PolicyIndex | None
+    roles: Mapping[tuple[str, str], Role]
+    cluster_roles: Mapping[str, Role]
+    bindings: Mapping[tuple[str, str], Binding]
+    subjects: Mapping[_Subject, tuple[Grant, ...]]
+    _effective: dict[tuple[str, str], _Rules | None] = field(default_factory=dict, init=False, repr=False)
+    _held: dict[tuple[str, tuple[str, ...], str, Reach | None], EffectiveRules] = field(
+        default_factory=dict, init=False, repr=False
+    )
+
+    @classmethod
+    def build(
+        cls,
+        roles: Iterable[Role] = (),
+        bindings: Iterable[Binding] = (),
+        *,
+        bootstrap: PolicyIndex | None = None,
+    ) -> Self:
+        """Compile a policy."""
+        local: dict[tuple[str, str], Role] = {}
+        cluster_roles = dict(bootstrap.cluster_roles) if bootstrap is not None else {}
+        for role in roles:
+            if role.namespace:
+                local[role.namespace, role.name] = role
+            else:
+                cluster_roles[role.name] = role
+        bound = {(binding.namespace, binding.name): binding for binding in bindings}
+        subjects: dict[_Subject, tuple[Grant, ...]] = {}
+        for binding in bound.values():
+            _bind(subjects, binding)
+        return cls(bootstrap=bootstrap, roles=local, cluster_roles=cluster_roles, bindings=bound, subjects=subjects)
+
+    def with_role(self, role: Role) -> Self:
+        """This index with a Role or ClusterRole added or replaced."""
+        if role.namespace:
+            return replace(self, roles={**self.roles, (role.namespace, role.name): role})
+        return replace(self, cluster_roles={**self.cluster_roles, role.name: role})
+
+    def without_role(self, namespace: str, name: str) -> Self:
+        """This index without a Role, or, with an empty namespace, a ClusterRole. A hidden bootstrap role is back."""
+        if namespace:
+            return replace(self, roles={key: role for key, role in self.roles.items() if key != (namespace, name)})
+        rest = {key: role for key, role in self.cluster_roles.items() if key != name}
+        if self.bootstrap is not None and name in self.bootstrap.cluster_roles:
+            rest[name] = self.bootstrap.cluster_roles[name]
+        return replace(self, cluster_roles=rest)
+
+    def with_binding(self, binding: Binding) -> Self:
+        """This index with a RoleBinding or ClusterRoleBinding added or replaced."""
+        return self._rebound(binding.namespace, binding.name, binding)
+
+    def without_binding(self, namespace: str, name: str) -> Self:
+        """This index without a RoleBinding, or, with an empty namespace, a ClusterRoleBinding."""
+        return self._rebound(namespace, name, None)
+
+    def _rebound(self, namespace: str, name: str, binding: Binding | None) -> Self:
+        # Copies: who holds this index goes on reading it. ``replace`` makes an index whose own memories are empty, so no
+        # answer of the old one outlives the binding that gave it.
+        bindings, subjects = dict(self.bindings), dict(self.subjects)
+        before = bindings.pop((namespace, name), None)
+        if before is not None:
+            _unbind(subjects, before)
+        if binding is not None:
+            bindings[namespace, name] = binding
+            _bind(subjects, binding)
+        return replace(self, bindings=bindings, subjects=subjects)
+
+    def rules_of(self, kind: str, namespace: str, name: str) -> tuple[Rule, ...] | None:
+        """The rules of a Role or ClusterRole, aggregation done; ``None`` when there is none (AZ-08)."""
+        effective = self._rules(kind, namespace, name)
+        return None if effective is None else effective.rules
+
+    def _rules(self, kind: str, namespace: str, name: str) -> _Rules | None:
+        # A ClusterRole is the same from every namespace: one entry, aggregated once. Absence is remembered too. The
+        # memory is not emptied but stops to grow: roles are the tenant's own, and look-ups beyond it stay right.
+        key = (namespace if kind == "Role" else "", name)
+        try:
+            return self._effective[key]
+        except KeyError:
+            if kind == "ClusterRole":
+                role = self.cluster_roles.get(name)
+                rules = None if role is None else _shared(aggregate(role, self.cluster_roles))
+            else:
+                role = self.roles.get((namespace, name)) if kind == "Role" and namespace else None
+                rules = None if role is None else _shared(role.rules)
+            if len(self._effective) < MEMO_MAX:
+                self._effective[key] = rules
+            return rules
+
+    def granted(
+        self, user: str, groups: Sequence[str], namespace: str, reach: Reach | None
+    ) -> Iterable[tuple[Grant, _Rules]]:
+        """The grants that mean this principal, in order, with the rules of theirs that reach."""
+        # 1. Cluster-wide bindings and those of the namespace, by the user's name and by each group: nobody else's are seen.
+        # 2. Of one binding only its first subject that means the principal counts, whichever look-up found it.
+        # 3. In the order of ``kube.authorization.rbac.applicable``, so that the reason names the same binding.
+        # 4. Bindings to roles that are gone, or whose rules do not reach, give nothing; they are no error.
+        # 5. The bootstrap policy comes last: it never hides a binding of the logical cluster's own.
+        found: dict[tuple[bool, str], Grant] = {}
+        keys = [("User", user), *(("Group", group) for group in groups)]
+        for where in ("", namespace) if namespace else ("",):
+            for kind, name in keys:
+                for grant in self.subjects.get((kind, name, where), ()):
+                    known = found.get(grant.order[:2])
+                    if known is None or grant.order < known.order:
+                        found[grant.order[:2]] = grant
+        for _, grant in sorted(found.items()):
+            binding = grant.binding
+            rules = self._rules(binding.role_kind, binding.namespace, binding.role)
+            if rules is not None and reach is not None:
+                rules = _reaching(rules, reach)
+            if rules is not None and rules.rules:
+                yield grant, rules
+        if self.bootstrap is not None:
+            yield from self.bootstrap.granted(user, groups, namespace, reach)
+
+    def effective_rules(
+        self, user: str, groups: tuple[str, ...], namespace: str, reach: Reach | None = None
+    ) -> EffectiveRules:
+        """What a principal holds in a namespace. With ``reach`` only rules that reach count (AZ9)."""
+        granted = tuple(self.granted(user, groups, namespace, reach))
+        rules = _rule_set(tuple(rules for _, rules in granted))
+        return (rules, *(allowed(grant.binding, grant.subject) for grant, _ in granted))
+
+    def _remembered(self, user: str, groups: tuple[str, ...], namespace: str, reach: Reach | None) -> EffectiveRules:
+        key = (user, groups, namespace, reach)
+        held = self._held.get(key)
+        if held is None:
+            held = self.effective_rules(*key)
+            if len(self._held) >= HELD_MAX:
+                self._held.clear()
+            self._held[key] = held
+        return held
+
+    def authorize(
+        self, user: str, groups: tuple[str, ...], attributes: Attributes, reach: Reach | None = None
+    ) -> Decision:
+        """ALLOW with the binding that allowed, or no opinion (AZ2). With ``reach`` only rules that reach count (AZ9).
+
+        The caller has made sure that the bindings of this space may apply to this principal at all.
+        """
+        return decide(self._remembered(user, groups, attributes.namespace, reach), attributes)
+
+    def rules_for(
+        self, user: str, groups: tuple[str, ...], namespace: str = "", reach: Reach | None = None
+    ) -> tuple[Rule, ...]:
+        """Every rule that this principal holds in a namespace, without repetitions (SelfSubjectRulesReview, AZ10)."""
+        held = self._remembered(user, groups, namespace, reach)
+        return tuple(dict.fromkeys(rule for rules in held[0].roles for rule in rules))

@@ -1,0 +1,79 @@
+"""Everybody who may do a thing, each with the path of objects by which (AZ11)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Final, NamedTuple
+
+from kube.authentication.identity import MASTERS
+from kube.authorization.abac import Policy
+from kube.authorization.effectivepolicy import Policies
+from kube.authorization.rbac import Attributes, Binding, in_order
+from kube.authorization.rbacindex import PolicyIndex, Reach
+from kube.requests.logicalclusters import tenant_of
+from kube.requests.names import SYSTEM_TENANT
+
+HOLDERS_MAX: Final = 5000
+"""Answers of one question; a tenant writes its bindings itself."""
+
+
+class Holder(NamedTuple):
+    """A subject that may, of which tenant (``*``: any), and by what: binding and role, policy, or a built-in step."""
+
+    kind: str
+    name: str
+    namespace: str
+    tenant: str
+    path: tuple[str, ...]
+
+
+def who_can(
+    attributes: Attributes, policies: Policies, grants: Iterable[Policy] = (), nodes: Iterable[Holder] = ()
+) -> tuple[Holder, ...]:
+    """Every subject that may do this in the cluster of ``policies``, operators included; locks aside.
+
+    ``grants`` are the lines and policies that let others in, ``nodes`` those that may by what runs on them. Groups are
+    named as such: who is in them is the authenticators' to say.
+    """
+    found: dict[Holder, None] = {}
+    for holder in chain(_holders(attributes, policies, grants), nodes):
+        found[holder] = None
+        if len(found) >= HOLDERS_MAX:
+            break
+    return tuple(found)
+
+
+def _holders(attributes: Attributes, policies: Policies, grants: Iterable[Policy]) -> Iterator[Holder]:
+    owner = tenant_of(policies.cluster)
+    yield Holder("Group", MASTERS, "", SYSTEM_TENANT, ("system-masters",))
+    own = Reach(SYSTEM_TENANT) if owner == SYSTEM_TENANT else None
+    yield from _bound(attributes, policies.local, owner, own)
+    yield from _bound(attributes, policies.bootstrap, owner, None)
+    if owner != SYSTEM_TENANT:
+        everywhere = attributes._replace(namespace="")
+        yield from _bound(everywhere, policies.system, SYSTEM_TENANT, Reach(owner, policies.labels))
+    for policy in grants:
+        if policy.opens(policies.cluster) and policy.allows(attributes):
+            yield Holder(*policy.subject, "", policy.tenant, (policy.source,))
+
+
+def _bound(attributes: Attributes, index: PolicyIndex, tenant: str, reach: Reach | None) -> Iterator[Holder]:
+    labels = dict(reach.labels) if reach is not None else {}
+    for binding in in_order(index.bindings.values(), attributes.namespace):
+        rules = index.rules_of(binding.role_kind, binding.namespace, binding.role) or ()
+        if not any(
+            (reach is None or rule.scope.reaches(reach.tenant, labels)) and rule.allows(attributes) for rule in rules
+        ):
+            continue
+        for subject in binding.subjects:
+            if subject.kind == "Group" or subject.user_name(binding.namespace):
+                namespace = (subject.namespace or binding.namespace) if subject.kind == "ServiceAccount" else ""
+                yield Holder(subject.kind, subject.name, namespace, tenant, _path(binding))
+
+
+def _path(binding: Binding) -> tuple[str, ...]:
+    kind = "RoleBinding" if binding.namespace else "ClusterRoleBinding"
+    where = f"{binding.namespace}/" if binding.namespace else ""
+    of = f"{binding.namespace}/" if binding.role_kind == "Role" else ""
+    return f"{kind} {where}{binding.name}", f"{binding.role_kind} {of}{binding.role}"

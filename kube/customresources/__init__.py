@@ -1,0 +1,1 @@
+"""Kinds that users define: CustomResourceDefinitions, their schemas and their objects."""

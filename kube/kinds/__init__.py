@@ -1,0 +1,1 @@
+"""Which kinds there are: resources, their schemas, and how their lists merge."""

@@ -1,0 +1,183 @@
+"""JSON patches (RFC 6902) and merge patches (RFC 7396), with the answers and the bounds of a kube-apiserver."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import jsonpatch
+import jsonpointer
+
+from kube.requests.status import BadRequest, Invalid, RequestEntityTooLarge
+
+MAX_OPERATIONS: Final = 10_000
+"""As kube-apiserver: more operations in one JSON patch are refused."""
+
+MAX_NODES: Final = 200_000
+"""Bound of a patched object."""
+
+MAX_COPIED: Final = 25_000
+"""Values that one JSON patch may ``copy``: each can double the object (CVE-2019-1002100)."""
+
+MAX_DEPTH: Final = 128
+"""Bound of nesting, below every recursive walk's limit."""
+
+_OPERATIONS: Final = frozenset({"add", "remove", "replace", "move", "copy", "test"})
+
+
+def unprocessable() -> Invalid:
+    """The 422 that kube-apiserver gives for a well-formed patch that does not fit the object."""
+    error = Invalid("the server rejected our request due to an error in our request")
+    error.always_detailed = True
+    return error
+
+
+def not_a(value: object, wanted: str) -> str:
+    """What kube-apiserver says of a JSON value of another type than the wanted Go type."""
+    kinds = {dict: "object", list: "array", str: "string", bool: "bool", int: "number", float: "number"}
+    return f"json: cannot unmarshal {kinds.get(type(value), 'null')} into Go value of type {wanted}"
+
+
+def json_patch(document: Mapping[str, Any], operations: object) -> dict[str, Any]:
+    """Apply an RFC 6902 patch and return the new object; ``document`` is left alone.
+
+    Raises ``BadRequest`` for a body that is no patch, ``RequestEntityTooLarge`` for more than 10,000 operations or a
+    result that grows beyond bounds, ``Invalid`` (422) when an operation does not apply.
+    """
+    if operations is None:
+        return deep_copy(document)  # type: ignore[no-any-return]
+    if not isinstance(operations, list):
+        raise BadRequest(f"error decoding patch: {not_a(operations, '[]handlers.jsonPatchOp')}")
+    if len(operations) > MAX_OPERATIONS:
+        raise RequestEntityTooLarge(
+            "Request entity too large: The allowed maximum operations in a JSON patch is "
+            f"{MAX_OPERATIONS}, got {len(operations)}"
+        )
+    budget = MAX_NODES - weight(document)
+    copied = 0
+    result: Any = deep_copy(document)
+    for given in operations:
+        operation = given
+        if not isinstance(operation, dict):
+            raise BadRequest(f"error decoding patch: {not_a(operation, 'handlers.jsonPatchOp')}")
+        verb = operation.get("op")
+        if not isinstance(verb, str) or verb not in _OPERATIONS or not isinstance(operation.get("path"), str):
+            raise unprocessable()
+        try:
+            operation = _placed(operation)
+            if verb == "copy":
+                copied += weight(jsonpointer.resolve_pointer(result, operation["from"]))
+            elif verb in ("add", "replace"):
+                budget -= weight(operation.get("value"))
+            if budget < 0 or copied > MAX_COPIED:
+                raise RequestEntityTooLarge("Request entity too large: the patched object is too large")
+            if verb == "replace" and isinstance(jsonpointer.JsonPointer(operation["path"]).to_last(result)[0], dict):
+                # kube-apiserver lets a replacement add the member that it does not find.
+                operation = {**operation, "op": "add"}
+            result = jsonpatch.JsonPatch([operation]).apply(result, in_place=True)
+        except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException) as error:
+            raise unprocessable() from error
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise unprocessable() from error
+    if not isinstance(result, dict):
+        raise unprocessable()
+    weight(result)
+    return result
+
+
+def _placed(operation: dict[str, Any]) -> dict[str, Any]:
+    """The operation with its paths as kube-apiserver reads them: from the first slash on.
+
+    Raises ``ValueError`` for a path without one; the whole object can be replaced, and nothing else done to it.
+    """
+    read = {name: str(operation[name]) for name in ("path", "from") if name in operation}
+    whole = {"path": ""} if operation["op"] == "replace" and read["path"] == "" else {}
+    return {**operation, **{name: path[path.index("/") :] for name, path in read.items() if name not in whole}}
+
+
+def merge_patch(document: Mapping[str, Any], patch: object) -> dict[str, Any]:
+    """Apply an RFC 7396 patch and return the new object, and leave both arguments alone; what is not patched is shared.
+
+    Raises ``BadRequest`` unless the patch is an object, ``RequestEntityTooLarge`` when it nests too deeply.
+    """
+    if patch is None:
+        raise BadRequest("Invalid JSON Patch")
+    if not isinstance(patch, dict):
+        raise BadRequest(f"error decoding patch: {not_a(patch, 'map[string]interface {}')}")
+    weight(patch)
+    merged: dict[str, Any] = _merge(document, patch)
+    return merged
+
+
+def _merge(target: Any, patch: Any) -> Any:
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, Mapping) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = _merge(result.get(name), value)
+    return result
+
+
+def diff(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """The smallest merge patch that turns ``old`` into ``new``, for values without nulls."""
+    patch: dict[str, Any] = {name: None for name in old if name not in new}
+    for name, value in new.items():
+        before = old.get(name)
+        if isinstance(value, dict) and isinstance(before, dict):
+            inner = diff(before, value)
+            if inner:
+                patch[name] = inner
+        elif name not in old or not same(before, value):
+            patch[name] = value
+    return patch
+
+
+def same(left: Any, right: Any) -> bool:
+    """Whether two JSON values are equal; unlike ``==`` it tells ``true`` from ``1``."""
+    if isinstance(left, bool) or isinstance(right, bool):
+        return left is right
+    if isinstance(left, dict):
+        return (
+            isinstance(right, dict)
+            and left.keys() == right.keys()
+            and all(same(value, right[name]) for name, value in left.items())
+        )
+    if isinstance(left, list):
+        return (
+            isinstance(right, list)
+            and len(left) == len(right)
+            and all(same(one, other) for one, other in zip(left, right, strict=True))
+        )
+    return bool(left == right)
+
+
+def deep_copy(value: Any) -> Any:
+    """A copy of a JSON value that shares no map or list with it."""
+    if isinstance(value, dict):
+        return {name: deep_copy(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [deep_copy(item) for item in value]
+    return value
+
+
+def weight(value: Any) -> int:
+    """How many values a JSON value holds. Raises ``RequestEntityTooLarge`` beyond the bounds of depth and number."""
+    count = 0
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        count += len(level)
+        if count > MAX_NODES:
+            raise RequestEntityTooLarge("Request entity too large: the patched object is too large")
+        below: list[Any] = []
+        for member in level:
+            if isinstance(member, dict):
+                below.extend(member.values())
+            elif isinstance(member, list):
+                below.extend(member)
+        if not below:
+            return count
+        level = below
+    raise RequestEntityTooLarge("Request entity too large: the object is nested too deeply")

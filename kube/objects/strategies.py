@@ -1,0 +1,283 @@
+"""What kube-apiserver sets in an object besides its defaults: when it is made, and when it is changed (TS15).
+
+``prepare_for_create`` and ``prepare_for_update`` run after the fields have found their owners and after admission, so what
+they set is nobody's. Both change the new object, never the old one, nor what the new one shares with it.
+
+No controller and no network is behind a space: Services get no cluster IP (one that is given is kept), Deployments no
+status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from kube.kinds.reststrategies import empty_status
+from kube.objects.defaults import NAME_LABEL, TEMPLATE_GENERATION, Body, key_of
+from kube.objects.patches import same
+from kube.quota.podresources import quality
+
+
+def prepare_for_create(body: Body) -> None:
+    """Fill what a new object of a built-in kind gets besides its defaults; ``metadata`` has its uid and its time."""
+    key = key_of(body)
+    status = empty_status(*key)
+    if status is not None:
+        body.setdefault("status", status)
+    fill = _ON_CREATE.get(key)
+    if fill is not None:
+        fill(body)
+    _settle(key, body)
+
+
+def prepare_for_update(new: Body, old: Body) -> None:
+    """Take over from the old object, or count on, what only the server writes."""
+    key = key_of(new)
+    fill = _ON_UPDATE.get(key)
+    if fill is not None:
+        fill(new, old)
+    _settle(key, new)
+
+
+_ZEROS: Final[dict[tuple[str, str], dict[str, Any]]] = {
+    ("apps", "ControllerRevision"): {"revision": 0},
+    ("apps", "StatefulSet"): {"spec.serviceName": "", "spec.ordinals.start": 0},
+    ("scheduling.k8s.io", "PriorityClass"): {"value": 0},
+}
+"""What Go writes even when it is zero, where its parent is."""
+
+
+_GATED: Final = (
+    "spec.schedulingGroup",
+    "spec.containers.*.lifecycle?.stopSignal",
+    "spec.initContainers.*.lifecycle?.stopSignal",
+    "spec.volumes.*.projected.sources.*.clusterTrustBundle",
+    "spec.volumes.*.projected.sources.*.podCertificate",
+)
+_TEMPLATES: Final = {
+    ("", "Pod"): "",
+    ("", "PodTemplate"): "template.",
+    ("", "ReplicationController"): "spec.template.",
+    ("apps", "DaemonSet"): "spec.template.",
+    ("apps", "Deployment"): "spec.template.",
+    ("apps", "ReplicaSet"): "spec.template.",
+    ("apps", "StatefulSet"): "spec.template.",
+    ("batch", "CronJob"): "spec.jobTemplate.spec.template.",
+    ("batch", "Job"): "spec.template.",
+}
+_OFF: Final[dict[tuple[str, str], list[tuple[str, ...]]]] = {
+    key: [tuple(f"{prefix}{path}".split(".")) for path in _GATED] for key, prefix in _TEMPLATES.items()
+}
+_OFF["apps", "StatefulSet"].append(("spec", "updateStrategy", "rollingUpdate", "maxUnavailable"))
+"""What is behind feature gates that are off by default: it is dropped as if nobody had set it."""
+
+
+def _settle(key: tuple[str, str], body: Body) -> None:
+    for path in _OFF.get(key, ()):
+        without = _without(body, path)
+        if without is not body:
+            body |= without
+    _write_zeros(key, body)
+
+
+def _without(node: Any, path: tuple[str, ...]) -> Any:
+    """The node without what stands at the path, in which ``*`` is every item; itself when nothing stands there.
+
+    What a ``?`` stands after goes too when it is empty then.
+    """
+    name, rest = path[0].removesuffix("?"), path[1:]
+    if name == "*":
+        items = [_without(item, rest) for item in node] if isinstance(node, list) else node
+        return (
+            items if items is not node and any(new is not old for new, old in zip(items, node, strict=True)) else node
+        )
+    if not isinstance(node, dict) or name not in node:
+        return node
+    if not rest:
+        return {key: value for key, value in node.items() if key != name}
+    below = _without(node[name], rest)
+    if below is node[name]:
+        return node
+    if not below and path[0].endswith("?"):
+        return {key: value for key, value in node.items() if key != name}
+    return {**node, name: below}
+
+
+def _write_zeros(key: tuple[str, str], body: Body) -> None:
+    for path, zero in _ZEROS.get(key, {}).items():
+        *parents, field = path.split(".")
+        holder: Any = body
+        for name in parents:
+            if isinstance(holder, dict) and isinstance(holder.get(name), dict):
+                holder[name] = holder = dict(holder[name])
+            else:
+                holder = None
+        if isinstance(holder, dict):
+            holder.setdefault(field, zero)
+
+
+def _job_created(body: Body) -> None:
+    """A job's pods are told by its uid, unless the author manages the selector."""
+    spec, metadata = body["spec"], body["metadata"]
+    if not spec.get("manualSelector"):
+        uid, name = metadata["uid"], metadata["name"]
+        labels = spec.setdefault("template", {}).setdefault("metadata", {}).setdefault("labels", {})
+        # Labels that were taken over from the template are one with it.
+        if labels == metadata.get("labels"):
+            del metadata["labels"]
+        for key, value in (("controller-uid", uid), ("job-name", name)):
+            labels.setdefault(key, value)
+            labels.setdefault(f"batch.kubernetes.io/{key}", value)
+        selected = spec.setdefault("selector", {}).setdefault("matchLabels", {})
+        selected.setdefault("batch.kubernetes.io/controller-uid", uid)
+    labels = spec.get("template", {}).get("metadata", {}).get("labels")
+    if labels and not metadata.get("labels"):
+        metadata["labels"] = dict(labels)
+
+
+def _service_created(body: Body) -> None:
+    spec = body["spec"]
+    if spec.get("clusterIP") and not spec.get("clusterIPs"):
+        spec["clusterIPs"] = [spec["clusterIP"]]
+    _settle_families(spec)
+
+
+def _settle_families(spec: Body) -> None:
+    if spec["type"] == "ExternalName":
+        return
+    if spec.get("clusterIP") == "None" and not spec.get("selector"):
+        # Whoever fills in the endpoints may do so in both families.
+        spec.setdefault("ipFamilyPolicy", "RequireDualStack")
+        spec.setdefault("ipFamilies", ["IPv4", "IPv6"])
+    spec.setdefault("ipFamilies", ["IPv6" if ":" in spec.get("clusterIP", "") else "IPv4"])
+    spec.setdefault("ipFamilyPolicy", "SingleStack")
+
+
+def _service_updated(new: Body, old: Body) -> None:
+    """What was given stays, unless the client changes it; what belongs to another type goes."""
+    before = old.get("spec", {})
+    spec = dict(new["spec"])
+    new["spec"] = spec
+    if spec["type"] == "ExternalName":
+        if before.get("type") != "ExternalName":
+            for field in ("clusterIP", "clusterIPs"):
+                if spec.get(field) == before.get(field):
+                    spec.pop(field, None)
+            for field in ("ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy"):
+                if spec.get(field) == before.get(field):
+                    spec.pop(field, None)
+        return
+    if before.get("type") != "ExternalName":
+        for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+            if not spec.get(field) and field in before:
+                spec[field] = before[field]
+    if spec.get("clusterIP") and (not spec.get("clusterIPs") or spec["clusterIP"] != before.get("clusterIP")):
+        given = spec.get("clusterIPs") or []
+        spec["clusterIPs"] = [spec["clusterIP"], *given[1:]]
+    _settle_families(spec)
+
+
+def _namespace_created(body: Body) -> None:
+    spec = body.setdefault("spec", {})
+    finalizers = spec.setdefault("finalizers", [])
+    if "kubernetes" not in finalizers:
+        finalizers.append("kubernetes")
+    body["metadata"].setdefault("labels", {})[NAME_LABEL] = body["metadata"]["name"]
+    body["status"] = {"phase": "Active"}
+
+
+def _volume_created(body: Body) -> None:
+    body["status"] = {"phase": "Pending", "lastPhaseTransitionTime": body["metadata"].get("creationTimestamp")}
+
+
+def _claim_created(body: Body) -> None:
+    """What a claim is filled from is named in two ways, the older of which knows claims and snapshots alone."""
+    spec = body["spec"]
+    source = spec.get("dataSource")
+    if source is not None and (source.get("apiGroup", ""), source.get("kind", "")) not in _OLD_SOURCES:
+        del spec["dataSource"]
+        source = None
+    reference = spec.get("dataSourceRef")
+    if source is not None and reference is None:
+        spec["dataSourceRef"] = dict(source)
+    elif reference is not None and source is None and not reference.get("namespace"):
+        spec["dataSource"] = dict(reference)
+
+
+_OLD_SOURCES: Final = (("", "PersistentVolumeClaim"), ("snapshot.storage.k8s.io", "VolumeSnapshot"))
+
+
+def _account_created(body: Body) -> None:
+    """Of the secrets of a service account only their names are kept."""
+    if body.get("secrets"):
+        body["secrets"] = [{"name": secret["name"]} if secret.get("name") else {} for secret in body["secrets"]]
+
+
+def _account_updated(new: Body, old: Body) -> None:  # noqa: ARG001 - one signature for all
+    _account_created(new)
+
+
+def _daemon_set_created(body: Body) -> None:
+    body["metadata"]["annotations"][TEMPLATE_GENERATION] = "1"
+
+
+def _daemon_set_updated(new: Body, old: Body) -> None:
+    count = int((old["metadata"].get("annotations") or {}).get(TEMPLATE_GENERATION) or 0)
+    if not same(new["spec"].get("template"), old.get("spec", {}).get("template")):
+        count += 1
+    new["metadata"]["annotations"] = {**(new["metadata"].get("annotations") or {}), TEMPLATE_GENERATION: str(count)}
+
+
+def _node_created(body: Body) -> None:
+    """No pod goes to a node before its kubelet has said that it is ready."""
+    taint = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+    spec = body.setdefault("spec", {})
+    taints = spec.setdefault("taints", [])
+    if not any(each.get("key") == taint["key"] and each.get("effect") == taint["effect"] for each in taints):
+        taints.append(taint)
+
+
+def _pod_created(body: Body) -> None:
+    spec = body["spec"]
+    body["status"] = {"phase": "Pending", "qosClass": quality(spec)}
+    if spec.get("terminationGracePeriodSeconds", 0) < 0:
+        spec["terminationGracePeriodSeconds"] = 1
+    spec["tolerations"] = _tolerations(spec)
+
+
+def _pod_updated(new: Body, old: Body) -> None:  # noqa: ARG001 - one signature for all
+    new["spec"] = {**new["spec"], "tolerations": _tolerations(new["spec"])}
+
+
+def _tolerations(spec: Body) -> list[Body]:
+    """Every pod outlives short troubles of its node."""
+    tolerations: list[Body] = spec.get("tolerations") or []
+    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
+        if not any(_tolerates(toleration, key) for toleration in tolerations):
+            missing = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 300}
+            tolerations = [*tolerations, missing]
+    return tolerations
+
+
+def _tolerates(toleration: Body, key: str) -> bool:
+    return toleration.get("key") in (None, "", key) and toleration.get("effect") in (None, "", "NoExecute")
+
+
+_ON_CREATE: Final[dict[tuple[str, str], Callable[[Body], None]]] = {
+    ("", "Namespace"): _namespace_created,
+    ("", "Node"): _node_created,
+    ("", "PersistentVolume"): _volume_created,
+    ("", "PersistentVolumeClaim"): _claim_created,
+    ("", "Pod"): _pod_created,
+    ("", "Service"): _service_created,
+    ("", "ServiceAccount"): _account_created,
+    ("apps", "DaemonSet"): _daemon_set_created,
+    ("batch", "Job"): _job_created,
+}
+
+_ON_UPDATE: Final[dict[tuple[str, str], Callable[[Any, Any], None]]] = {
+    ("", "Pod"): _pod_updated,
+    ("", "Service"): _service_updated,
+    ("", "ServiceAccount"): _account_updated,
+    ("apps", "DaemonSet"): _daemon_set_updated,
+}

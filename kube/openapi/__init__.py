@@ -1,0 +1,1 @@
+"""What clients ask first: discovery and the OpenAPI documents of a space."""

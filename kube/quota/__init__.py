@@ -1,0 +1,1 @@
+"""How much: quantities, what an object uses, and the quotas and limit ranges that bound it."""

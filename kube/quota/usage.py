@@ -1,0 +1,323 @@
+"""What an object consumes of a ResourceQuota, and whether there is room (AD2, AD3).
+
+Pure arithmetic on exact quantities, with kube-apiserver's words. Holding it under concurrency is the caller's: the
+amounts returned by ``demand`` are to be reserved in the transaction that writes the object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from kube.quota.podresources import (
+    Amounts,
+    add,
+    amounts,
+    containers,
+    has_pod_level_resources,
+    is_best_effort,
+    pod_limits,
+    pod_requests,
+    subtract,
+)
+from kube.quota.quantities import Format, Quantity
+
+_NANO: Final = 10**9
+ONE: Final = Quantity(_NANO)
+NONE: Final = Quantity(0)
+
+_STORAGE_CLASS: Final = ".storageclass.storage.k8s.io/"
+_REQUESTS: Final = "requests."
+_PLAIN_COUNTS: Final = frozenset({"configmaps", "replicationcontrollers", "resourcequotas", "secrets"})
+"""Kinds of the core group whose number is limited by their bare name as well as by ``count/…``."""
+
+_MUST_SPECIFY: Final = (
+    "cpu",
+    "limits.cpu",
+    "limits.memory",
+    "memory",
+    "requests.cpu",
+    "requests.memory",
+)
+_POD_NAMES: Final = frozenset(
+    {
+        *_MUST_SPECIFY,
+        "count/pods",
+        "ephemeral-storage",
+        "limits.ephemeral-storage",
+        "pods",
+        "requests.ephemeral-storage",
+    }
+)
+_POD_PREFIXES: Final = ("hugepages-", "requests.hugepages-")
+
+
+class QuotaExceeded(Exception):
+    """An object that a quota does not admit; the message is what kubectl shows after ``is forbidden: ``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """One condition of a quota. ``operator`` is ``Exists``, ``DoesNotExist``, ``In`` or ``NotIn``."""
+
+    name: str
+    operator: str = "Exists"
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quota:
+    """A ResourceQuota as far as arithmetic needs it. All ``scopes`` must match for an object to be counted."""
+
+    name: str
+    hard: Amounts
+    scopes: tuple[Scope, ...] = ()
+
+
+def read_quota(quota: Mapping[str, Any]) -> Quota:
+    """Read a ResourceQuota's spec. Raises ``InvalidQuantity`` for an amount that is none."""
+    spec = quota.get("spec") or {}
+    scopes = [Scope(name=name) for name in spec.get("scopes") or ()]
+    scopes.extend(
+        Scope(
+            name=expression.get("scopeName", ""),
+            operator=expression.get("operator", ""),
+            values=tuple(expression.get("values") or ()),
+        )
+        for expression in (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
+    )
+    return Quota(name=quota["metadata"]["name"], hard=amounts(spec.get("hard")), scopes=tuple(scopes))
+
+
+def usage(group: str, resource: str, item: Mapping[str, Any], *, now: datetime) -> dict[str, Quantity]:
+    """What an object consumes, by quota resource name. ``now`` decides when a terminating pod is gone.
+
+    Raises ``InvalidQuantity`` for an amount that is none.
+    """
+    count = {f"count/{resource}.{group}" if group else f"count/{resource}": ONE}
+    if group:
+        return count
+    if resource == "pods":
+        return {**count, **_pod_usage(item, now)}
+    if resource == "services":
+        return {**count, **_service_usage(item.get("spec") or {})}
+    if resource == "persistentvolumeclaims":
+        return {**count, **_claim_usage(item)}
+    return {**count, resource: ONE} if resource in _PLAIN_COUNTS else count
+
+
+def demand(
+    quota: Quota,
+    group: str,
+    resource: str,
+    item: Mapping[str, Any],
+    *,
+    old: Mapping[str, Any] | None = None,
+    now: datetime,
+) -> dict[str, Quantity]:
+    """What a create, or an update from ``old``, takes of one quota more than before; only names that it limits.
+
+    Raises ``QuotaExceeded`` when a quota demands requests or limits that the object does not state, or when an
+    amount is negative; ``InvalidQuantity`` for an amount that is none.
+    """
+    if not counts(quota, group, resource, item):
+        return {}
+    names = [name for name in quota.hard if _concerns(name, group, resource)]
+    if not group and resource == "pods":
+        missing = _unspecified(names, item)
+        if missing:
+            raise QuotaExceeded(f"failed quota: {quota.name}: must specify {missing}")
+    wanted = usage(group, resource, item, now=now)
+    negative = sorted(name for name, amount in wanted.items() if amount.nanos < 0)
+    if negative:
+        raise QuotaExceeded(f"quota usage is negative for resource(s): {','.join(negative)}")
+    if old is not None and counts(quota, group, resource, old):
+        wanted = subtract(wanted, usage(group, resource, old, now=now))
+    return {name: wanted[name] for name in names if wanted.get(name)}
+
+
+def check(quota: Quota, requested: Amounts, used: Amounts) -> None:
+    """Whether there is room for ``requested`` beside ``used``. Raises ``QuotaExceeded`` naming what is short."""
+    short = [name for name in sorted(requested) if used.get(name, NONE) + requested[name] > quota.hard[name]]
+    if short:
+        raise QuotaExceeded(
+            f"exceeded quota: {quota.name}, requested: {_listed(short, requested)}, "
+            f"used: {_listed(short, used)}, limited: {_listed(short, quota.hard)}"
+        )
+
+
+def counts(quota: Quota, group: str, resource: str, item: Mapping[str, Any]) -> bool:
+    """Whether a quota limits anything about an object, and the object is within the quota's scopes."""
+    if not any(_concerns(name, group, resource) for name in quota.hard):
+        return False
+    return all(_in_scope(scope, group, resource, item) for scope in quota.scopes)
+
+
+def total(usages: Iterable[Amounts], quota: Quota) -> dict[str, Quantity]:
+    """The sum of what objects consume, for every name that the quota limits (``status.used``)."""
+    used: dict[str, Quantity] = {name: Quantity(0, _format(name)) for name in quota.hard}
+    for one in usages:
+        used = add(used, {name: amount for name, amount in one.items() if name in used})
+    return used
+
+
+def _format(name: str) -> Format:
+    return Format.BINARY if name.endswith(("memory", "storage")) else Format.DECIMAL
+
+
+def _listed(names: Iterable[str], values: Amounts) -> str:
+    return ",".join(f"{name}={values.get(name, NONE)}" for name in names if name in values)
+
+
+def _concerns(name: str, group: str, resource: str) -> bool:
+    if group:
+        return name == f"count/{resource}.{group}"
+    if resource == "pods":
+        return name in _POD_NAMES or name.startswith(_POD_PREFIXES) or _is_extended(name)
+    if resource == "services":
+        return name in ("count/services", "services", "services.loadbalancers", "services.nodeports")
+    if resource == "persistentvolumeclaims":
+        plain = ("persistentvolumeclaims", "requests.storage")
+        return (
+            name == "count/persistentvolumeclaims"
+            or name in plain
+            or name.endswith(tuple(_STORAGE_CLASS + part for part in plain))
+        )
+    return name == f"count/{resource}" or (resource in _PLAIN_COUNTS and name == resource)
+
+
+def _is_extended(name: str) -> bool:
+    """Whether a quota's resource name limits an extended resource (``requests.example.com/gpu``)."""
+    bare = name.removeprefix(_REQUESTS)
+    return name != bare and "/" in bare and _STORAGE_CLASS not in bare and not _is_native(bare)
+
+
+def _is_native(name: str) -> bool:
+    domain, slash, _ = name.rpartition("/")
+    return not slash or domain == "kubernetes.io" or domain.endswith(".kubernetes.io")
+
+
+def _pod_usage(pod: Mapping[str, Any], now: datetime) -> dict[str, Quantity]:
+    """A pod that has ended, or whose grace period is over, takes its place in the store and nothing else."""
+    if (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded") or _is_gone(pod, now):
+        return {}
+    return _computed(pod_requests(pod), pod_limits(pod))
+
+
+def _computed(requests: Amounts, limits: Amounts) -> dict[str, Quantity]:
+    result = {"pods": ONE}
+    for name, amount in requests.items():
+        if name in ("cpu", "memory", "ephemeral-storage") or name.startswith("hugepages-"):
+            result[name] = result[_REQUESTS + name] = amount
+        elif not _is_native(name):
+            result[_REQUESTS + name] = amount
+    for name in ("cpu", "memory", "ephemeral-storage"):
+        if name in limits:
+            result[f"limits.{name}"] = limits[name]
+    return result
+
+
+def _is_gone(pod: Mapping[str, Any], now: datetime) -> bool:
+    metadata = pod.get("metadata") or {}
+    deleted, grace = metadata.get("deletionTimestamp"), metadata.get("deletionGracePeriodSeconds")
+    if not isinstance(deleted, str) or not isinstance(grace, int):
+        return False
+    try:
+        return now > datetime.fromisoformat(deleted) + timedelta(seconds=grace)
+    except (ValueError, OverflowError, TypeError):
+        return False
+
+
+def _unspecified(names: Iterable[str], pod: Mapping[str, Any]) -> str:
+    if has_pod_level_resources(pod):
+        return ""
+    wanted = [name for name in _MUST_SPECIFY if name in names]
+    missing: dict[str, set[str]] = {}
+    for container in containers(pod.get("spec") or {}):
+        resources = container.get("resources") or {}
+        stated = _computed(amounts(resources.get("requests")), amounts(resources.get("limits")))
+        for name in wanted:
+            if name not in stated:
+                missing.setdefault(name, set()).add(container.get("name", ""))
+    return "; ".join(f"{name} for: {','.join(sorted(missing[name]))}" for name in sorted(missing))
+
+
+def _service_usage(spec: Mapping[str, Any]) -> dict[str, Quantity]:
+    ports = spec.get("ports") or ()
+    node_ports, balancers = 0, 0
+    if spec.get("type") == "NodePort":
+        node_ports = len(ports)
+    elif spec.get("type") == "LoadBalancer":
+        balancers = 1
+        allocated = spec.get("allocateLoadBalancerNodePorts") is not False
+        node_ports = len(ports) if allocated else sum(bool(port.get("nodePort")) for port in ports)
+    return {
+        "services": ONE,
+        "services.loadbalancers": Quantity(balancers * _NANO),
+        "services.nodeports": Quantity(node_ports * _NANO),
+    }
+
+
+def _claim_usage(claim: Mapping[str, Any]) -> dict[str, Quantity]:
+    spec = claim.get("spec") or {}
+    annotations = (claim.get("metadata") or {}).get("annotations") or {}
+    storage_class = annotations.get("volume.beta.kubernetes.io/storage-class", spec.get("storageClassName") or "")
+    result = {"persistentvolumeclaims": ONE}
+    storage = amounts((spec.get("resources") or {}).get("requests")).get("storage")
+    allocated = amounts((claim.get("status") or {}).get("allocatedResources")).get("storage")
+    if storage is not None:
+        if allocated is not None and allocated > storage:
+            storage = allocated
+        result["requests.storage"] = Quantity(storage.value() * _NANO, storage.format)
+    if storage_class:
+        result.update({f"{storage_class}{_STORAGE_CLASS}{name}": amount for name, amount in list(result.items())})
+    return result
+
+
+def _in_scope(scope: Scope, group: str, resource: str, item: Mapping[str, Any]) -> bool:
+    spec = item.get("spec") or {}
+    if not group and resource == "persistentvolumeclaims":
+        if scope.name != "VolumeAttributesClass":
+            return False
+        status = item.get("status") or {}
+        target = (status.get("modifyVolumeStatus") or {}).get("targetVolumeAttributesClassName")
+        names = {spec.get("volumeAttributesClassName"), status.get("currentVolumeAttributesClassName"), target}
+        return _selected(scope, {name for name in names if name})
+    if group or resource != "pods":
+        return False
+    if scope.name == "PriorityClass":
+        return _selected(scope, {spec["priorityClassName"]} if spec.get("priorityClassName") else set())
+    deadline = spec.get("activeDeadlineSeconds")
+    terminating = isinstance(deadline, int) and deadline >= 0
+    answers = {
+        "Terminating": lambda: terminating,
+        "NotTerminating": lambda: not terminating,
+        "BestEffort": lambda: is_best_effort(item),
+        "NotBestEffort": lambda: not is_best_effort(item),
+        "CrossNamespacePodAffinity": lambda: _crosses_namespaces(spec.get("affinity") or {}),
+    }
+    answer = answers.get(scope.name)
+    return answer is not None and answer()
+
+
+def _selected(scope: Scope, names: set[str]) -> bool:
+    if scope.operator == "Exists":
+        return bool(names)
+    if scope.operator == "DoesNotExist":
+        return not names
+    if scope.operator == "In":
+        return bool(names & set(scope.values))
+    return scope.operator == "NotIn" and not names & set(scope.values)
+
+
+def _crosses_namespaces(affinity: Mapping[str, Any]) -> bool:
+    for kind in ("podAffinity", "podAntiAffinity"):
+        rules = affinity.get(kind) or {}
+        terms = list(rules.get("requiredDuringSchedulingIgnoredDuringExecution") or ())
+        weighted = rules.get("preferredDuringSchedulingIgnoredDuringExecution") or ()
+        terms.extend(term.get("podAffinityTerm") or {} for term in weighted)
+        if any(term.get("namespaces") or term.get("namespaceSelector") is not None for term in terms):
+            return True
+    return False

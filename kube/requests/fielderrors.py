@@ -1,0 +1,117 @@
+"""Why fields are refused, in kube-apiserver's words, and the 422 that lists the reasons.
+
+The words are those of ``k8s.io/apimachinery/pkg/util/validation/field``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from kube.requests.status import Cause, Invalid
+
+CAUSES_MAX: Final = 100
+"""Causes that one answer names."""
+
+
+def required(path: str, detail: str = "") -> Cause:
+    """``Required value``: the field must be set."""
+    return _bare("FieldValueRequired", "Required value", path, detail)
+
+
+def forbidden(path: str, detail: str) -> Cause:
+    """``Forbidden``: the field may not be set, or not be changed."""
+    return _bare("FieldValueForbidden", "Forbidden", path, detail)
+
+
+def too_long(path: str, limit: int) -> Cause:
+    """``Too long``: more than ``limit`` bytes."""
+    return _bare("FieldValueTooLong", "Too long", path, f"may not be more than {limit} bytes")
+
+
+def too_many(path: str, actual: int, limit: int) -> Cause:
+    """``Too many``: more than ``limit`` members."""
+    return Cause("FieldValueTooMany", f"Too many: {actual}: must have at most {limit} items", path)
+
+
+def invalid(path: str, value: Any, detail: str) -> Cause:
+    """``Invalid value``: the value and what is wrong with it."""
+    return _bare("FieldValueInvalid", f"Invalid value: {shown(value)}", path, detail)
+
+
+def type_invalid(path: str, value: Any, detail: str) -> Cause:
+    """``Invalid value``: the value is of the wrong type."""
+    return _bare("FieldValueTypeInvalid", f"Invalid value: {shown(value)}", path, detail)
+
+
+def immutable(path: str, value: Any) -> Cause:
+    """``Invalid value … field is immutable``."""
+    return invalid(path, value, "field is immutable")
+
+
+def duplicate(path: str, value: Any) -> Cause:
+    """``Duplicate value``: the value must be unique in its list."""
+    return Cause("FieldValueDuplicate", f"Duplicate value: {shown(value)}", path)
+
+
+def not_found(path: str, value: Any, detail: str = "") -> Cause:
+    """``Not found``: the value names something that is not there."""
+    return _bare("FieldValueNotFound", f"Not found: {shown(value)}", path, detail)
+
+
+def not_supported(path: str, value: Any, supported: Iterable[Any]) -> Cause:
+    """``Unsupported value``: the value is none of those supported, which are named in this order."""
+    words = ", ".join(shown(choice if isinstance(choice, str) else shown(choice)) for choice in supported)
+    return Cause("FieldValueNotSupported", f"Unsupported value: {shown(value)}: supported values: {words}", path)
+
+
+def choice_causes(body: Mapping[str, Any], field: str, choices: Iterable[str], path: str) -> list[Cause]:
+    """What is wrong with a field that has these values or none; an empty value counts as one unless it is a choice."""
+    value = body.get(field)
+    choices = tuple(choices)
+    return [] if value is None or value in choices else [not_supported(f"{path}.{field}", value, choices)]
+
+
+def needed_causes(body: Mapping[str, Any], path: str, *fields: str) -> list[Cause]:
+    """The fields that are absent or empty and must not be."""
+    return [required(f"{path}.{field}") for field in fields if not body.get(field)]
+
+
+def count_causes(body: Mapping[str, Any], path: str, *fields: str) -> list[Cause]:
+    """The fields that are negative and must not be."""
+    detail = "must be greater than or equal to 0"
+    return [invalid(f"{path}.{field}", body[field], detail) for field in fields if body.get(field, 0) < 0]
+
+
+def range_causes(value: int, low: int, high: int, path: str) -> list[Cause]:
+    """What is wrong with a number that must lie between two others, both inclusive."""
+    return [] if low <= value <= high else [invalid(path, value, f"must be between {low} and {high}, inclusive")]
+
+
+def reason_causes(path: str, value: Any, reasons: Iterable[str]) -> list[Cause]:
+    """``Invalid value`` once for each reason."""
+    return [invalid(path, value, reason) for reason in reasons]
+
+
+def shown(value: Any) -> str:
+    """A value as messages show it: JSON, fields in the order they stand."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str)
+
+
+def key_path(path: str, key: str) -> str:
+    """The path of a map's entry: ``spec.hard[requests.cpu]``."""
+    return f"{path}[{key}]"
+
+
+def invalid_object(group: str, kind: str, name: str, causes: Sequence[Cause]) -> Invalid:
+    """The 422 for an object: ``Deployment.apps "web" is invalid: [a, b]``."""
+    causes = causes[:CAUSES_MAX]
+    texts = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in causes))
+    words = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    qualified = f"{kind}.{group}" if group else kind
+    return Invalid(f"{qualified} {shown(name)} is invalid: {words}", group=group, kind=kind, name=name, causes=causes)
+
+
+def _bare(reason: str, word: str, path: str, detail: str) -> Cause:
+    return Cause(reason, f"{word}: {detail}" if detail else word, path)

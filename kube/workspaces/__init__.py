@@ -1,0 +1,1 @@
+"""Logical clusters in logical clusters: workspaces, and the APIs exported from one to another."""

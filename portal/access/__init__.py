@@ -1,0 +1,1 @@
+"""Questions about rights: explanations, who can, what if, token inspection, and who reads which audit log."""

@@ -1,0 +1,113 @@
+"""Who may read which part of the audit, for the pages and the REST API (GW13)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from datetime import datetime
+from itertools import islice
+from uuid import UUID
+
+from asgiref.sync import sync_to_async
+from django.http import StreamingHttpResponse
+
+from audit import export
+from audit.actions import Action
+from audit.models import AuditEntry
+from audit.recorder import Actor
+from audit.selectors import (
+    Filters,
+    Page,
+    anchored_chain_names,
+    chain_began,
+    entries_everywhere,
+    entries_of_chain,
+    entry_rows,
+)
+from kube.requests.status import BadRequest, Forbidden, NotFound
+from tenants import selectors
+from tenants.models import Membership, Role
+
+_PORTION = 500
+"""Lines that are read at once."""
+
+
+class Lines(StreamingHttpResponse):
+    """A long file, read while it is sent. Django would read all of it first where it serves asynchronously."""
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        lines = iter(self)
+        while portion := await sync_to_async(lambda: b"".join(islice(lines, _PORTION)))():
+            yield portion
+
+
+def visible_chains(actor: Actor) -> list[str]:
+    """The chains that the actor may read whole."""
+    if actor.operator:
+        return anchored_chain_names()
+    admins = Membership.objects.filter(user_id=actor.user_id, role__in=[Role.OWNER, Role.ADMIN])  # type: ignore[misc]
+    return list(admins.order_by("tenant_id").values_list("tenant_id", flat=True))
+
+
+def visible_since(actor: Actor, chain: str) -> datetime | None:
+    """From when on the actor may read a chain: its tenant's own time, not that of whoever bore the name before."""
+    return None if actor.operator else chain_began(chain)
+
+
+def entries_page(
+    actor: Actor, filters: Filters, *, chain: str = "", chains: Sequence[str], after: str = "", limit: int = 50
+) -> Page[AuditEntry]:
+    """One page of what the actor may see; ``chains`` are ``visible_chains(actor)``.
+
+    Operators see every chain, admins of a tenant its own, members what happened to a workspace of theirs, everybody
+    what they did themselves. Raises ``NotFound`` for a chain or a workspace that is not theirs to know of.
+    """
+    if filters.workspace_id:
+        selectors.workspace_visible_to(actor, filters.workspace_id)
+    elif not actor.operator and chain not in chains:
+        filters = replace(filters, user_id=actor.user_id)
+    if not chain:
+        return entries_everywhere(filters=filters, after=after, limit=limit)
+    if not actor.operator and chain not in chains:
+        selectors.tenant_visible_to(actor, chain)
+    began = visible_since(actor, chain)
+    if began is not None:
+        filters = replace(filters, since=max(filters.since or began, began))
+    return entries_of_chain(chain, filters=filters, after=after, limit=limit)
+
+
+def entry_visible_to(actor: Actor, pk: UUID) -> AuditEntry:
+    """One event. Raises ``NotFound`` for what is not the actor's to see."""
+    entry = AuditEntry.objects.filter(pk=pk).first()
+    if entry is None or not (
+        actor.operator or entry.user_id == actor.user_id or is_visible(actor, entry.chain, entry.created_at)
+    ):
+        raise NotFound("There is no such event.", kind="audit-logs")
+    return entry
+
+
+def is_visible(actor: Actor, chain: str, moment: datetime) -> bool:
+    """Whether the actor may read what was recorded in a chain at this moment."""
+    if chain not in visible_chains(actor):
+        return False
+    began = visible_since(actor, chain)
+    return began is None or moment >= began
+
+
+def export_of(actor: Actor, chain: str, form: str) -> StreamingHttpResponse:
+    """The download of a chain that the actor may read whole. Raises ``NotFound``, ``Forbidden``, ``BadRequest``."""
+    if not actor.operator:
+        if not Membership.objects.filter(user_id=actor.user_id, tenant_id=chain).exists():  # type: ignore[misc]
+            raise NotFound("There is no such audit log.", kind="audit-logs")
+        if chain not in visible_chains(actor):
+            raise Forbidden("Only the tenant's admins may export its audit log.")
+    lines = {"csv": (export.csv_lines, "text/csv"), "jsonl": (export.json_lines, "application/jsonl")}.get(form)
+    if lines is None:
+        raise BadRequest("The format is csv or jsonl.")
+    actor.record(Action.AUDIT_EXPORTED, chain=chain, target=f"audit/{chain}", detail={"format": form})
+    response = Lines(
+        lines[0](entry_rows(chain, since=visible_since(actor, chain))), content_type=f"{lines[1]}; charset=utf-8"
+    )
+    response["Content-Disposition"] = f'attachment; filename="audit-{chain}.{form}"'
+    response["X-Content-Type-Options"] = "nosniff"
+    return response

@@ -1,0 +1,243 @@
+"""Why a request would be allowed or refused, step by step, without sending it (AZ11)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import yaml
+
+from audit.models import ApiRequest
+from audit.recorder import Actor
+from gateway.server import explanation
+from kube.authentication.identity import AUTHENTICATED, Principal
+from kube.authorization import recommendations
+from kube.authorization.decisions import Decision, Verdict
+from kube.authorization.rbac import Attributes
+from kube.authorization.recommendations import Recommendation
+from kube.requests.logicalclusters import space_of, tenant_of
+from kube.requests.names import SYSTEM_TENANT
+from kube.requests.requestinfo import RequestInfo
+from kube.requests.status import BadRequest, Forbidden
+from portal.database.scopes import everything
+from portal.pages import labels
+from tenants.models import Membership, Role
+from tenants.rights import GROUP_PREFIX, role_at_least, role_of
+
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})
+_WORDS: Final = {
+    Verdict.ALLOW: (labels.ALLOW, "allows"),
+    Verdict.DENY: (labels.DENY, "denies"),
+    Verdict.NO_OPINION: (labels.PASS, "no opinion"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One stop on the way: the authorizer, its verdict as a colour and a word, why, and by which rule."""
+
+    name: str
+    verdict: str
+    word: str
+    reason: str
+    rule: str
+
+    @property
+    def decision(self) -> str:
+        """``allow``, ``deny`` or ``no opinion``, as the REST API says it."""
+        return "no opinion" if self.verdict == labels.PASS else self.verdict
+
+
+@dataclass(frozen=True, slots=True)
+class SuggestedGrant:
+    """A grant that would allow a refused request."""
+
+    recommendation: Recommendation
+
+    @property
+    def text(self) -> str:
+        """In a sentence."""
+        return self.recommendation.text
+
+    @property
+    def manifest(self) -> str:
+        """The objects as YAML, for ``kubectl create -f -``."""
+        return yaml.safe_dump_all(map(dict, self.recommendation.objects), sort_keys=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """A decision as pages and the REST API show it; ``allowing`` is what would allow it, for who may grant that."""
+
+    resolved: RequestInfo
+    allowed: bool
+    decided_by: str
+    reason: str
+    steps: tuple[Step, ...]
+    allowing: tuple[SuggestedGrant, ...] = ()
+
+    @property
+    def verdict(self) -> str:
+        """The colour of the whole."""
+        return labels.ALLOW if self.allowed else labels.DENY
+
+    @property
+    def decision(self) -> str:
+        """``allow`` or ``deny``, as the REST API says it."""
+        return "allow" if self.allowed else "deny"
+
+    @property
+    def headline(self) -> str:
+        """The decision in two words."""
+        return "Allowed" if self.allowed else "403 Forbidden"
+
+    @property
+    def verb(self) -> str:
+        """Kubernetes' verb of the request."""
+        return self.resolved.verb
+
+    @property
+    def path(self) -> str:
+        """The full path that was decided about."""
+        return self.resolved.path
+
+    @property
+    def needed(self) -> str:
+        """What would have been needed, empty when it was allowed."""
+        if self.allowed:
+            return ""
+        info = self.resolved
+        what = f"{info.resource}/{info.subresource}" if info.subresource else info.resource or info.path
+        where = f"namespace {info.namespace}" if info.namespace else f"{info.cluster}"
+        if any(step.verdict == labels.DENY for step in self.steps):
+            return f"{self.decided_by} must stop denying: {self.reason}"
+        return f"A role in {where} that allows “{info.verb}” on “{what}”, and a binding to the person or a group."
+
+
+@everything()  # as the API server decides, which sees every space
+def explain_request(
+    *,
+    actor: Actor,
+    name: str,
+    groups: Sequence[str] = (),
+    tenant: str = "",
+    extra: Mapping[str, Sequence[str]] | None = None,
+    method: str = "GET",
+    path: str,
+    cluster: str = "",
+) -> Explanation:
+    """The decision about a request of ``name``, who need not exist.
+
+    Operators ask about anybody, admins of a tenant about its users in its space, everybody about themselves.
+    Raises ``Forbidden``, ``BadRequest`` for what is no request.
+    """
+    if method not in _METHODS:
+        raise BadRequest("The method is one of GET, HEAD, POST, PUT, PATCH, DELETE.")
+    if not path.startswith("/") or not path.isascii():
+        raise BadRequest("The path begins with a slash, as kubectl sends it.")
+    tenant, groups = _require_permitted(actor, name, tenant, groups, cluster)
+    principal = Principal(
+        name=name,
+        groups=tuple(dict.fromkeys([*groups, AUTHENTICATED])),
+        extra={key: tuple(values) for key, values in (extra or {}).items()},
+        tenant=tenant,
+        authenticator="explain",
+    )
+    principal, resolved, decision = explanation.explain(principal, method, path, cluster)
+    if not actor.operator and resolved.tenant not in {tenant, SYSTEM_TENANT}:
+        raise Forbidden(f"You may ask about {space_of(tenant)} and what is in it only.")
+    allowing: tuple[Recommendation, ...] = ()
+    if not decision.allowed and may_grant(actor, resolved.cluster):
+        policies = explanation.state_of(resolved.cluster).policies
+        allowing = tuple(
+            recommendation
+            for recommendation in recommendations.recommend_grants(
+                principal, Attributes.of(resolved), policies, decision
+            )
+            if actor.operator or recommendations.may_create(_grantor(actor, resolved.tenant), recommendation, policies)
+        )
+    return explanation_of(resolved, decision, allowing)
+
+
+def may_grant(actor: Actor, cluster: str) -> bool:
+    """Whether the person hands out rights in a logical cluster: its tenant's admins and operators."""
+    tenant = tenant_of(cluster)
+    if actor.operator or tenant == SYSTEM_TENANT:
+        return actor.operator
+    role = role_of(actor, tenant)
+    return role is not None and role_at_least(role, Role.ADMIN)
+
+
+def _grantor(actor: Actor, tenant: str) -> Principal:
+    """How the person appears at the API server as a member of a tenant."""
+    role = role_of(actor, tenant)
+    groups = (AUTHENTICATED,) if role is None else (f"{GROUP_PREFIX}{role.value}", AUTHENTICATED)
+    return Principal(name=actor.name, groups=groups, tenant=tenant, authenticator="portal")
+
+
+def explanation_of(resolved: RequestInfo, decision: Decision, allowing: tuple[Recommendation, ...] = ()) -> Explanation:
+    """A decision with its trace, in words."""
+    return Explanation(
+        resolved=resolved,
+        allowed=decision.allowed,
+        decided_by=decision.step if decision.verdict is not Verdict.NO_OPINION else "default",
+        reason=decision.reason or ("" if decision.allowed else "no rule allows it"),
+        steps=tuple(_step(step) for step in decision.trace),
+        allowing=tuple(map(SuggestedGrant, allowing)),
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefusedRequest:
+    """A refused request of the audit, for the same component that shows an explanation."""
+
+    verb: str
+    path: str
+    headline: str
+    steps: tuple[Step, ...]
+    verdict: str = labels.DENY
+
+
+def refused_request(row: ApiRequest) -> RefusedRequest | None:
+    """The trace that was kept with a refused request, or ``None`` where there is none."""
+    if not row.trace:
+        return None
+    steps = [Step(said["step"], *_WORDS[Verdict(said["decision"])], said["reason"], said["rule"]) for said in row.trace]
+    return RefusedRequest(verb=row.verb, path=row.path, headline=f"{row.code} Forbidden", steps=tuple(steps))
+
+
+def own_identity(actor: Actor) -> dict[str, Any]:
+    """How the person appears at the API server: name, tenant and groups, for filling in the form."""
+    if actor.operator:
+        return {"user": actor.name, "tenant": SYSTEM_TENANT, "groups": ""}
+    first = Membership.objects.filter(user_id=actor.user_id).order_by("tenant_id").first()  # type: ignore[misc]
+    if first is None:
+        return {"user": actor.name}
+    return {"user": actor.name, "tenant": first.tenant_id, "groups": f"{GROUP_PREFIX}{first.role}"}
+
+
+def _require_permitted(
+    actor: Actor, name: str, tenant: str, groups: Sequence[str], cluster: str
+) -> tuple[str, Sequence[str]]:
+    """The tenant and groups to ask with, as far as the actor may."""
+    if actor.operator:
+        return tenant or SYSTEM_TENANT, groups
+    roles = dict(Membership.objects.filter(user_id=actor.user_id).values_list("tenant_id", "role"))  # type: ignore[misc]
+    tenant = tenant or (min(roles) if roles else "")
+    if tenant not in roles:
+        raise Forbidden("You may ask about users of your own tenants only.")
+    space = f"root:{tenant}"
+    if cluster and cluster != space and not cluster.startswith(f"{space}:"):
+        raise Forbidden(f"You may ask about {space} and what is in it only.")
+    if role_at_least(roles[tenant], Role.ADMIN):
+        return tenant, groups
+    if name != actor.name:
+        raise Forbidden("You may ask about yourself; the tenant's admins may ask about its users.")
+    # Groups are facts of the membership here, not of the form: nobody tries on other people's groups.
+    return tenant, [f"{GROUP_PREFIX}{roles[tenant]}"]
+
+
+def _step(decision: Decision) -> Step:
+    verdict, word = _WORDS[decision.verdict]
+    return Step(decision.step, verdict, word, decision.reason, decision.rule)

@@ -1,0 +1,115 @@
+"""The audit log: listed and exported (GW13)."""
+
+from __future__ import annotations
+
+from datetime import UTC
+from typing import Any
+
+from django.http import StreamingHttpResponse
+from django.utils.dateparse import parse_datetime
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from audit.actions import Action
+from audit.models import Outcome
+from audit.selectors import Filters
+from kube.requests.status import BadRequest
+from portal.access.auditlog import entries_page, export_of, visible_chains
+from portal.api.endpoint import AFTER, LIMIT, Endpoint, page_parameters, page_schema, paginated_response
+from portal.api.permissions import api_actor, require_tenant, token_tenant
+from portal.api.serializers.auditlogs import AuditEntrySerializer
+from tenants import selectors
+
+
+class AuditLogList(Endpoint):
+    """The events that the caller may see."""
+
+    query_parameters = frozenset(
+        {"after", "limit", "tenant", "action", "outcome", "actor", "workspace", "since", "until", "text"}
+    )
+
+    @extend_schema(
+        operation_id="listAuditLogs",
+        summary="List security events, newest first",
+        description="Operators see every chain, admins of a tenant its own, everybody what they did themselves.",
+        parameters=[
+            AFTER,
+            LIMIT,
+            OpenApiParameter("tenant", str, description="The chain: a tenant's name, or `system`."),
+            OpenApiParameter("action", str, enum=[action.value for action in Action]),
+            OpenApiParameter("outcome", str, enum=Outcome.values),
+            OpenApiParameter("actor", str, description="Who did it, by e-mail address."),
+            OpenApiParameter("workspace", OpenApiTypes.UUID),
+            OpenApiParameter("since", OpenApiTypes.DATETIME, description="Included."),
+            OpenApiParameter("until", OpenApiTypes.DATETIME, description="Not included."),
+            OpenApiParameter("text", str, description="Words in action, actor and target."),
+        ],
+        responses={200: page_schema(AuditEntrySerializer)},
+    )
+    def get(self, request: Request) -> Response:
+        """Raises ``BadRequest`` for a filter that cannot be read."""
+        after, limit = page_parameters(request)
+        actor = api_actor(request)
+        query = request.query_params
+        chain = query.get("tenant", "") or token_tenant(request)
+        require_tenant(request, chain)
+        workspace_id = None
+        if query.get("workspace"):
+            found = selectors.workspace_visible_to(actor, query["workspace"])
+            require_tenant(request, found.tenant_id)
+            workspace_id = found.pk
+        outcome = query.get("outcome", "")
+        if outcome and outcome not in Outcome.values:
+            raise BadRequest(f"The outcome is one of {', '.join(Outcome.values)}.")
+        filters = Filters(
+            action=query.get("action", "")[:64],
+            outcome=outcome,
+            actor=query.get("actor", "")[:253],
+            text=query.get("text", "")[:128],
+            workspace_id=workspace_id,
+            since=_parse_timestamp(query.get("since", "")),
+            until=_parse_timestamp(query.get("until", "")),
+        )
+        found_page = entries_page(actor, filters, chain=chain, chains=visible_chains(actor), after=after, limit=limit)
+        return paginated_response(request, found_page.rows, AuditEntrySerializer, found_page.next)
+
+
+class AuditLogExport(Endpoint):
+    """A whole chain as a file."""
+
+    query_parameters = frozenset({"tenant", "format"})
+
+    @extend_schema(
+        operation_id="exportAuditLogs",
+        summary="Export a chain with its hashes",
+        parameters=[
+            OpenApiParameter("tenant", str, required=True),
+            OpenApiParameter("format", str, enum=["jsonl", "csv"]),
+        ],
+        responses={
+            (200, "application/jsonl"): OpenApiResponse(OpenApiTypes.STR),
+            (200, "text/csv"): OpenApiResponse(OpenApiTypes.STR),
+        },
+    )
+    def get(self, request: Request) -> StreamingHttpResponse:
+        """Streamed, with its hashes; the export is an event itself."""
+        chain = request.query_params.get("tenant", "") or token_tenant(request)
+        require_tenant(request, chain)
+        if not chain:
+            raise BadRequest("Name the tenant.")
+        return export_of(api_actor(request), chain, request.query_params.get("format", "jsonl"))
+
+
+def _parse_timestamp(text: str) -> Any:
+    if not text:
+        return None
+    try:
+        moment = parse_datetime(text)
+        if moment is not None and moment.tzinfo is not None:
+            # Zones can push the first and the last day of all beyond what a database holds.
+            return moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass
+    raise BadRequest("Times are RFC 3339 with a zone, for example 2026-01-31T08:00:00Z.")

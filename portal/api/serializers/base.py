@@ -1,0 +1,26 @@
+"""What all serializers share. Responses never carry a stored secret."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+
+class RequestSerializer(serializers.Serializer[Any]):
+    """A request body: unknown members are an error, so that a typing mistake is not a silent default."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        """The checked values. Raises ``ValidationError`` that names the first ten unknown members."""
+        if isinstance(data, dict):
+            unknown = sorted(set(data) - set(self.fields))
+            if unknown:
+                raise serializers.ValidationError({str(name)[:80]: "There is no such field." for name in unknown[:10]})
+        return super().to_internal_value(data)
+
+
+class SuspendRequest(RequestSerializer):
+    """Why a workspace or a tenant is closed, and whether its pods end too."""
+
+    reason = serializers.CharField(max_length=512)
+    stop = serializers.BooleanField(required=False, default=False)

@@ -1,0 +1,109 @@
+"""Tiers and clusters."""
+
+from __future__ import annotations
+
+from rest_framework import serializers
+
+from portal.api.serializers.base import RequestSerializer
+from tenants.models import Cluster, Network, PodSecurity, Tier
+
+
+class TierChangeRequest(RequestSerializer):
+    """What may change of a tier."""
+
+    display_name = serializers.CharField(max_length=64)
+    description = serializers.CharField(max_length=256, required=False, default="", allow_blank=True)
+    quota = serializers.DictField(child=serializers.CharField(max_length=32))
+    limit_range = serializers.ListField(child=serializers.DictField(), required=False, default=list, max_length=20)
+    pod_security = serializers.ChoiceField(choices=PodSecurity.choices, required=False, default=PodSecurity.BASELINE)
+    network = serializers.ChoiceField(choices=Network.choices, required=False, default=Network.TENANT)
+    priority_classes = serializers.ListField(
+        child=serializers.CharField(max_length=63), required=False, default=list, max_length=20
+    )
+    workspaces_per_user = serializers.IntegerField(min_value=0, max_value=1000, required=False, default=1)
+    is_available = serializers.BooleanField(required=False, default=True)
+    position = serializers.IntegerField(min_value=0, max_value=1000, required=False, default=0)
+
+
+class TierCreateRequest(TierChangeRequest):
+    """A new tier."""
+
+    name = serializers.CharField(max_length=63)
+
+
+class ClusterSettingsRequest(RequestSerializer):
+    """What a new cluster may say and a registered one may change."""
+
+    client_url = serializers.CharField(max_length=512, required=False, default="", allow_blank=True)
+    tenant_role = serializers.CharField(max_length=253, required=False, default="tenantry-tenant-admin")
+    ingress_domain = serializers.CharField(max_length=190, required=False, default="", allow_blank=True)
+    limits_events = serializers.BooleanField(required=False, default=False)
+    is_default = serializers.BooleanField(required=False, default=False)
+
+
+class ClusterCreateRequest(ClusterSettingsRequest):
+    """A cluster by its kubeconfig, which is encrypted and never shown."""
+
+    name = serializers.CharField(max_length=63)
+    kubeconfig = serializers.CharField(max_length=262_144, write_only=True, trim_whitespace=False)
+
+
+class ClusterChangeRequest(ClusterSettingsRequest):
+    """What to change of a cluster; another server or CA wipes the stored credential."""
+
+    server = serializers.CharField(max_length=512, required=False)
+    ca_data = serializers.CharField(max_length=65_536, required=False, trim_whitespace=False)
+
+
+class TierSerializer(serializers.ModelSerializer[Tier]):
+    """A tier."""
+
+    quota = serializers.DictField(child=serializers.CharField())
+    limit_range = serializers.ListField(child=serializers.DictField())
+    priority_classes = serializers.ListField(child=serializers.CharField())
+
+    class Meta:
+        model = Tier
+        fields = (
+            "name",
+            "display_name",
+            "description",
+            "quota",
+            "limit_range",
+            "pod_security",
+            "network",
+            "priority_classes",
+            "workspaces_per_user",
+            "is_available",
+            "position",
+        )
+        read_only_fields = fields
+
+
+class ClusterSerializer(serializers.ModelSerializer[Cluster]):
+    """A cluster, without its credential."""
+
+    storage_classes = serializers.ListField(child=serializers.CharField())
+    checks = serializers.ListField(child=serializers.DictField())
+
+    class Meta:
+        model = Cluster
+        fields = (
+            "id",
+            "name",
+            "kind",
+            "server",
+            "client_url",
+            "ca_data",
+            "tenant_role",
+            "ingress_domain",
+            "limits_events",
+            "storage_classes",
+            "checks",
+            "checked_at",
+            "is_default",
+            "last_error",
+            "last_seen_at",
+            "created_at",
+        )
+        read_only_fields = fields

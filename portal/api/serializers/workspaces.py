@@ -1,0 +1,130 @@
+"""Workspaces and their credentials."""
+
+from __future__ import annotations
+
+from django.urls import reverse
+from rest_framework import serializers
+
+from access.models import Credential
+from portal.api.serializers.base import RequestSerializer
+from portal.pages import labels
+from tenants.models import Status, Workspace
+
+
+class WorkspaceCreateRequest(RequestSerializer):
+    """A tier, and where and under which name; by default the caller's only tenant, ``default``, the default cluster."""
+
+    tier = serializers.CharField(max_length=63)
+    tenant = serializers.CharField(max_length=63, required=False, default="")
+    name = serializers.CharField(max_length=63, required=False, default="")
+    cluster = serializers.CharField(max_length=63, required=False, default="")
+
+
+class WorkspaceChangeRequest(RequestSerializer):
+    """Another tier for a workspace."""
+
+    tier = serializers.CharField(max_length=63)
+
+
+class CredentialCreateRequest(RequestSerializer):
+    """With which rights; the caller's own by default."""
+
+    role = serializers.ChoiceField(choices=["admin", "editor", "viewer"], required=False, default="")
+
+
+class WorkspaceSerializer(serializers.ModelSerializer[Workspace]):
+    """A workspace."""
+
+    tenant = serializers.CharField(source="tenant_id")
+    user = serializers.EmailField(source="user.email")
+    cluster = serializers.CharField(source="cluster.name")
+    tier = serializers.CharField(source="tier_id")
+    namespace = serializers.CharField(source="k8s_namespace")
+    service_account = serializers.CharField(source="k8s_sa_name")
+    status = serializers.SerializerMethodField()
+    quota = serializers.SerializerMethodField()
+    receipt = serializers.ListField(child=serializers.DictField())
+    url = serializers.SerializerMethodField()
+
+    class Meta:
+        model = Workspace
+        fields = (
+            "id",
+            "name",
+            "tenant",
+            "user",
+            "cluster",
+            "tier",
+            "namespace",
+            "service_account",
+            "status",
+            "quota",
+            "suspended_reason",
+            "suspended_at",
+            "receipt",
+            "created_at",
+            "ready_at",
+            "url",
+        )
+        read_only_fields = fields
+
+    def get_status(self, workspace: Workspace) -> str:
+        """``provisioned``, or what is going on: never ``suspended`` before the cluster was read back."""
+        if workspace.status == Status.ACTIVE and not labels.workspace_is_moving(workspace):
+            return "provisioned"
+        return labels.workspace_state(workspace).text.lower()
+
+    def get_quota(self, workspace: Workspace) -> dict[str, str]:
+        """The tier's hard limits by name; ``requests.cpu`` and ``requests.memory`` also as ``cpu`` and ``memory``."""
+        quota = {str(key): str(value) for key, value in workspace.tier.quota.items()}
+        short = {key: quota[f"requests.{key}"] for key in ("cpu", "memory") if f"requests.{key}" in quota}
+        return short | quota
+
+    def get_url(self, workspace: Workspace) -> str:
+        """Where the workspace is in this API."""
+        return reverse("api-workspace", args=[workspace.pk])
+
+
+class WorkspaceInitSerializer(WorkspaceSerializer):
+    """A workspace in short, with the CPU and memory that may be requested (GATEWAY 4.1)."""
+
+    class Meta(WorkspaceSerializer.Meta):
+        fields = ("id", "name", "tenant", "namespace", "status", "quota")  # type: ignore[assignment]
+        read_only_fields = fields  # type: ignore[assignment]
+
+    def get_quota(self, workspace: Workspace) -> dict[str, str]:
+        """``cpu`` and ``memory`` alone."""
+        return {key: value for key, value in super().get_quota(workspace).items() if key in {"cpu", "memory"}}
+
+
+class CredentialSerializer(serializers.ModelSerializer[Credential]):
+    """What is known of an issued credential, never its token."""
+
+    issued_to = serializers.EmailField(source="issued_to.email")
+
+    class Meta:
+        model = Credential
+        fields = (
+            "id",
+            "jti",
+            "issued_to",
+            "role",
+            "ip_address",
+            "user_agent",
+            "issued_at",
+            "expires_at",
+            "failed_at",
+            "revoked_at",
+            "revocation_confirmed_at",
+        )
+        read_only_fields = fields
+
+
+class CreatedCredentialSerializer(CredentialSerializer):
+    """A new credential with the one copy of its kubeconfig."""
+
+    kubeconfig = serializers.CharField()
+
+    class Meta(CredentialSerializer.Meta):
+        fields = (*CredentialSerializer.Meta.fields, "kubeconfig")  # type: ignore[assignment]
+        read_only_fields = fields  # type: ignore[assignment]

@@ -1,0 +1,1 @@
+"""What requests and answers of the portal have in common: errors, who is asking, and through which proxies."""

@@ -1,0 +1,459 @@
+"""Forms: what people type, checked for shape; whether it may be done is decided by the services."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django import forms
+from django.core.exceptions import ValidationError
+from django.forms.renderers import TemplatesSetting
+from django.http import HttpRequest
+
+from access.models import PersonalAccessToken
+from audit.models import Outcome
+from kube.authentication.inspection import TEXT_MAX
+from kube.requests.status import StatusError
+from portal.pages import labels
+from portal.pages.navigation import DENSITIES, THEMES
+from portal.signin.accounts import MAX_PASSWORD
+from tenants.models import Network, PodSecurity, Role, Tier
+
+
+class Renderer(TemplatesSetting):
+    """Draws each field by the product's own component."""
+
+    field_template_name = "components/forms/field.html"
+
+
+def add_status_error(request: HttpRequest, form: forms.Form, error: StatusError) -> None:
+    """Show a service's refusal at the fields that it names, the rest above the form; ``request`` remembers its code."""
+    request.refused_with = error.code  # type: ignore[attr-defined]
+    placed = False
+    for cause in error.causes:
+        name = cause.field.split("[")[0].rsplit(".", 1)[-1]
+        if name in form.fields:
+            form.add_error(name, cause.message)
+            placed = True
+    if not placed:
+        form.add_error(None, error.message)
+
+
+class SignInForm(forms.Form):
+    """E-mail address and password."""
+
+    username = forms.EmailField(
+        label="E-mail address",
+        max_length=254,
+        widget=forms.EmailInput(attrs={"autocomplete": "username", "autofocus": True}),
+    )
+    password = forms.CharField(
+        max_length=MAX_PASSWORD, strip=False, widget=forms.PasswordInput(attrs={"autocomplete": "current-password"})
+    )
+
+
+class WorkspaceForm(forms.Form):
+    """A new workspace."""
+
+    name = forms.CharField(
+        required=False,
+        max_length=63,
+        help_text="Lower-case letters, digits and dashes. Made up for you when empty.",
+        widget=forms.TextInput(attrs={"placeholder": "payments-staging", "autocomplete": "off", "spellcheck": "false"}),
+    )
+    tenant = forms.ChoiceField()
+    tier = forms.ChoiceField()
+
+    def __init__(self, *args: Any, tenants: list[str], tiers: list[Tier], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["tenant"].choices = [(name, name) for name in tenants]  # type: ignore[attr-defined]
+        self.fields["tier"].choices = [(tier.name, str(tier)) for tier in tiers]  # type: ignore[attr-defined]
+
+
+class TierChoiceForm(forms.Form):
+    """Another tier for a workspace."""
+
+    tier = forms.ChoiceField()
+
+    def __init__(self, *args: Any, tiers: list[Tier], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["tier"].choices = [(tier.name, str(tier)) for tier in tiers]  # type: ignore[attr-defined]
+
+
+class EmptyForm(forms.Form):
+    """A question that needs only a yes."""
+
+
+class ReasonForm(forms.Form):
+    """Why something is closed; people will read it."""
+
+    reason = forms.CharField(
+        max_length=512,
+        help_text="Shown to the members and kept in the audit log.",
+        widget=forms.TextInput(attrs={"autocomplete": "off"}),
+    )
+
+
+class SuspendForm(ReasonForm):
+    """Why, and how far."""
+
+    stop = forms.BooleanField(
+        required=False,
+        label="and stop everything",
+        help_text="Pods end within 30 seconds, open shells and port-forwards with them, and none can begin. What owns "
+        "them (Deployments, StatefulSets) brings them back on resume; pods without an owner are lost.",
+    )
+
+
+class ConfirmForm(forms.Form):
+    """The name, typed, of what is about to end."""
+
+    name = forms.CharField(max_length=253, widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}))
+
+    def __init__(self, *args: Any, expected: str, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.expected = expected
+        self.fields["name"].label = f"Type {expected} to confirm"
+        self.fields["name"].widget.attrs["data-confirm-name"] = expected
+
+    def clean_name(self) -> str:
+        """The name must be exactly the one."""
+        if self.cleaned_data["name"] != self.expected:
+            raise ValidationError("This is not the name.")
+        return self.expected
+
+
+class KubeconfigForm(forms.Form):
+    """With which rights; the role's own by default."""
+
+    role = forms.ChoiceField(label="Rights")
+
+    def __init__(self, *args: Any, roles: list[str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        words = {
+            "admin": "Admin: everything in the namespace",
+            "editor": "Editor: change workloads",
+            "viewer": "Viewer: read only",
+        }
+        self.fields["role"].choices = [(role, words[role]) for role in roles]  # type: ignore[attr-defined]
+
+
+class MemberForm(forms.Form):
+    """Somebody who has an account, and as what."""
+
+    email = forms.EmailField(label="E-mail address", max_length=254, help_text="The person needs an account already.")
+    role = forms.ChoiceField(choices=Role.choices, initial=Role.EDITOR)
+
+
+class RoleForm(forms.Form):
+    """A member's new role."""
+
+    role = forms.ChoiceField(choices=Role.choices)
+
+
+class TenantForm(forms.Form):
+    """A new tenant."""
+
+    name = forms.CharField(
+        max_length=63,
+        help_text="Lower-case letters, digits and dashes; it cannot be changed.",
+        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
+    )
+    display_name = forms.CharField(required=False, max_length=128)
+    owner = forms.EmailField(
+        required=False, max_length=254, label="Owner's e-mail address", help_text="The person needs an account already."
+    )
+
+
+class TokenForm(forms.Form):
+    """A new personal access token."""
+
+    name = forms.CharField(max_length=64, help_text="What it is for, so that you can tell it from others.")
+    scope = forms.ChoiceField(choices=PersonalAccessToken.Scope.choices)
+    tenant = forms.ChoiceField(required=False)
+    days = forms.TypedChoiceField(
+        label="Ends in",
+        coerce=int,
+        initial=30,
+        choices=[(7, "7 days"), (30, "30 days"), (90, "90 days"), (365, "1 year")],
+    )
+
+    def __init__(self, *args: Any, tenants: list[str], operator: bool, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["tenant"].choices = [("", "All of my tenants"), *((name, name) for name in tenants)]  # type: ignore[attr-defined]
+        if not operator:
+            scopes = [
+                choice for choice in PersonalAccessToken.Scope.choices if choice[0] != PersonalAccessToken.Scope.OPERATE
+            ]
+            self.fields["scope"].choices = scopes  # type: ignore[attr-defined]
+
+
+class QuantitiesField(forms.CharField):
+    """``resource: quantity``, one a line."""
+
+    widget = forms.Textarea(attrs={"class": "mono", "rows": 8, "spellcheck": "false"})
+
+    def to_python(self, value: Any) -> Any:
+        """A mapping of what the lines say."""
+        pairs = {}
+        for line in (value or "").splitlines():
+            if line.strip():
+                resource, colon, quantity = line.rpartition(":")
+                if not colon or not resource.strip():
+                    raise ValidationError(f"“{line.strip()[:80]}” is not of the form resource: quantity.")
+                pairs[resource.strip()] = quantity.strip()
+        return pairs
+
+    def validate(self, value: Any) -> None:
+        """At least one."""
+        if self.required and not value:
+            raise ValidationError("Give at least one limit.")
+
+    def run_validators(self, value: Any) -> None:
+        """The service checks the quantities themselves."""
+
+    def prepare_value(self, value: Any) -> Any:
+        """Lines again."""
+        return "\n".join(f"{key}: {amount}" for key, amount in value.items()) if isinstance(value, dict) else value
+
+
+class ListField(forms.CharField):
+    """A JSON list."""
+
+    widget = forms.Textarea(attrs={"class": "mono", "rows": 10, "spellcheck": "false"})
+
+    def to_python(self, value: Any) -> Any:
+        """The list."""
+        try:
+            parsed = json.loads(value or "[]")
+        except (ValueError, RecursionError) as error:
+            raise ValidationError("This is not JSON.") from error
+        if not isinstance(parsed, list):
+            raise ValidationError("A JSON list is needed.")
+        return parsed
+
+    def validate(self, value: Any) -> None:
+        """An empty list is fine."""
+
+    def run_validators(self, value: Any) -> None:
+        """The service checks what is in it."""
+
+    def prepare_value(self, value: Any) -> Any:
+        """Text again."""
+        return json.dumps(value, indent=2) if isinstance(value, list) else value
+
+
+class TierForm(forms.Form):
+    """A tier. Its name cannot be changed."""
+
+    name = forms.CharField(max_length=63, help_text="Lower-case letters, digits and dashes; it cannot be changed.")
+    display_name = forms.CharField(max_length=64)
+    description = forms.CharField(required=False, max_length=256)
+    quota = QuantitiesField(max_length=16_384, help_text="The hard limits, one a line: <code>requests.cpu: 4</code>")
+    limit_range = ListField(
+        required=False,
+        label="Default limits",
+        max_length=16_384,
+        help_text="The <code>limits</code> of the LimitRange. Plain pods need defaults for cpu and memory.",
+    )
+    pod_security = forms.TypedChoiceField(
+        required=False, choices=PodSecurity.choices, empty_value=PodSecurity.BASELINE, label="Pod security"
+    )
+    network = forms.TypedChoiceField(
+        required=False,
+        choices=Network.choices,
+        empty_value=Network.TENANT,
+        help_text="What pods reach, and who reaches them: the default NetworkPolicy.",
+    )
+    priority_classes = ListField(
+        required=False,
+        label="Priority classes",
+        max_length=2048,
+        widget=forms.TextInput(attrs={"class": "mono", "spellcheck": "false"}),
+        help_text='PriorityClasses above zero that pods may name, as a list: <code>["important"]</code>',
+    )
+    workspaces_per_user = forms.IntegerField(min_value=0, max_value=1000, initial=1, label="Workspaces per person")
+    position = forms.IntegerField(min_value=0, max_value=1000, initial=0, help_text="Smaller ones come first.")
+    is_available = forms.BooleanField(required=False, initial=True, label="Offered to users")
+
+
+class ClusterForm(forms.Form):
+    """A cluster by the kubeconfig of the gateway's restricted account."""
+
+    name = forms.CharField(max_length=63, help_text="Lower-case letters, digits and dashes.")
+    kubeconfig = forms.CharField(
+        max_length=262_144,
+        widget=forms.Textarea(attrs={"class": "mono", "rows": 10, "spellcheck": "false", "autocomplete": "off"}),
+        help_text="Of the gateway's restricted service account, never of a cluster admin. Sealed, never shown again.",
+    )
+    client_url = forms.CharField(
+        required=False,
+        max_length=512,
+        label="URL in kubeconfigs",
+        help_text="What users' kubeconfigs point at; the server's own when empty.",
+    )
+    tenant_role = forms.CharField(max_length=253, initial="tenantry-tenant-admin", label="ClusterRole of tenants")
+    ingress_domain = forms.CharField(
+        required=False,
+        max_length=190,
+        label="Domain of host names",
+        help_text="Tenants' host names are within <code>tenant.domain</code>; empty: they may claim none.",
+    )
+    limits_events = forms.BooleanField(
+        required=False,
+        label="The cluster limits the rate of events (EventRateLimit)",
+        help_text="Else tenants write none: no quota of Kubernetes counts them.",
+    )
+    is_default = forms.BooleanField(required=False, label="Default for new workspaces")
+
+
+class UserForm(forms.Form):
+    """A new account."""
+
+    email = forms.EmailField(label="E-mail address", max_length=254)
+    name = forms.CharField(required=False, max_length=128)
+    password = forms.CharField(
+        required=False,
+        strip=False,
+        max_length=MAX_PASSWORD,
+        help_text="At least 12 characters. Empty: single sign-on only.",
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+    )
+    is_staff = forms.BooleanField(required=False, label="Operator of this platform")
+
+
+class PasswordForm(forms.Form):
+    """The old password and a new one."""
+
+    old = forms.CharField(
+        label="Present password",
+        strip=False,
+        max_length=MAX_PASSWORD,
+        widget=forms.PasswordInput(attrs={"autocomplete": "current-password"}),
+    )
+    password = forms.CharField(
+        label="New password",
+        strip=False,
+        max_length=MAX_PASSWORD,
+        help_text="At least 12 characters.",
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+    )
+
+
+class AppearanceForm(forms.Form):
+    """How the pages look in this browser."""
+
+    theme = forms.ChoiceField(choices=list(zip(THEMES, ("As the system", "Light", "Dark"), strict=True)))
+    density = forms.ChoiceField(choices=[(name, name.capitalize()) for name in DENSITIES])
+
+
+_CHOICES_MAX = 50
+"""More than this is a list that nobody reads: the name is typed."""
+
+
+class AuditForm(forms.Form):
+    """Filters of the audit log."""
+
+    text = forms.CharField(
+        required=False, max_length=128, label="Words", widget=forms.TextInput(attrs={"type": "search"})
+    )
+    chain = forms.ChoiceField(required=False, label="Tenant")
+    action = forms.ChoiceField(required=False, label="Event")
+    outcome = forms.ChoiceField(required=False, choices=[("", "Any"), *Outcome.choices])
+    since = forms.DateField(required=False, widget=forms.DateInput(attrs={"type": "date"}))
+    until = forms.DateField(required=False, widget=forms.DateInput(attrs={"type": "date"}))
+
+    def __init__(self, *args: Any, chains: list[tuple[str, str]], actions: list[str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for field in self.fields.values():
+            field.required = False
+        if len(chains) > _CHOICES_MAX:
+            words = forms.TextInput(attrs={"placeholder": "name of a tenant", "spellcheck": "false"})
+            self.fields["chain"] = forms.CharField(required=False, max_length=63, label="Tenant", widget=words)
+        else:
+            self.fields["chain"].choices = chains  # type: ignore[attr-defined]
+        events = [(action, labels.action_name(action)) for action in actions]
+        self.fields["action"].choices = [("", "Any"), *events]  # type: ignore[attr-defined]
+
+
+class ApiRequestForm(forms.Form):
+    """Filters of the log of requests."""
+
+    tenant = forms.ChoiceField(required=False)
+    actor = forms.CharField(
+        required=False, max_length=253, label="Who", widget=forms.TextInput(attrs={"type": "search"})
+    )
+    show = forms.ChoiceField(required=False, choices=[("", "Refused"), ("all", "All")])
+
+    def __init__(self, *args: Any, tenants: list[str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if len(tenants) > _CHOICES_MAX:
+            words = forms.TextInput(attrs={"placeholder": "name of a tenant", "spellcheck": "false"})
+            self.fields["tenant"] = forms.CharField(required=False, max_length=63, widget=words)
+        else:
+            self.fields["tenant"].choices = [(name, name) for name in tenants]  # type: ignore[attr-defined]
+
+
+class ExplainForm(forms.Form):
+    """A request that somebody might send."""
+
+    method = forms.ChoiceField(choices=[(verb, verb) for verb in ("GET", "POST", "PUT", "PATCH", "DELETE")])
+    path = forms.CharField(
+        max_length=2048,
+        widget=forms.TextInput(
+            attrs={"class": "mono", "placeholder": "/api/v1/namespaces/default/pods", "spellcheck": "false"}
+        ),
+    )
+    cluster = forms.CharField(
+        required=False,
+        max_length=512,
+        label="Logical cluster",
+        help_text="<code>root:acme</code>; the person's own space when empty.",
+    )
+    user = forms.CharField(max_length=253, label="User name")
+    groups = forms.CharField(required=False, max_length=2048, help_text="Separated by commas.")
+    tenant = forms.CharField(required=False, max_length=63, label="Tenant of the user")
+
+
+class _NoEchoTextarea(forms.Textarea):
+    """Never shows again what was typed."""
+
+    def format_value(self, value: Any) -> str:
+        """Nothing."""
+        return ""
+
+
+class IdentityForm(forms.Form):
+    """A certificate, a subject, a line of a token file, or a token: perhaps a secret."""
+
+    text = forms.CharField(
+        max_length=TEXT_MAX,
+        strip=False,
+        label="Certificate, subject, file line, token or claims",
+        help_text="PEM, <code>/CN=…/O=…</code>, <code>token,user,uid,groups,,tenant</code>, a JWT or its claims as JSON."
+        " Not stored, not logged. Private keys have no business here.",
+        widget=_NoEchoTextarea(attrs={"class": "mono", "rows": 12, "spellcheck": "false", "autocomplete": "off"}),
+    )
+
+
+class WhoCanForm(forms.Form):
+    """A thing that somebody might do."""
+
+    cluster = forms.CharField(max_length=512, label="Logical cluster", help_text="<code>root:acme</code>")
+    verb = forms.CharField(max_length=63, initial="get")
+    resource = forms.CharField(
+        max_length=506, help_text="<code>pods</code>, <code>deployments.apps</code>, <code>pods/exec</code>, or a path"
+    )
+    namespace = forms.CharField(required=False, max_length=63)
+    name = forms.CharField(required=False, max_length=253, label="Name of the object")
+
+
+class WhatIfForm(forms.Form):
+    """A role, a binding or a policy as it would be written."""
+
+    cluster = forms.CharField(max_length=512, label="Logical cluster", help_text="<code>root:acme</code>")
+    manifest = forms.CharField(
+        max_length=262_144, widget=forms.Textarea(attrs={"class": "mono", "rows": 14, "spellcheck": "false"}),
+        help_text="A Role, ClusterRole, RoleBinding, ClusterRoleBinding or Policy, in YAML or JSON. Nothing is saved.",
+    )  # fmt: skip
+    delete = forms.BooleanField(required=False, label="It would be deleted")

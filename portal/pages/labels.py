@@ -1,0 +1,216 @@
+"""The words people read for what the database stores: states, steps and audit actions. One place, one voice."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from audit.actions import Action
+from audit.models import Outcome
+from tenants.models import OperationState, Phase, Status, TenantState, Workspace
+
+ALLOW: Final = "allow"
+DENY: Final = "deny"
+WAIT: Final = "wait"
+PASS: Final = "pass"  # noqa: S105 (a verdict)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A state in words and the verdict that colours it; never a colour without a word."""
+
+    verdict: str
+    text: str
+
+
+_PHASES: Final = {
+    Phase.PROVISIONING: State(WAIT, "Provisioning"),
+    Phase.READY: State(ALLOW, "Ready"),
+    Phase.SUSPENDING: State(WAIT, "Suspending"),
+    Phase.SUSPENDED: State(DENY, "Suspended"),
+    Phase.RESUMING: State(WAIT, "Resuming"),
+    Phase.DELETING: State(WAIT, "Deleting"),
+    Phase.DELETED: State(PASS, "Deleted"),
+}
+_TENANTS: Final = {
+    TenantState.ACTIVE: State(ALLOW, "Active"),
+    TenantState.SUSPENDED: State(DENY, "Suspended"),
+    TenantState.TERMINATING: State(WAIT, "Terminating"),
+}
+_OPERATIONS: Final = {
+    OperationState.PENDING: State(WAIT, "Waiting"),
+    OperationState.RUNNING: State(WAIT, "Running"),
+    OperationState.DONE: State(ALLOW, "Done"),
+    OperationState.FAILED: State(DENY, "Failed"),
+    OperationState.SUPERSEDED: State(PASS, "Replaced by a later request"),
+}
+_OUTCOMES: Final = {
+    Outcome.INTENT: State(WAIT, "Intent"),
+    Outcome.SUCCESS: State(ALLOW, "Success"),
+    Outcome.DENIED: State(DENY, "Denied"),
+    Outcome.FAILURE: State(DENY, "Failure"),
+}
+_PENDING_PHASE: Final = {Status.SUSPENDED: Phase.SUSPENDED, Status.DELETED: Phase.DELETED}
+
+
+def workspace_state(workspace: Workspace) -> State:
+    """What to show for a workspace: never "suspended" before the cluster has been read back."""
+    if workspace.status == Status.SUSPENDED and workspace.phase != Phase.SUSPENDED:
+        return State(WAIT, "Suspending")
+    if workspace.status == Status.DELETED and workspace.phase != Phase.DELETED:
+        return State(WAIT, "Deleting")
+    return _PHASES[Phase(workspace.phase)]
+
+
+def workspace_is_moving(workspace: Workspace) -> bool:
+    """Whether a worker still has something to do for it."""
+    return workspace.phase != _PENDING_PHASE.get(Status(workspace.status), Phase.READY)
+
+
+def tenant_state(state: str) -> State:
+    """The state of a tenant."""
+    return _TENANTS[TenantState(state)]
+
+
+def operation_state(state: str) -> State:
+    """The state of an operation."""
+    return _OPERATIONS[OperationState(state)]
+
+
+def outcome_state(outcome: str) -> State:
+    """How an audited event ended."""
+    return _OUTCOMES[Outcome(outcome)]
+
+
+STEPS: Final = {
+    "namespace": "Namespace",
+    "quota": "Resource quota",
+    "limits": "Default limits",
+    "quota-counted": "Quota in force",
+    "service-accounts": "Service accounts",
+    "role-bindings": "Access rights",
+    "restored-bindings": "Bindings from before",
+    "lock": "Closed at the portal and the gateway",
+    "bindings": "Role bindings taken away",
+    "canary": "Tried with a token: refused",
+    "anchors": "Credentials revoked",
+    "old-accounts": "Accounts from before taken away",
+    "old-tokens": "Tokens from before dead",
+    "held": "No right left",
+    "streams": "What goes on",
+    "pods-ended": "Pods stopped",
+    "namespace-deleted": "Deletion asked for",
+    "namespace-gone": "Namespace gone",
+}
+
+
+def step_name(step: str) -> str:
+    """A step's name in words; an unknown one as it is, so that nothing is hidden."""
+    return STEPS.get(step, step.replace("-", " ").capitalize())
+
+
+RESOURCES: Final = {
+    "requests.cpu": "CPU requested",
+    "requests.memory": "Memory requested",
+    "limits.cpu": "CPU limit",
+    "limits.memory": "Memory limit",
+    "requests.storage": "Storage requested",
+    "requests.ephemeral-storage": "Local storage requested",
+    "limits.ephemeral-storage": "Local storage limit",
+    "pods": "Pods",
+    "count/pods": "Pods, ended ones too",
+    "services": "Services",
+    "secrets": "Secrets",
+    "configmaps": "Config maps",
+    "persistentvolumeclaims": "Volume claims",
+    "services.loadbalancers": "Load balancers",
+    "services.nodeports": "Node ports",
+    "cronjobs": "Cron jobs",
+    "horizontalpodautoscalers": "Pod autoscalers",
+    "networkpolicies": "Network policies",
+    "poddisruptionbudgets": "Disruption budgets",
+    "replicasets": "Replica sets",
+    "replicationcontrollers": "Replication controllers",
+    "rolebindings": "Role bindings",
+    "serviceaccounts": "Service accounts",
+    "statefulsets": "Stateful sets",
+}
+
+
+def resource_name(resource: str) -> str:
+    """A quota resource in words; ``count/deployments.apps`` is Deployments, what has no words stays what it is."""
+    if resource in RESOURCES or not resource.startswith("count/"):
+        return RESOURCES.get(resource, resource)
+    kind = resource.removeprefix("count/").split(".")[0]
+    return RESOURCES.get(kind, kind.capitalize())
+
+
+_NOUNS: Final = {
+    "audit": "audit log",
+    "clusters": "cluster",
+    "tenants": "tenant",
+    "tiers": "tier",
+    "tokens": "access token",
+    "users": "user",
+}
+
+
+def target_name(target: str) -> str:
+    """What an event is about: ``workspaces/acme/web`` is the workspace web of acme; what has no words stays as it is."""
+    match target.split("/"):
+        case ["workspaces", tenant, name]:
+            return f"workspace {name} of {tenant}"
+        case ["workspaces", tenant, name, "credentials", _]:
+            return f"credential for the workspace {name} of {tenant}"
+        case ["tenants", tenant, "members", _]:
+            return f"member of {tenant}"
+        case [noun, name] if noun in _NOUNS:
+            return f"{_NOUNS[noun]} {name}"
+    return target
+
+
+ACTIONS: Final = {
+    Action.ACCESS_DENIED: "Access denied",
+    Action.AUDIT_EXPORTED: "Audit log exported",
+    Action.AUTHORIZER_FAILED: "Authorizer failed",
+    Action.CLUSTER_CHANGED: "Cluster changed",
+    Action.CLUSTER_CHECKED: "Cluster checked",
+    Action.CLUSTER_DELETED: "Cluster removed",
+    Action.CLUSTER_REGISTERED: "Cluster registered",
+    Action.CREDENTIAL_REVOKED: "Credential revoked",
+    Action.KUBECONFIG_ISSUED: "Kubeconfig issued",
+    Action.MEMBERSHIP_REMOVED: "Member removed",
+    Action.MEMBERSHIP_SET: "Member set",
+    Action.POLICY_CHANGED: "Policy changed",
+    Action.SETTINGS_CHANGED: "Settings changed",
+    Action.SIGN_IN: "Sign-in",
+    Action.SIGN_OUT: "Sign-out",
+    Action.TENANT_CREATED: "Tenant created",
+    Action.TENANT_DELETED: "Tenant deletion begun",
+    Action.TENANT_ENDED: "Tenant ended",
+    Action.TENANT_RESUMED: "Tenant resumed",
+    Action.TENANT_SUSPENDED: "Tenant suspended",
+    Action.TIER_CHANGED: "Tier changed",
+    Action.TIER_CREATED: "Tier created",
+    Action.TIER_DELETED: "Tier deleted",
+    Action.TOKEN_CREATED: "Access token created",
+    Action.TOKEN_REFUSED: "Access token refused",
+    Action.TOKEN_REVOKED: "Access token revoked",
+    Action.USER_CHANGED: "User changed",
+    Action.USER_CREATED: "User created",
+    Action.WORKSPACE_CREATED: "Workspace asked for",
+    Action.WORKSPACE_DELETED: "Workspace deletion begun",
+    Action.WORKSPACE_DRIFTED: "Drift repaired",
+    Action.WORKSPACE_FAILED: "Workspace failed",
+    Action.WORKSPACE_GONE: "Workspace gone",
+    Action.WORKSPACE_READY: "Workspace ready",
+    Action.WORKSPACE_RESUMED: "Workspace resumed",
+    Action.WORKSPACE_SUSPENDED: "Workspace suspended",
+    Action.WORKSPACE_SUSPENSION_HELD: "Suspension confirmed",
+    Action.WORKSPACE_TIER_CHANGED: "Workspace tier changed",
+}
+
+
+def action_name(action: str) -> str:
+    """An event in words; one without words by its own name."""
+    return ACTIONS.get(action, action)  # type: ignore[call-overload,no-any-return]

@@ -1,0 +1,88 @@
+"""Quotas as meters: how much of each limit is used."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from django.core.cache import cache
+
+from kube.quota.quantities import InvalidQuantity, Quantity, parse_quantity
+from tenants.clusters import objects
+from tenants.clusters.client import ClusterUnusable, Outcome, client_for
+from tenants.models import Workspace
+
+_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+_ORDER: Final = ("requests.cpu", "requests.memory", "limits.cpu", "limits.memory", "pods")
+
+
+@dataclass(frozen=True, slots=True)
+class Meter:
+    """One limit. ``percent`` is whole and at most 100; ``level`` is empty, ``high`` (80 %) or ``full``."""
+
+    resource: str
+    used: str
+    hard: str
+    percent: int
+    level: str
+
+
+_REMEMBERED: Final = 10
+"""Seconds for which a cluster's answer serves again: ten open pages are one question."""
+
+
+def quota_used(workspace: Workspace) -> Mapping[str, str] | None:
+    """What the cluster counts as used by the workspace's quota, or ``None`` when it cannot be asked."""
+    key = f"portal:quota:{workspace.pk}"
+    used: Mapping[str, str] | None = cache.get(key)
+    if used is None:
+        try:
+            client = client_for(workspace.cluster, workspace.tenant_id)
+        except ClusterUnusable:
+            return None
+        answer = client.get(objects.path(workspace, "resourcequotas", objects.QUOTA))
+        status = answer.body.get("status")
+        counted = status.get("used") if isinstance(status, dict) else None
+        if answer.outcome is not Outcome.DONE or not isinstance(counted, dict):
+            return None
+        used = {str(name)[:128]: str(amount)[:32] for name, amount in list(counted.items())[:100]}
+        cache.set(key, used, _REMEMBERED)
+    return used
+
+
+def meters_of(hard: Mapping[str, str], used: Mapping[str, str] | None) -> list[Meter]:
+    """A meter for each limit, the common ones first; without ``used`` they are empty."""
+    names = sorted(hard, key=lambda name: (_ORDER.index(name) if name in _ORDER else len(_ORDER), name))
+    return [_meter(name, str(hard[name]), None if used is None else str(used.get(name, "0"))) for name in names]
+
+
+def _meter(resource: str, hard: str, used: str | None) -> Meter:
+    limit, amount = _read(hard), _read(used)
+    shown = "—" if used is None else _shown(resource, amount, used)
+    if limit is None or amount is None:
+        return Meter(resource, shown, _shown(resource, limit, hard), 0, "")
+    # Where nothing is allowed, nothing is used up as long as there is nothing.
+    percent = min(100, amount.nanos * 100 // limit.nanos) if limit else 100 * bool(amount)
+    level = "full" if percent >= 100 else "high" if percent >= 80 else ""
+    return Meter(resource, shown, _shown(resource, limit, hard), percent, level)
+
+
+def _read(text: str | None) -> Quantity | None:
+    try:
+        return None if text is None else parse_quantity(text)
+    except InvalidQuantity:
+        return None
+
+
+def _shown(resource: str, amount: Quantity | None, text: str) -> str:
+    """An amount as people write it: 3.5 for 3500m, 1,000 for 1k, 5 GiB for 5368709120."""
+    if amount is None:
+        return text
+    units = amount.nanos / 10**9
+    if not resource.endswith(("memory", "storage")):
+        return f"{units:,.3f}".rstrip("0").rstrip(".")
+    power = 0
+    while units >= 1024 and power < len(_UNITS) - 1:
+        units, power = units / 1024, power + 1
+    return f"{units:.1f}".removesuffix(".0") + f" {_UNITS[power]}"

@@ -1,0 +1,106 @@
+"""Small pictures of what happened when, for those who would rather look than read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+from django.core.cache import cache
+
+from audit import selectors
+
+HEIGHT: Final = 40
+WIDTH: Final = 10
+"""Of a picture and of one of its bars, in its own units: the page stretches it."""
+
+_REMEMBERED: Final = 30
+"""Seconds for which a picture serves again: counting reads many rows, and ten open pages are one question."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One hour or day: what went well stands below what did not."""
+
+    when: str
+    good: int
+    bad: int
+    x: int
+    good_height: float
+    bad_height: float
+
+    @property
+    def good_top(self) -> float:
+        """Where its lower part begins, from above."""
+        return HEIGHT - self.good_height
+
+    @property
+    def bad_top(self) -> float:
+        """Where its upper part begins, from above."""
+        return HEIGHT - self.good_height - self.bad_height
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plot:
+    """A row of bars with the words for those who cannot see them."""
+
+    bars: tuple[Bar, ...]
+    good: int
+    bad: int
+    good_word: str
+    bad_word: str
+    first: str
+    last: str
+
+    @property
+    def width(self) -> int:
+        """Of the whole."""
+        return len(self.bars) * WIDTH
+
+
+def requests_plot(now: datetime, *, tenant: str = "") -> Plot:
+    """The requests of a tenant, or of all, to the API server in the last 24 hours."""
+    hour = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    slots = [hour - timedelta(hours=ago) for ago in reversed(range(24))]
+    began = selectors.chain_began(tenant) if tenant else None
+    since = max(slots[0], began) if began else slots[0]
+    key = f"portal:requests:{tenant}:{since.timestamp()}:{hour:%d%H}"
+    counted = cache.get_or_set(key, lambda: selectors.requests_by_hour(since, tenant=tenant), _REMEMBERED)
+    return _plot(slots, counted or (), "%H:%M UTC", "allowed", "refused")
+
+
+def events_plot(now: datetime, workspace_id: UUID) -> Plot:
+    """The events about a workspace in the last two weeks."""
+    day = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    slots = [day - timedelta(days=ago) for ago in reversed(range(14))]
+    key = f"portal:events:{workspace_id}"
+    counted = cache.get_or_set(key, lambda: selectors.events_by_day(workspace_id, slots[0]), _REMEMBERED)
+    return _plot(slots, counted or (), "%d %b", "done", "denied or failed")
+
+
+def _plot(
+    slots: list[datetime], counted: Iterable[tuple[datetime, int, int]], words: str, good_word: str, bad_word: str
+) -> Plot:
+    found = {when: (good, bad) for when, good, bad in counted}
+    numbers = [(when, *found.get(when, (0, 0))) for when in slots]
+    most = max(1, *(good + bad for _, good, bad in numbers))
+    bars = tuple(
+        Bar(when.strftime(words), good, bad, index * WIDTH, _height(good, most), _height(bad, most))
+        for index, (when, good, bad) in enumerate(numbers)
+    )
+    return Plot(
+        bars=bars,
+        good=sum(bar.good for bar in bars),
+        bad=sum(bar.bad for bar in bars),
+        good_word=good_word,
+        bad_word=bad_word,
+        first=bars[0].when,
+        last=bars[-1].when,
+    )
+
+
+def _height(number: int, most: int) -> float:
+    """To scale, but whatever happened at all can be seen."""
+    return round(max(1.0, number / most * (HEIGHT - 1)), 1) if number else 0.0

@@ -1,0 +1,198 @@
+"""HTTP/1.1 at the portal: uvicorn's own, with the bounds that the API server's connections have (DOS-01, HDR-02).
+
+uvicorn takes heads of any size, lets bodies of any size through to Django, which keeps them in a file, waits for a
+sender for ever, and lets what follows a chunked body be a header. Whoever starts the portal names this class to it:
+``--http portal.protocol:PortalProtocol``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final, cast
+
+import httptools
+from uvicorn.config import Config
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.server import ServerState
+
+from gateway.http.protocol import (
+    HEADER_SECONDS,
+    MAX_HEADER_BYTES,
+    MAX_HEADERS,
+    MAX_SILENT_BYTES,
+    PARSED_BYTES,
+    TooLarge,
+)
+
+MAX_BODY_BYTES: Final = 2 * 1024 * 1024
+"""What reaches Django, which itself refuses more than one mebibyte, and says so better."""
+
+BODY_SECONDS: Final = 60.0
+"""How long a client may take from the end of the headers to the end of the body."""
+
+WRITE_SECONDS: Final = 60.0
+"""How long a client may let an answer wait, 64 KiB of it."""
+
+_TOO_LARGE: Final = (
+    b"HTTP/1.1 413 Content Too Large\r\ncontent-type: text/plain; charset=utf-8\r\ncontent-length: 22\r\n"
+    b"connection: close\r\n\r\nThe body is too large."
+)
+
+
+class BodyTooLarge(httptools.HttpParserError):
+    """The body exceeds the bound."""
+
+
+class PortalProtocol(HttpToolsProtocol):
+    """One connection."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self._unparsed = b""
+        self._head_bytes = 0
+        self._body_bytes = 0
+        self._silent_bytes = 0
+        self._in_head = True
+        self._body_refused = False
+        self._patience: asyncio.TimerHandle | None = None
+        self._writing: asyncio.TimerHandle | None = None
+
+    # What the transport tells.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Wait for a request, not for ever."""
+        super().connection_made(cast("asyncio.Transport", transport))
+        self._wait(HEADER_SECONDS)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nobody is there any more."""
+        self._unparsed = b""
+        self._wait(None)
+        super().connection_lost(exc)
+        self._unset_keepalive_if_required()
+
+    def data_received(self, data: bytes) -> None:
+        """Parse, as far as no request has to wait behind another."""
+        self._unparsed = self._unparsed + data if self._unparsed else data
+        if self._patience is None and self._is_idle:
+            self._wait(HEADER_SECONDS)
+        self._parse()
+
+    def pause_writing(self) -> None:
+        """The client does not keep up."""
+        super().pause_writing()
+        if self._writing is None:
+            self._writing = self.loop.call_later(WRITE_SECONDS, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """It does again, or has gone."""
+        super().resume_writing()
+        if self._writing is not None:
+            self._writing.cancel()
+            self._writing = None
+
+    # What the parser tells.
+
+    def on_message_begin(self) -> None:
+        """A request begins."""
+        self._head_bytes = self._body_bytes = 0
+        self._in_head = True
+        super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        """Count the request line."""
+        self._count(len(url))
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Count a header. What follows a chunked body is none, whatever its name: no proxy has looked at it."""
+        self._count(len(name) + len(value))
+        if not self._in_head:
+            return
+        if len(self.headers) >= MAX_HEADERS:
+            raise TooLarge("too many headers")
+        super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """The head is complete; a body that says that it is too large is not waited for."""
+        self._in_head = False
+        self._silent_bytes = 0
+        # The parser lets one length through at most, in digits.
+        self._count_body(sum(int(value) for name, value in self.headers if name == b"content-length"))
+        self._body_bytes = 0
+        self._wait(BODY_SECONDS)
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body."""
+        self._silent_bytes = 0
+        self._count_body(len(body))
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """The request is complete, and its sender owes nothing."""
+        self._silent_bytes = 0
+        self._wait(None)
+        super().on_message_complete()
+
+    # What requests tell.
+
+    def on_response_complete(self) -> None:
+        """The next request has its turn."""
+        super().on_response_complete()
+        self._parse()
+
+    def send_400_response(self, msg: str) -> None:
+        """What came is refused."""
+        self._wait(None)
+        if self._body_refused:
+            self.transport.write(_TOO_LARGE)
+            self.transport.close()
+        else:
+            super().send_400_response(msg)
+
+    @property
+    def _is_idle(self) -> bool:
+        return self.cycle is None or self.cycle.response_complete
+
+    def _parse(self) -> None:
+        while self._unparsed and not self.pipeline and not self.transport.is_closing():
+            piece, self._unparsed = self._unparsed[:PARSED_BYTES], self._unparsed[PARSED_BYTES:]
+            self._silent_bytes += len(piece)
+            if self._silent_bytes > MAX_SILENT_BYTES:
+                self.send_400_response("Invalid HTTP request received.")
+            else:
+                super().data_received(piece)
+        if self._unparsed and not self.transport.is_closing():
+            self.flow.pause_reading()
+
+    def _wait(self, seconds: float | None) -> None:
+        """Expect the next step of the sender within so many seconds; or nothing."""
+        if self._patience is not None:
+            self._patience.cancel()
+        self._patience = None if seconds is None else self.loop.call_later(seconds, self._give_up)
+
+    def _give_up(self) -> None:
+        self._patience = None
+        if self.pipeline:
+            # The sender waits for us.
+            self._wait(BODY_SECONDS)
+        elif not self.transport.is_closing():
+            self.transport.close()
+
+    def _count(self, size: int) -> None:
+        self._head_bytes += size
+        if self._head_bytes > MAX_HEADER_BYTES:
+            raise TooLarge("request header fields too large")
+
+    def _count_body(self, size: int) -> None:
+        self._body_bytes += size
+        if self._body_bytes > MAX_BODY_BYTES:
+            self._body_refused = True
+            raise BodyTooLarge("the body is too large")

@@ -1,0 +1,1 @@
+"""How people come in: passwords, OpenID Connect, and the accounts behind them."""

@@ -1,0 +1,156 @@
+"""How often somebody may try to sign in (API-34): by address, by account from an address, and by account.
+
+Every attempt counts before anything is compared and is given back when it succeeds, so that only failures add up. A
+browser in which the account has been signed in to before carries a signed cookie and is counted for itself alone:
+whoever guesses elsewhere, behind the same address too, cannot lock it out.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from django.conf import settings
+from django.core import signing
+from django.http import HttpRequest, HttpResponseBase
+
+from audit.addresses import address_of
+from portal.database.scopes import everything
+from tenants import ratelimits
+from tenants.models import User
+from tenants.ratelimits import Bucket
+
+ADDRESS: Final = Bucket("sign-in-address", burst=10, interval=30)
+ACCOUNT_AND_ADDRESS: Final = Bucket("sign-in", burst=5, interval=30)
+ACCOUNT: Final = Bucket("sign-in-account", burst=100, interval=30)
+"""Against guessing from many addresses. Reached only by those whose addresses are not refused themselves."""
+
+DEVICE: Final = Bucket("sign-in-device", burst=10, interval=30)
+SESSION: Final = Bucket("sign-in-again", burst=10, interval=30)
+BEGUN: Final = Bucket("sign-in-begun", burst=10, interval=30)
+"""Ways to the single sign-on provider that are begun and not finished."""
+
+DEVICE_SECONDS: Final = 180 * 24 * 3600
+_ACCOUNTS_PER_DEVICE: Final = 5
+_SALT: Final = "portal.signin.attempts.device"
+_IPV6_PREFIX: Final = 64
+"""What one customer of a provider has at least: counting single addresses would be counting nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """What has been taken for one attempt."""
+
+    taken: tuple[tuple[Bucket, str], ...]
+
+    def succeeded(self) -> None:
+        """Give it back."""
+        for bucket, key in self.taken:
+            ratelimits.refund(bucket, key)
+
+
+def attempt(request: HttpRequest, *, email: str) -> Attempt:
+    """Count an attempt to sign in to the account of ``email``. Raises ``TooManyRequests``."""
+    account = email.strip().lower()
+    for known in _devices(request):
+        if known.belongs_to(account):
+            return _taken((DEVICE, f"{known.device}:{known.account}"))
+    network = network_of(request)
+    # The address first: one that is refused takes nothing from the account, and so cannot lock it.
+    return _taken((ADDRESS, network), (ACCOUNT_AND_ADDRESS, f"{network}:{account}"), (ACCOUNT, account))
+
+
+def begin_single_sign_on(request: HttpRequest) -> None:
+    """Count a way to the provider, until it is finished. Raises ``TooManyRequests``."""
+    _taken((BEGUN, _browser(request)))
+
+
+def return_from_single_sign_on(request: HttpRequest) -> Attempt:
+    """Count a way back from the provider. Raises ``TooManyRequests``."""
+    browser = _browser(request)
+    attempt = _taken((ADDRESS, browser))
+    return Attempt((*attempt.taken, (BEGUN, browser)))
+
+
+def present_password(user: User) -> Attempt:
+    """Count an attempt to say the password of a session's own account. Raises ``TooManyRequests``."""
+    return _taken((SESSION, str(user.pk)))
+
+
+def remember_device(request: HttpRequest, response: HttpResponseBase, user: User) -> None:
+    """Let this browser be known for ``user``'s account, until the password changes or half a year has passed."""
+    others = [known for known in _devices(request) if known.account != str(user.pk)]
+    device = others[0].device if others else secrets.token_urlsafe(12)
+    devices = [_Device(str(user.pk), device, _proof(user)), *others][:_ACCOUNTS_PER_DEVICE]
+    response.set_cookie(
+        settings.DEVICE_COOKIE_NAME,
+        signing.dumps([[known.account, known.device, known.proof] for known in devices], salt=_SALT),
+        max_age=DEVICE_SECONDS,
+        secure=True,
+        httponly=True,
+        samesite="Lax",
+    )
+
+
+def network_of(request: HttpRequest) -> str:
+    """What attempts are counted by: an IPv4 address, or the network that an IPv6 address is of."""
+    address = address_of(request.META.get("REMOTE_ADDR"))
+    if address is None:
+        return ""
+    if ":" in address:
+        return str(ipaddress.ip_network((address, _IPV6_PREFIX), strict=False))
+    return address
+
+
+def _browser(request: HttpRequest) -> str:
+    """What is counted while nobody knows whose account it is about: any account that was signed in to here vouches."""
+    known = next((each.device for each in _devices(request) if each.is_current()), "")
+    return f"device:{known}" if known else network_of(request)
+
+
+@dataclass(frozen=True, slots=True)
+class _Device:
+    account: str
+    device: str
+    proof: str
+
+    def belongs_to(self, email: str) -> bool:
+        user = self._user()
+        return user is not None and user.email.lower() == email and self._proves(user)
+
+    def is_current(self) -> bool:
+        user = self._user()
+        return user is not None and self._proves(user)
+
+    def _user(self) -> User | None:
+        with everything():
+            return User.objects.filter(pk=self.account).first()
+
+    def _proves(self, user: User) -> bool:
+        return user.is_active and hmac.compare_digest(self.proof, _proof(user))
+
+
+def _devices(request: HttpRequest) -> Iterator[_Device]:
+    """What the cookie says; nothing where there is none, or not one of ours."""
+    cookie = request.COOKIES.get(settings.DEVICE_COOKIE_NAME, "")
+    try:
+        said: Any = signing.loads(cookie, salt=_SALT, max_age=DEVICE_SECONDS) if cookie else ()
+    except signing.BadSignature:
+        return
+    for account, device, proof in said:
+        yield _Device(account, device, proof)
+
+
+def _proof(user: User) -> str:
+    """Changes with the password: who has stolen a cookie loses it then, as sessions do."""
+    return user.get_session_auth_hash()[:22]
+
+
+def _taken(*wanted: tuple[Bucket, str]) -> Attempt:
+    for bucket, key in wanted:
+        ratelimits.take(bucket, key)
+    return Attempt(wanted)

@@ -1,0 +1,72 @@
+"""Objects that a controller is due to look at: each tenant's one after the other, the tenants side by side."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from kube.requests.logicalclusters import ROOT, tenant_of
+from store.types import Key
+
+SIDE_BY_SIDE: Final = 8
+"""Tenants whose objects are looked at at a time; the others take turns with them, object by object."""
+
+
+class FairQueue:
+    """``reconcile`` looks at one object; what it raises ends ``run``. Keys that are noted again while they wait wait once."""
+
+    def __init__(self, reconcile: Callable[[Key], Awaitable[None]]) -> None:
+        self._reconcile = reconcile
+        self._due: dict[str, dict[Key, None]] = {}
+        self._wake = asyncio.Event()
+        self._room = asyncio.Semaphore(SIDE_BY_SIDE)
+
+    def add(self, key: Key) -> None:
+        """Look at this object soon."""
+        self._due.setdefault(_tenant_of(key), {})[key] = None
+        self._wake.set()
+
+    def clear(self) -> None:
+        """Forget what was noted."""
+        self._due.clear()
+
+    async def run(
+        self, check_leadership: Callable[[], Awaitable[None]] | None = None, *, every: float | None = None
+    ) -> None:
+        """Until cancelled, or until something raises. ``check_leadership`` is asked again and again, ``every`` so many seconds."""
+        lines: dict[str, asyncio.Task[None]] = {}
+        asked = time.monotonic()
+        try:
+            while True:
+                self._wake.clear()
+                for owner in self._due.keys() - lines.keys():
+                    lines[owner] = asyncio.create_task(self._run_tenant(owner))
+                woken = asyncio.create_task(self._wake.wait())
+                await asyncio.wait({woken, *lines.values()}, timeout=every, return_when=asyncio.FIRST_COMPLETED)
+                woken.cancel()
+                for owner, line in list(lines.items()):
+                    if line.done():
+                        del lines[owner]
+                        line.result()
+                if check_leadership is not None and time.monotonic() - asked >= (every or 0):
+                    await check_leadership()
+                    asked = time.monotonic()
+        finally:
+            for line in lines.values():
+                line.cancel()
+            await asyncio.gather(*lines.values(), return_exceptions=True)
+
+    async def _run_tenant(self, owner: str) -> None:
+        while due := self._due.get(owner):
+            async with self._room:
+                key = next(iter(due))
+                del due[key]
+                if not due:
+                    del self._due[owner]
+                await self._reconcile(key)
+
+
+def _tenant_of(key: Key) -> str:
+    return key.name if key[:3] == (ROOT, "", "tenants") else tenant_of(key.space)

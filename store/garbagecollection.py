@@ -1,0 +1,292 @@
+"""What must happen to objects after a deletion: namespaces are emptied, dependents follow their owners.
+
+One worker for a database (an advisory lock chooses it); the others wait to take over. It keeps no state of its own:
+whoever takes over finds out from the objects what is unfinished, then goes by the change log. Every step is a write
+with preconditions, so a step done twice, or raced by a client, changes nothing that it should not.
+
+The rules are those of Kubernetes' namespace and garbage collector controllers; owners and dependents always are of
+one space (TS3).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import orjson
+
+from kube.objects.managedfields import without_owners
+from store.engine import Engine
+from store.fairqueue import FairQueue
+from store.postgresql.connections import AWAY
+from store.postgresql.leadership import RETRY_SECONDS, leader_election
+from store.types import Delete, Event, EventType, Key, PreconditionFailed, Range, Stored, StoreError, Update
+
+logger = logging.getLogger(__name__)
+
+ResourceOf = Callable[[str, str, str], tuple[str, bool] | None]
+"""(space, apiVersion, kind) → the resource's plural and whether it is namespaced; ``None`` when it is not served."""
+
+FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
+
+LEADER_LOCK = 7_236_018_501
+"""The advisory lock of the one worker; any number that nothing else in the database uses."""
+
+_MARKS = (b'"ownerReferences"', b'"deletionTimestamp"')
+
+
+class GarbageCollector:
+    """The worker; ``run`` works until it is cancelled."""
+
+    def __init__(
+        self,
+        store: Engine,
+        conninfo: str,
+        resource_of: ResourceOf,
+        *,
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._store = store
+        self._conninfo = conninfo
+        self._resource_of = resource_of
+        self._clock = clock
+        self._queue = FairQueue(self._reconcile_safely)
+        self._restart = asyncio.Event()
+        self._dependents: defaultdict[tuple[str, str], set[Key]] = defaultdict(set)
+        """(space, owner's uid) → who names it as an owner."""
+
+    async def run(self) -> None:
+        """Wait to become the leader, work, and wait again whenever the database went away."""
+        while True:
+            try:
+                async with leader_election(self._conninfo, LEADER_LOCK, "tenantry-lifecycle") as check_leadership:
+                    await self._lead(check_leadership)
+            except (*AWAY, StoreError) as error:
+                logger.warning("the lifecycle worker starts over: %s", type(error).__name__)
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _lead(self, check_leadership: Callable[[], Awaitable[None]]) -> None:
+        self._restart.clear()
+        self._queue.clear()
+        self._dependents.clear()
+        undo = self._store.subscribe(self._note, lost=self._restart.set)
+
+        async def go_on() -> None:
+            if self._restart.is_set():
+                raise StoreError("the history was replaced")
+            # Whoever lost the session lost the lock with it.
+            await check_leadership()
+
+        try:
+            for key in await self._store.keys_containing(*_MARKS):
+                self._queue.add(key)
+                stored = await self._store.get(key, cached=True)
+                if stored is not None:
+                    self._index(key, owners_of(orjson.loads(stored.data)))
+            await self._queue.run(go_on, every=RETRY_SECONDS)
+        finally:
+            undo()
+
+    async def _reconcile_safely(self, key: Key) -> None:
+        if self._restart.is_set():
+            return
+        try:
+            await self._reconcile(key)
+        except PreconditionFailed:
+            self._queue.add(key)
+        except (KeyError, TypeError, ValueError, AttributeError):
+            # An object that is not shaped as it should be must not stop the work for all others.
+            logger.exception("the lifecycle of %s %s/%s cannot go on", key.resource, key.namespace, key.name)
+
+    def _enqueue(self, *keys: Key) -> None:
+        for key in keys:
+            self._queue.add(key)
+
+    def _note(self, events: Sequence[Event]) -> None:
+        """Listen to the change log: remember who depends on whom, and what has work to be done."""
+        for event in events:
+            key, body = event.key, None
+            if any(mark in event.data for mark in _MARKS) or event.type is EventType.DELETED:
+                body = orjson.loads(event.data)
+            if event.previous is not None and _MARKS[0] in event.previous:
+                for owner in owners_of(orjson.loads(event.previous)):
+                    self._dependents[key.space, owner["uid"]].discard(key)
+                    # A blocking dependent that goes, or lets go, may be the last that its owner waits for.
+                    owner_key = self._owner_key(key, owner)
+                    if owner_key is not None:
+                        self._enqueue(owner_key)
+            if event.type is EventType.DELETED:
+                uid = (body or {}).get("metadata", {}).get("uid", "")
+                self._enqueue(*self._dependents.pop((key.space, uid), ()))
+                if key.namespace:
+                    self._enqueue(Key(key.space, "", "namespaces", "", key.namespace))
+            elif body is not None:
+                self._index(key, owners_of(body))
+                self._enqueue(key)
+
+    def _index(self, key: Key, owners: Sequence[Mapping[str, Any]]) -> None:
+        for owner in owners:
+            self._dependents[key.space, owner["uid"]].add(key)
+
+    async def _reconcile(self, key: Key) -> None:
+        """Do whatever one object is due for now."""
+        stored = await self._store.get(key)
+        if stored is None:
+            return
+        body = orjson.loads(stored.data)
+        metadata = body.get("metadata", {})
+        if "deletionTimestamp" in metadata:
+            finalizers = metadata.get("finalizers") or []
+            if key[1:3] == ("", "namespaces"):
+                await self._empty_namespace(stored, body)
+            elif ORPHAN in finalizers:
+                await self._orphan(stored, body)
+            elif FOREGROUND in finalizers:
+                await self._delete_dependents_first(stored, body)
+        elif owners_of(body):
+            await self._collect(stored, body)
+
+    # Namespaces.
+
+    async def _empty_namespace(self, stored: Stored, body: dict[str, Any]) -> None:
+        space, name = stored.key.space, stored.key.name
+        remaining = False
+        for group, resource in await self._store.resources(space, name):
+            for item in (await self._store.list(Range(space, group, resource, name))).items:
+                remaining |= not await self._remove(item)
+        if remaining or await self._store.resources(space, name):
+            return  # The last object that goes brings the namespace back here.
+        kept = [item for item in body.get("spec", {}).get("finalizers", []) if item != "kubernetes"]
+        emptied = {**body, "spec": {**body.get("spec", {}), "finalizers": kept}}
+        if kept or body["metadata"].get("finalizers"):
+            if emptied != body:
+                await self._store.commit(Update(stored.key, stored.revision, emptied))
+        else:
+            await self._store.commit(Delete(stored.key, stored.revision, emptied))
+
+    # Owners.
+
+    async def _orphan(self, stored: Stored, body: dict[str, Any]) -> None:
+        uid = body["metadata"].get("uid", "")
+        for dependent in await self._dependents_of(stored.key, uid):
+            await self._disown(dependent, {uid})
+        await self._finish(stored, body, ORPHAN)
+
+    async def _delete_dependents_first(self, stored: Stored, body: dict[str, Any]) -> None:
+        uid = body["metadata"].get("uid", "")
+        blocked = False
+        for dependent in await self._dependents_of(stored.key, uid):
+            owners = owners_of(orjson.loads(dependent.data))
+            if await self._solid(dependent.key, [owner for owner in owners if owner["uid"] != uid]):
+                await self._disown(dependent, {uid})
+                continue
+            blocking = any(owner["uid"] == uid and owner.get("blockOwnerDeletion") for owner in owners)
+            gone = await self._remove(dependent, first=FOREGROUND)
+            blocked |= blocking and not gone
+        if not blocked:
+            await self._finish(stored, body, FOREGROUND)
+
+    async def _collect(self, stored: Stored, body: dict[str, Any]) -> None:
+        """Delete a dependent whose owners are all gone; let it forget the gone ones if some are there."""
+        owners = owners_of(body)
+        states = {owner["uid"]: await self._owner_state(stored.key, owner) for owner in owners}
+        gone = {uid for uid, state in states.items() if state == "gone"}
+        if not gone or "unknown" in states.values():
+            return
+        if gone == states.keys():
+            await self._remove(stored)
+        else:
+            await self._disown(stored, gone)
+
+    async def _dependents_of(self, owner: Key, uid: str) -> list[Stored]:
+        """The objects that rightly name an owner: of its space, and of its namespace if it has one."""
+        found = []
+        for key in sorted(self._dependents.get((owner.space, uid), ())):
+            stored = await self._store.get(key)
+            if stored is not None and owner.namespace in ("", key.namespace):
+                found.append(stored)
+        return found
+
+    async def _solid(self, dependent: Key, owners: Sequence[Mapping[str, Any]]) -> bool:
+        return any([await self._owner_state(dependent, owner) != "gone" for owner in owners])
+
+    async def _owner_state(self, dependent: Key, owner: Mapping[str, Any]) -> str:
+        """``there``, ``gone``, or ``unknown`` when the kind is not served or out of reach: then nothing is deleted."""
+        key = self._owner_key(dependent, owner)
+        if key is None:
+            return "unknown"
+        stored = await self._store.get(key)
+        same = stored is not None and orjson.loads(stored.data).get("metadata", {}).get("uid") == owner["uid"]
+        return "there" if same else "gone"
+
+    def _owner_key(self, dependent: Key, owner: Mapping[str, Any]) -> Key | None:
+        version, kind, name = (owner.get(field) for field in ("apiVersion", "kind", "name"))
+        if not (isinstance(version, str) and isinstance(kind, str) and isinstance(name, str) and name):
+            return None
+        found = self._resource_of(dependent.space, version, kind)
+        if found is None:
+            return None
+        resource, namespaced = found
+        if namespaced and not dependent.namespace:
+            return None
+        group = version.rpartition("/")[0]
+        return Key(dependent.space, group, resource, dependent.namespace if namespaced else "", name)
+
+    # Writes.
+
+    async def _disown(self, stored: Stored, uids: set[str]) -> None:
+        body = orjson.loads(stored.data)
+        metadata = dict(body["metadata"])
+        kept = [owner for owner in metadata.pop("ownerReferences", []) if owner.get("uid") not in uids]
+        if kept:
+            metadata["ownerReferences"] = kept
+        if entries := without_owners(metadata.pop("managedFields", None), uids, all_gone=not kept):
+            metadata["managedFields"] = entries
+        await self._store.commit(Update(stored.key, stored.revision, {**body, "metadata": metadata}))
+
+    async def _remove(self, stored: Stored, *, first: str | None = None) -> bool:
+        """Delete an object, or mark it as deleted while finalizers hold it; true when it is gone.
+
+        ``first`` is the finalizer that its own dependents are to be deleted under.
+        """
+        body = orjson.loads(stored.data)
+        metadata = dict(body.get("metadata", {}))
+        finalizers = list(metadata.get("finalizers") or [])
+        marked = "deletionTimestamp" in metadata
+        uid = metadata.get("uid", "")
+        if first is not None and not marked and self._dependents.get((stored.key.space, uid)):
+            finalizers.append(first)
+        if not finalizers:
+            await self._store.commit(Delete(stored.key, stored.revision, body))
+            return True
+        if not marked:
+            metadata |= {
+                "finalizers": finalizers,
+                "deletionTimestamp": self._clock().strftime("%Y-%m-%dT%H:%M:%SZ"),
+                "deletionGracePeriodSeconds": 0,
+            }
+            await self._store.commit(Update(stored.key, stored.revision, {**body, "metadata": metadata}))
+        return False
+
+    async def _finish(self, stored: Stored, body: dict[str, Any], finalizer: str) -> None:
+        """Take our finalizer off, and the object away if it was the last."""
+        kept = [item for item in body["metadata"].get("finalizers", []) if item != finalizer]
+        metadata = {**body["metadata"], "finalizers": kept}
+        if not kept:
+            del metadata["finalizers"]
+        result = {**body, "metadata": metadata}
+        operation = Update if kept else Delete
+        await self._store.commit(operation(stored.key, stored.revision, result))
+
+
+def owners_of(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The well-formed owner references of an object."""
+    metadata = body.get("metadata")
+    references = metadata.get("ownerReferences") if isinstance(metadata, dict) else None
+    if not isinstance(references, list):
+        return []
+    return [item for item in references if isinstance(item, dict) and isinstance(item.get("uid"), str)]

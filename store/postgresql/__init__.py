@@ -1,0 +1,1 @@
+"""What PostgreSQL is asked, and over which connections."""

@@ -1,0 +1,146 @@
+"""Columns of values as PostgreSQL arrays in the binary form.
+
+psycopg's own list dumper chooses the element type by looking at the values, so one statement would be prepared
+in many variants, and it visits each item in Python. These write one fixed type in one pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from struct import Struct
+from typing import Any
+
+from psycopg.abc import AdaptContext
+from psycopg.adapt import Dumper
+from psycopg.pq import Format
+
+_HEADER = Struct("!iiIii")
+_LENGTH = Struct("!i")
+_BIGINT = Struct("!iq")
+_QUAD = Struct("!q")
+_NULL = _LENGTH.pack(-1)
+_BYTEA, _INT8, _TEXT = 17, 20, 25
+
+
+class Texts:
+    """A ``text[]``."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: Sequence[str]) -> None:
+        self.items = items
+
+
+class Blobs:
+    """A ``bytea[]``; ``None`` is NULL."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: Sequence[bytes | None]) -> None:
+        self.items = items
+
+
+class Bigints:
+    """A ``bigint[]``; ``None`` is NULL."""
+
+    __slots__ = ("items",)
+
+    def __init__(self, items: Sequence[int | None]) -> None:
+        self.items = items
+
+
+def _header(element: int, count: int) -> bytes:
+    return _HEADER.pack(1, 1, element, count, 1) if count else _HEADER.pack(0, 0, element, 0, 0)[:12]
+
+
+def _texts(value: Texts) -> bytes:
+    items = [item.encode() for item in value.items]
+    return _header(_TEXT, len(items)) + b"".join([_LENGTH.pack(len(item)) + item for item in items])
+
+
+def _blobs(value: Blobs) -> bytes:
+    items = [_NULL if item is None else _LENGTH.pack(len(item)) + item for item in value.items]
+    return _header(_BYTEA, len(items)) + b"".join(items)
+
+
+def _bigints(value: Bigints) -> bytes:
+    items = [_NULL if item is None else _BIGINT.pack(8, item) for item in value.items]
+    return _header(_INT8, len(items)) + b"".join(items)
+
+
+class _TextsDumper(Dumper):
+    format = Format.BINARY
+    oid = 1009
+
+    def dump(self, obj: Texts) -> bytes:
+        return _texts(obj)
+
+
+class _BlobsDumper(Dumper):
+    format = Format.BINARY
+    oid = 1001
+
+    def dump(self, obj: Blobs) -> bytes:
+        return _blobs(obj)
+
+
+class _BigintsDumper(Dumper):
+    format = Format.BINARY
+    oid = 1016
+
+    def dump(self, obj: Bigints) -> bytes:
+        return _bigints(obj)
+
+
+_DUMPERS: dict[type[Any], type[Dumper]] = {Texts: _TextsDumper, Blobs: _BlobsDumper, Bigints: _BigintsDumper}
+
+_ARRAYS: dict[type[Any], Callable[[Any], bytes]] = {Texts: _texts, Blobs: _blobs, Bigints: _bigints}
+
+Parameter = Texts | Blobs | Bigints | int | str | None
+"""What a statement of the store takes; ``None`` is NULL where a text may stand."""
+
+
+def oid_of(value: Parameter) -> int:
+    """The type that a parameter is declared as."""
+    if isinstance(value, int):
+        return _INT8
+    return _TEXT if value is None or isinstance(value, str) else _DUMPERS[type(value)].oid
+
+
+def dump(value: Parameter) -> bytes | None:
+    """A parameter in the binary form of its type."""
+    if value is None:
+        return None
+    if isinstance(value, int):
+        return _QUAD.pack(value)
+    if isinstance(value, str):
+        return value.encode()
+    return _ARRAYS[type(value)](value)
+
+
+def bigints(data: bytes | None) -> list[int | None]:
+    """The items of a ``bigint[]`` in the binary form."""
+    return [int.from_bytes(item, signed=True) if item is not None else None for item in blobs(data)]
+
+
+def blobs(data: bytes | None) -> list[bytes | None]:
+    """The items of an array of one dimension in the binary form, each in the form of its type."""
+    items: list[bytes | None] = []
+    if data is None or len(data) < _HEADER.size:
+        return items
+    position = _HEADER.size
+    while position < len(data):
+        (length,) = _LENGTH.unpack_from(data, position)
+        position += _LENGTH.size
+        if length < 0:
+            items.append(None)
+        else:
+            items.append(data[position : position + length])
+            position += length
+    return items
+
+
+def register(context: AdaptContext) -> None:
+    """Teach a connection or cursor the three types."""
+    for cls, dumper in _DUMPERS.items():
+        context.adapters.register_dumper(cls, dumper)

@@ -1,0 +1,36 @@
+"""How the engine connects, apart from Django, and what counts as the database being away."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from psycopg import InterfaceError, OperationalError
+
+# Sequential scans and hash joins would be right for an empty table and stay in prepared plans when it has grown;
+# every statement of the store is a walk along an index. No statement of the engine holds a lock while it waits for its
+# client; the timeouts are a second line, for what an operator or a driver may do otherwise.
+SESSION = (
+    "-c enable_seqscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c plan_cache_mode=force_generic_plan "
+    "-c jit=off -c lock_timeout=5s -c statement_timeout=30s -c idle_in_transaction_session_timeout=2s"
+)
+
+AWAY: Final = (OperationalError, InterfaceError, TimeoutError, OSError)
+"""The errors after which the same question may be asked again on another connection."""
+
+PATIENCE_SECONDS: Final = 3.0
+"""How long a read tries to reach the database, or waits for its answer, before ``Unavailable``."""
+
+
+def connection_settings(application: str) -> dict[str, Any]:
+    """The keyword arguments of every connection of the engine."""
+    return {
+        "autocommit": True,
+        "prepare_threshold": 0,
+        "options": SESSION,
+        "application_name": application,
+        "connect_timeout": 3,
+        "tcp_user_timeout": 5000,
+        "keepalives_idle": 5,
+        "keepalives_interval": 2,
+        "keepalives_count": 3,
+    }

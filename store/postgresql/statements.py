@@ -1,0 +1,113 @@
+"""Every statement of the store, once: the asynchronous engine and Django's side send the same text.
+
+Each names the space, but for what feeds the follower and the collector, which work for every space, and the
+``*_EVERYWHERE`` pair, which serves the system tenant's reading (TS14).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from store.types import AllSpaces, Key, Range, Stored
+
+CHANNEL = "tenantry_store"
+
+STATE = "SELECT revision, batch, epoch::text, compacted FROM store_revision"
+
+CURRENT = """
+SELECT space, "group", resource, namespace, name, revision, data
+FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::text[])
+    AS key (space, "group", resource, namespace, name)
+JOIN store_object USING (space, "group", resource, namespace, name)
+"""
+
+# What both take: who asks and what it knows, the batch, and the operations as columns (``store.log.preconditions``).
+_ASKED = "%s::uuid, %s, %s, %s, " + ", ".join(["%s"] * 11)
+_ANSWER = "outcome, revision, batch, epoch, compacted, before_revision, before_batch, given, met, met_data"
+
+COMMIT = f"CALL store_commit({_ASKED}, %s, %s, " + ", ".join(["NULL"] * len(_ANSWER.split(", "))) + ")"
+"""A transaction of its own, which has ended when the answer comes: the steps stand in the procedure."""
+
+WRITE = f"SELECT {_ANSWER} FROM store_write({_ASKED})"  # noqa: S608 - constants of this module
+"""The same as part of a transaction, which holds the counter row until it ends."""
+
+EXTEND = "SELECT store_log_extend(%s, %s)"
+
+NOTIFY = f"SELECT pg_notify('{CHANNEL}', %s::text)"
+
+_LOAD = """
+SELECT r.revision, o.space, o.namespace, o.name, o.revision, o.data
+FROM store_revision AS r LEFT JOIN LATERAL (
+    SELECT space, namespace, name, revision, data FROM store_object
+    WHERE {where} AND (space, namespace, name) > (%s, %s, %s)
+    ORDER BY space, namespace, name LIMIT %s
+) AS o ON true
+"""
+
+LOAD_RANGE = _LOAD.format(where='"group" = %s AND resource = %s AND space = %s')
+LOAD_EVERYWHERE = _LOAD.format(where='"group" = %s AND resource = %s')
+
+# What follows a revision, the revision itself first but without its data: that it is there, with the batch that the
+# reader knows, proves that what follows is the same history's. The counter row is of the same moment.
+FOLLOW = """
+SELECT r.revision, r.batch, r.epoch::text, r.compacted, r.began, e.revision, e.batch, e.type, e.space, e."group",
+    e.resource, e.namespace, e.name, CASE WHEN e.revision > %s THEN e.data END,
+    CASE WHEN e.revision > %s THEN e.previous END
+FROM store_revision AS r LEFT JOIN LATERAL (
+    SELECT * FROM store_event WHERE revision >= %s ORDER BY revision LIMIT %s
+) AS e ON true
+"""
+
+_LOG = """
+SELECT r.compacted, e.revision, e.type, e.space, e."group", e.resource, e.namespace, e.name, e.data, e.previous
+FROM store_revision AS r LEFT JOIN LATERAL (
+    SELECT * FROM store_event WHERE {where} ORDER BY revision LIMIT %s
+) AS e ON true
+"""
+_BETWEEN = 'revision > %s AND revision <= %s AND "group" = %s AND resource = %s'
+REPLAY_RANGE = _LOG.format(where=f"{_BETWEEN} AND space = %s")
+REPLAY_EVERYWHERE = _LOG.format(where=_BETWEEN)
+
+# A loose index scan: one probe for each resource that exists anywhere, not one row for each object.
+RESOURCES = """
+WITH RECURSIVE kind AS (
+    (SELECT "group", resource FROM store_object ORDER BY "group", resource LIMIT 1)
+    UNION ALL
+    SELECT next."group", next.resource FROM kind CROSS JOIN LATERAL (
+        SELECT o."group", o.resource FROM store_object AS o
+        WHERE (o."group", o.resource) > (kind."group", kind.resource)
+        ORDER BY o."group", o.resource LIMIT 1
+    ) AS next
+)
+SELECT "group", resource FROM kind WHERE EXISTS (
+    SELECT FROM store_object AS o
+    WHERE o."group" = kind."group" AND o.resource = kind.resource AND o.space = %s
+        AND (%s::text IS NULL OR o.namespace = %s::text)
+)
+"""
+
+# A full scan, for the collector's start alone: it asks for keys and reads the objects by the usual ways.
+MENTIONING = """
+SELECT space, "group", resource, namespace, name FROM store_object
+WHERE EXISTS (SELECT FROM unnest(%s::bytea[]) AS text WHERE position(text IN data) > 0)
+"""
+
+
+def load(selection: Range | AllSpaces) -> tuple[str, tuple[str, ...]]:
+    """The statement that pages through a selection, and its first parameters."""
+    if isinstance(selection, Range):
+        return LOAD_RANGE, (selection.group, selection.resource, selection.space)
+    return LOAD_EVERYWHERE, (selection.group, selection.resource)
+
+
+def replay(selection: Range | AllSpaces) -> tuple[str, tuple[str, ...]]:
+    """The statement that reads a selection's part of the log, and its middle parameters."""
+    if isinstance(selection, Range):
+        return REPLAY_RANGE, (selection.group, selection.resource, selection.space)
+    return REPLAY_EVERYWHERE, (selection.group, selection.resource)
+
+
+def stored_of(row: tuple[Any, ...]) -> Stored:
+    """A row of ``CURRENT``."""
+    space, group, resource, namespace, name, revision, data = row
+    return Stored(Key(space, group, resource, namespace, name), revision, data)

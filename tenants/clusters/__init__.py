@@ -1,0 +1,1 @@
+"""How clusters are reached: the client, its credentials at rest, and the objects behind a workspace."""

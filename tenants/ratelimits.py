@@ -1,0 +1,112 @@
+"""Token buckets in Redis, one Lua script, atomic (GW6, AD6); in this process when Redis is away: never open.
+
+Where only failures are to count, a token is taken before it is known how things end, and given back where they end
+well: looking first and counting later would let any number in at the same time.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import Any, Final
+
+import redis
+from django.conf import settings
+
+from kube.requests.status import TooManyRequests
+
+# Time is Redis' own: the clocks of several hosts need not agree. Answers 0, or the milliseconds to wait.
+_SCRIPT: Final = """
+local now = redis.call('TIME')
+now = now[1] * 1000 + math.floor(now[2] / 1000)
+local capacity, per_ms, taken = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local state = redis.call('HMGET', KEYS[1], 'tokens', 'at')
+local tokens, at = tonumber(state[1]) or capacity, tonumber(state[2]) or now
+tokens = math.min(capacity, tokens + math.max(0, now - at) * per_ms)
+local wait = 0
+if tokens >= taken then tokens = math.min(capacity, tokens - taken) else wait = math.ceil((taken - tokens) / per_ms) end
+redis.call('HSET', KEYS[1], 'tokens', tokens, 'at', now)
+redis.call('PEXPIRE', KEYS[1], math.ceil(capacity / per_ms) + 1000)
+return wait
+"""
+
+_LOCAL_KEYS: Final = 10_000
+_RETRY_REDIS_AFTER: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """``burst`` calls at once, then one every ``interval`` seconds. ``name`` is part of the key."""
+
+    name: str
+    burst: int
+    interval: float
+
+
+INIT = Bucket("workspace-init", burst=10, interval=6)
+CREDENTIAL = Bucket("credential", burst=10, interval=6)
+
+
+class _Local:
+    """The same buckets in this process' memory, bounded: only those that are full again are forgotten."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._buckets: OrderedDict[str, tuple[float, float, float]] = OrderedDict()
+
+    def take(self, key: str, bucket: Bucket, now: float, taken: int = 1) -> float:
+        with self._lock:
+            tokens, at, _ = self._buckets.pop(key, (float(bucket.burst), now, now))
+            tokens = min(bucket.burst, tokens + max(0.0, now - at) / bucket.interval)
+            wait = 0.0 if tokens >= taken else (taken - tokens) * bucket.interval
+            tokens = min(bucket.burst, tokens - taken) if tokens >= taken else tokens
+            full_at = now + (bucket.burst - tokens) * bucket.interval
+            while len(self._buckets) >= _LOCAL_KEYS:
+                oldest = next(iter(self._buckets))
+                if self._buckets[oldest][2] > now:
+                    # A stranger may invent keys without end: refusing new ones is safer than forgetting used ones.
+                    return bucket.interval
+                del self._buckets[oldest]
+            self._buckets[key] = (tokens, now, full_at)
+            return wait
+
+
+_local = _Local()
+_client: redis.Redis | None = None
+_script: Any = None
+_away_until = 0.0
+
+
+def take(bucket: Bucket, key: object) -> None:
+    """Take one token of ``key``'s bucket; raises ``TooManyRequests`` with whole seconds in ``retry_after``."""
+    wait = wait_for(bucket, key)
+    if wait > 0:
+        seconds = max(1, int(wait + 0.999))
+        raise TooManyRequests(f"Too many requests; try again in {seconds} s.", retry_after=seconds)
+
+
+def refund(bucket: Bucket, key: object) -> None:
+    """Undo one ``take``: what it was taken for is not to count."""
+    _move(bucket, key, -1)
+
+
+def wait_for(bucket: Bucket, key: object) -> float:
+    """Take one token and return 0, or return the seconds after which one will be there."""
+    return _move(bucket, key, 1)
+
+
+def _move(bucket: Bucket, key: object, taken: int) -> float:
+    global _client, _script, _away_until  # noqa: PLW0603 (one connection pool a process)
+    name = f"tenantry:bucket:{bucket.name}:{key}"
+    now = time.monotonic()
+    if now >= _away_until:
+        try:
+            if _script is None:
+                _client = redis.Redis.from_url(settings.REDIS_URL, socket_timeout=0.5, socket_connect_timeout=0.5)
+                _script = _client.register_script(_SCRIPT)
+            return float(_script(keys=[name], args=[bucket.burst, 1 / (bucket.interval * 1000), taken])) / 1000
+        except redis.RedisError:
+            _away_until = now + _RETRY_REDIS_AFTER
+    return _local.take(name, bucket, now, taken)

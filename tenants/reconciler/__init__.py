@@ -1,0 +1,1 @@
+"""Desired state made true on clusters: the operation queue and what its operations do."""

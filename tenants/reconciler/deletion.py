@@ -1,0 +1,116 @@
+"""Ends workspaces and tenants on their clusters; done is what a read shows to be gone (TS1)."""
+
+from __future__ import annotations
+
+from django.db import transaction
+from django.utils import timezone
+
+from audit.actions import Action
+from audit.recorder import WORKER
+from tenants import spaces
+from tenants.clusters import objects
+from tenants.clusters.client import Outcome
+from tenants.models import Lock, Phase, Status, Tenant, TenantState, Workspace
+from tenants.operationqueue import OperationLease, Refused, Retry, raise_for_outcome
+from tenants.reconciler import closing
+from tenants.reconciler.suspension import GRACE_SECONDS
+from tenants.suspensions import lock_clear
+
+
+def perform(lease: OperationLease) -> None:
+    """Everything that ``Desired.DELETED`` means.
+
+    It begins as a suspension does: a pod with a year of grace or a finalizer may hold the namespace, but no right in
+    it. A right that is held does not keep the namespace from being deleted.
+    """
+    held = ""
+    try:
+        closing.run_layers(lease, closing.LAYERS)
+        lease.step("held", _held)
+    except Retry as error:
+        if not error.reached:
+            raise
+        held = f"{error} "
+    except Refused as error:
+        held = f"{error} "
+    lease.step("namespace-deleted", _delete_namespace)
+    try:
+        lease.step("namespace-gone", _namespace_gone)
+    except Retry as error:
+        raise Retry(f"{held}{error}", error.after, reached=error.reached) from None
+    lease.finish(_gone)
+
+
+def _held(lease: OperationLease) -> None:
+    closing.credentials_conclude(lease.workspace, by=lease.operation.requested_by)
+
+
+def _delete_namespace(lease: OperationLease) -> None:
+    workspace = lease.workspace
+    path = objects.namespace_path(workspace)
+    answer = raise_for_outcome(lease.client.get(path), absent_is_fine=True)
+    if answer.outcome is Outcome.ABSENT:
+        return
+    uid = str(answer.metadata.get("uid", ""))
+    if uid != workspace.namespace_uid and not objects.is_ours(workspace, answer.metadata):
+        # Somebody else's: it was there before us, or came after.
+        return
+    raise_for_outcome(lease.client.delete(path, uid=uid), absent_is_fine=True)
+
+
+def _namespace_gone(lease: OperationLease) -> None:
+    if not closing.namespace_exists(lease):
+        return
+    # Nothing new can be made in it by now. A pod gets no more time than it needs, whatever it asks for; a role of the
+    # gateway from before that refuses it only makes the end later.
+    lease.client.delete_all(objects.path(lease.workspace, "pods"), grace_seconds=GRACE_SECONDS)
+    raise Retry("The cluster is still deleting what is in the namespace.", 1.0)
+
+
+def _gone(workspace: Workspace) -> None:
+    now = timezone.now()
+    workspace.phase, workspace.deleted_at = Phase.DELETED, now
+    workspace.service_accounts, workspace.saved_bindings = {}, []
+    credentials = workspace.credentials
+    credentials.filter(revoked_at=None, failed_at=None).update(revoked_at=now, revoked_by="system:worker")
+    credentials.filter(revocation_confirmed_at=None).update(revocation_confirmed_at=now)
+    lock_clear(space=workspace.tenant.cluster_path, namespace=workspace.k8s_namespace)
+    WORKER.record(
+        Action.WORKSPACE_GONE,
+        chain=workspace.tenant_id,
+        target=f"workspaces/{workspace}",
+        workspace_id=workspace.id,
+        detail={"namespace": workspace.k8s_namespace},
+    )
+
+
+def tenants_end() -> int:
+    """End the terminating tenants whose workspaces are all gone: space, objects, rows; how many were ended.
+
+    Resumable at any point: the row goes last.
+    """
+    ended = 0
+    names = Tenant.objects.filter(state=TenantState.TERMINATING).values_list("name", flat=True)
+    for name in list(names):
+        left = Workspace.objects.filter(tenant_id=name).exclude(status=Status.DELETED, phase=Phase.DELETED)
+        if not left.exists():
+            spaces.space_empty(name)
+            _tenant_end(name)
+            ended += 1
+    return ended
+
+
+@transaction.atomic
+def _tenant_end(name: str) -> None:
+    tenant = Tenant.objects.select_for_update().filter(name=name, state=TenantState.TERMINATING).first()
+    if tenant is None:
+        return
+    # Audit entries name what they tell of by value and stay.
+    Workspace.objects.filter(tenant=tenant).delete()
+    for lock in Lock.objects.filter(space=tenant.cluster_path):
+        lock_clear(space=lock.space, namespace=lock.namespace)
+    tenant.delete()
+    WORKER.record(Action.TENANT_ENDED, chain=name, target=f"tenants/{name}")
+    # What a system user wrote since is little; the store is locked by it until this transaction ends.
+    spaces.space_empty(name)
+    spaces.tenant_object_delete(name)

@@ -1,0 +1,45 @@
+"""Closed doors (GW5): a lock in the database is enough to refuse, even while a cluster cannot be reached.
+
+API servers keep all locks in memory. ``tenantry_locks`` is notified when the transaction commits; its payload is
+only a hint, the table is the truth. A lock closes to everybody but the system tenant's own users: the worker that
+makes a suspension true goes through the same door.
+"""
+
+from __future__ import annotations
+
+from django.db import connection
+
+from tenants.models import Lock, Workspace
+
+CHANNEL = "tenantry_locks"
+
+
+def lock_set(*, space: str, namespace: str = "", reason: str) -> None:
+    """Close a logical cluster, or one namespace of it, from the commit on. Closing twice keeps the newer reason."""
+    Lock.objects.update_or_create(space=space, namespace=namespace, defaults={"reason": reason[:512]})
+    _notify(space, namespace)
+
+
+def lock_clear(*, space: str, namespace: str = "") -> None:
+    """Open it again from the commit on; what is open stays open."""
+    Lock.objects.filter(space=space, namespace=namespace).delete()
+    _notify(space, namespace)
+
+
+def workspace_unlock(workspace: Workspace) -> None:
+    """Open a workspace that is ready, from the commit on."""
+    lock_clear(space=workspace.tenant.cluster_path, namespace=workspace.k8s_namespace)
+
+
+def locks_all() -> dict[tuple[str, str], str]:
+    """Every lock as (space, namespace) → reason; an empty namespace closes the whole space."""
+    return {
+        (space, namespace): reason
+        for space, namespace, reason in Lock.objects.values_list("space", "namespace", "reason")
+    }
+
+
+def _notify(space: str, namespace: str) -> None:
+    # Inside the transaction on purpose: PostgreSQL delivers on commit only. Locks are rare, so its global lock is too.
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_notify(%s, %s)", [CHANNEL, f"{space} {namespace}".strip()])

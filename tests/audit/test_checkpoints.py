@@ -1,0 +1,235 @@
+"""Signed checkpoints: what is cut or rewritten with its anchors still shows (GW13)."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from django.core.management import CommandError, call_command
+from hypothesis import given
+from hypothesis import strategies as st
+
+from audit import chain as chains
+from audit.actions import Action
+from audit.checkpoints import append, line_of, private_key, read
+from audit.models import AuditChain, AuditEntry, Outcome
+from audit.publishing import checkpoint_write
+from audit.recorder import record
+from tests.databases import owning
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+KEY = Ed25519PrivateKey.generate()
+
+
+def lines(count: int) -> list[bytes]:
+    made, previous = [], chains.GENESIS
+    for number in range(1, count + 1):
+        made.append(line_of(number, NOW, previous, {"acme": (number, f"{number:064x}")}, KEY))
+        previous = read(made, KEY.public_key()).checkpoints[-1].digest
+    return made
+
+
+SIX = lines(6)
+
+
+def test_a_whole_file_has_no_flaw():
+    history = read(SIX, KEY.public_key())
+    assert history.flaws == []
+    assert history.heads == {"acme": (6, f"{6:064x}")}
+
+
+@given(places=st.sets(st.integers(0, 4), min_size=1), data=st.data())
+def test_no_line_can_go_before_the_last_nor_change_nor_move(places: set[int], data: st.DataObject):
+    """Any cut in the middle, any swap and any changed byte shows; half a line that was begun anew does not."""
+    public = KEY.public_key()
+    assert read([line for at, line in enumerate(SIX) if at not in places], public).flaws
+    at = min(places)
+    swapped = [*SIX[:at], SIX[at + 1], SIX[at], *SIX[at + 2 :]]
+    assert read(swapped, public).flaws
+    place = data.draw(st.integers(0, len(SIX[at]) - 1))
+    changed = bytearray(SIX[at])
+    changed[place] ^= 1
+    assert read([*SIX[:at], bytes(changed), *SIX[at + 1 :]], public).flaws
+    assert read([*SIX[:at], SIX[at][: place or 1], *SIX[at:]], public).flaws == []
+
+
+def test_a_changed_last_line_and_a_foreign_key_show():
+    assert read([*SIX[:5], SIX[5].replace(b"acme", b"acmf")], KEY.public_key()).flaws
+    assert read(SIX, Ed25519PrivateKey.generate().public_key()).flaws
+
+
+def test_only_what_has_grown_is_signed_and_half_a_line_is_begun_anew(tmp_path: Path):
+    file = tmp_path / "checkpoints.jsonl"
+    first = append(file, KEY, {"a": (1, "x"), "b": (1, "y")}, NOW)
+    assert first is not None
+    assert append(file, KEY, {"a": (1, "x"), "b": (1, "y")}, NOW) is None
+    with file.open("ab") as handle:
+        handle.write(b'{"heads"')
+    second = append(file, KEY, {"a": (1, "x"), "b": (2, "z")}, NOW)
+    assert second is not None
+    assert second.heads == {"b": (2, "z")}
+    history = read(file.read_bytes().splitlines(), KEY.public_key())
+    assert (history.flaws, history.heads) == ([], {"a": (1, "x"), "b": (2, "z")})
+
+
+def test_the_key_is_made_once_and_readable_by_its_owner_alone(tmp_path: Path):
+    file = tmp_path / "pki" / "audit.key"
+    with pytest.raises(OSError, match="No such file"):
+        private_key(file, make=False)
+    made = private_key(file)
+    assert private_key(file).private_bytes_raw() == made.private_bytes_raw()
+    assert file.stat().st_mode & 0o777 == 0o600
+    file.write_bytes(b"-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----\n")
+    with pytest.raises(ValueError, match=r"PEM|key"):
+        private_key(file)
+
+
+@pytest.fixture
+def files(settings: Any, tmp_path: Path) -> Path:
+    settings.AUDIT_CHECKPOINTS_FILE = tmp_path / "checkpoints.jsonl"
+    settings.AUDIT_CHECKPOINTS_KEY_FILE = tmp_path / "checkpoints.key"
+    settings.AUDIT_CHECKPOINTS_URL = ""
+    return tmp_path
+
+
+def verified(files: Path, *more: str) -> str:
+    """What the command says, whether it is content or not."""
+    out = io.StringIO()
+    try:
+        call_command("audit", "verify", "--checkpoints", str(files / "checkpoints.jsonl"), *more, stdout=out)
+    except CommandError as error:
+        return f"{out.getvalue()}FAILED {error}"
+    return out.getvalue()
+
+
+def write(chain: str, count: int) -> None:
+    for number in range(count):
+        record(Action.SIGN_IN, chain=chain, actor=f"user {number}", outcome=Outcome.SUCCESS)
+
+
+def rehash(cursor: Any, chain: str, begin: int) -> None:
+    """Make the chain whole again from a row on, as whoever knows the three sentences of ``audit.chain`` can."""
+    rows = list(AuditEntry.objects.filter(chain=chain).order_by("sequence").values())
+    previous = rows[begin - 2]["hash"] if begin > 1 else chains.GENESIS
+    for row in rows[begin - 1 :]:
+        new = chains.hash_of(row, previous)
+        cursor.execute("UPDATE audit_logs SET previous_hash = %s, hash = %s WHERE id = %s", [previous, new, row["id"]])
+        previous = new
+    cursor.execute("UPDATE audit_chains SET sequence = %s, hash = %s WHERE chain = %s", [len(rows), previous, chain])
+
+
+def cut_tail(cursor: Any) -> None:
+    cursor.execute("DELETE FROM audit_logs WHERE chain = 'acme' AND sequence > 3")
+    rehash(cursor, "acme", 1)
+
+
+def cut_chain(cursor: Any) -> None:
+    cursor.execute("DELETE FROM audit_logs WHERE chain = 'acme'")
+    cursor.execute("DELETE FROM audit_chains WHERE chain = 'acme'")
+
+
+def cut_everything(cursor: Any) -> None:
+    cursor.execute("TRUNCATE audit_logs, audit_chains")
+
+
+def rewrite_middle(cursor: Any) -> None:
+    cursor.execute("UPDATE audit_logs SET actor = 'nobody' WHERE chain = 'acme' AND sequence = 4")
+    rehash(cursor, "acme", 4)
+
+
+def cut_and_grow_again(cursor: Any) -> None:
+    cut_chain(cursor)
+    write("acme", 9)  # as the product, on a connection of its own
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("crime", "says"),
+    [
+        (cut_tail, "acme: truncation at row 4: rows 4 to 6 were cut off, says checkpoint 2"),
+        (cut_chain, "acme: truncation at row 1: the whole chain is gone: 6 rows"),
+        (cut_everything, "other: truncation at row 1: the whole chain is gone: 2 rows"),
+        (rewrite_middle, "acme: rewrite at row 4: rows 4 to 6 are not those of checkpoint 2"),
+        (cut_and_grow_again, "acme: rewrite at row 1: rows 1 to 3 are not those of checkpoint 1"),
+    ],
+)
+def test_what_goes_together_with_its_anchor_is_named(files: Path, crime: Callable[[Any], None], says: str):
+    write("acme", 3)
+    write("other", 2)
+    checkpoint_write(now=NOW)
+    write("acme", 3)
+    checkpoint_write(now=NOW)
+    assert "2 checkpoints of 2 chains, the last one 2" in verified(files)
+    with owning() as cursor:
+        cursor.execute("SET session_replication_role = replica")  # what a superuser of the database can do
+        crime(cursor)
+    call_command("audit", "verify", stdout=io.StringIO())  # the database alone is content
+    said = verified(files)
+    assert says in said
+    assert "FAILED" in said
+    assert says in verified(files, "--key", str(files / "checkpoints.key.pub"))
+
+
+@pytest.mark.django_db
+def test_a_file_that_was_cut_is_named_by_the_command(files: Path):
+    for count in (1, 2, 3):
+        write("acme", count)
+        checkpoint_write(now=NOW)
+    file = files / "checkpoints.jsonl"
+    first, _, third = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(first + third)
+    assert "checkpoints: gap at row 2: checkpoints 2 to 2 are missing" in verified(files)
+    file.unlink()
+    assert "FAILED The checkpoints cannot be read" in verified(files)
+
+
+@contextmanager
+def sink(status: list[int]) -> Iterator[tuple[str, list[tuple[bytes, str]]]]:
+    """A server that keeps what is posted and answers with the first of ``status``."""
+    taken: list[tuple[bytes, str]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            if status[0] == 200:
+                taken.append((body, self.headers.get("Authorization", "")))
+            self.send_response(status[0])
+            self.send_header("Location", "/elsewhere")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}/", taken
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("refusal", [503, 302])
+def test_a_sink_that_was_away_gets_every_checkpoint_in_order(files: Path, settings: Any, refusal: int):
+    status = [refusal]
+    with sink(status) as (url, taken):
+        settings.AUDIT_CHECKPOINTS_URL, settings.AUDIT_CHECKPOINTS_TOKEN = url, "sink-token"
+        for _ in range(3):
+            write("acme", 1)
+            checkpoint_write(now=NOW)
+        assert taken == []
+        status[0] = 200
+        assert checkpoint_write(now=NOW) is None
+        assert checkpoint_write(now=NOW) is None
+    assert [body for body, _ in taken] == (files / "checkpoints.jsonl").read_bytes().splitlines()
+    assert {authorization for _, authorization in taken} == {"Bearer sink-token"}
+    assert AuditChain.objects.get(chain="acme").sequence == 3

@@ -1,0 +1,26 @@
+"""What something costs, compared with a fixed piece of work in the same run: no machine and no neighbour decides it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+UNIT = 200_000
+"""Steps of the piece of work: some 5 ms of a core."""
+
+
+def effort(ask: Callable[[], object]) -> float:
+    """How many pieces of work as much time of this thread's core pays for; timed before it and after it."""
+    before = _piece()
+    begun = time.thread_time()
+    ask()
+    spent = time.thread_time() - begun
+    return spent / max(before, _piece())
+
+
+def _piece() -> float:
+    begun = time.thread_time()
+    total = 0
+    for number in range(UNIT):
+        total += number
+    return time.thread_time() - begun

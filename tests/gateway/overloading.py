@@ -1,0 +1,142 @@
+"""Bodies that take long to be judged: every shape of many, in every way in that a body has."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+JSON: Final = "application/json"
+YAML: Final = "application/yaml"
+MERGE: Final = "application/merge-patch+json"
+STRATEGIC: Final = "application/strategic-merge-patch+json"
+APPLY: Final = "application/apply-patch+yaml"
+JSON_PATCH: Final = "application/json-patch+json"
+
+NAMESPACED: Final = "/api/v1/namespaces/default"
+RBAC: Final = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles"
+REVIEW: Final = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+
+
+@dataclass(frozen=True)
+class Expensive:
+    """One request."""
+
+    name: str
+    method: str
+    path: str
+    media: str
+    body: bytes
+
+
+def pod(name: str, **spec: Any) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "default"}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [_container(0)], **spec}}
+
+
+def _container(number: int) -> dict[str, Any]:
+    return {"name": f"c{number}", "image": "i"}
+
+
+def _map(name: str, **metadata: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **metadata}}
+
+
+def _role(name: str, rules: list[dict[str, Any]]) -> dict[str, Any]:
+    metadata = {"name": name}
+    return {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": metadata, "rules": rules}
+
+
+def _objects(many: int) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    numbers = range(many)
+    yield "containers", f"{NAMESPACED}/pods", pod("big", containers=[_container(number) for number in numbers])
+    yield "bad containers", f"{NAMESPACED}/pods", pod("big", containers=[{"name": "A!"} for _ in numbers])
+    yield "tolerations", f"{NAMESPACED}/pods", pod("big", tolerations=[{"key": f"k{n}"} for n in numbers])
+    env = [{"name": f"E{number}", "value": "$(A)"} for number in numbers]
+    yield "environment", f"{NAMESPACED}/pods", pod("big", containers=[{**_container(0), "env": env}])
+    yield "labels", f"{NAMESPACED}/configmaps", _map("big", labels={f"-{number}-": "!" for number in numbers})
+    yield "finalizers", f"{NAMESPACED}/configmaps", _map("big", finalizers=[f"-{number}-" for number in numbers])
+    yield "data", f"{NAMESPACED}/configmaps", {**_map("big"), "data": {f"!{number}": "" for number in numbers}}
+    yield "unknown fields", f"{NAMESPACED}/configmaps", {**_map("big"), **{f"f{number}": 1 for number in numbers}}
+    rule = {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}
+    yield "rules", RBAC, _role("big", [{**rule, "resourceNames": [f"n{number}"]} for number in numbers])
+    yield "wrong rules", RBAC, _role("big", [{} for _ in numbers])
+
+
+TABLE: Final = "application/json;as=Table;v=v1;g=meta.k8s.io"
+PARTIAL: Final = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
+PARTIAL_LIST: Final = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+THINGS: Final = "/apis/overload.example.com/v1/namespaces/default/things"
+
+
+def kept(many: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What answers are to be made of: path and body of objects with ``many`` members each, and of their kind."""
+    columns = [{"name": f"c{number}", "type": "string", "jsonPath": f".l[*].b{number}"} for number in range(20)]
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    names = {"plural": "things", "singular": "thing", "kind": "Thing", "listKind": "ThingList"}
+    spec = {"group": "overload.example.com", "scope": "Namespaced", "names": names}
+    yield (
+        "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": "things.overload.example.com"},
+            "spec": {**spec, "versions": [{**version, "additionalPrinterColumns": columns}]},
+        },
+    )
+    items = [{"a": number} for number in range(many)]
+    thing = {"apiVersion": "overload.example.com/v1", "kind": "Thing", "metadata": {"name": "long"}, "l": items}
+    yield THINGS, thing
+    for number in range(3):
+        data = {f"k{index}": "some words" for index in range(many)}
+        yield f"{NAMESPACED}/configmaps", {**_map(f"long{number}"), "data": data}
+
+
+def answers() -> Iterator[tuple[str, str]]:
+    """Path and media type of requests whose answers take long to be made of what is kept."""
+    for path in (THINGS, f"{NAMESPACED}/configmaps"):
+        for media in (TABLE, PARTIAL_LIST):
+            yield path, media
+        yield f"{path}?labelSelector=a!=b", JSON
+        yield f"{path}?labelSelector=a!=b&limit=1", JSON
+        yield path, YAML
+    for path in (f"{THINGS}/long", f"{NAMESPACED}/configmaps/long0"):
+        for media in (TABLE, PARTIAL, YAML):
+            yield path, media
+
+
+def corpus(many: int) -> Iterator[Expensive]:
+    """Requests with about ``many`` members each; the pod ``victim`` of the namespace ``default`` is there."""
+    one = f"{NAMESPACED}/pods/victim"
+    for name, path, body in _objects(many):
+        text = json.dumps(body).encode()
+        for media in (JSON, YAML):
+            yield Expensive(f"{name} as {media}", "POST", path, media, text)
+        yield Expensive(f"{name} applied", "PATCH", f"{path}/big?fieldManager=m", APPLY, text)
+        yield Expensive(f"{name} put", "PUT", f"{path}/big", JSON, text)
+    numbers = range(many)
+    flat = b"a: [" + b"1," * many + b"1]"
+    for path in (f"{NAMESPACED}/configmaps", REVIEW):
+        yield Expensive(f"yaml to {path}", "POST", path, YAML, flat)
+        yield Expensive(f"duplicates to {path}", "POST", path, JSON, b"{" + b'"a":1,' * many + b'"b":1}')
+        yield Expensive(f"nothing to {path}", "POST", path, JSON, b"[" + b"{}," * many + b"{}]")
+        yield Expensive(f"escapes to {path}", "POST", path, JSON, b'{"a":"' + b'\\"' * many + b'"}')
+    yield Expensive("options", "DELETE", one, YAML, flat)
+    for media in (MERGE, STRATEGIC):
+        containers = json.dumps({"spec": {"containers": [_container(number) for number in numbers]}}).encode()
+        yield Expensive(f"containers by {media}", "PATCH", one, media, containers)
+        labels = json.dumps({"metadata": {"labels": {f"!{number}": "" for number in numbers}}}).encode()
+        yield Expensive(f"labels by {media}", "PATCH", one, media, labels)
+    order = {"spec": {"$setElementOrder/containers": [{"name": f"c{number}"} for number in numbers]}}
+    order["spec"]["containers"] = [{"name": f"c{number}"} for number in reversed(numbers)]
+    yield Expensive("order", "PATCH", one, STRATEGIC, json.dumps(order).encode())
+    listed = {"metadata": {"$setElementOrder/finalizers": [f"f{number}" for number in numbers]}}
+    listed["metadata"]["finalizers"] = [f"f{number}" for number in numbers]
+    yield Expensive("order of texts", "PATCH", one, STRATEGIC, json.dumps(listed).encode())
+    copies = [{"op": "add", "path": "/metadata/annotations", "value": {}}] + [
+        {"op": "copy", "from": "/metadata/name", "path": f"/metadata/annotations/{number}"}
+        for number in range(min(many, 9_000))
+    ]
+    yield Expensive("copies", "PATCH", one, JSON_PATCH, json.dumps(copies).encode())

@@ -1,0 +1,96 @@
+"""The whole server when its database hangs, and when the supervisor of its workers is killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from store.log.follower import HEALTHY_SECONDS
+from tests.access.authorization.databaseproxy import DatabaseProxy
+from tests.apiserver import running
+from tests.databases import migrated
+from tests.story.product import eventually
+
+AT = "/api/v1/namespaces/default/configmaps"
+
+
+@pytest.fixture
+def proxy() -> Iterator[DatabaseProxy]:
+    with migrated("hanging") as database:
+        proxy = DatabaseProxy(database)
+        proxy.start()
+        yield proxy
+        proxy.stop()
+
+
+def test_a_hanging_database_is_told_by_readiness_and_answered_in_time(proxy: DatabaseProxy) -> None:
+    """Every kind of request has a Status as its answer, none waits for the database, and all goes on afterwards."""
+    parts = conninfo_to_dict(proxy.conninfo)
+    url = f"postgres://{parts['user']}@/{parts['dbname']}?host={parts['host']}&port={parts['port']}"
+    with running(url) as server:
+        space = server.tenant("hung")
+        assert space.send("POST", AT, {"metadata": {"name": "a"}}).status == 201
+        proxy.cut = True
+        time.sleep(HEALTHY_SECONDS)
+        speakers = [space.at("/clusters/root:hung") for _ in range(6)]
+        ready = space.at("")
+        assert ready.send("GET", "/readyz").status == 503
+        assert ready.send("GET", "/livez").status == 200
+        asked = [
+            ("GET", f"{AT}/a", None),
+            ("GET", AT, None),
+            ("GET", "/api/v1/namespaces/default/secrets", None),
+            ("POST", AT, {"metadata": {"name": "b"}}),
+            ("DELETE", f"{AT}/a", None),
+            ("PATCH", f"{AT}/a", {"data": {"x": "y"}}),
+        ]
+        with ThreadPoolExecutor(len(asked)) as pool:
+            media = {"PATCH": "application/merge-patch+json"}
+            waiting = [
+                pool.submit(speaker.send, method, path, body, media.get(method, "application/json"))
+                for speaker, (method, path, body) in zip(speakers, asked, strict=True)
+            ]
+            answers = [each.result() for each in waiting]
+        assert {answer.status for answer in answers} <= {503, 504}
+        assert all(answer["kind"] == "Status" for answer in answers)
+        proxy.cut = False
+        assert eventually(lambda: ready.send("GET", "/readyz").status == 200, within=60)
+        assert space.send("POST", AT, {"metadata": {"name": "c"}}).status == 201
+        assert "tenantry_store_revision" in server.admin.send("GET", "/metrics").body
+
+
+def test_workers_end_with_a_supervisor_that_is_killed() -> None:
+    """SIGKILL gives it no chance to tell them."""
+    with migrated("orphans") as database, running(database, workers=2) as server:
+        supervisor = server.processes[0]
+        children = subprocess.run(
+            ["pgrep", "-P", str(supervisor.pid)], capture_output=True, text=True, check=True
+        ).stdout.split()
+        assert len(children) >= 2
+        supervisor.send_signal(signal.SIGKILL)
+        supervisor.wait()
+
+        def all_gone() -> bool:
+            return not any(_runs(int(pid)) for pid in children)
+
+        try:
+            assert eventually(all_gone, within=60)
+        finally:
+            for pid in children:
+                if _runs(int(pid)):
+                    os.kill(int(pid), signal.SIGKILL)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

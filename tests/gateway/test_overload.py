@@ -1,0 +1,260 @@
+"""One request must not stop the server: what takes long is refused or done beside the event loop (DOS-03)."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import orjson
+import pytest
+
+from access.requestlimits import Limits, Rate, TenantThrottle
+from gateway.filters.authorization import authorize_with_trace, require_allowed
+from gateway.handlers import dispatch
+from gateway.http.bodies import limit_of
+from gateway.http.certificates import prepare
+from gateway.http.errors import as_status_error, render
+from gateway.http.messages import Request, Response
+from gateway.options import Options
+from gateway.process.fairexecutor import WAITING_MAX, FairExecutor
+from gateway.process.runtime import Runtime
+from gateway.process.watchdog import HOLD_SECONDS, Watchdog
+from gateway.server.assembly import build_runtime
+from kube.authentication.identity import Principal
+from kube.requests.decoding import MAX_VALUES, decode_json
+from kube.requests.fielderrors import CAUSES_MAX
+from kube.requests.paths import parse, resolve
+from kube.requests.status import RequestEntityTooLarge, TooManyRequests
+from tests.gateway.callers import Caller
+from tests.gateway.conftest import Server
+from tests.gateway.overloading import (
+    JSON,
+    MERGE,
+    NAMESPACED,
+    REVIEW,
+    TABLE,
+    YAML,
+    Expensive,
+    answers,
+    corpus,
+    kept,
+    pod,
+)
+
+STEPS = 30_000
+"""Calls of functions in one turn of the loop: a small write takes 2,000, and 20 ms have room for far more than these."""
+
+OWNER = Principal(name="olga", groups=("tenantry:owner", "system:authenticated"), tenant="acme", authenticator="test")
+
+
+class KeyedLocks:
+    """Counts the calls that the loop's own thread makes in each of its turns."""
+
+    def __init__(self) -> None:
+        self.most = 0
+        self._steps = 0
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        self.most = self._steps = 0
+        sys.setprofile(self._count)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+            self.most = max(self.most, self._steps)
+
+    def _count(self, frame: FrameType, event: str, _argument: object) -> None:
+        if event == "call" and frame.f_code.co_name == "_run" and frame.f_globals["__name__"] == "asyncio.events":
+            self.most, self._steps = max(self.most, self._steps), 0
+        self._steps += event in ("call", "c_call")
+
+
+@pytest.fixture
+async def runtime(server: Server, alice: Caller, tmp_path: Path) -> AsyncIterator[Runtime]:
+    """The parts of a server, in the test's own loop."""
+    limits = Limits(read=Rate(0, 0), write=Rate(0, 0), watch=Rate(0, 0))
+    options = Options(database_url=server.database, data_folder=tmp_path, tenant_limits=limits)
+    async with build_runtime(options, prepare(options), background=False) as made:
+        yield made
+
+
+async def ask(runtime: Runtime, asked: Expensive, principal: Principal = OWNER, accept: str = JSON) -> Response:
+    """As ``gateway.server.application``, behind authentication."""
+    path, _, query = asked.path.partition("?")
+    try:
+        parsed = parse(asked.method, path.encode(), query.encode())
+        info = resolve(parsed, principal.tenant, None)
+        require_allowed(principal, info, await authorize_with_trace(runtime, principal, info))
+        if len(asked.body) > limit_of(info):
+            raise RequestEntityTooLarge("too large")
+        request = Request(
+            principal=principal,
+            info=info,
+            query={name: values[0] for name, values in parsed.parameters.items()},
+            headers={b"content-type": asked.media.encode(), b"accept": accept.encode()},
+            body=asked.body,
+            now=time.time(),
+        )
+        answer = await dispatch.dispatch(runtime, request, _no_recheck)
+    except Exception as error:  # noqa: BLE001 - every failure has an answer
+        return render(as_status_error(error))
+    assert isinstance(answer, Response)
+    return answer
+
+
+async def _no_recheck() -> None:
+    return
+
+
+@pytest.mark.parametrize("many", [4_000, 20_000])
+async def test_no_body_holds_the_loop(runtime: Runtime, many: int) -> None:
+    """However expensive, in no turn does the loop take more steps than a few small requests do."""
+    small = Expensive("small", "POST", f"{NAMESPACED}/pods", JSON, orjson.dumps(pod("victim")))
+    assert (await ask(runtime, small)).status in (201, 409)
+    turns, held = KeyedLocks(), {}
+    for asked in corpus(many):
+        with turns.counting():
+            answer = await ask(runtime, asked)
+        assert answer.status < 500, (asked.name, answer.body[:300])
+        assert len(orjson.loads(answer.body).get("details", {}).get("causes", ())) <= CAUSES_MAX, asked.name
+        if turns.most > STEPS:
+            held[asked.name] = turns.most
+    assert not held
+    assert runtime.executor.done
+
+
+@pytest.fixture
+async def filled(runtime: Runtime) -> AsyncIterator[Runtime]:
+    """With objects that answers take long to be made of."""
+    made = list(kept(20_000))
+    for path, body in made:
+        assert (await ask(runtime, Expensive("kept", "POST", path, JSON, orjson.dumps(body)))).status == 201
+    yield runtime
+    places = [f"{path}/{body['metadata']['name']}" for path, body in made]
+    for place in reversed(places):
+        assert (await ask(runtime, Expensive("gone", "DELETE", place, JSON, b""))).status == 200
+    while (await ask(runtime, Expensive("gone", "GET", places[0], JSON, b""))).status != 404:
+        await asyncio.sleep(0.05)
+
+
+async def test_no_answer_holds_the_loop(filled: Runtime) -> None:
+    """What is made of what is kept is made beside the loop as well, whoever has kept it and however small the question."""
+    turns, held, beside = KeyedLocks(), {}, filled.executor
+    for path, media in answers():
+        done = beside.done
+        with turns.counting():
+            answer = await ask(filled, Expensive(path, "GET", path, JSON, b""), accept=media)
+        assert answer.status in (200, 406), (path, media, answer.body[:300])
+        if turns.most > STEPS or beside.done == done:
+            held[path, media] = turns.most, beside.done - done
+    assert not held
+
+
+async def test_answers_are_charged_and_writes_never_refused_by_them(filled: Runtime) -> None:
+    before, filled.throttle = (
+        filled.throttle,
+        TenantThrottle(Limits(read=Rate(1, 20), write=Rate(0, 0)), lambda _: 0),
+    )
+    one = Expensive("one", "GET", f"{NAMESPACED}/configmaps", JSON, b"")
+    assert [(await ask(filled, one, accept=TABLE)).status for _ in range(3)] == [200, 429, 429]
+    touch = Expensive("touch", "PATCH", f"{NAMESPACED}/configmaps/long0", MERGE, b'{"metadata":{"labels":{"x":"y"}}}')
+    answer = await ask(filled, touch, accept=YAML)
+    filled.throttle = before
+    assert answer.status == 200
+    assert orjson.loads(answer.body)["metadata"]["labels"] == {"x": "y"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" + b"1," * MAX_VALUES + b"1]",
+        b"[" + b"[]," * MAX_VALUES + b"1]",
+        b"{" + b'"a":1,' * MAX_VALUES + b'"b":1}',
+        b'{"a\\\\":[' + b'"\\"",' * MAX_VALUES + b"1]}",
+    ],
+)
+def test_json_of_too_many_values_is_not_decoded(body: bytes) -> None:
+    with pytest.raises(RequestEntityTooLarge):
+        decode_json(body)
+
+
+@pytest.mark.parametrize("text", ["," * 1_000_000, '["a",\\' * 200_000, "\\" * 500_000, '"' * 1_000_000])
+def test_a_text_may_hold_whatever_it_likes(text: str) -> None:
+    assert decode_json(orjson.dumps({"a": text})) == {"a": text}
+
+
+def test_questions_and_options_are_short() -> None:
+    """Whoever needs no right to ask is not listened to for long."""
+    for method, path in (("POST", REVIEW), ("DELETE", f"{NAMESPACED}/pods/a")):
+        assert limit_of(resolve(parse(method, path.encode()), "acme", None)) == 64 * 1024
+    assert limit_of(resolve(parse("POST", b"/api/v1/namespaces/a/pods"), "acme", None)) > 1024 * 1024
+
+
+def test_work_is_charged_by_what_it_costs() -> None:
+    """Who owes waits until it is paid; nobody else does."""
+    throttle = TenantThrottle(Limits(write=Rate(10, 20)), lambda _: 0)
+    info = resolve(parse("POST", b"/api/v1/namespaces/a/pods"), "acme", None)
+    throttle.take(OWNER, info, 0)
+    throttle.charge(OWNER, info, 30, 0)
+    with pytest.raises(TooManyRequests):
+        throttle.charge(OWNER, info, 1, 0.5)
+    with pytest.raises(TooManyRequests):
+        throttle.take(OWNER, info, 0.5)
+    throttle.take(Principal(name="x", tenant="other", authenticator="test"), info, 0.5)
+    throttle.take(OWNER, info, 1.3)
+    throttle.charge(OWNER, info, 10_000, 1.3 + 2)
+    throttle.take(OWNER, info, 1.3 + 2 + 20 / 10 + 0.2)
+
+
+async def test_tenants_take_turns_beside_the_loop() -> None:
+    """A hundred pieces of one tenant's work do not stand before another's first."""
+    loop, order, begun = FairExecutor(), [], threading.Event()
+
+    def work(name: str) -> str:
+        begun.wait(5)
+        order.append(name)
+        return name
+
+    many = [asyncio.ensure_future(loop.run("many", work, "many")) for _ in range(WAITING_MAX)]
+    await asyncio.sleep(0)
+    one = asyncio.ensure_future(loop.run("one", work, "one"))
+    gone = asyncio.ensure_future(loop.run("gone", work, "gone"))
+    await asyncio.sleep(0)
+    gone.cancel()
+    more = asyncio.ensure_future(loop.run("many", work, "many"))
+    await asyncio.sleep(0)
+    with pytest.raises(TooManyRequests):
+        await loop.run("many", work, "many")
+    begun.set()
+    assert await one == "one"
+    await asyncio.gather(*many, more)
+    assert order.index("one") <= 2
+    assert "gone" not in order
+    with pytest.raises(ZeroDivisionError):
+        await loop.run("one", lambda: 1 // 0)
+    loop.close()
+
+
+async def test_the_watchdog_names_what_held_the_loop() -> None:
+    """Counted by the processor time of the loop's own thread."""
+    watchdog = Watchdog()
+    async with watchdog.watching():
+        await asyncio.sleep(0.05)
+        ready = time.thread_time() + 20 * HOLD_SECONDS
+        body: Any = orjson.dumps([[number] for number in range(2_000)])
+        while time.thread_time() < ready:
+            decode_json(body)
+        await asyncio.sleep(0.1)
+    assert watchdog.longest > HOLD_SECONDS
+    assert sum(watchdog.holds.values()) >= 1
+    text = "\n".join(watchdog.render())
+    assert 'tenantry_event_loop_holds_total{place="' in text
+    assert 'place="kube.requests.decoding.' in text

@@ -1,0 +1,18 @@
+"""A request line, resolved."""
+
+from __future__ import annotations
+
+from kube.requests.paths import parse, resolve
+from kube.requests.requestinfo import RequestInfo
+
+
+def ask(
+    path: str | bytes,
+    method: str = "GET",
+    *,
+    query: bytes = b"",
+    tenant: str | None = "t1",
+    default: str | None = None,
+) -> RequestInfo:
+    raw = path.encode() if isinstance(path, str) else path
+    return resolve(parse(method, raw, query), tenant, default)

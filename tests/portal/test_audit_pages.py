@@ -1,0 +1,160 @@
+"""The pages of the audit: events, refused requests, exports, and what happened when."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from asgiref.sync import async_to_sync
+from django.test import AsyncClient
+from django.urls import reverse
+from django.utils import timezone
+
+from audit.actions import Action
+from audit.models import ApiRequest
+from audit.partitions import partitions_prepare
+from portal.pages.labels import target_name
+from tests import factories
+from tests.portal.conftest import House, signed_in
+
+
+def test_audit_page_shows_the_chain_and_only_ones_own(acme: House, globex: House) -> None:
+    """GW13."""
+    factories.event("acme", Action.WORKSPACE_READY, acme.editor, of=acme.workspace)
+    factories.event("globex", Action.WORKSPACE_READY, globex.editor, of=globex.workspace)
+    body = signed_in(acme.owner).get("/audit/").content.decode()
+    assert "workspaces/acme/acme-web" in body
+    assert "globex" not in body
+    assert "The chain acme is whole." in body
+    assert "workspaces/acme/acme-web" not in signed_in(acme.viewer).get("/audit/").content.decode()
+
+
+def test_a_refused_request_is_shown_with_its_trace_to_the_tenants_admins(
+    acme: House, globex: House, operator: factories.User
+) -> None:
+    """AZ11, GW13: the steps that were asked, each with verdict, reason and rule, as an explanation shows them."""
+    trace = [
+        {"step": "lock", "decision": "no opinion", "reason": "nothing is locked here", "rule": ""},
+        {"step": "Webhook", "decision": "deny", "reason": "<b>not on Sundays</b>", "rule": "calendar"},
+    ]
+    row = factories.api_request("acme", trace=trace)
+    other = factories.api_request("globex", trace=None)
+    client = signed_in(acme.owner)
+    listed = client.get("/audit/requests/").content.decode()
+    assert row.path in listed and other.path not in listed
+    body = client.get(reverse("audit-request", args=[row.key])).content.decode()
+    assert "Why it was refused" in body and "nothing is locked here" in body and "calendar" in body
+    assert "<b>not on" not in body
+    assert client.get(reverse("audit-request", args=[other.key])).status_code == 404
+    assert client.get("/audit/requests/?tenant=globex").status_code == 404
+    assert client.get(reverse("audit-request", args=["nonsense"])).status_code == 400
+    assert signed_in(acme.viewer).get("/audit/requests/").status_code == 404
+    assert signed_in(acme.viewer).get(reverse("audit-request", args=[row.key])).status_code == 404
+    assert signed_in(operator).get(reverse("audit-request", args=[other.key])).status_code == 200
+    assert signed_in(operator).get("/audit/requests/?tenant=globex").status_code == 200
+
+
+def test_requests_are_those_that_the_filter_says(acme: House, globex: House, operator: factories.User) -> None:
+    """Of several tenants the list names the one whose requests are shown, when none has been chosen as well."""
+    factories.member(globex.tenant, who=acme.owner)
+    for person, asked in ((operator, ""), (operator, "?show=all"), (operator, "?tenant=globex"), (acme.owner, "")):
+        body = signed_in(person).get(f"/audit/requests/{asked}").content.decode()
+        select = body[body.index('<select name="tenant"') :].partition("</select>")[0]
+        said = re.search(r'value="(\w+)"[^>]* selected', select) or re.search(r'value="(\w+)"', select)
+        assert said is not None
+        assert f"by users of {said[1]}," in body
+
+
+def test_audit_export_is_formula_safe_and_an_event_itself(acme: House) -> None:
+    """API-20, AUD-07."""
+    factories.event("acme", Action.WORKSPACE_READY, acme.editor, target="=HYPERLINK(1)")
+    client = signed_in(acme.owner)
+    text = b"".join(client.get("/audit/export/?chain=acme&format=csv").streaming_content).decode()  # type: ignore[attr-defined]
+    assert "'=HYPERLINK(1)" in text
+    assert "audit.export" in client.get("/audit/").content.decode()
+
+
+@pytest.mark.filterwarnings("error:StreamingHttpResponse")
+def test_audit_export_is_read_while_it_is_sent(acme: House) -> None:
+    """Django reads all of a download first where it serves asynchronously: a chain of a million rows would not fit."""
+
+    async def lines() -> bytes:
+        response = await browser.get("/audit/export/?chain=acme")
+        return b"".join([part async for part in response])
+
+    browser = AsyncClient()
+    browser.cookies = signed_in(acme.admin).cookies
+    factories.event("acme", Action.WORKSPACE_READY, acme.owner, of=acme.workspace)
+    assert b"workspace.ready" in async_to_sync(lines)()
+
+
+def test_audit_export_is_for_admins(acme: House) -> None:
+    assert signed_in(acme.viewer).get("/audit/export/?chain=acme&format=csv").status_code == 403
+
+
+def test_what_happened_when_is_drawn_with_its_numbers_in_words(acme: House, operator: factories.User) -> None:
+    """GW14: a picture is no news to those who cannot see it."""
+    factories.event("acme", Action.KUBECONFIG_ISSUED, acme.owner, of=acme.workspace)
+    factories.event("acme", Action.WORKSPACE_SUSPENDED, acme.viewer, of=acme.workspace, outcome="denied")
+    factories.event("acme", Action.KUBECONFIG_ISSUED, acme.owner, of=acme.workspace, outcome="intent")
+    path = reverse("workspace-activity", args=[acme.workspace.pk])
+    assert 'aria-label="1 done, 1 denied or failed"' in signed_in(acme.viewer).get(path).content.decode()
+    now = timezone.now()
+    partitions_prepare(now=now)
+    for allowed, count in ((True, 1), (False, 7)):
+        ApiRequest.objects.create(
+            created_at=now, tenant="acme", verb="get", path="/", code=200, allowed=allowed, count=count
+        )
+    stranger = factories.user()
+    for path, who in ((reverse("tenant-activity", args=["acme"]), acme.viewer), (reverse("requests"), operator)):
+        assert 'aria-label="1 allowed, 7 refused"' in signed_in(who).get(path).content.decode()
+        assert signed_in(stranger).get(path).status_code in {403, 404}
+
+
+def test_request_is_told_by_the_person_behind_the_service_account(acme: House) -> None:
+    """GW8: every kubectl call, although all of a workspace share one account."""
+    now = timezone.now()
+    partitions_prepare(now=now)
+    issued = factories.credential(acme.workspace, acme.editor)
+    ApiRequest.objects.create(
+        created_at=now,
+        tenant="acme",
+        actor="system:serviceaccount:tenant-1:sa-tenant-admin",
+        credential=f"JTI={issued.jti}",
+        verb="list",
+        path="/api/v1/secrets",
+        code=403,
+        allowed=False,
+        latency=1234,
+    )
+    path = reverse("tenant-requests", args=["acme"])
+    body = signed_in(acme.admin).get(path, {"outcome": "refused"}).content.decode()
+    assert acme.editor.email in body
+    assert "list /api/v1/secrets" in body
+    assert "Refused, 403" in body
+    assert "1.2 ms" in body
+    assert "/api/v1/secrets" not in signed_in(acme.admin).get(path, {"outcome": "allowed"}).content.decode()
+    assert signed_in(acme.viewer).get(path).status_code == 403
+    assert signed_in(factories.user()).get(path).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [
+        ("workspaces/acme/web", "workspace web of acme"),
+        ("workspaces/acme/web/credentials/1", "credential for the workspace web of acme"),
+        ("tenants/acme", "tenant acme"),
+        ("tenants/acme/members/1", "member of acme"),
+        ("session", "session"),
+        ("", ""),
+    ],
+)
+def test_targets_of_events_are_said_in_words(target: str, words: str) -> None:
+    assert target_name(target) == words
+
+
+def test_no_refused_request_leads_to_all_of_them(acme: House) -> None:
+    everything = "?tenant=acme&show=all"
+    browser = signed_in(acme.owner)
+    assert f'href="{everything}"'.replace("&", "&amp;") in browser.get("/audit/requests/").content.decode()
+    assert "Show all requests" not in browser.get(f"/audit/requests/{everything}").content.decode()

@@ -1,0 +1,85 @@
+"""Background tasks do not end: whatever they meet is logged and counted, and they begin again."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from store.supervision import Supervised, restarts
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.parametrize("error", [psycopg.OperationalError, psycopg.errors.InsufficientPrivilege, KeyError, None])
+async def test_a_task_that_ends_begins_anew_and_is_counted(error: type[Exception] | None) -> None:
+    begun = 0
+    again = asyncio.Event()
+
+    async def work() -> None:
+        nonlocal begun
+        begun += 1
+        if begun < 3:
+            if error is not None:
+                raise error
+            return
+        again.set()
+        await asyncio.Event().wait()
+
+    name = f"test-{error and error.__name__}"
+    task = Supervised(name, work)
+    task.start()
+    async with asyncio.timeout(60):
+        await again.wait()
+    assert restarts[name] == 2
+    await task.stop()
+    assert begun == 3
+
+
+async def test_what_begins_anew_by_itself_is_no_failure_and_what_is_stopped_stays_so() -> None:
+    begun = 0
+
+    async def work() -> None:
+        nonlocal begun
+        begun += 1
+        await asyncio.Event().wait()
+
+    task = Supervised("test-anew", work)
+    task.start()
+    await asyncio.sleep(0.01)
+    task.restart()
+    await asyncio.sleep(0.01)
+    assert (begun, restarts["test-anew"]) == (2, 0)
+    await task.stop()
+    await asyncio.sleep(0.01)
+    assert begun == 2
+
+
+# Tasks that somebody waits for, or that end with what they are for: their errors reach whoever began them.
+AWAITED = {
+    ("gateway/server/application.py", "_stream"),
+    ("gateway/http/protocol.py", "_serve"),
+    ("gateway/process/watches.py", "_schedule_recheck"),
+    ("store/fairqueue.py", "run"),
+    ("store/engine.py", "_barrier"),
+    ("store/engine.py", "_loading"),
+    ("store/supervision.py", "start"),
+    ("store/supervision.py", "_run"),
+}
+
+
+def test_every_task_of_the_server_is_supervised_or_awaited() -> None:
+    """The class: no task in the gateway or the store can end without anybody noticing."""
+    found = set()
+    for folder in ("gateway", "store"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            for function in ast.walk(ast.parse(path.read_text())):
+                if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                    continue
+                for node in ast.walk(function):
+                    if isinstance(node, ast.Attribute) and node.attr in ("create_task", "ensure_future"):
+                        found.add((str(path.relative_to(ROOT)), function.name))
+    assert found == AWAITED
