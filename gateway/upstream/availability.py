@@ -1,4 +1,4 @@
-"""Whether a cluster is known to be away: who would wait in vain for a connection is told so at once (GW5)."""
+"""Whether a cluster is known to be away: who would wait in vain for a connection is told so at once."""
 
 from __future__ import annotations
 

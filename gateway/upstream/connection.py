@@ -1,6 +1,6 @@
 """HTTP/1.1 on one TLS connection to an API server: one exchange at a time, and nothing of it believed before it is checked.
 
-A cluster may be faulty or mean harm (GW10): heads are bounded and so are the interim answers before them, an answer whose
+A cluster may be faulty or mean harm: heads are bounded and so are the interim answers before them, an answer whose
 end could not be told from a cut is none, and what comes when nobody has asked ends the connection.
 """
 

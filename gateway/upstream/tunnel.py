@@ -1,4 +1,4 @@
-"""What follows a 101: bytes in both directions, of whatever protocol the client and the cluster have agreed on (GW5)."""
+"""What follows a 101: bytes in both directions, of whatever protocol the client and the cluster have agreed on (GW4)."""
 
 from __future__ import annotations
 

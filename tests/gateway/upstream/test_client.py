@@ -1,4 +1,4 @@
-"""Requests on their way to a cluster, which may be faulty or mean harm (GW4, GW5, GW10)."""
+"""Requests on their way to a cluster, which may be faulty or mean harm (GW4)."""
 
 from __future__ import annotations
 
@@ -415,7 +415,7 @@ async def test_a_reader_who_has_enough_ends_the_connection() -> None:
 
 
 async def test_who_is_away_is_said_to_be_at_once_until_a_probe_finds_it_again() -> None:
-    """GW5: the first is told within the connect timeout, with when to ask again."""
+    """The first is told within the connect timeout, with when to ask again."""
     async with upstream_of(answering(ok()), replace(PATIENT, rest_seconds=30)) as (cluster, upstream):
         clock = 100.0
         upstream._availability = Availability(30, lambda: clock)
