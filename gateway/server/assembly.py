@@ -35,10 +35,12 @@ from access.admission.tenancy.workspaces import WorkspaceTree
 from access.authentication.build import Authentication, build_authenticators
 from access.authentication.chain import AuthenticationChain
 from access.authentication.keyfiles import KeyFiles
+from access.authentication.portal import PortalAuthenticator, StandingCredentials
 from access.authentication.serviceaccount import ServiceAccountAuthenticator
 from access.authentication.x509 import X509Authenticator
 from access.authorization.build import build_authorization
 from access.authorization.modes.keystone import KeystoneAuthorizer
+from access.reloading import ReloadedFile
 from access.requestlimits import TenantThrottle
 from audit.requests import RequestLog
 from gateway.controllers import manager
@@ -53,6 +55,7 @@ from gateway.process.watches import OpenWatches
 from gateway.resources.customresources import CustomResources
 from gateway.resources.kinds import Catalogs, definitions
 from gateway.resources.objects import timestamp
+from kube.authentication.serviceaccounttokens import load_verifying_keys
 from kube.requests.logicalclusters import ROOT
 from kube.requests.status import AlreadyExists
 from kube.workspaces.objects import root_objects
@@ -185,6 +188,9 @@ def _authentication(
         options.authentication,
         certificates=X509Authenticator([own]),
         service_accounts=accounts,
+        portal=PortalAuthenticator(
+            ReloadedFile(certificates.portal_token_key, load_verifying_keys), StandingCredentials(options.database_url)
+        ),
         service_account_issuer=options.service_account_issuer,
         audiences=options.audiences,
         anonymous=options.anonymous_auth,

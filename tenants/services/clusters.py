@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from django.db import IntegrityError, transaction
@@ -16,7 +17,7 @@ from kube.authentication.pki import load_certificates
 from kube.requests.names import is_dns_subdomain
 from kube.requests.status import Cause, Conflict, Invalid, NotFound
 from tenants.clusters import encryption, selfcheck
-from tenants.models import Cluster
+from tenants.models import Cluster, CredentialKind
 from tenants.naming import check_label
 from tenants.rights import require_operator
 from tenants.services import desiredstate
@@ -25,7 +26,16 @@ TENANT_ROLES: Final = ("tenantry-tenant-admin", "tenantry-tenant-edit", "tenantr
 """What a workspace's admin account may be bound to (``tenants/manifests/tenant-roles.yaml``), the most first."""
 
 _CHANGEABLE: Final = frozenset(
-    {"server", "ca_data", "client_url", "tenant_role", "ingress_domain", "limits_events", "is_default"}
+    {
+        "server",
+        "ca_data",
+        "client_url",
+        "tenant_role",
+        "ingress_domain",
+        "limits_events",
+        "credential_kinds",
+        "is_default",
+    }
 )
 
 
@@ -40,12 +50,14 @@ def cluster_register(
     tenant_role: str = TENANT_ROLES[0],
     ingress_domain: str = "",
     limits_events: bool = False,
+    credential_kinds: Sequence[str] | None = None,
     is_default: bool = False,
 ) -> Cluster:
     """Register a cluster, or replace the credential of the one with this name. Operators only.
 
     ``kubeconfig`` is the gateway's own (``tenants/manifests/``); its server must be https with an inline CA.
-    ``client_url`` is what kubeconfigs of users point at, by default the server. Does not connect:
+    ``client_url`` is what kubeconfigs of users point at, by default the server. ``credential_kinds`` are what people may
+    be given; where nothing is said, what the cluster had, and for a new one what works there. Does not connect:
     ``cluster_check`` does. Raises ``Invalid`` naming the field.
     """
     require_operator(actor)
@@ -56,6 +68,8 @@ def cluster_register(
         raise Invalid("Cluster is invalid: kind: Unsupported value", kind="Cluster", causes=causes)
     if is_default:
         Cluster.objects.filter(is_default=True).exclude(name=name).update(is_default=False)
+    known = Cluster.objects.filter(name=name).first()
+    kinds = credential_kinds if credential_kinds is not None else _kinds_of(known, kind)
     cluster, created = Cluster.objects.select_for_update().update_or_create(
         name=name,
         defaults={
@@ -67,6 +81,7 @@ def cluster_register(
             "tenant_role": _role(tenant_role),
             "ingress_domain": _domain(ingress_domain),
             "limits_events": limits_events,
+            "credential_kinds": _kinds(kinds),
             "is_default": is_default,
             "last_error": "",
         },
@@ -79,7 +94,9 @@ def cluster_register(
 
 @transaction.atomic
 def cluster_change(*, actor: Actor, name: str, **changes: Any) -> Cluster:
-    """Change server, ca_data, client_url, tenant_role, ingress_domain, limits_events or is_default. Operators only.
+    """Change server, ca_data, client_url, tenant_role, ingress_domain, limits_events, credential_kinds or is_default.
+
+    Operators only.
 
     Another server or CA wipes the credential: it must be registered anew, or it would be sent to the new host.
     Raises ``NotFound``, ``Invalid``.
@@ -98,6 +115,8 @@ def cluster_change(*, actor: Actor, name: str, **changes: Any) -> Cluster:
         changes["client_url"] = _url(str(changes["client_url"]), "client_url")
     if "tenant_role" in changes:
         changes["tenant_role"] = _role(str(changes["tenant_role"]))
+    if "credential_kinds" in changes:
+        changes["credential_kinds"] = _kinds(changes["credential_kinds"])
     if "ingress_domain" in changes:
         changes["ingress_domain"] = _domain(str(changes["ingress_domain"]))
     wiped = any(field in changes and changes[field] != getattr(cluster, field) for field in ("server", "ca_data"))
@@ -196,6 +215,24 @@ def _role(name: str) -> str:
         message = f"must be one of {', '.join(TENANT_ROLES)}; add rules to them by tenantry.io/aggregate-to-admin"
         raise _invalid("tenant_role", message)
     return name
+
+
+def _kinds_of(known: Cluster | None, kind: str) -> Sequence[str]:
+    """What a cluster offers unless somebody says otherwise.
+
+    Of the product's own API server everything, what goes through it first: it ends at once, and names the person. On
+    another cluster a namespace is reached through Tenantry only where it is placed, so that is for the operator to say.
+    """
+    if known is not None:
+        return list(known.credential_kinds)
+    return list(CredentialKind) if kind == Cluster.Kind.EMBEDDED else [CredentialKind.DIRECT]
+
+
+def _kinds(kinds: object) -> list[str]:
+    """Kinds of credentials in the order in which they are recommended."""
+    if not isinstance(kinds, list | tuple) or not all(kind in CredentialKind.values for kind in kinds):
+        raise _invalid("credential_kinds", f"must be a list of {', '.join(CredentialKind.values)}")
+    return [kind for kind in CredentialKind.values if kind in kinds]
 
 
 def _domain(name: str) -> str:

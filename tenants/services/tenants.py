@@ -17,6 +17,7 @@ from tenants.models import Membership, Phase, Role, Status, Tenant, TenantState,
 from tenants.naming import check_tenant_name, check_text
 from tenants.rights import require_operator, require_role
 from tenants.services import desiredstate
+from tenants.services.revocation import credentials_changed
 from tenants.suspensions import lock_clear, lock_set
 
 
@@ -125,6 +126,11 @@ def tenant_resume(*, actor: Actor, name: str) -> Tenant:
     tenant.state, tenant.suspended_reason, tenant.suspended_at, tenant.suspended_by = TenantState.ACTIVE, "", None, ""
     tenant.save()
     lock_clear(space=tenant.cluster_path)
+    # What was issued for the space before the suspension stays dead, as what was issued for its workspaces does.
+    tenant.credentials.filter(workspace=None, revoked_at=None).update(
+        revoked_at=timezone.now(), revoked_by=actor.name[:254]
+    )
+    credentials_changed()
     held = Workspace.objects.filter(tenant=tenant, status=Status.SUSPENDED, suspended_with_tenant=True)
     for workspace in held.select_for_update():
         desiredstate.request_resumed(workspace, actor)
