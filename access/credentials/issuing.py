@@ -16,7 +16,8 @@ from django.views.decorators.debug import sensitive_variables
 
 from access.credentials.clustertokens import cluster_access
 from access.credentials.portaltokens import FIRST_NAMESPACE, own_apiserver, portal_access, portal_token
-from access.credentials.records import CREDENTIAL_SECONDS, allows, highest_role, issue_record, refusal_record
+from access.credentials.records import allows, highest_role, issue_record, refusal_record
+from access.credentials.tokenrequests import SECONDS
 from access.models import Credential
 from audit.addresses import address_of
 from audit.models import Outcome
@@ -29,7 +30,7 @@ from tenants.models import CredentialKind, Phase, Role, Status, Tenant, TenantSt
 from tenants.rights import require_role, role_of
 
 _IN_ONE_FILE: Final = 100
-_LIFE: Final = timedelta(seconds=CREDENTIAL_SECONDS)
+_LIFE: Final = timedelta(seconds=SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
