@@ -15,7 +15,13 @@ from django.db import transaction
 from django.views.decorators.debug import sensitive_variables
 
 from access.credentials.clustertokens import cluster_access
-from access.credentials.portaltokens import FIRST_NAMESPACE, own_apiserver, portal_access, portal_token
+from access.credentials.portaltokens import (
+    FIRST_NAMESPACE,
+    find_own_apiserver,
+    own_apiserver,
+    portal_access,
+    portal_token,
+)
 from access.credentials.records import allows, highest_role, issue_record, refusal_record
 from access.credentials.tokenrequests import SECONDS
 from access.models import Credential
@@ -88,9 +94,9 @@ def tenant_kubeconfig_issue(*, actor: Actor, tenant: str, now: datetime) -> Issu
     issued: list[Credential] = []
     missing: list[tuple[Workspace, str]] = []
     away: dict[UUID, StatusError] = {}
-    through = [row for row in rows if CredentialKind.GATEWAY in row.cluster.credential_kinds]
-    if through:
-        server = own_apiserver()
+    server = find_own_apiserver()
+    through = [row for row in rows if server and CredentialKind.GATEWAY in row.cluster.credential_kinds]
+    if server is not None and through:
         credential = _intend_for_tenant(actor, tenant, now)
         token = portal_token(credential, now=now, expires_at=now + _LIFE)
         issued.append(credential)
