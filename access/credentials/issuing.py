@@ -40,6 +40,12 @@ _ROLE_OF_MEMBER: Final = {Role.OWNER: "admin", Role.ADMIN: "admin", Role.EDITOR:
 _RANK: Final = {"admin": 2, "editor": 1, "viewer": 0}
 
 
+def roles_of_member(member: Role) -> list[str]:
+    """The roles of credentials that a member may ask for, the highest first."""
+    highest = _RANK[_ROLE_OF_MEMBER[member]]
+    return [role for role, rank in _RANK.items() if rank <= highest]
+
+
 @dataclass(frozen=True, slots=True)
 class IssuedKubeconfig:
     """A kubeconfig: ``yaml`` is for the one answer that carries it (``application/x-yaml``, ``no-store``)."""

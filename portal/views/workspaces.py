@@ -13,7 +13,7 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
-from access.credentials import credential_revoke, kubeconfig_issue
+from access.credentials import credential_revoke, kubeconfig_issue, roles_of_member
 from access.credentials.selectors import credential_visible_to, credentials_of_workspace
 from access.models import Credential
 from audit.recorder import Actor
@@ -39,7 +39,7 @@ from tenants.models import Cluster, Phase, Role, Status, TenantState, Workspace
 from tenants.rights import role_at_least, role_of
 
 _LAYERS = (
-    "The portal and the gateway add_status_error every request at once.",
+    "The portal and the gateway refuse every request at once.",
     "Open watches and exec sessions through the gateway are cut.",
     "All role bindings of the namespace are taken away; copies are kept for resuming.",
     "Service accounts are replaced, so that issued credentials stay dead.",
@@ -93,6 +93,7 @@ def workspace_new(request: HttpRequest) -> HttpResponse:
     context = {
         "form": form,
         "tenants": tenants,
+        "closed": None if tenants else _why_not(actor),
         "tiers": [tier_card(tier) for tier in tiers],
         "tiers_url": reverse("tiers") if actor.operator else "",
     }
@@ -116,7 +117,6 @@ def workspace(request: HttpRequest, pk: UUID) -> HttpResponse:
         "receipt": progress.steps_of(found.receipt),
         "receipt_text": progress.receipt_text(found),
         "api_server": found.cluster.client_url or found.cluster.server,
-        "path": f"{found.tenant.cluster_path}:{found.name}",
         "members": selectors.members_of(actor, found.tenant_id)[:8],
         "entries": entries_everywhere(filters=Filters(workspace_id=found.pk, settled=True), limit=8).rows,
         "suspend_text": "Suspend" if found.status == Status.ACTIVE else "Suspend again",
@@ -160,7 +160,7 @@ def workspace_kubeconfig(request: HttpRequest, pk: UUID) -> HttpResponse:
     """Issue a kubeconfig by POST and show it once (GW3); a GET only asks."""
     actor = actor_of(request)
     found = selectors.workspace_visible_to(actor, pk)
-    form = KubeconfigForm(request.POST or None, roles=_credential_roles(actor, found))
+    form = KubeconfigForm(request.POST or None, roles=roles_of_member(role_of(actor, found.tenant_id) or Role.VIEWER))
     if request.method == "POST" and form.is_valid():
         try:
             issued = kubeconfig_issue(
@@ -176,7 +176,7 @@ def workspace_kubeconfig(request: HttpRequest, pk: UUID) -> HttpResponse:
                 "kubeconfig": issued.yaml,
                 "filename": filename,
                 "credential_id": issued.credential.jti,
-                "command": _shell_command(filename, issued.yaml),
+                "command": _shell_command(filename),
                 "ends_text": f"It works until {expires_at:%H:%M} UTC, two hours at most"
                 if expires_at
                 else "It works for two hours at most",
@@ -306,6 +306,21 @@ def credential_end(request: HttpRequest, pk: UUID, credential: str) -> HttpRespo
     )
 
 
+def _why_not(actor: Actor) -> dict[str, str]:
+    """Why nobody offers the person a tenant for a workspace, and what to do."""
+    mine = list(selectors.tenants_visible_to(actor).order_by("name")[:200])
+    if not mine:
+        text = "Workspaces belong to a tenant. Ask an operator or a tenant's owner to add you as an editor."
+        return {"title": "You are in no tenant yet", "text": text}
+    active = [tenant for tenant in mine if tenant.state == TenantState.ACTIVE]
+    if not active:
+        said = f" ({mine[0].suspended_reason})" if mine[0].suspended_reason else ""
+        text = f"No workspace can be made in {mine[0].name}{said} until an operator resumes it."
+        return {"title": f"{mine[0].name} is {mine[0].get_state_display().lower()}", "text": text}
+    text = f"You may look at what {active[0].name} has. Ask one of its owners or admins for the role of an editor."
+    return {"title": "Viewers make no workspaces", "text": text}
+
+
 def _rights(actor: Actor, found: Workspace) -> dict[str, bool]:
     role = role_of(actor, found.tenant_id)
     admin = role is not None and role_at_least(role, Role.ADMIN)
@@ -321,13 +336,6 @@ def _rights(actor: Actor, found: Workspace) -> dict[str, bool]:
         "manage_members": admin,
         "see_tenant": role is not None,
     }
-
-
-def _credential_roles(actor: Actor, found: Workspace) -> list[str]:
-    role = role_of(actor, found.tenant_id) or Role.VIEWER
-    if role_at_least(role, Role.ADMIN) or (actor.user_id == found.user_id and role_at_least(role, Role.EDITOR)):
-        return ["admin", "editor", "viewer"]
-    return ["editor", "viewer"] if role_at_least(role, Role.EDITOR) else ["viewer"]
 
 
 def _credential(row: Credential) -> dict[str, Any]:
@@ -370,8 +378,6 @@ def _crumbs(found: Workspace) -> list[dict[str, str]]:
     ]
 
 
-def _shell_command(filename: str, text: str) -> str:
-    return (
-        f"(umask 077; cat > {filename} <<'KUBECONFIG'\n{text.rstrip()}\nKUBECONFIG\n) && "
-        f'export KUBECONFIG="$PWD/{filename}"'
-    )
+def _shell_command(filename: str) -> str:
+    """Takes the pasted file from the terminal: a shell keeps what it is told in its history, not what it is fed."""
+    return f'(umask 077; cat > {filename}) && export KUBECONFIG="$PWD/{filename}"'

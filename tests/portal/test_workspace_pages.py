@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -9,8 +10,10 @@ import pytest
 from django.urls import reverse
 from django.utils import timezone
 
+from access.credentials import roles_of_member
 from portal.pages.labels import resource_name
 from portal.pages.meters import meters_of
+from tenants.models import Role
 from tenants.services.tiers import DEFAULTS
 from tests import factories
 from tests.portal.conftest import House, signed_in
@@ -168,3 +171,33 @@ def test_a_limit_of_nothing_is_not_used_up_by_nothing() -> None:
     (used,) = meters_of(hard, {"services.loadbalancers": "1"})
     assert (unused.percent, unused.level) == (0, "")
     assert (used.percent, used.level) == (100, "full")
+
+
+def test_the_rights_that_are_chosen_for_a_kubeconfig_are_those_that_are_given(acme: House) -> None:
+    """GW3: the first choice of the form is the role that the service gives; an editor's workspace makes no admin."""
+    for person, expected in ((acme.owner, "admin"), (acme.editor, "editor"), (acme.viewer, "viewer")):
+        body = signed_in(person).get(reverse("workspace-kubeconfig", args=[acme.workspace.pk])).content.decode()
+        offered = re.findall(r'<option value="(\w+)"', body)
+        assert offered[0] == expected
+        membership = person.memberships.get()
+        assert offered == roles_of_member(Role(membership.role))
+
+
+def test_whoever_may_not_make_a_workspace_reads_why(acme: House) -> None:
+    viewer = signed_in(acme.viewer)
+    assert "Viewers make no workspaces" in viewer.get("/workspaces/new/").content.decode()
+    acme.tenant.state, acme.tenant.suspended_reason, acme.tenant.suspended_at = "suspended", "Not paid", timezone.now()
+    acme.tenant.save()
+    body = signed_in(acme.owner).get("/workspaces/new/").content.decode()
+    assert "acme is suspended" in body and "Not paid" in body
+    stranger = factories.user()
+    assert "You are in no tenant yet" in signed_in(stranger).get("/workspaces/new/").content.decode()
+
+
+def test_anything_is_found_by_a_part_of_its_name(acme: House, globex: House, operator: Any) -> None:
+    client = signed_in(operator)
+    assert "acme-web" in client.get("/workspaces/?q=me-we").content.decode()
+    assert "globex-web" not in client.get("/workspaces/?q=me-we").content.decode()
+    assert "acme-web" in client.get("/search/?q=me-we").content.decode()
+    assert "/tenants/globex/" in client.get("/tenants/?q=lobe").content.decode()
+    assert acme.viewer.email in client.get(f"/users/?q={acme.viewer.email[2:]}").content.decode()
