@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from datetime import timedelta
 from typing import Any
 
@@ -10,10 +9,8 @@ import pytest
 from django.urls import reverse
 from django.utils import timezone
 
-from access.credentials import roles_of_member
 from portal.pages.labels import resource_name
 from portal.pages.meters import meters_of
-from tenants.models import Role
 from tenants.services.tiers import DEFAULTS
 from tests import factories
 from tests.portal.conftest import House, signed_in
@@ -173,16 +170,6 @@ def test_a_limit_of_nothing_is_not_used_up_by_nothing() -> None:
     assert (used.percent, used.level) == (100, "full")
 
 
-def test_the_rights_that_are_chosen_for_a_kubeconfig_are_those_that_are_given(acme: House) -> None:
-    """GW3: the first choice of the form is the role that the service gives; an editor's workspace makes no admin."""
-    for person, expected in ((acme.owner, "admin"), (acme.editor, "editor"), (acme.viewer, "viewer")):
-        body = signed_in(person).get(reverse("workspace-kubeconfig", args=[acme.workspace.pk])).content.decode()
-        offered = re.findall(r'<option value="(\w+)"', body)
-        assert offered[0] == expected
-        membership = person.memberships.get()
-        assert offered == roles_of_member(Role(membership.role))
-
-
 def test_whoever_may_not_make_a_workspace_reads_why(acme: House) -> None:
     viewer = signed_in(acme.viewer)
     assert "Viewers make no workspaces" in viewer.get("/workspaces/new/").content.decode()
@@ -201,3 +188,29 @@ def test_anything_is_found_by_a_part_of_its_name(acme: House, globex: House, ope
     assert "acme-web" in client.get("/search/?q=me-we").content.decode()
     assert "/tenants/globex/" in client.get("/tenants/?q=lobe").content.decode()
     assert acme.viewer.email in client.get(f"/users/?q={acme.viewer.email[2:]}").content.decode()
+
+
+def test_the_rights_on_offer_are_those_that_are_given(acme: House) -> None:
+    """GW3: an editor's own workspace offers no more than an editor gets; the first choice works."""
+    offered = {
+        name: [role for role in ("admin", "editor", "viewer") if f'value="{role}"' in page]
+        for name, page in (
+            (name, signed_in(getattr(acme, name)).get(f"/workspaces/{acme.workspace.pk}/kubeconfig/").content.decode())
+            for name in ("owner", "editor", "viewer")
+        )
+    }
+    assert offered == {
+        "owner": ["admin", "editor", "viewer"],
+        "editor": ["editor", "viewer"],
+        "viewer": ["viewer"],
+    }
+
+
+def test_a_tenants_page_leads_to_one_file_for_all_its_workspaces(acme: House, globex: House) -> None:
+    """GW3: a GET only asks; what no cluster gives is said in the form."""
+    client = signed_in(acme.viewer)
+    path = reverse("tenant-kubeconfig", args=["acme"])
+    assert path in client.get(reverse("tenant", args=["acme"])).content.decode()
+    assert "Issue kubeconfig" in client.get(path).content.decode()
+    assert client.post(path).status_code == 422
+    assert signed_in(globex.owner).post(path).status_code == 404
