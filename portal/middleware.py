@@ -67,7 +67,7 @@ class RequestMiddleware:
 
 def _readable(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
     """Django's bare refusal of a method, as a page or a problem that keeps its ``Allow``."""
-    if response.status_code != 405 or getattr(response, "content", b""):
+    if not isinstance(response, HttpResponse) or response.status_code != 405 or response.content:
         return response
     page = errors.answer(request, 405)
     page["Allow"] = response["Allow"]
