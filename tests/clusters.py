@@ -167,7 +167,7 @@ def embedded(cluster_embedded, transactional_db):
 
 
 @pytest.fixture(params=["kube-apiserver"])
-def cluster(request, db, monkeypatch):
+def cluster(request, db):
     """A cluster registered as the default one.
 
     The real one by default: it does not see the database, so tests may roll back. The product's own needs committed
@@ -176,8 +176,6 @@ def cluster(request, db, monkeypatch):
     from tenants.services import cluster_register
     from tests.tenants.conftest import OPERATOR
 
-    # The transaction around a whole test waits for the cluster.
-    monkeypatch.setattr("store.synchronous.HOLD_SECONDS", 0)
     if request.param == "embedded":
         yield request.getfixturevalue("embedded")
         return

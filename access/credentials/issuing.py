@@ -25,7 +25,7 @@ from audit.models import Outcome as AuditOutcome
 from audit.recorder import Actor
 from kube.authentication.kubeconfig import InvalidKubeconfig, write_kubeconfig
 from kube.requests.status import Conflict, Forbidden, NotFound, ServiceUnavailable, StatusError, TooManyRequests
-from tenants import ratelimits
+from tenants import actionlimits
 from tenants.clusters import objects
 from tenants.clusters.anchors import AnchorState, anchor_end
 from tenants.clusters.client import Answer, ClusterClient, ClusterUnusable, Outcome, client_for
@@ -33,7 +33,7 @@ from tenants.models import Phase, Role, Status, Workspace
 from tenants.rights import role_of
 
 SECONDS: Final = 7200
-"""The life of a credential: a hard limit (GATEWAY, phase 2)."""
+"""The life of a credential, in seconds: a hard limit (GW3)."""
 
 _LEEWAY: Final = timedelta(seconds=60)
 _ROLE_OF_MEMBER: Final = {Role.OWNER: "admin", Role.ADMIN: "admin", Role.EDITOR: "editor", Role.VIEWER: "viewer"}
@@ -103,11 +103,11 @@ def _intend(actor: Actor, workspace_id: UUID, role: str, now: datetime) -> tuple
         try:
             member = role_of(actor, workspace.tenant_id)
             chosen = _chosen(workspace, member, role, workspace_id)
-            ratelimits.take(ratelimits.CREDENTIAL, actor.user_id or actor.name)
+            actionlimits.take(actionlimits.CREDENTIAL, actor.user_id or actor.name)
         except StatusError as error:
             refusal = error
             # Refusals are recorded as often as credentials are given, so that a flood of them fills nothing.
-            quota = ratelimits.wait_for(ratelimits.CREDENTIAL, f"refused:{actor.user_id or actor.name}")
+            quota = actionlimits.wait_for(actionlimits.CREDENTIAL, f"refused:{actor.user_id or actor.name}")
             if quota == 0 and not isinstance(error, TooManyRequests):
                 _record(actor, workspace, AuditOutcome.DENIED, {"role": role, "reason": error.message})
         else:

@@ -114,7 +114,7 @@ def write_kubeconfig(
     cluster: str = "internal-cluster",
     context: str = "tenant-context",
 ) -> str:
-    """The kubeconfig of GATEWAY 4.2 as YAML (GW3).
+    """The kubeconfig as YAML (GW3, GW7).
 
     ``server`` is an https URL, ``certificate_authority`` PEM (empty: the client's own trust store), ``token`` a signed
     token. Raises ``InvalidKubeconfig`` for anything else, so that a hostile cluster's answer never becomes a file.
