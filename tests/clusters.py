@@ -19,6 +19,7 @@ from tenants.models import Cluster, Operation, Phase, Workspace
 from tenants.reconciler.reconciler import operations_run
 from tests import kubeapiserver
 from tests.faultproxy import FaultProxy, write_certificate
+from tests.ports import free_port
 
 MANIFESTS = Path(__file__).parent.parent / "tenants" / "manifests"
 
@@ -91,7 +92,7 @@ def cluster_embedded(django_db_setup, django_db_blocker, tmp_path_factory):
     with django_db_blocker.unblock():
         database = connection.settings_dict["NAME"]
     given = urlsplit(os.environ["DATABASE_URL"])
-    port = kubeapiserver.free_port()
+    port = free_port()
     environment = {
         **os.environ,
         "DATABASE_URL": urlunsplit(given._replace(path=f"/{database}")),
