@@ -59,7 +59,8 @@ class Request:
     """A request that has been authenticated and resolved.
 
     ``query`` holds the first value of each parameter; ``headers`` the first value of each header, lower-case.
-    ``now`` is the moment it arrived, in Unix seconds. ``warnings`` become ``Warning`` headers. ``write`` sends the next
+    ``now`` is the moment it arrived, in Unix seconds. ``warnings`` become ``Warning`` headers, ``notes`` what
+    the audit knows of the admission. ``write`` sends the next
     bytes of a stream that has begun, at once, or is false: then they belong into its ``chunks``. ``within``
     narrows what it can reach to some objects of its range. ``weight`` is about how many values it brings or changes.
     """
@@ -73,6 +74,7 @@ class Request:
     audit_id: str = ""
     decision: Decision | None = None
     warnings: list[str] = field(default_factory=list)
+    notes: list[Decision] = field(default_factory=list)
     write: Callable[[bytes], bool] = _cannot_write
     within: ScopeFilter | None = None
     weight: int = 0

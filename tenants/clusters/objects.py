@@ -15,6 +15,7 @@ from tenants.models import Network, Workspace
 
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 PRODUCT: Final = "tenantry"
+POD_SECURITY: Final = "pod-security.kubernetes.io/"
 WORKSPACE_LABEL: Final = "tenantry.io/workspace"
 ANCHOR_TYPE: Final = "tenantry.io/token-anchor"
 QUOTA: Final = "tenantry-quota"
@@ -88,8 +89,8 @@ def namespace(workspace: Workspace) -> dict[str, Any]:
     labels = {
         **labels_of(workspace),
         TENANT_LABEL: workspace.tenant_id,
-        "pod-security.kubernetes.io/enforce": workspace.tier.pod_security,
-        "pod-security.kubernetes.io/warn": "restricted",
+        f"{POD_SECURITY}enforce": workspace.tier.pod_security,
+        f"{POD_SECURITY}warn": "restricted",
     }
     domain = workspace.cluster.ingress_domain
     annotations = {
