@@ -45,7 +45,7 @@ def _plugins(path: Path) -> list[Any]:
         raise ValueError(f"apiVersion must be {_VERSIONS[0]}")
     plugins = document.get("plugins") or []
     if not isinstance(plugins, list):
-        raise ValueError("plugins must be a list")
+        raise ValueError("plugins must be a list")  # noqa: TRY004 - of the file, not of the caller
     return plugins
 
 

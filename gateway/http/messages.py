@@ -59,10 +59,10 @@ class Request:
     """A request that has been authenticated and resolved.
 
     ``query`` holds the first value of each parameter; ``headers`` the first value of each header, lower-case.
-    ``now`` is the moment it arrived, in Unix seconds. ``warnings`` become ``Warning`` headers, ``notes`` what
-    the audit knows of the admission. ``write`` sends the next
-    bytes of a stream that has begun, at once, or is false: then they belong into its ``chunks``. ``within``
-    narrows what it can reach to some objects of its range. ``weight`` is about how many values it brings or changes.
+    ``now`` is the moment it arrived, in Unix seconds. ``warnings`` become ``Warning`` headers, ``notes`` are what the
+    audit is told of the admission. ``write`` sends the next bytes of a stream that has begun, at once, or is false: then
+    they belong into its ``chunks``. ``scope_filter`` narrows what it can reach to some objects of its range. ``weight``
+    is about how many values it brings or changes.
     """
 
     principal: Principal
@@ -76,11 +76,11 @@ class Request:
     warnings: list[str] = field(default_factory=list)
     notes: list[Decision] = field(default_factory=list)
     write: Callable[[bytes], bool] = _cannot_write
-    within: ScopeFilter | None = None
+    scope_filter: ScopeFilter | None = None
     weight: int = 0
     executor: Executor | None = None
     charge: Callable[[int], None] = _free
-    paid: bool = False
+    charged: bool = False
 
     async def offload(self, function: Callable[..., T], *args: Any) -> T:
         """What the pure ``function(*args)`` returns or raises, off the event loop where the request weighs much."""
@@ -88,7 +88,7 @@ class Request:
             return function(*args)
         return await self.executor(function, *args)
 
-    def pay(self, size: int) -> None:
+    def charge_bytes(self, size: int) -> None:
         """Have ``size`` bytes of stored objects charged that are to be taken apart. Raises ``TooManyRequests``.
 
         Only what comes first can be refused, and only before anything is kept.
@@ -100,12 +100,12 @@ class Request:
         try:
             self.charge(cost)
         except TooManyRequests:
-            if not self.paid:
+            if not self.charged:
                 raise
-        self.paid = True
+        self.charged = True
 
-    async def shaped(self, size: int, function: Callable[..., T], *args: Any) -> T:
-        """What the pure function makes of ``size`` bytes of stored objects; of many off the loop. ``pay`` first."""
+    async def offload_large(self, size: int, function: Callable[..., T], *args: Any) -> T:
+        """What the pure function makes of ``size`` bytes of stored objects; of many off the loop. ``charge_bytes`` first."""
         if size <= LARGE or self.executor is None:
             return function(*args)
         return await self.executor(function, *args)

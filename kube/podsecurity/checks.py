@@ -228,30 +228,28 @@ _VOLUMES: Final = frozenset(
         "secret",
     ]
 )
-_RESTRICTED_VOLUMES: Final = tuple(
-    [
-        "hostPath",
-        "gcePersistentDisk",
-        "awsElasticBlockStore",
-        "gitRepo",
-        "nfs",
-        "iscsi",
-        "glusterfs",
-        "rbd",
-        "flexVolume",
-        "cinder",
-        "cephfs",
-        "flocker",
-        "fc",
-        "azureFile",
-        "vsphereVolume",
-        "quobyte",
-        "azureDisk",
-        "photonPersistentDisk",
-        "portworxVolume",
-        "scaleIO",
-        "storageos",
-    ]
+_RESTRICTED_VOLUMES: Final = (
+    "hostPath",
+    "gcePersistentDisk",
+    "awsElasticBlockStore",
+    "gitRepo",
+    "nfs",
+    "iscsi",
+    "glusterfs",
+    "rbd",
+    "flexVolume",
+    "cinder",
+    "cephfs",
+    "flocker",
+    "fc",
+    "azureFile",
+    "vsphereVolume",
+    "quobyte",
+    "azureDisk",
+    "photonPersistentDisk",
+    "portworxVolume",
+    "scaleIO",
+    "storageos",
 )
 
 
