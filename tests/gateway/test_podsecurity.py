@@ -1,4 +1,4 @@
-"""Pod Security in a space, where it is more than a cluster: several servers, tenants, workspaces, the audit (AD5, AZ11).
+"""Pod Security in a space, where it is more than a cluster: several servers, tenants, workspaces, the audit (AZ11).
 
 What the standards themselves say is compared with a real server in ``tests/conformance``.
 """

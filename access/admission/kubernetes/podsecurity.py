@@ -1,4 +1,4 @@
-"""Pods keep to the standards that their namespace's labels name, as kube-apiserver's PodSecurity plugin sees to it (AD5)."""
+"""Pods keep to the standards that their namespace's labels name, as kube-apiserver's PodSecurity plugin sees to it."""
 
 from __future__ import annotations
 
