@@ -1,4 +1,4 @@
-"""Every setting, read once; nothing else reads the environment (contract.md names the variables)."""
+"""Every setting, read once; nothing else reads the environment (``docs/operations.md`` explains those that an installation sets)."""
 
 from __future__ import annotations
 
@@ -153,6 +153,9 @@ AUTHORIZATION = AuthorizationOptions(
     required_groups_dialect=RequiredGroupsSyntax(env.str("REQUIRED_GROUPS_DIALECT", RequiredGroupsSyntax.DOCUMENT)),
 )
 """What ``manage.py apiserver`` decides by unless its flags say otherwise, and what the portal explains (AZ11)."""
+
+ADMISSION_CONTROL_CONFIG_FILE = _path("ADMISSION_CONTROL_CONFIG_FILE")
+"""What ``manage.py apiserver`` tells its admission plug-ins unless a flag names another file."""
 
 AUTH_USER_MODEL = "tenants.User"
 AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend", "portal.signin.oidc.backend.OidcBackend"]

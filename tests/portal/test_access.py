@@ -110,7 +110,7 @@ def test_a_colleague_is_asked_about_with_the_groups_that_he_has(acme: Tenant, ad
 
 
 def test_an_admin_sees_which_rule_lets_a_user_in_and_every_step(admin: User) -> None:
-    """AZ11: the shape of contract.md."""
+    """AZ11: verdict, step, reason and trace."""
     status, found = explain(admin, "jane", "/api/v1/namespaces/team/pods/p")
     assert status == 200
     assert found["resolved"] == {
