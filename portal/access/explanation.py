@@ -251,7 +251,7 @@ def _require_permitted(
 def _groups_of(name: str, tenant: str) -> list[str]:
     """The groups that a person of the portal has in a tenant; none for anybody else."""
     role = Membership.objects.filter(user__email__iexact=name, tenant_id=tenant).values_list("role", flat=True).first()
-    return [] if role is None else [f"{GROUP_PREFIX}{role}"]
+    return [] if role is None else [f"{MEMBERS}{role}"]
 
 
 def _step(decision: Decision) -> Step:
