@@ -104,9 +104,13 @@ class Answer:
         """The whole body if it has come already, so that head and body can be passed on together."""
         return self._exchange.read_nowait() if self._exchange.complete else None
 
-    async def aclose(self) -> None:
-        """No more is wanted; a connection whose answer has not ended is not used again."""
+    def abort(self) -> None:
+        """No more is wanted; a connection whose answer has not ended is not used again. A reader is woken."""
         self._exchange.abort()
+
+    async def aclose(self) -> None:
+        """The same."""
+        self.abort()
 
 
 class Upstream:

@@ -32,6 +32,8 @@ POLL_SECONDS: Final = 15.0
 ROLES_SECONDS: Final = 60.0
 """How old the rules of a cluster's roles may be before they are read anew; a reading that fails keeps them."""
 
+_AGAIN_SECONDS: Final = 2.0
+
 
 @dataclass(slots=True)
 class _Known:
@@ -144,11 +146,14 @@ class Clusters:
     async def _read_roles(self, name: str, known: _Known) -> None:
         try:
             found = await asyncio.to_thread(_roles, name)
-            known.roles = found if found is not None else known.roles
-            if found is not None:
-                known.read_at = time.monotonic()
-        finally:
-            known.reading = None
+        except Exception:
+            # Who has older rules does not wait for this.
+            logger.exception("the roles of the cluster %s cannot be read", name)
+            found = None
+        known.reading = None
+        # One that does not say is not asked with every request.
+        known.read_at = time.monotonic() - (0.0 if found is not None else ROLES_SECONDS - _AGAIN_SECONDS)
+        known.roles = found if found is not None else known.roles
 
 
 def _as_gateway(cluster: Cluster, access: RegisteredCluster) -> Upstream:

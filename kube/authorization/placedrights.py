@@ -1,7 +1,8 @@
 """Rights of people in a namespace on a cluster, as RBAC of their space: what is kept of the cluster's own RBAC (GW19).
 
 A membership gives the rules of its account's role on that cluster. Of the namespace's own RoleBindings count those to
-users, who are the tenant's; service accounts of a cluster are nobody here, and groups there are not the space's.
+users, who are the tenant's, ``tenantry:ann`` as ``ann``: that one is nobody to the cluster itself, so tenants may bind it.
+Service accounts of a cluster are nobody here, and groups there are not the space's.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from kube.authorization.leastrole import ROLES
 from kube.authorization.rbac import GROUP, Binding, Role, Rule
 
 PREFIX: Final = "tenantry:"
-"""Roles and RoleBindings of this prefix are the memberships': a cluster's own of such a name count for nothing."""
+"""Of users whom no cluster knows. Roles and RoleBindings of this prefix are the memberships': a cluster's own of such a
+name count for nothing."""
 
 MEMBERS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {"viewer": ("tenantry:viewer",), "editor": ("tenantry:editor",), "admin": ("tenantry:admin", "tenantry:owner")}
@@ -52,10 +54,9 @@ def placed_rights(rbac: ClusterRbac) -> dict[tuple[str, str], dict[str, Any]]:
     for binding in _bounded(rbac.bindings):
         role = rbac.cluster_roles.get(binding.role) if binding.role_kind == "ClusterRole" else None
         name = f"{PREFIX}{role}" if role else binding.role
+        users = [subject.name.removeprefix(PREFIX) for subject in binding.subjects if subject.kind == "User"]
         subjects = [
-            {"apiGroup": GROUP, "kind": "User", "name": subject.name}
-            for subject in binding.subjects
-            if subject.kind == "User" and subject.name and not subject.name.startswith(_SYSTEM)
+            {"apiGroup": GROUP, "kind": "User", "name": user} for user in users if user and not user.startswith(_SYSTEM)
         ]
         if not subjects or (binding.role_kind != "Role" and role is None) or (not role and name.startswith(PREFIX)):
             continue

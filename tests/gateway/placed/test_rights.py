@@ -25,7 +25,7 @@ def binding(name: str, user: str, kind: str, role: str) -> dict[str, Any]:
         "kind": "RoleBinding",
         "metadata": {"name": name},
         "roleRef": {"apiGroup": RBAC, "kind": kind, "name": role},
-        "subjects": [{"apiGroup": RBAC, "kind": "User", "name": user}],
+        "subjects": [{"apiGroup": RBAC, "kind": "User", "name": f"tenantry:{user}"}],
     }
 
 
@@ -103,6 +103,14 @@ def test_an_open_watch_ends_with_the_binding_that_it_rests_on(door: Door) -> Non
     assert (last["type"], last["object"]["reason"]) == ("ERROR", "Forbidden")
 
 
+def test_what_the_clusters_people_bind_by_name_counts_as_well(door: Door) -> None:
+    owner, viewer = door.person("olga", Role.OWNER), door.person("vera", Role.VIEWER)
+    name = door.place(owner)
+    user = f"--user=vera@{door.name}.test"
+    door.cluster.kubectl("create", "rolebinding", "b", "-n", name, "--clusterrole=tenantry-tenant-edit", user)
+    door.until(lambda: may(viewer, name, "create", "configmaps"))
+
+
 def test_bindings_of_strangers_give_nothing(door: Door) -> None:
     """Groups of the cluster, and its system users, are refused by the fences and nobody here."""
     owner = door.person("olga", Role.OWNER)
@@ -111,6 +119,7 @@ def test_bindings_of_strangers_give_nothing(door: Door) -> None:
     for subject in (
         {"apiGroup": RBAC, "kind": "Group", "name": "system:authenticated"},
         {"apiGroup": RBAC, "kind": "Group", "name": "tenantry:viewer"},
+        {"apiGroup": RBAC, "kind": "User", "name": "mallory"},
         {"apiGroup": RBAC, "kind": "User", "name": "system:serviceaccount:default:default"},
         {"kind": "ServiceAccount", "name": "default", "namespace": "default"},
     ):
