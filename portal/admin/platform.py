@@ -76,6 +76,7 @@ class ClusterAdmin(ServiceBackedAdmin):
         "tenant_role",
         "ingress_domain",
         "limits_events",
+        "opened",
         "credential_kinds",
         "is_default",
         "last_error",

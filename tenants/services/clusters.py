@@ -14,8 +14,9 @@ from audit.models import Outcome
 from audit.recorder import SYSTEM_CHAIN, Actor
 from kube.authentication.kubeconfig import InvalidKubeconfig, RegisteredCluster, check_server, read_kubeconfig
 from kube.authentication.pki import load_certificates
+from kube.kinds.openings import openings_from
 from kube.requests.names import is_dns_subdomain
-from kube.requests.status import Cause, Conflict, Invalid, NotFound
+from kube.requests.status import BadRequest, Cause, Conflict, Invalid, NotFound
 from tenants.clusters import encryption, selfcheck
 from tenants.clusters.changes import cluster_changed
 from tenants.models import Cluster, CredentialKind
@@ -34,6 +35,7 @@ _CHANGEABLE: Final = frozenset(
         "tenant_role",
         "ingress_domain",
         "limits_events",
+        "opened",
         "credential_kinds",
         "is_default",
     }
@@ -51,6 +53,7 @@ def cluster_register(
     tenant_role: str = TENANT_ROLES[0],
     ingress_domain: str = "",
     limits_events: bool = False,
+    opened: str = "",
     credential_kinds: Sequence[str] | None = None,
     is_default: bool = False,
 ) -> Cluster:
@@ -83,6 +86,7 @@ def cluster_register(
             "tenant_role": _role(tenant_role),
             "ingress_domain": _domain(ingress_domain),
             "limits_events": limits_events,
+            "opened": _opened(opened),
             "credential_kinds": _kinds(credential_kinds),
             "is_default": is_default,
             "last_error": "",
@@ -97,7 +101,8 @@ def cluster_register(
 
 @transaction.atomic
 def cluster_change(*, actor: Actor, name: str, **changes: Any) -> Cluster:
-    """Change server, ca_data, client_url, tenant_role, ingress_domain, limits_events, credential_kinds or is_default.
+    """Change server, ca_data, client_url, tenant_role, ingress_domain, limits_events, opened,
+    credential_kinds or is_default.
 
     Operators only.
 
@@ -122,6 +127,8 @@ def cluster_change(*, actor: Actor, name: str, **changes: Any) -> Cluster:
         changes["credential_kinds"] = _kinds(changes["credential_kinds"])
     if "ingress_domain" in changes:
         changes["ingress_domain"] = _domain(str(changes["ingress_domain"]))
+    if "opened" in changes:
+        changes["opened"] = _opened(str(changes["opened"]))
     wiped = any(field in changes and changes[field] != getattr(cluster, field) for field in ("server", "ca_data"))
     if changes.get("is_default"):
         Cluster.objects.filter(is_default=True).exclude(pk=cluster.pk).update(is_default=False)
@@ -220,6 +227,15 @@ def _role(name: str) -> str:
         message = f"must be one of {', '.join(TENANT_ROLES)}; add rules to them by tenantry.io/aggregate-to-admin"
         raise _invalid("tenant_role", message)
     return name
+
+
+def _opened(text: str) -> str:
+    """Lines that each open something of the cluster's own to its tenants."""
+    try:
+        openings_from(text)
+    except BadRequest as error:
+        raise _invalid("opened", error.message) from None
+    return text
 
 
 def _kinds(kinds: object) -> list[str]:

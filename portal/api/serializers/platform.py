@@ -40,6 +40,7 @@ class ClusterSettingsRequest(RequestSerializer):
     tenant_role = serializers.CharField(max_length=253, required=False, default="tenantry-tenant-admin")
     ingress_domain = serializers.CharField(max_length=190, required=False, default="", allow_blank=True)
     limits_events = serializers.BooleanField(required=False, default=False)
+    opened = serializers.CharField(max_length=16_384, required=False, default="", allow_blank=True)
     credential_kinds = serializers.ListField(
         child=serializers.ChoiceField(choices=CredentialKind.choices), required=False, help_text=_KINDS
     )
@@ -104,6 +105,7 @@ class ClusterSerializer(serializers.ModelSerializer[Cluster]):
             "tenant_role",
             "ingress_domain",
             "limits_events",
+            "opened",
             "credential_kinds",
             "storage_classes",
             "checks",
