@@ -101,10 +101,7 @@ def cluster_register(
 
 @transaction.atomic
 def cluster_change(*, actor: Actor, name: str, **changes: Any) -> Cluster:
-    """Change server, ca_data, client_url, tenant_role, ingress_domain, limits_events, opened,
-    credential_kinds or is_default.
-
-    Operators only.
+    """Change what is said of a cluster: the fields of ``_CHANGEABLE``. Operators only.
 
     Another server or CA wipes the credential: it must be registered anew, or it would be sent to the new host.
     Raises ``NotFound``, ``Invalid``.
