@@ -21,7 +21,7 @@ from gateway.process.runtime import Runtime
 from gateway.process.watches import Recheck
 from gateway.upstream.admission import PLACED_ADMISSION, PlacedWrite
 from gateway.upstream.client import Answer, BadGateway
-from gateway.upstream.placements import Placement
+from gateway.upstream.placements import ACTIVE, Placement
 from kube.authorization.leastrole import at_most
 from kube.authorization.rbac import Attributes
 from kube.requests.requestinfo import RequestInfo
@@ -55,7 +55,7 @@ async def placement_of(runtime: Runtime, info: RequestInfo) -> Placement | None:
 async def forward(runtime: Runtime, request: Request, placement: Placement, recheck: Recheck) -> Response | Stream:
     """Pass an authorised request on to its cluster, and the answer back. Raises ``StatusError``."""
     info = request.info
-    if placement.phase != "Active":
+    if placement.phase != ACTIVE:
         raise ServiceUnavailable(f'the namespace "{info.namespace}" is not ready yet', retry_after=1)
     role, membership = await _role(runtime, request, placement)
     if info.verb not in _READS:

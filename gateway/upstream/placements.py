@@ -6,7 +6,7 @@ placement means the workspace by its UID: whatever comes later under the same na
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,11 +14,14 @@ import orjson
 
 from kube.requests.logicalclusters import is_tenant_space
 from store.interface import Reader
-from store.types import Key, Stored
+from store.types import Key, Range, Stored
 from tenants.clusters.objects import CLUSTER_LABEL, WORKSPACE_LABEL
 
 _MARK: Final = CLUSTER_LABEL.encode()
 _REMEMBERED: Final = 16_384
+
+ACTIVE: Final = "Active"
+"""The phase of a namespace in use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,11 @@ class Placements:
         stored = await self._store.get(key, cached=True) or await self._store.get(key)
         if stored is None:
             return None
-        place = (space, namespace)
+        return self._remembered(stored)
+
+
+    def _remembered(self, stored: Stored) -> Placement | None:
+        place = (stored.key.space, stored.key.name)
         known = self._known.get(place)
         if known is not None and known[0] is stored:
             return known[1]
@@ -62,6 +69,14 @@ class Placements:
             self._known.clear()
         self._known[place] = (stored, placement)
         return placement
+
+    async def in_space(self, space: str) -> tuple[Sequence[Placement], int]:
+        """The placements of a space that are in use, by the names of their namespaces, and at which revision."""
+        if not is_tenant_space(space):
+            return (), 0
+        listing = await self._store.list(Range(space, "", "namespaces"))
+        found = (self._remembered(stored) for stored in listing.items if _MARK in stored.data)
+        return [placement for placement in found if placement is not None and placement.phase == ACTIVE], listing.revision
 
 
 def _placement(stored: Stored) -> Placement | None:
