@@ -21,7 +21,8 @@ _MARK: Final = CLUSTER_LABEL.encode()
 _REMEMBERED: Final = 16_384
 
 ACTIVE: Final = "Active"
-"""The phase of a namespace in use."""
+SUSPENDED: Final = "Suspended"
+"""Phases of a placed namespace: in use, and closed to everybody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,16 @@ class Placement:
     space: str
     namespace: str
     phase: str
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it is in use."""
+        return self.phase == ACTIVE
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nobody may see what is in it."""
+        return self.phase == SUSPENDED
 
 
 class Placements:
@@ -58,13 +69,12 @@ class Placements:
             return None
         return self._remembered(stored)
 
-
     def _remembered(self, stored: Stored) -> Placement | None:
         place = (stored.key.space, stored.key.name)
         known = self._known.get(place)
         if known is not None and known[0] is stored:
             return known[1]
-        placement = placement_in(stored.data, key)
+        placement = placement_in(stored.data, stored.key)
         if len(self._known) >= _REMEMBERED:
             self._known.clear()
         self._known[place] = (stored, placement)
@@ -76,7 +86,7 @@ class Placements:
             return (), 0
         listing = await self._store.list(Range(space, "", "namespaces"))
         found = (self._remembered(stored) for stored in listing.items if _MARK in stored.data)
-        return [placement for placement in found if placement is not None and placement.phase == ACTIVE], listing.revision
+        return [placement for placement in found if placement is not None and placement.is_active], listing.revision
 
 
 def placement_in(data: bytes, key: Key) -> Placement | None:
