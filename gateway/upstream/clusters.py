@@ -11,12 +11,13 @@ import contextlib
 import logging
 import time
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from gateway.upstream.client import Cluster, Upstream
 from kube.authentication.kubeconfig import RegisteredCluster
 from kube.authorization.leastrole import WorkspaceRoles
 from kube.authorization.rbac import GROUP, role_from
+from kube.kinds.openings import Opening, openings_from
 from kube.requests.status import ServiceUnavailable
 from store.postgresql.connections import AWAY
 from store.postgresql.dedicatedconnection import DedicatedConnection
@@ -43,6 +44,7 @@ class _Known:
     gateway: Upstream
     access: RegisteredCluster = field(repr=False)
     tenant_role: str
+    openings: tuple[Opening, ...]
     roles: WorkspaceRoles | None = None
     read_at: float = float("-inf")
     reading: asyncio.Task[None] | None = field(default=None, repr=False)
@@ -79,6 +81,10 @@ class Clusters:
     def names(self) -> frozenset[str]:
         """The clusters that can be used."""
         return frozenset(self._known)
+
+    def openings(self, name: str) -> tuple[Opening, ...]:
+        """What of a cluster's own objects its tenants see. Raises ``ServiceUnavailable``."""
+        return self._require(name).openings
 
     def as_gateway(self, name: str) -> tuple[Upstream, str]:
         """The way to a cluster for what the product itself asks, and the token for it, empty where a certificate is shown.
@@ -126,17 +132,20 @@ class Clusters:
         found = await asyncio.to_thread(_registered)
         for name in self._known.keys() - found.keys():
             await self._forget(name)
-        for name, (cluster, access, tenant_role) in found.items():
+        for name, row in found.items():
             known = self._known.get(name)
-            if known is not None and known.access != access:
+            if known is None or known.upstream.cluster != row.cluster:
+                # What is under way ends by itself; a way to another server must not be found any more.
+                gateway = _as_gateway(row.cluster, row.access)
+                self._known[name] = _Known(Upstream(row.cluster), gateway, row.access, row.tenant_role, row.openings)
+                continue
+            if known.access != row.access:
                 # Tenants' requests carry tokens of their own: another credential of ours is no gap for them.
                 await known.gateway.close()
-                known.access, known.gateway = access, _as_gateway(cluster, access)
-            if known is None or known.upstream.cluster != cluster:
-                # What is under way ends by itself; a way to another server must not be found any more.
-                self._known[name] = _Known(Upstream(cluster), _as_gateway(cluster, access), access, tenant_role)
-            elif known.tenant_role != tenant_role:
-                known.tenant_role, known.roles, known.read_at = tenant_role, None, float("-inf")
+                known.access, known.gateway = row.access, _as_gateway(row.cluster, row.access)
+            if known.tenant_role != row.tenant_role:
+                known.tenant_role, known.roles, known.read_at = row.tenant_role, None, float("-inf")
+            known.openings = row.openings
 
     async def _forget(self, name: str) -> None:
         known = self._known.pop(name)
@@ -160,8 +169,17 @@ def _as_gateway(cluster: Cluster, access: RegisteredCluster) -> Upstream:
     return Upstream(cluster, tls=tls_context(access, with_certificate=True))
 
 
-def _registered() -> dict[str, tuple[Cluster, RegisteredCluster, str]]:
-    """The external clusters whose credential can be opened, with it, and with the role of their workspaces' admins."""
+class _Registered(NamedTuple):
+    """A row whose credential can be opened: with it, the role of its workspaces' admins, and what is opened."""
+
+    cluster: Cluster
+    access: RegisteredCluster
+    tenant_role: str
+    openings: tuple[Opening, ...]
+
+
+def _registered() -> dict[str, _Registered]:
+    """The external clusters that can be used."""
     from django.db import close_old_connections
 
     close_old_connections()
@@ -180,7 +198,7 @@ def _registered() -> dict[str, tuple[Cluster, RegisteredCluster, str]]:
             except ClusterUnusable as error:
                 logger.warning("the cluster %s cannot be used: %s", row.name, error)
                 continue
-            found[row.name] = cluster, access, row.tenant_role
+            found[row.name] = _Registered(cluster, access, row.tenant_role, openings_from(row.opened))
     finally:
         close_old_connections()
     return found

@@ -18,22 +18,22 @@ import contextlib
 import logging
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
-from urllib.parse import quote
 
 import orjson
 
 from gateway.resources.objects import timestamp
-from gateway.upstream.client import Answer, BadGateway
+from gateway.upstream.client import BadGateway
 from gateway.upstream.clusters import Clusters
+from gateway.upstream.gatewayreading import read_events, read_list
 from gateway.upstream.placements import Placement, placement_in
 from kube.authorization.leastrole import ROLES
 from kube.authorization.placedrights import ClusterRbac, placed_rights
 from kube.authorization.rbac import GROUP, Binding, Role, binding_from, role_from
-from kube.requests.status import ServiceUnavailable, StatusError
+from kube.requests.status import StatusError
 from store.engine import Engine
 from store.postgresql.connections import AWAY
 from store.postgresql.leadership import RETRY_SECONDS, leader_election
@@ -43,11 +43,8 @@ from store.types import AllSpaces, Create, Delete, Event, Key, Operation, Precon
 logger = logging.getLogger(__name__)
 
 LEADER_LOCK: Final = 0x7E6A_0007
-WATCH_SECONDS: Final = 300
 REST_SECONDS: Final = 5.0
 _LOOK_SECONDS: Final = 1.0
-_PAGE: Final = 500
-_LINE_MOST: Final = 4 * 1024 * 1024
 _KINDS: Final[Mapping[str, Callable[[Mapping[str, Any]], Role | Binding]]] = {
     "roles": role_from,
     "rolebindings": binding_from,
@@ -109,7 +106,7 @@ class PlacedRights:
         while True:
             try:
                 await self._once(cluster)
-            except (StatusError, StoreError, orjson.JSONDecodeError) as error:
+            except (StatusError, StoreError) as error:
                 logger.info("the rights on the cluster %s are not followed: %s", cluster, error)
                 await asyncio.sleep(REST_SECONDS)
             finally:
@@ -117,7 +114,11 @@ class PlacedRights:
 
     async def _once(self, cluster: str) -> None:
         seen = self._seen[cluster] = _Seen()
-        starts = {plural: await self._list(cluster, plural, seen) for plural in _KINDS}
+        starts = {}
+        for plural in _KINDS:
+            items, starts[plural] = await read_list(self._clusters, cluster, _path(plural))
+            for item in items:
+                _put(seen, plural, item)
         for stored in (await self._store.list(AllSpaces("", "namespaces"))).items:
             placement = placement_in(stored.data, stored.key)
             if placement is not None and placement.cluster == cluster:
@@ -134,56 +135,14 @@ class PlacedRights:
                 task.cancel()
             await asyncio.wait(work)
 
-    # What the cluster says.
-
-    async def _list(self, cluster: str, plural: str, seen: _Seen) -> str:
-        """All of them into ``seen``; the resource version of the list."""
-        more = ""
-        while True:
-            body = await self._whole(cluster, f"/apis/{GROUP}/v1/{plural}?limit={_PAGE}{more}")
-            for item in body.get("items") or ():
-                _put(seen, plural, item)
-            metadata = body.get("metadata") or {}
-            if not metadata.get("continue"):
-                return str(metadata.get("resourceVersion") or "")
-            more = f"&continue={quote(str(metadata['continue']))}"
-
     async def _watch(self, cluster: str, plural: str, seen: _Seen, since: str) -> None:
-        query = f"watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={quote(since)}"
-        answer = await self._ask(cluster, f"/apis/{GROUP}/v1/{plural}?{query}", long_running=True)
-        async for event in _events(answer):
-            kind, item = event.get("type"), event.get("object") or {}
-            if kind == "ERROR":
-                return
-            if kind != "BOOKMARK":
-                namespace = _put(seen, plural, item, gone=kind == "DELETED")
-                seen.due.put_nowait(namespace)
-
-    async def _whole(self, cluster: str, target: str) -> dict[str, Any]:
-        answer = await self._ask(cluster, target)
-        body = orjson.loads(b"".join([chunk async for chunk in answer.chunks]))
-        if not isinstance(body, dict):
-            raise BadGateway(f'the cluster "{cluster}" answered with no object')
-        return body
-
-    async def _ask(self, cluster: str, target: str, *, long_running: bool = False) -> Answer:
-        upstream, token = self._clusters.as_gateway(cluster)
-        headers = ((b"accept", b"application/json"), (b"user-agent", b"tenantry"))
-        answer = await upstream.request(
-            "GET",
-            target.encode("ascii"),
-            headers,
-            b"",
-            token=token,
-            audit_id=str(uuid.uuid4()),
-            long_running=long_running,
-        )
-        if answer.status != 200:
-            await answer.aclose()
-            raise ServiceUnavailable(f"it answers {answer.status}: its gateway-role.yaml may be an older one")
-        return answer
-
-    # What is kept.
+        events = read_events(self._clusters, cluster, _path(plural), since)
+        async with contextlib.aclosing(events):
+            async for kind, item in events:
+                if kind == "ERROR":
+                    return
+                if kind != "BOOKMARK":
+                    seen.due.put_nowait(_put(seen, plural, item, gone=kind == "DELETED"))
 
     async def _settle_due(self, seen: _Seen) -> None:
         while True:
@@ -229,6 +188,10 @@ class PlacedRights:
                 await self._store.commit(*operations)
 
 
+def _path(plural: str) -> str:
+    return f"/apis/{GROUP}/v1/{plural}"
+
+
 def _body(placement: Placement, plural: str, name: str, said: Mapping[str, Any]) -> dict[str, Any]:
     identity = uuid.uuid5(uuid.UUID(placement.workspace), f"{plural}/{name}")
     metadata = {
@@ -245,7 +208,7 @@ def _put(seen: _Seen, plural: str, item: Mapping[str, Any], *, gone: bool = Fals
     """Take one object in; its namespace. Raises ``BadGateway`` for what is none."""
     try:
         found = _KINDS[plural](item)
-    except (AttributeError, TypeError) as error:
+    except (AttributeError, TypeError, ValueError) as error:
         raise BadGateway("an object of the cluster is none") from error
     of = seen.objects.setdefault(found.namespace, {})
     if gone:
@@ -253,18 +216,3 @@ def _put(seen: _Seen, plural: str, item: Mapping[str, Any], *, gone: bool = Fals
     else:
         of[plural, found.name] = found
     return found.namespace
-
-
-async def _events(answer: Answer) -> AsyncIterator[dict[str, Any]]:
-    """The events of a watch, line by line. Raises ``BadGateway`` for what is none."""
-    rest = b""
-    async with contextlib.aclosing(answer.chunks) as chunks:  # type: ignore[type-var]
-        async for chunk in chunks:
-            *lines, rest = (rest + chunk).split(b"\n")
-            if len(rest) > _LINE_MOST:
-                raise BadGateway("an event does not end")
-            for line in lines:
-                event = orjson.loads(line) if line else {}
-                if not isinstance(event, dict):
-                    raise BadGateway("an event is no object")
-                yield event
