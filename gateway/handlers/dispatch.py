@@ -7,12 +7,11 @@ from functools import partial
 from typing import Final
 
 from gateway.handlers import (
+    acrossnamespaces,
     connecting,
     discovery,
     forwarding,
     health,
-    mergedlisting,
-    mergedwatching,
     openapi,
     reviews,
     subresources,
@@ -103,8 +102,8 @@ async def _handle(runtime: Runtime, request: Request, recheck: Recheck) -> Respo
             placements, since = await runtime.placements.in_space(info.cluster)
             if placements or is_merged(request.query.get("resourceVersion", "")):
                 if info.verb == "list":
-                    return await mergedlisting.list_(runtime, request, kind, placements)
-                return await mergedwatching.watch(runtime, request, kind, recheck, placements, since)
+                    return await acrossnamespaces.list_(runtime, request, kind, placements)
+                return await acrossnamespaces.watch(runtime, request, kind, recheck, placements, since)
     return await verbs.perform(runtime, request, kind, recheck)
 
 

@@ -24,8 +24,8 @@ from typing import Any, Final
 import orjson
 
 from gateway.handlers import forwarding, watching
-from gateway.handlers.mergedlisting import scope_of
-from gateway.handlers.placedreading import (
+from gateway.handlers.acrossnamespaces.listing import scope_of
+from gateway.handlers.acrossnamespaces.parts import (
     STORED,
     Part,
     Query,

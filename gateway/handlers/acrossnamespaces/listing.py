@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import orjson
 
-from gateway.handlers.placedreading import STORED, Part, Query, read_all
+from gateway.handlers.acrossnamespaces.parts import STORED, Part, Query, read_all
 from gateway.handlers.reading import binding_of, check_options, limit_of, revision_of
 from gateway.http.messages import Request, Response
 from gateway.http.negotiation import Accept, negotiate, respond
