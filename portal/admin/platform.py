@@ -97,7 +97,7 @@ class ClusterAdmin(ServiceBackedAdmin):
         """By the service."""
         return self.has_module_permission(request)
 
-    def formfield_for_dbfield(self, db_field: Field[Any, Any], request: HttpRequest | None, **kwargs: Any) -> Any:
+    def formfield_for_dbfield(self, db_field: Field[Any, Any], request: HttpRequest, **kwargs: Any) -> Any:
         """Kinds of credentials are ticked."""
         if db_field.name != "credential_kinds":
             return super().formfield_for_dbfield(db_field, request, **kwargs)
