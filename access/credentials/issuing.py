@@ -160,7 +160,13 @@ def _request(
     account: str,
     now: datetime,
 ) -> _Token:
-    """Ask for the token and look at it: whose it is, how long it lives, what it is called."""
+    """Ask for the token and look at it: whose it is, what it ends with, how long it lives, what it is called."""
+    account_uid = workspace.service_accounts.get(account, "")
+    bound: dict[str, Any] = {
+        "namespace": workspace.k8s_namespace,
+        "serviceaccount": {"name": account, "uid": account_uid},
+        "secret": {"name": credential.anchor, "uid": credential.anchor_uid},
+    }
     body = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",
@@ -168,15 +174,14 @@ def _request(
         "metadata": {
             "name": account,
             "namespace": workspace.k8s_namespace,
-            "uid": workspace.service_accounts.get(account, ""),
+            "uid": account_uid,
         },
         "spec": {
             "expirationSeconds": SECONDS,
             "boundObjectRef": {
                 "apiVersion": "v1",
                 "kind": "Secret",
-                "name": credential.anchor,
-                "uid": credential.anchor_uid,
+                **bound["secret"],
             },
         },
     }
@@ -194,6 +199,9 @@ def _request(
         raise _Broken("The cluster's token does not end within two hours.")
     if claims.get("sub") != f"system:serviceaccount:{workspace.k8s_namespace}:{account}":
         raise _Broken("The cluster issued somebody else's token.")
+    about = claims.get("kubernetes.io")
+    if not isinstance(about, dict) or any(about.get(kind) != meant for kind, meant in bound.items()):
+        raise _Broken("The cluster's token is not bound to its account and its anchor: it could not be revoked.")
     jti = claims.get("jti")
     return _Token(
         str(text), jti if isinstance(jti, str) and 0 < len(jti) <= 64 and jti.isprintable() else None, expires_at

@@ -25,7 +25,7 @@ from audit.recorder import SYSTEM_CHAIN, Actor
 from kube.requests.status import Cause, Forbidden, Invalid, NotFound
 from tenants.models import Role, Tenant, User
 from tenants.naming import check_text
-from tenants.rights import require_role
+from tenants.rights import require_open, require_role
 
 PREFIX: Final = "tnt_"
 LONGEST: Final = timedelta(days=366)
@@ -56,7 +56,8 @@ def token_create(
     """A new token of ``user`` for the REST API, for all the user's tenants or only one.
 
     Users make their own. Raises ``Invalid`` for a bad name, an unknown scope, an expiry in the past or more than a year
-    ahead, or a 51st token; ``Forbidden`` for another user's or for operator scope without being one; ``NotFound`` for
+    ahead, or a 51st token; ``Forbidden`` for another user's, for operator scope without being one, or for a tenant that is
+    closed; ``NotFound`` for
     a tenant that is not the user's.
     """
     name = check_text(name, field="name", kind="Token", limit=64, required=True)
@@ -70,6 +71,7 @@ def token_create(
         raise Forbidden("Only operators may have tokens for operator actions.", kind="tokens")
     if tenant is not None:
         require_role(actor, tenant.name, Role.VIEWER)
+        require_open(actor, tenant)
     body = "".join(secrets.choice(_ALPHABET) for _ in range(32))
     text = PREFIX + body + _checksum(body)
     with transaction.atomic():

@@ -91,6 +91,8 @@ class Tenant(models.Model):
     suspended_reason = models.CharField(_("reason of the suspension"), max_length=512, blank=True)
     suspended_at = models.DateTimeField(null=True, blank=True)
     suspended_by = models.CharField(max_length=254, blank=True)
+    credentials_not_before = models.DateTimeField(null=True, editable=False)
+    """From when on what is made out to the tenant's name counts: it was resumed, or given a name that another had."""
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     members: models.ManyToManyField[User, Membership] = models.ManyToManyField(
         User, through="tenants.Membership", related_name="tenants"
@@ -100,6 +102,14 @@ class Tenant(models.Model):
         db_table = "tenants"
         verbose_name = _("tenant")
         verbose_name_plural = _("tenants")
+        indexes = [
+            # Asked for by every API server all the time.
+            models.Index(
+                fields=["name"],
+                condition=models.Q(credentials_not_before__isnull=False),
+                name="tenant_spent_credentials",
+            ),
+        ]
         constraints = [
             models.CheckConstraint(
                 condition=models.Q(name__regex=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$") & ~models.Q(name="all"),
