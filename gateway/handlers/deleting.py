@@ -9,7 +9,7 @@ import orjson
 
 from access.admission.base import DELETE
 from access.authorization.workspaces.state import closing
-from gateway.filters.permission import may
+from gateway.filters.permission import authorize
 from gateway.handlers.guaranteedupdate import guaranteed_update, require_newest
 from gateway.handlers.reading import read_list, show, show_list
 from gateway.handlers.writing import attributes_of, finished, stored_form
@@ -134,7 +134,7 @@ async def delete_collection(runtime: Runtime, request: Request, kind: Kind) -> R
             await delete_object(runtime, request, kind, item.key, options)
         except NotFound:
             continue
-    if not (await may(runtime, request, "list")).allowed:
+    if not (await authorize(runtime, request, "list")).allowed:
         return respond(request, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})
     return await show_list(request, kind, items, {"resourceVersion": str(revision)}, accept)
 

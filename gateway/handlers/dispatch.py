@@ -99,7 +99,7 @@ def _outside_closed_namespaces(runtime: Runtime, request: Request, recheck: Rech
     cluster = request.info.cluster
     closed = runtime.suspensions.namespaces(cluster)
     if closed:
-        request.within = OpenNamespaces(closed)
+        request.scope_filter = OpenNamespaces(closed)
 
     async def again() -> None:
         await recheck()

@@ -56,7 +56,7 @@ class SuspensionCache:
         """How often the locks have changed."""
         self._read_at = float("-inf")
         self._told = asyncio.Event()
-        self._wire = DedicatedConnection(
+        self._connection = DedicatedConnection(
             database_url, "tenantry-locks", channel=CHANNEL, heard=lambda _: self._told.set(), lost=self._told.set
         )
         self._task = Supervised("locks", self._follow)
@@ -88,7 +88,7 @@ class SuspensionCache:
     async def stop(self) -> None:
         """Stop following."""
         await self._task.stop()
-        self._wire.close()
+        self._connection.close()
 
     async def _follow(self) -> None:
         while True:
@@ -98,7 +98,7 @@ class SuspensionCache:
                 await self._read()
             except AWAY as error:
                 logger.warning("the locks cannot be read: %s", type(error).__name__)
-                self._wire.close()
+                self._connection.close()
                 await asyncio.sleep(POLL_SECONDS)
                 continue
             with contextlib.suppress(TimeoutError):
@@ -108,7 +108,7 @@ class SuspensionCache:
         # Of the moment before the question: the answer may be of any moment after it.
         asked_at = time.monotonic()
         async with asyncio.timeout(STALE_SECONDS):
-            result = await self._wire.ask(_QUESTION)
+            result = await self._connection.ask(_QUESTION)
         rows = [
             [(result.get_value(row, column) or b"").decode() for column in range(4)] for row in range(result.ntuples)
         ]
