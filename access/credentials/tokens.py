@@ -97,13 +97,19 @@ def token_create(
 def token_authenticate(text: str, *, now: datetime) -> PersonalAccessToken | None:
     """The living token that ``text`` is, with its ``user`` and ``tenant``, or ``None``; never raises for bad input.
 
-    Dead are revoked and expired tokens and those of disabled users. ``last_used_at`` follows by the minute.
+    Dead are revoked and expired tokens, those of disabled users, and those for one tenant that are older than their
+    user's membership there. ``last_used_at`` follows by the minute.
     """
     match = _FORM.fullmatch(text)
     if match is None or not hmac.compare_digest(_checksum(match[1]), match[2]):
         return None
     token = PersonalAccessToken.objects.select_related("user", "tenant").filter(digest=_digest(text)).first()
     if token is None or token.revoked_at is not None or token.expires_at <= now or not token.user.is_active:
+        return None
+    if (
+        token.tenant is not None
+        and not token.user.memberships.filter(tenant=token.tenant, created_at__lte=token.created_at).exists()
+    ):
         return None
     if token.last_used_at is None or token.last_used_at < now - _TOUCH_EVERY:
         PersonalAccessToken.objects.filter(pk=token.pk).update(last_used_at=now)

@@ -29,9 +29,10 @@ def credentials_end(*, actor: Actor, user: User, tenant: str = "") -> int:
     return ended
 
 
-def access_tokens_end(tenant: Tenant) -> int:
-    """Revoke the living personal access tokens that are for this tenant alone; how many there were."""
-    living = tenant.personalaccesstoken_set.filter(revoked_at=None)
+def access_tokens_end(holder: User | Tenant) -> int:
+    """Revoke the living personal access tokens of a person, or those for one tenant alone; how many there were."""
+    rows = holder.access_tokens if isinstance(holder, User) else holder.personalaccesstoken_set
+    living = rows.filter(revoked_at=None)
     ended: int = living.update(revoked_at=timezone.now())
     return ended
 
