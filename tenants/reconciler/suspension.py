@@ -26,7 +26,7 @@ from tenants.clusters import objects
 from tenants.models import Cluster, Phase, Status, Workspace
 from tenants.operationqueue import OperationLease, Retry, database_now, raise_for_outcome
 from tenants.reconciler import closing, ownaccounts
-from tenants.reconciler.provisioning import quota_counted, quota_set
+from tenants.reconciler.provisioning import quota_counted, quota_set, show
 
 GRACE_SECONDS: Final = 30
 """What a pod gets to end by itself, whatever it asks for."""
@@ -44,6 +44,7 @@ def perform(lease: OperationLease) -> None:
     closing.run_layers(lease, closing.LAYERS)
     lease.step(*closing.ANCHORS)
     lease.step("held", _goes_on, _held)
+    lease.step("shown", show)
     lease.step("own-accounts", ownaccounts.renew)
     if lease.workspace.stopped:
         lease.step("pods-ended", pods_end)
