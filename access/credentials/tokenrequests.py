@@ -1,5 +1,4 @@
-"""Asks a cluster for a token of a workspace's own account, and looks at what comes: whose it is, what it ends with, how
-long it lives.
+"""Asks a cluster for a token of a workspace's own account, and looks at what comes: whose, ended by what, how long.
 
 Nothing is believed because the cluster said it: it may be hostile, and its answer may be for somebody else.
 """

@@ -69,6 +69,7 @@ def forms(acme: House) -> dict[str, dict[str, Any]]:
         "workspace-delete": {"name": acme.workspace.name},
         "workspace-tier": {"tier": "other"},
         "workspace-kubeconfig": {"role": "viewer"},
+        "tenant-kubeconfig": {},
         "tenant-delete": {"name": acme.tenant.name},
         "member-add": {"email": colleague.email, "role": "viewer"},
         "member-role": {"role": "editor"},
@@ -134,11 +135,11 @@ def requests(acme: House) -> list[tuple[str, str, Any]]:
     """Every request of the REST API that names something of the tenant."""
     ends = f"{timezone.now() + timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}"
     token = {"name": "t", "scope": "read", "expires_at": ends, "tenant": acme.tenant.name}
-    return [*routes(acme), ("POST", "tokens/", token)]
+    return [*routes(acme), ("POST", "tokens/", token), ("POST", f"tenants/{acme.tenant.name}/credentials", {})]
 
 
 FOR_OPERATORS = {"suspend", "resume"}
-NUMBERS = range(25)
+NUMBERS = range(26)
 
 
 @pytest.mark.parametrize("number", NUMBERS)
@@ -167,7 +168,8 @@ def test_no_request_changes_what_is_closed(acme: House, number: int, close: Any)
 
 
 def changed_when_open(method: str, path: str) -> bool:
-    return path.rsplit("/", 1)[-1] not in {*FOR_OPERATORS, "revoke"} and "kubeconfig" not in path
+    kubeconfig = "kubeconfig" in path or path.startswith("tenants/") and path.endswith("/credentials")
+    return path.rsplit("/", 1)[-1] not in {*FOR_OPERATORS, "revoke"} and not kubeconfig
 
 
 def test_every_request_is_looked_at(acme: House) -> None:
