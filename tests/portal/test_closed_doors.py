@@ -163,12 +163,12 @@ def test_no_request_changes_what_is_closed(acme: House, number: int, close: Any)
         assert not changed
         if method == "GET" and not writes:
             assert answers[0].status_code == 200
-        elif close is closed_tenant and changed_when_open(method, path):
+        elif close is closed_tenant and changed_when_open(path):
             assert b"unpaid" in answers[0].content
 
 
-def changed_when_open(method: str, path: str) -> bool:
-    kubeconfig = "kubeconfig" in path or path.startswith("tenants/") and path.endswith("/credentials")
+def changed_when_open(path: str) -> bool:
+    kubeconfig = "kubeconfig" in path or (path.startswith("tenants/") and path.endswith("/credentials"))
     return path.rsplit("/", 1)[-1] not in {*FOR_OPERATORS, "revoke"} and not kubeconfig
 
 
