@@ -112,28 +112,29 @@ BINDERS = ["system:serviceaccount:kube-system:persistent-volume-binder", "system
 """Who gives volumes to claims: at once, or when the first pod asks."""
 
 
+def given(cluster: TestCluster, volume: str, binder: str, **claim: str) -> Answer:
+    """What the cluster answers to whoever gives the volume to a claim."""
+    body = cluster.real.admin.send("GET", volume).body
+    body["spec"]["claimRef"] = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "name": "c", **claim}
+    return cluster.real.admin.send("PUT", volume, body, Impersonate_User=binder)
+
+
 @pytest.mark.parametrize("binder", BINDERS)
 def test_a_volume_that_lies_about_is_given_to_no_claim_of_a_workspace(cluster, ready, volume, binder):
     """Whatever its class: the controller takes any that fits, and no fence sees the volume when the claim is made."""
 
-    def bind(namespace: str, **more: str) -> Answer:
-        claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "name": "c", "namespace": namespace, **more}
-        patch = {"spec": {"claimRef": claim}}
-        return cluster.real.admin.send("PATCH", volume, patch, MERGE, Impersonate_User=binder)
-
-    refused = bind(ready.k8s_namespace, uid="u")
+    refused = given(cluster, volume, binder, namespace=ready.k8s_namespace, uid="u")
     assert (refused.status, "was there before" in refused["message"]) == (422, True)
     assert cluster.real.admin.send("GET", volume)["spec"].get("claimRef") is None
     # One that an administrator has set aside for the claim, or that was made for it, is only told the claim's uid.
     aside = {"spec": {"claimRef": {"name": "c", "namespace": ready.k8s_namespace}}}
     assert cluster.real.admin.send("PATCH", volume, aside, MERGE).status == 200
-    assert bind(ready.k8s_namespace, uid="u").status == 200
+    assert given(cluster, volume, binder, namespace=ready.k8s_namespace, uid="u").status == 200
 
 
 @pytest.mark.parametrize("binder", BINDERS)
 def test_volumes_elsewhere_are_nobodys_business(cluster, ready, volume, binder):
-    claim = {"spec": {"claimRef": {"name": "c", "namespace": "default", "uid": "u"}}}
-    assert cluster.real.admin.send("PATCH", volume, claim, MERGE, Impersonate_User=binder).status == 200
+    assert given(cluster, volume, binder, namespace="default", uid="u").status == 200
 
 
 LIMITS = {
