@@ -122,7 +122,6 @@ def given(cluster: TestCluster, volume: str, binder: str, **claim: str) -> Answe
 @pytest.mark.parametrize("binder", BINDERS)
 def test_a_volume_that_lies_about_is_given_to_no_claim_of_a_workspace(cluster, ready, volume, binder):
     """Whatever its class: the controller takes any that fits, and no fence sees the volume when the claim is made."""
-
     refused = given(cluster, volume, binder, namespace=ready.k8s_namespace, uid="u")
     assert (refused.status, "was there before" in refused["message"]) == (422, True)
     assert cluster.real.admin.send("GET", volume)["spec"].get("claimRef") is None
