@@ -1,4 +1,4 @@
-"""Every setting, read once; nothing else reads the environment (contract.md names the variables)."""
+"""Every setting, read once; nothing else reads the environment (``docs/operations.md`` explains those that an installation sets)."""
 
 from __future__ import annotations
 

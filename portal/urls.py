@@ -1,4 +1,4 @@
-"""URLs of the portal (contract.md, portal URLs)."""
+"""URLs of the portal."""
 
 from django.contrib import admin
 from django.urls import include, path

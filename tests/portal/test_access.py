@@ -92,7 +92,7 @@ STEPS = [
 
 
 def test_an_admin_sees_which_rule_lets_a_user_in_and_every_step(admin: User) -> None:
-    """AZ11: the shape of contract.md."""
+    """AZ11: verdict, step, reason and trace."""
     status, found = explain(admin, "jane", "/api/v1/namespaces/team/pods/p")
     assert status == 200
     assert found["resolved"] == {

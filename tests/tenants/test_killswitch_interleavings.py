@@ -27,7 +27,7 @@ from access.models import Credential
 from kube.requests.status import StatusError
 from store import synchronous
 from store.types import Create, Delete, Key, Update
-from tenants import operationqueue, ratelimits
+from tenants import actionlimits, operationqueue
 from tenants.clusters.anchors import AnchorState
 from tenants.models import Cluster, Operation, Phase, Status, Workspace
 from tenants.operationqueue import database_now
@@ -329,7 +329,7 @@ class KillSwitch(RuleBasedStateMachine):
 )
 def test_no_token_outlives_a_closing(cluster, tiers, monkeypatch, examples, steps):
     """Issue, suspend, resume, revoke, delete, tenants, a cluster away, workers killed, hostile hands: in any order."""
-    monkeypatch.setattr(ratelimits, "take", lambda *_: None)
+    monkeypatch.setattr(actionlimits, "take", lambda *_: None)
     thorough = settings().max_examples // 40
     machine = type("Machine", (KillSwitch,), {"cluster": cluster, "patch": monkeypatch})
     run_state_machine_as_test(
@@ -347,7 +347,7 @@ def test_no_token_outlives_a_closing(cluster, tiers, monkeypatch, examples, step
 @pytest.mark.parametrize("own", [False, True], ids=["ours", "the tenant's own"])
 def test_the_property_would_see_a_token_that_lives_on(embedded, tiers, monkeypatch, own):
     """The machine with accounts that outlive a suspension: it must fail."""
-    monkeypatch.setattr(ratelimits, "take", lambda *_: None)
+    monkeypatch.setattr(actionlimits, "take", lambda *_: None)
     if own:
         monkeypatch.setattr("tenants.reconciler.ownaccounts.renew", lambda _: None)
     else:

@@ -88,7 +88,7 @@ class WorkspaceSerializer(serializers.ModelSerializer[Workspace]):
 
 
 class WorkspaceInitSerializer(WorkspaceSerializer):
-    """A workspace in short, with the CPU and memory that may be requested (GATEWAY 4.1)."""
+    """A workspace in short, with the CPU and memory that may be requested (GW6)."""
 
     class Meta(WorkspaceSerializer.Meta):
         fields = ("id", "name", "tenant", "namespace", "status", "quota")  # type: ignore[assignment]
