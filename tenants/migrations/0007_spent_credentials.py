@@ -6,7 +6,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('tenants', '0005_placed_namespaces'),
+        ('tenants', '0006_opened_objects'),
     ]
 
     operations = [
