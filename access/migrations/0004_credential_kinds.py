@@ -6,7 +6,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('access', '0003_killswitch'),
-        ('tenants', '0007_credential_kinds'),
+        ('tenants', '0008_credential_kinds'),
     ]
 
     operations = [

@@ -55,7 +55,8 @@ class Principal:
     ``cluster`` is the logical cluster that a service account lives in, ``None`` for everybody else.
     ``scope`` is the only logical cluster in which the identity counts, ``None`` where it counts everywhere.
     ``namespace`` is the only namespace of the tenant's space that the credential opens; empty: it is not for one alone.
-    ``not_after`` is the moment (Unix seconds) at which the credential ends, so that streams end with it.
+    ``issued_at`` is the moment (Unix seconds) at which the credential was made out, ``None`` where it does not say.
+    ``not_after`` is the moment at which it ends, so that streams end with it.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Principal:
     scope: str | None = None
     namespace: str = ""
     credential_id: str = ""
+    issued_at: float | None = None
     not_after: float | None = None
 
     @property

@@ -9,7 +9,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from audit.recorder import Actor
-from tenants.models import User
+from tenants.models import Tenant, User
 
 
 def credentials_end(*, actor: Actor, user: User, tenant: str = "") -> int:
@@ -34,6 +34,14 @@ def credentials_changed() -> None:
     """Tell the API servers, at the commit, to look again at the credentials in use; they look by themselves as well."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_notify('tenantry_credentials', '')")
+
+
+def access_tokens_end(holder: User | Tenant) -> int:
+    """Revoke the living personal access tokens of a person, or those for one tenant alone; how many there were."""
+    rows = holder.access_tokens if isinstance(holder, User) else holder.personalaccesstoken_set
+    living = rows.filter(revoked_at=None)
+    ended: int = living.update(revoked_at=timezone.now())
+    return ended
 
 
 def _wake() -> None:

@@ -6,7 +6,7 @@ import tenants.models.clusters
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('tenants', '0006_opened_objects'),
+        ('tenants', '0007_spent_credentials'),
     ]
 
     operations = [
