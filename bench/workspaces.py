@@ -10,7 +10,8 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.story.product import Product, eventually
+from tests.story.product import Product
+from tests.waiting import eventually
 
 PEOPLE = 4
 """Few enough for the sign-in page, which slows down whoever comes too often."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.gateway.callers import Caller, eventually
+from tests.gateway.callers import Caller
+from tests.waiting import eventually
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 

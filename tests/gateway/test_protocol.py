@@ -13,6 +13,7 @@ from uvicorn.server import ServerState
 from gateway.http.bodies import read_body
 from gateway.http.protocol import MAX_HEADER_BYTES, MAX_SILENT_BYTES, PARSED_BYTES, REQUEST_SECONDS, GatewayProtocol
 from gateway.http.requestresponse import RequestResponseCycle
+from tests.waiting import until
 
 GOOD = b"GET /a?b=c HTTP/1.1\r\nhost: x\r\n\r\n"
 Serve = Callable[[RequestResponseCycle], Awaitable[None]]
@@ -136,7 +137,7 @@ async def test_requests_behind_one_that_takes_its_time_do_not_pile_up(size: int)
 
     async with served(watch) as client:
         client.send(b"GET /watch HTTP/1.1\r\nhost: x\r\n\r\n")
-        await asyncio.sleep(0.01)
+        await until(lambda: seen)
         connection, request = client.connection, b"GET / HTTP/1.1\r\n\r\n"
         sent = request * (size // len(request) + 1)
         for start in range(0, len(sent), size):
@@ -323,20 +324,20 @@ async def test_who_takes_too_long_is_hung_up_on(begun: bytes) -> None:
         assert client.state.connections
         client.connection.expire(now + 100)
         await client.read()
-        await asyncio.sleep(0.01)
-        assert not client.state.connections
+        await until(lambda: not client.state.connections)
 
 
 async def test_nobody_is_hung_up_on_while_an_answer_is_made() -> None:
-    go_on = asyncio.Event()
+    asked, go_on = asyncio.Event(), asyncio.Event()
 
     async def slowly(cycle: RequestResponseCycle) -> None:
+        asked.set()
         await go_on.wait()
         await echo(cycle)
 
     async with served(slowly) as client:
         client.send(GOOD)
-        await asyncio.sleep(0.05)
+        await asked.wait()
         client.connection.expire(asyncio.get_running_loop().time() + REQUEST_SECONDS - 1)
         client.connection.shutdown()
         go_on.set()
@@ -346,22 +347,24 @@ async def test_nobody_is_hung_up_on_while_an_answer_is_made() -> None:
 @pytest.mark.parametrize("begun", [False, True])
 async def test_a_request_without_an_answer_in_a_minute_is_given_up(begun: bool) -> None:
     """What has begun, a watch or a log, goes on."""
-    ended = asyncio.Event()
+    asked, ended = asyncio.Event(), asyncio.Event()
 
     async def never(cycle: RequestResponseCycle) -> None:
         if begun:
             await cycle.start_response(200, ())
+        asked.set()
         try:
-            await asyncio.wait_for(ended.wait(), 5)
+            await ended.wait()
         finally:
             ended.set()
         cycle.end_response()
 
     async with served(never) as client:
         client.send(GOOD)
-        await asyncio.sleep(0.05)
+        await asked.wait()
         client.connection.expire(asyncio.get_running_loop().time() + REQUEST_SECONDS + 1)
-        await asyncio.sleep(0.05)
+        if not begun:
+            await ended.wait()
         assert ended.is_set() is not begun
         ended.set()
         said = await client.reader.readuntil(b"\r\n")

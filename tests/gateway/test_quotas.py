@@ -6,8 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from tests.gateway.callers import Caller, config_map, eventually
+from tests.gateway.callers import Caller, config_map
 from tests.gateway.conftest import Server, another
+from tests.waiting import eventually
 
 
 def quota(hard: dict[str, str]) -> dict[str, Any]:

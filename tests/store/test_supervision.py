@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 from store.supervision import Supervised, restarts
+from tests.waiting import PATIENCE, until
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -32,7 +33,7 @@ async def test_a_task_that_ends_begins_anew_and_is_counted(error: type[Exception
     name = f"test-{error and error.__name__}"
     task = Supervised(name, work)
     task.start()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         await again.wait()
     assert restarts[name] == 2
     await task.stop()
@@ -49,10 +50,10 @@ async def test_what_begins_anew_by_itself_is_no_failure_and_what_is_stopped_stay
 
     task = Supervised("test-anew", work)
     task.start()
-    await asyncio.sleep(0.01)
+    await until(lambda: begun == 1)
     task.restart()
-    await asyncio.sleep(0.01)
-    assert (begun, restarts["test-anew"]) == (2, 0)
+    await until(lambda: begun == 2)
+    assert restarts["test-anew"] == 0
     await task.stop()
     await asyncio.sleep(0.01)
     assert begun == 2
