@@ -80,7 +80,7 @@ class WorkspaceList(Endpoint):
             LIMIT,
             OpenApiParameter("tenant", str, description="Of this tenant only."),
             OpenApiParameter("status", str, enum=["active", "suspended"]),
-            OpenApiParameter("search", str, description="The beginning of a name or namespace."),
+            OpenApiParameter("search", str, description="Any part of a name or of a namespace's name."),
         ],
         responses={200: page_schema(WorkspaceSerializer)},
     )
@@ -210,7 +210,7 @@ class CredentialCreate(Endpoint):
         """With the rights that are asked for, at most the caller's own."""
         found = _visible(request, pk)
         role = (
-            self.validated_body(request, CredentialCreateRequest)["role"]
+            self.validated_body(request, CredentialCreateRequest).get("role", "")
             if request.META.get("CONTENT_LENGTH", "0") not in {"", "0"}
             else ""
         )
