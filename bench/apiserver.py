@@ -30,8 +30,7 @@ import psycopg
 from bench.load import Figures, drive, on_core
 from tests import kubeapiserver
 from tests.ports import free_port
-from tests.story.product import ROOT, Product
-from tests.waiting import eventually
+from tests.story.product import ROOT, Product, eventually
 
 SPACES = 10_000
 WATCHES = 1000
@@ -132,7 +131,7 @@ def served(product: Product, token: str, *, alone: bool = True) -> Iterator[Targ
         process = subprocess.Popen([*command, *_LIMITS], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)
     target = Target("Tenantry", f"https://127.0.0.1:{port}", "")
     try:
-        eventually(lambda: _is_ready(target), every=0.2)
+        eventually(lambda: _is_ready(target), within=60, every=0.2)
         yield Target("Tenantry", f"{target.url}/clusters/root:bench", token, process.pid)
     finally:
         process.terminate()
@@ -312,7 +311,7 @@ def watch_delivery(target: Target, *, spread: bool, events: int = 100) -> Figure
         begun = time.perf_counter()
         target.call(connection, "POST", f"/api/v1/namespaces/{places[number % READ]}/secrets", secret)
         told = [arrived[number % READ]] if spread else arrived
-        eventually(lambda name=name, told=told: all(name in seen for seen in told), every=0.005)
+        eventually(lambda name=name, told=told: all(name in seen for seen in told), within=5, every=0.005)
         delays += [(seen[name] - begun) * 1000 for seen in told]
     for watch, _ in watches:
         watch.close()

@@ -10,8 +10,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.story.product import Product
-from tests.waiting import eventually
+from tests.story.product import Product, eventually
 
 PEOPLE = 4
 """Few enough for the sign-in page, which slows down whoever comes too often."""

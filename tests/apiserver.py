@@ -20,7 +20,7 @@ from cryptography.fernet import Fernet
 from tests.databases import ROOT, migrated
 from tests.ports import free_port
 from tests.speaking import Speaker, speaker_of
-from tests.waiting import eventually
+from tests.story.product import eventually
 
 KUBECTL = shutil.which("kubectl")
 
@@ -76,7 +76,7 @@ def running(database: str, *, workers: int = 1, flags: tuple[str, ...] = ()) -> 
             except OSError:
                 return False
 
-        eventually(ready)
+        eventually(ready, within=60)
         yield OwnApiserver(f"https://127.0.0.1:{port}", kubeconfig, admin, processes)
     finally:
         if processes:

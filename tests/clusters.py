@@ -20,7 +20,6 @@ from tenants.reconciler.reconciler import operations_run
 from tests import kubeapiserver
 from tests.faultproxy import FaultProxy, write_certificate
 from tests.ports import free_port
-from tests.waiting import PATIENCE, eventually
 
 MANIFESTS = Path(__file__).parent.parent / "tenants" / "manifests"
 
@@ -41,7 +40,7 @@ class TestCluster:
         done = self.real.kubectl(*arguments, stdin=stdin)
         return done.stdout or done.stderr
 
-    def settle(self, workspace: Workspace, *phases: Phase, seconds: float = PATIENCE) -> Workspace:
+    def settle(self, workspace: Workspace, *phases: Phase, seconds: float = 20) -> Workspace:
         """Work until the workspace is in one of the phases."""
         end = time.monotonic() + seconds
         while True:
@@ -68,8 +67,15 @@ def cluster_kube_apiserver(kube_apiserver):
     proxy.start()
     config = kube_apiserver.kubeconfig("tenantry-gateway", server=proxy.url, ca=proxy.ca.cert_pem.bytes().decode())
     # Policies take a moment from their creation to their enforcement.
-    attempt = ("create", "namespace", "not-ours", "--as=tenantry-gateway", "--dry-run=server")
-    eventually(lambda: "denied" in kube_apiserver.kubectl(*attempt).stderr)
+    end = time.monotonic() + 60
+    while (
+        "denied"
+        not in kube_apiserver.kubectl(
+            "create", "namespace", "not-ours", "--as=tenantry-gateway", "--dry-run=server"
+        ).stderr
+    ):
+        assert time.monotonic() < end, "the fences do not hold"
+        time.sleep(0.2)
     yield TestCluster("kube-apiserver", proxy, config, kube_apiserver)
     proxy.stop()
     certificate.unlink()
@@ -102,8 +108,11 @@ def cluster_embedded(django_db_setup, django_db_blocker, tmp_path_factory):
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=MANIFESTS.parent.parent)
     try:
-        eventually(lambda: b"API server at" in (folder / "log").read_bytes() or process.poll() is not None)
-        assert process.poll() is None, (folder / "log").read_text()[-3000:]
+        end = time.monotonic() + 90
+        while b"API server at" not in (folder / "log").read_bytes():
+            assert process.poll() is None, (folder / "log").read_text()[-3000:]
+            assert time.monotonic() < end, (folder / "log").read_text()[-3000:]
+            time.sleep(0.1)
         authority = pki.KeyPair(
             (folder / "pki/client-ca.crt").read_bytes(), (folder / "pki/client-ca.key").read_bytes()
         )

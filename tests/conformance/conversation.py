@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.speaking import Answer, Speaker
-from tests.waiting import eventually
+from tests.story.product import eventually
 
 VOLATILE = (
     (re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"), "<uid>"),
@@ -95,7 +95,7 @@ class Conversation:
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Wait for what a server does in its own time."""
-        eventually(condition)
+        eventually(condition, within=10)
 
 
 def stable(text: str) -> str:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.gateway.callers import Caller
+from tests.gateway.callers import Caller, eventually
 from tests.gateway.organization import made
-from tests.waiting import eventually
 
 APIS = "/apis/apis.kcp.io/v1alpha1"
 WIDGETS = "/apis/example.org/v1/namespaces/default/widgets"

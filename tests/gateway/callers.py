@@ -7,7 +7,8 @@ import json
 import socket
 import ssl
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from http.client import HTTPResponse, HTTPSConnection
@@ -16,8 +17,8 @@ from typing import Any, Self
 from urllib.parse import quote, urlencode, urlsplit
 
 from kube.authentication import pki
-from tests.waiting import PATIENCE
 
+PATIENCE = 60.0
 """Seconds after which a test gives up waiting for what must come."""
 
 
@@ -185,3 +186,13 @@ def config_map(name: str, data: dict[str, str] | None = None, **metadata: Any) -
 
 def names(events: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(event["type"], event["object"]["metadata"].get("name", "")) for event in events]
+
+
+def eventually(condition: Callable[[], bool], seconds: float = PATIENCE) -> bool:
+    """Whether the condition comes true; ``seconds`` is where a test gives up, never how fast something must be."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return False

@@ -20,7 +20,6 @@ from pytest_django import DjangoDbBlocker
 from tests.databases import ROOT, migrated
 from tests.gateway.callers import Caller, Certified
 from tests.ports import free_port
-from tests.waiting import PATIENCE
 
 
 @dataclass
@@ -62,11 +61,6 @@ class Server:
         with psycopg.connect(self.database, autocommit=True) as connection:
             connection.execute(statement, parameters)
 
-    @property
-    def log(self) -> str:
-        """What it has said so far."""
-        return (self.folder.parent / f"{self.folder.name}.log").read_text()
-
     @contextmanager
     def locked(self, space: str) -> Iterator[None]:
         """A space with a lock on its door."""
@@ -92,7 +86,7 @@ def start(folder: Path, database: str, *flags: str) -> Server:
         text=True,
     )
     server = None
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + 100
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise RuntimeError((folder.parent / f"{folder.name}.log").read_text()[-3000:])
@@ -132,7 +126,8 @@ def server(new_database: str, tmp_path_factory: pytest.TempPathFactory) -> Itera
     running = start(tmp_path_factory.mktemp("apiserver") / "data", new_database)
     yield running
     stop(running)
-    assert "Traceback" not in running.log, running.log[-4000:]
+    log = (running.folder.parent / f"{running.folder.name}.log").read_text()
+    assert "Traceback" not in log, log[-4000:]
 
 
 @contextmanager

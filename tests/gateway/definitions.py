@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.gateway.callers import Caller
-from tests.waiting import eventually
+from tests.gateway.callers import Caller, eventually
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 

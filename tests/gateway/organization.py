@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.gateway.callers import Answer, Caller
+from tests.gateway.callers import Answer, Caller, eventually
 from tests.gateway.conftest import Server, tenant_named
-from tests.waiting import eventually
 
 TENANCY = "/apis/tenancy.kcp.io/v1alpha1"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

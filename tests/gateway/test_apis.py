@@ -9,10 +9,9 @@ import pytest
 import yaml
 
 from tests.gateway.apiexports import APIS, WIDGETS, binding, binds, export, schema, status_of, widget
-from tests.gateway.callers import Answer, Caller, config_map
+from tests.gateway.callers import Answer, Caller, config_map, eventually
 from tests.gateway.conftest import Server
 from tests.gateway.organization import RBAC, bound, made, ready, role, rule
-from tests.waiting import eventually
 
 TABLE = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
 ORG = "/clusters/root:supply"

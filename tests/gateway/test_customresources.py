@@ -5,10 +5,9 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tests.gateway.callers import Caller
+from tests.gateway.callers import Caller, eventually
 from tests.gateway.conftest import Server, another
 from tests.gateway.definitions import CRDS, collection, custom, definition, install, remove
-from tests.waiting import eventually
 
 TEXT = {"type": "string"}
 NUMBER = {"type": "integer"}

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.process.metrics import Metrics
-from tests.gateway.callers import Caller
-from tests.waiting import eventually
+from tests.gateway.callers import Caller, eventually
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 

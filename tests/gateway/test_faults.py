@@ -16,7 +16,7 @@ from store.log.follower import HEALTHY_SECONDS
 from tests.access.authorization.databaseproxy import DatabaseProxy
 from tests.apiserver import running
 from tests.databases import migrated
-from tests.waiting import eventually
+from tests.story.product import eventually
 
 AT = "/api/v1/namespaces/default/configmaps"
 
@@ -61,7 +61,7 @@ def test_a_hanging_database_is_told_by_readiness_and_answered_in_time(proxy: Dat
         assert {answer.status for answer in answers} <= {503, 504}
         assert all(answer["kind"] == "Status" for answer in answers)
         proxy.cut = False
-        assert eventually(lambda: ready.send("GET", "/readyz").status == 200)
+        assert eventually(lambda: ready.send("GET", "/readyz").status == 200, within=60)
         assert space.send("POST", AT, {"metadata": {"name": "c"}}).status == 201
         assert "tenantry_store_revision" in server.admin.send("GET", "/metrics").body
 
@@ -81,7 +81,7 @@ def test_workers_end_with_a_supervisor_that_is_killed() -> None:
             return not any(_runs(int(pid)) for pid in children)
 
         try:
-            assert eventually(all_gone)
+            assert eventually(all_gone, within=60)
         finally:
             for pid in children:
                 if _runs(int(pid)):

@@ -19,11 +19,10 @@ import pytest
 
 from tests.databases import ROOT
 from tests.gateway.apiexports import APIS, WIDGETS, binding, binds, export, schema, status_of, widget
-from tests.gateway.callers import Answer, Caller, config_map
+from tests.gateway.callers import Answer, Caller, config_map, eventually
 from tests.gateway.conftest import Server, tenant_named
 from tests.gateway.definitions import definition
 from tests.gateway.organization import RBAC, TENANCY, bound, made, ready, role, rule, workspace, workspace_type
-from tests.waiting import eventually
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 POLICIES = "/apis/abac.authorization.kubernetes.io/v1beta1/policies"

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.callers import Caller, config_map
+from tests.gateway.callers import Caller, config_map, eventually
 from tests.gateway.conftest import Server
-from tests.waiting import eventually
 
 
 @pytest.fixture

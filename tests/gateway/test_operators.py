@@ -16,10 +16,9 @@ from typing import Any
 import kopf
 import pytest
 
-from tests.gateway.callers import Caller
+from tests.gateway.callers import Caller, eventually
 from tests.gateway.conftest import Server
 from tests.gateway.definitions import CRDS, collection, custom, definition, install, remove
-from tests.waiting import eventually
 
 Kubectl = Callable[..., str]
 
@@ -176,9 +175,9 @@ def test_an_operator_runs_in_a_tenants_space_on_a_kind_of_that_tenant(gina: Call
     def noticed() -> bool:
         # kopf overlooks what appears between its first look and its watch, but not what changes afterwards.
         gina.patch(f"{CRDS}/greenhouses.example.com", {"metadata": {"labels": {"seen": str(time.monotonic())}}})
-        return bool(gina.get(path).body.get("status", {}).get("replicas") == 1)
+        return eventually(lambda: gina.get(path).body.get("status", {}).get("replicas") == 1, 1)
 
-    eventually(noticed, every=1)
+    assert eventually(noticed)
     assert gina.get(crop).body["data"] == {"crop": "pea"}
     assert any("kopf" in finalizer for finalizer in gina.get(path).body["metadata"]["finalizers"])
     gina.patch(path, {"spec": {"crop": "leek", "replicas": 5}})

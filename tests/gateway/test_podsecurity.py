@@ -12,9 +12,8 @@ from typing import Any
 import psycopg
 import yaml
 
-from tests.gateway.callers import Caller
+from tests.gateway.callers import Caller, eventually
 from tests.gateway.conftest import Server, another
-from tests.waiting import eventually
 
 LABEL = "pod-security.kubernetes.io/"
 

@@ -6,9 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from tests.gateway.callers import Caller, config_map
+from tests.gateway.callers import Caller, config_map, eventually
 from tests.gateway.conftest import Server, another
-from tests.waiting import eventually
 
 
 def quota(hard: dict[str, str]) -> dict[str, Any]:

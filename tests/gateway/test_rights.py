@@ -12,11 +12,10 @@ from typing import Any
 import pytest
 
 from kube.authentication.identity import FOREIGN_ACCOUNT_PREFIX, HOME_EXTRA
-from tests.gateway.callers import Caller
+from tests.gateway.callers import Caller, eventually
 from tests.gateway.conftest import Server, tenant_named
 from tests.gateway.organization import RBAC, TENANCY, account, bound, made, ready, role, rule, workspace, workspace_type
 from tests.speaking import Speaker
-from tests.waiting import eventually
 
 HOME = "/clusters/root:manor"
 HALL, TOWER = f"{HOME}:hall", f"{HOME}:tower"

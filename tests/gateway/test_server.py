@@ -15,9 +15,8 @@ from gateway.options import Options
 from gateway.server.inprocess import Gateway
 from kube.authentication.identity import Principal
 from tests.databases import ROOT
-from tests.gateway.callers import Caller, config_map
+from tests.gateway.callers import Caller, config_map, eventually
 from tests.gateway.conftest import Server, another, stop, tenant_named
-from tests.waiting import eventually
 
 
 def test_taken_port_is_one_line_that_says_what_to_do(server: Server, tmp_path: Path) -> None:

@@ -29,8 +29,8 @@ from kube.authentication import pki
 from kube.authentication.identity import AUTHENTICATOR_EXTRA, CREDENTIAL_EXTRA, TENANT_EXTRA
 from tests.access.authentication.keystones import NOT_INSTALLED, running
 from tests.access.authentication.outside import AUTHORITY
+from tests.gateway.callers import eventually
 from tests.gateway.conftest import Server, start, stop
-from tests.waiting import eventually
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

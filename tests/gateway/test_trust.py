@@ -21,9 +21,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from django.core.management import CommandError, call_command
 
 from kube.authentication import pki
-from tests.gateway.callers import Caller
+from tests.gateway.callers import Caller, eventually
 from tests.gateway.conftest import Server, start, stop
-from tests.waiting import eventually
 
 WHOAMI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 SELF = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
@@ -229,7 +228,7 @@ def test_certificate_must_be_of_its_time_for_clients_and_of_a_known_authority(tr
     stranger = authority("old")
     for pair in (
         issued(OLD, subject, begins=-60, ends=-1),
-        issued(OLD, subject, begins=3600, ends=7200),
+        issued(OLD, subject, begins=5, ends=60),
         issued(OLD, subject, usage=FOR_SERVERS),
         issued(stranger, subject),
         issued(NEW, subject),
@@ -238,18 +237,13 @@ def test_certificate_must_be_of_its_time_for_clients_and_of_a_known_authority(tr
         pki.KeyPair(issued(OLD, [["CN", "eve"]], ends=-1).certificate + issued(OLD, subject).certificate, pem_of(KEY)),
     ):
         assert who_is(trusting, pair) is None
-
-    def ended_in_time(seconds: int) -> bool:
-        """False where the machine is so slow that the certificate was over before it was shown."""
-        certificate, key = trusting.issued.write(issued(OLD, subject, ends=seconds), f"ending-{seconds}")
-        who = Caller(trusting.url, trusting.folder / "pki" / "ca.crt", certificate=certificate, key=key)
-        with kept_open(who) as connection:
-            if status(connection) != 200:
-                return False
-            eventually(lambda: status(connection) in (0, 401))
-            return True
-
-    assert any(ended_in_time(seconds) for seconds in (2, 10, 60)), "a connection does not outlive its certificate"
+    ending = issued(OLD, subject, ends=2)
+    assert who_is(trusting, ending) == tim
+    certificate, key = trusting.issued.write(ending, "ending")
+    who = Caller(trusting.url, trusting.folder / "pki" / "ca.crt", certificate=certificate, key=key)
+    with kept_open(who) as connection:
+        assert status(connection) == 200
+        assert eventually(lambda: status(connection) in (0, 401)), "a connection does not outlive its certificate"
 
 
 def test_client_authority_is_replaced_while_the_server_runs(trusting: Server, place: Path) -> None:
@@ -266,7 +260,7 @@ def test_client_authority_is_replaced_while_the_server_runs(trusting: Server, pl
         assert (status(old), watch.ended) == (200, False)
 
         replace(place / "clients.crt", b"-----BEGIN CERTIFICATE-----\nnothing\n-----END CERTIFICATE-----\n")
-        eventually(lambda: "what was read before stays in force" in trusting.log)
+        time.sleep(1.5)
         assert is_known(before, "olivia")
         assert status(old) == 200
 
@@ -392,7 +386,7 @@ def test_another_key_signs_without_a_restart(trusting: Server, place: Path) -> N
     before, old = (place / "signing.key").read_bytes(), issued()
     after = private_key()
     replace(place / "signing.key", after)
-    eventually(lambda: f"read {place / 'signing.key'} again" in trusting.log)
+    time.sleep(1.5)
     assert kid(issued()) == kid(old), "a key that nobody verifies by signs nothing"
     replace(place / "verifying.pem", before + after)
     assert eventually(lambda: kid(issued()) != kid(old))

@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 
 from tests.databases import ROOT, migrated
-from tests.gateway.callers import Caller, config_map
+from tests.gateway.callers import Caller, config_map, eventually
 from tests.gateway.conftest import Server, start, stop, tenant_named
-from tests.waiting import eventually
 
 LARGE, ROUNDS = "x" * 900_000, 20
 

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from tests.databases import migrated
-from tests.gateway.callers import Caller, config_map
+from tests.gateway.callers import Caller, config_map, eventually
 from tests.gateway.conftest import Server, another, start, stop, tenant_named
 from tests.gateway.organization import (
     ORG,
@@ -28,7 +28,6 @@ from tests.gateway.organization import (
     rule,
     workspace,
 )
-from tests.waiting import eventually
 
 TABLE = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
 WORKSPACES = f"{ORG}{TENANCY}/workspaces"

@@ -16,7 +16,6 @@ from store.engine import Engine, Options
 from store.postgresql import statements
 from store.types import AllSpaces, Check, Create, Delete, EventType, Key, PreconditionFailed, Range, Update
 from store.watches import Watch
-from tests.waiting import PATIENCE
 
 continuity = import_module("store.migrations.0003_continuity")
 _runs = count()
@@ -150,7 +149,7 @@ def test_spaces_agree_with_separate_dictionaries(conninfo: str, history: list[tu
                 watch = one.watch(Range(space, "", "pods"), since=begin)
                 assert await rebuild(watch, one.revision) == {k: v for k, v in model.items() if k.space == space}
 
-    asyncio.run(asyncio.wait_for(play(), PATIENCE))
+    asyncio.run(asyncio.wait_for(play(), 20))
 
 
 def test_every_statement_over_objects_or_log_names_the_space() -> None:

@@ -14,7 +14,6 @@ from store import synchronous
 from store.engine import Engine, Options
 from store.types import AllSpaces, Create, Delete, PreconditionFailed, Update
 from tests.store.objects import PODS, body, pod
-from tests.waiting import PATIENCE
 
 T = TypeVar("T")
 
@@ -55,7 +54,7 @@ async def test_object_and_rows_are_kept_together(conninfo: str, database: str, d
         with pytest.raises(LookupError):
             await django(fail)
         await django(succeed)
-        events, revision = await asyncio.wait_for(reading, PATIENCE)
+        events, revision = await asyncio.wait_for(reading, 1)
         assert [event.key.name for event in events] == ["a", "a"]
         assert revision == 2
         stored = await store.get(pod("a"))

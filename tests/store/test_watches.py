@@ -28,12 +28,11 @@ from store.types import (
 from store.watches import Watch
 from tests.store.conftest import run
 from tests.store.objects import PODS, body, pod
-from tests.waiting import PATIENCE
 
 
 async def read(watch: Watch, count: int) -> list[Event]:
     events: list[Event] = []
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(5):
         while len(events) < count:
             batch, _ = await anext(watch)
             events += batch
@@ -99,7 +98,7 @@ async def test_idle_watch_learns_how_far_it_is(conninfo: str) -> None:
         reading = asyncio.create_task(anext(watch))
         await asyncio.sleep(0.02)
         await store.commit(Create(pod("a", space="root:other"), body("a")))
-        assert await asyncio.wait_for(reading, PATIENCE) == ([], 1)
+        assert await asyncio.wait_for(reading, 2) == ([], 1)
 
 
 async def test_watcher_that_does_not_keep_up_is_ended(conninfo: str) -> None:
@@ -210,15 +209,16 @@ async def test_listeners_hear_all_spaces_in_order(conninfo: str) -> None:
         assert len(heard) == 5
 
 
-async def test_an_event_wakes_whom_it_concerns_and_none_of_ten_thousand_others(conninfo: str) -> None:
+async def test_many_idle_watches_cost_an_event_little(conninfo: str) -> None:
     async with Engine(conninfo) as store:
         watches = [store.watch(Range(f"root:t{number}", "", "pods"), since=0) for number in range(10_000)]
         readers = [asyncio.create_task(anext(watch)) for watch in watches]
-        await asyncio.sleep(0)
-        await store.commit(*(Create(pod(f"p{n}", space="root:t7"), body("p")) for n in range(100)))
-        events = list((await readers[7])[0])
-        while len(events) < 100:
-            events += (await anext(watches[7]))[0]
+        await asyncio.sleep(0.2)
+        async with asyncio.timeout(2):
+            await store.commit(*(Create(pod(f"p{n}", space="root:t7"), body("p")) for n in range(100)))
+            events = list((await readers[7])[0])
+            while len(events) < 100:
+                events += (await anext(watches[7]))[0]
         assert [event.key.name for event in events] == [f"p{n}" for n in range(100)]
         assert sum(reader.done() for reader in readers) == 1
         for watch in watches:
@@ -255,7 +255,7 @@ async def test_an_event_reaches_a_thousand_watches_in_order_and_exactly_once(con
         for batch in range(5):
             stored = await store.commit(*(Create(pod(f"p{batch}-{n}", space="root:acme"), body("p")) for n in range(7)))
             written += [one.revision for one in stored]
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(10):
             while any(len(revisions) < len(written) for revisions in taken):
                 await asyncio.sleep(0.01)
         assert all(revisions == written for revisions in taken)

@@ -11,9 +11,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import requests
 
@@ -22,7 +23,19 @@ from tests.databases import OWNER
 from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
+_T = TypeVar("_T")
 KUBECTL = shutil.which("kubectl")
+
+
+def eventually(look: Callable[[], _T], *, within: float = 90.0, every: float = 0.05) -> _T:
+    """What ``look`` returns once it is true; after ``within`` seconds a test gives up: no measure of speed."""
+    deadline = time.monotonic() + within
+    while True:
+        answer = look()
+        if answer:
+            return answer
+        assert time.monotonic() < deadline, f"not within {within} s: {answer!r}"
+        time.sleep(every)
 
 
 @dataclass

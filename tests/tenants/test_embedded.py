@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import time
 import urllib.error
 import urllib.request
 
@@ -25,7 +26,6 @@ from tenants.services import tenant_delete, workspace_delete, workspace_init, wo
 from tests.clusters import TestCluster
 from tests.faultproxy import Fault
 from tests.tenants.conftest import OPERATOR, actor_of, make_tenant, make_user
-from tests.waiting import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -50,14 +50,17 @@ def status_of(cluster: TestCluster, token: str, path: str) -> int:
     context = ssl.create_default_context(cadata=cluster.proxy.ca.cert_pem.bytes().decode())
     request = urllib.request.Request(f"{cluster.proxy.url}{path}", headers={"Authorization": f"Bearer {token}"})
     try:
-        return urllib.request.urlopen(request, context=context, timeout=60).status
+        return urllib.request.urlopen(request, context=context, timeout=5).status
     except urllib.error.HTTPError as error:
         return error.code
 
 
 def until(code: int, *arguments) -> None:
     """What the cluster comes to say; 503 is what it says while it takes in that the tests emptied its database."""
-    eventually(lambda: status_of(*arguments) == code)
+    end = time.monotonic() + 60
+    while (found := status_of(*arguments)) != code:
+        assert time.monotonic() < end, found
+        time.sleep(0.1)
 
 
 def test_a_workspace_lives_from_its_wish_to_its_end(embedded, alice):

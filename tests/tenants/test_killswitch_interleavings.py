@@ -290,7 +290,7 @@ class KillSwitch(RuleBasedStateMachine):
         url = f"{proxy._upstream}/api/v1/namespaces/{workspace.k8s_namespace}/secrets"
         request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
         try:
-            return urllib.request.urlopen(request, context=context, timeout=60).status == 200
+            return urllib.request.urlopen(request, context=context, timeout=10).status == 200
         except urllib.error.HTTPError as error:
             assert error.code in {401, 403, 503}
             return False

@@ -22,7 +22,6 @@ from tenants.services import (
 from tenants.suspensions import locks_all
 from tests.faultproxy import Fault
 from tests.tenants.conftest import OPERATOR, get
-from tests.waiting import eventually
 
 pytestmark = pytest.mark.django_db
 
@@ -118,10 +117,10 @@ def test_a_refusal_is_told_in_words_and_tried_again_later(cluster, workspace):
 
 
 def test_a_cluster_that_is_away_holds_up_nobody_else(cluster, workspace):
-    away = Fault("drop-before", times=10**6)
-    cluster.proxy.faults.append(away)
+    cluster.proxy.faults.append(Fault("drop-before", times=10**6))
+    started = time.monotonic()
     operations_run()
-    assert 1 <= away.hits <= 3, "nobody waits for it again and again"
+    assert time.monotonic() - started < 2
     assert Cluster.objects.get().last_error
     assert operations_run() == 0
     cluster.proxy.heal()
@@ -201,13 +200,11 @@ def test_a_binding_held_by_a_finalizer_is_never_called_suspended(cluster, worksp
     }
     cluster.kubectl("create", "-f", "-", stdin=json.dumps(held))
     suspend(workspace)
-
-    def found_held() -> bool:
+    for _ in range(4):
         operations_run(workspace_id=workspace.id)
-        return "held" in Operation.objects.get(desired="suspended").error
-
-    eventually(found_held, every=0.5)
+        time.sleep(0.5)
     assert Workspace.objects.get().phase == Phase.SUSPENDING
+    assert "held" in Operation.objects.get(desired="suspended").error
     cluster.kubectl("patch", "rolebinding", "held", "-n", ns, "--type=merge", "-p", '{"metadata":{"finalizers":null}}')
     cluster.settle(workspace, Phase.SUSPENDED)
 

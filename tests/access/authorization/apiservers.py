@@ -21,7 +21,6 @@ import yaml
 
 from tests.databases import ROOT
 from tests.ports import free_port
-from tests.waiting import PATIENCE
 
 TENANT = "multi-tenancy.k8s.io/tenant"
 
@@ -53,7 +52,7 @@ class Server:
 
     def wait(self) -> None:
         """Until it is ready; fails with what it said."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + 60
         context = ssl._create_unverified_context()
         while time.monotonic() < deadline and self.process.poll() is None:
             with contextlib.suppress(OSError):

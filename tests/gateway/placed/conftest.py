@@ -20,10 +20,9 @@ from tenants.reconciler.deletion import tenants_end
 from tenants.reconciler.reconciler import operations_run
 from tenants.services import cluster_register, tenant_create, tiers_create_defaults
 from tests.clusters import TestCluster
-from tests.gateway.callers import Answer, Caller
+from tests.gateway.callers import PATIENCE, Answer, Caller
 from tests.gateway.conftest import Server, start, stop
 from tests.tenants.conftest import OPERATOR, join
-from tests.waiting import PATIENCE
 
 GROUPS = {role: f"tenantry:{role.value}" for role in Role}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from copy import deepcopy
 from dataclasses import dataclass
@@ -11,7 +12,6 @@ from tenants.clusters import objects
 from tenants.models import Cluster, Tenant, Tier, Workspace
 from tenants.services.tiers import DEFAULTS
 from tests.speaking import Answer, Speaker
-from tests.waiting import eventually
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 NETWORKING = "/apis/networking.k8s.io/v1"
@@ -67,9 +67,13 @@ def made(server: Speaker, tenant: str, *, security: str = "baseline") -> House:
     for path, body in bodies:
         answer = server.send("POST", path, deepcopy(body))
         assert answer.status == 201, answer.body
+    end = time.monotonic() + 60
     quota, account = house.path("resourcequotas/tenantry-quota"), house.path("serviceaccounts/default")
-    eventually(lambda: "hard" in (server.send("GET", quota).body.get("status") or {}))
-    eventually(lambda: server.send("GET", account).status == 200)
+    while (
+        "hard" not in (server.send("GET", quota).body.get("status") or {}) or server.send("GET", account).status != 200
+    ):
+        assert time.monotonic() < end, "the controllers do not come to it"
+        time.sleep(0.1)
     return house
 
 
