@@ -50,7 +50,7 @@ def sign_in(request: HttpRequest, *, email: str, password: str) -> User | None:
 
 
 def sign_out(request: HttpRequest) -> None:
-    """End the session."""
+    """End the caller's session in this browser and say so in the audit log."""
     if request.user.is_authenticated:
         actor_of(request).record(Action.SIGN_OUT, chain=SYSTEM_CHAIN, target="session")
     auth.logout(request)
