@@ -9,11 +9,18 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
+import orjson
+
 from access.admission.kubernetes.resourcequota import ResourceQuota
+from access.admission.tenancy.tenantquota import TenantQuotaAdmission
 from gateway.controllers.apibindings import BindingController
 from gateway.controllers.definitions import DefinitionController
 from gateway.controllers.workspaces import WorkspaceController
 from gateway.resources.customresources import CustomResources
+from kube.quota import tenantquotas
+from kube.quota.tenantquotas import TENANT_QUOTAS
+from kube.requests.logicalclusters import tenant_of
+from kube.workspaces.types import LOGICAL_CLUSTERS
 from store.engine import Engine
 from store.fairqueue import FairQueue
 from store.garbagecollection import GarbageCollector
@@ -22,27 +29,54 @@ from store.types import Event, EventType, Key, PreconditionFailed, Range, StoreE
 
 logger = logging.getLogger(__name__)
 
+_RESOURCE_QUOTAS: Final = ("", "resourcequotas")
 _SETTLE_SECONDS: Final = 0.2
 """Deletions come in swarms: a namespace's quotas are counted once they have passed."""
 
 
 class QuotaController:
-    """Counts the quotas of a namespace afresh after deletions, which the garbage collector does not settle."""
+    """Counts quotas of namespaces and tenants afresh after what no admission settles: collections, first objects."""
 
-    def __init__(self, store: Engine, plugin: ResourceQuota, custom: CustomResources) -> None:
+    def __init__(
+        self, store: Engine, plugin: ResourceQuota, tenants: TenantQuotaAdmission, custom: CustomResources
+    ) -> None:
         self._store = store
         self._plugin = plugin
+        self._tenants = tenants
         self._custom = custom
         self._soon: set[Key] = set()
         self._queue = FairQueue(self._reconcile_safely)
 
     def on_events(self, events: Sequence[Event]) -> None:
-        """Note the namespaces that lost something, or got a quota."""
+        """Note the namespaces and tenants that lost something, or got a quota."""
+        self._note_tenants(events)
         for event in events:
             key = event.key
             new_quota = key.resource == "resourcequotas" and not key.group and event.type is EventType.ADDED
             if key.namespace and (event.type is EventType.DELETED or new_quota):
                 self._enqueue(Key(key.space, "", "resourcequotas", key.namespace, ""))
+
+    def _note_tenants(self, events: Sequence[Event]) -> None:
+        """A deletion that is followed by a change of the tenant's quota has been settled by its admission."""
+        deleted: Key | None = None
+        for event in events:
+            key = event.key
+            is_quota = key[1:3] == TENANT_QUOTAS
+            if is_quota:
+                deleted = None
+                if not tenantquotas.is_counted(orjson.loads(event.data)):
+                    self._enqueue_tenant(key)
+            elif key[1:3] != _RESOURCE_QUOTAS:
+                if deleted is not None:
+                    self._enqueue_tenant(deleted)
+                deleted = key if event.type is EventType.DELETED else None
+                if key[1:3] == LOGICAL_CLUSTERS and event.type is EventType.ADDED:
+                    self._enqueue_tenant(key._replace(group=TENANT_QUOTAS[0], resource=TENANT_QUOTAS[1]))
+        if deleted is not None:
+            self._enqueue_tenant(deleted)
+
+    def _enqueue_tenant(self, key: Key) -> None:
+        self._enqueue(Key(key.space, key.group, key.resource, "", ""))
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -59,10 +93,13 @@ class QuotaController:
 
     async def _reconcile_safely(self, key: Key) -> None:
         try:
-            await self._recount(key.space, key.namespace)
+            if key.namespace:
+                await self._recount(key.space, key.namespace)
+            elif key[1:3] == TENANT_QUOTAS or await self._tenants.concerns(key):
+                await self._tenants.recount(tenant_of(key.space), time.time())
         except StoreError as error:
             if not isinstance(error, PreconditionFailed):
-                logger.warning("quotas of %s/%s were not recounted: %s", key.space, key.namespace, error)
+                logger.warning("quotas of %s %s were not recounted: %s", key.space, key.namespace, error)
             self._enqueue(key)
         except BaseException:
             # Whatever it was, it must be done when this begins anew.
@@ -79,10 +116,15 @@ class QuotaController:
 
 @asynccontextmanager
 async def run_controllers(
-    store: Engine, database_url: str, url: str, custom: CustomResources, quotas: ResourceQuota
+    store: Engine,
+    database_url: str,
+    url: str,
+    custom: CustomResources,
+    quotas: ResourceQuota,
+    tenant_quotas: TenantQuotaAdmission,
 ) -> AsyncIterator[None]:
     """The workers run; an advisory lock makes sure that one process does what only one may."""
-    recounts = QuotaController(store, quotas, custom)
+    recounts = QuotaController(store, quotas, tenant_quotas, custom)
     controller = DefinitionController(store)
     bindings = BindingController(store)
     tree = WorkspaceController(store, database_url, url)
