@@ -16,12 +16,11 @@ class TenantCreateRequest(RequestSerializer):
     name = serializers.CharField(max_length=63)
     display_name = serializers.CharField(max_length=128, required=False, default="", allow_blank=True)
     owner = serializers.EmailField(
-        max_length=254, required=False, default="", help_text="An existing user, who becomes the first owner."
+        max_length=254, required=False, allow_blank=True, help_text="An existing user, who becomes the first owner."
     )
     quota = serializers.DictField(
         child=serializers.CharField(max_length=64),
         required=False,
-        default=None,
         help_text="What it may hold, by resource name as in a ResourceQuota; the configured default without it.",
     )
 
@@ -68,7 +67,7 @@ class MemberSerializer(serializers.ModelSerializer[Membership]):
         read_only_fields = fields
 
 
-class WorkspaceQuotaSerializer(serializers.Serializer[Any]):
+class QuotaOfWorkspaceSerializer(serializers.Serializer[Any]):
     """One workspace's hard limits."""
 
     id = serializers.UUIDField()
@@ -82,7 +81,7 @@ class QuotaSerializer(serializers.Serializer[Any]):
 
     hard = serializers.DictField(child=serializers.CharField())
     used = serializers.DictField(child=serializers.CharField())
-    workspaces = WorkspaceQuotaSerializer(many=True)
+    workspaces = QuotaOfWorkspaceSerializer(many=True)
 
 
 class QuotaChangeRequest(RequestSerializer):
