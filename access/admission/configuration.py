@@ -10,6 +10,7 @@ from typing import Any, Final
 import yaml
 
 from access.reloading import FILE_MAX, UnusableFile
+from kube.kinds import tenantscope
 from kube.podsecurity import configuration as podsecurity
 from kube.podsecurity.configuration import PodSecurityConfiguration
 from kube.quota import configuration as quota
@@ -18,6 +19,7 @@ from kube.quota.configuration import TenantQuotaConfiguration
 _VERSIONS: Final = tuple(f"apiserver.config.k8s.io/{version}" for version in ("v1", "v1beta1", "v1alpha1"))
 _FIELDS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
     "PodSecurity": ("pod_security", podsecurity.read_configuration),
+    "TenantScope": ("refused_to_tenants", tenantscope.read_configuration),
     "TenantQuota": ("tenant_quota", quota.read_configuration),
 }
 """The plug-ins that take a configuration: where it is kept here, and who reads it."""
@@ -28,6 +30,7 @@ class AdmissionConfiguration:
     """What the operator tells the plug-ins."""
 
     pod_security: PodSecurityConfiguration = field(default_factory=PodSecurityConfiguration)
+    refused_to_tenants: frozenset[tuple[str, str]] = tenantscope.DEFAULT_REFUSED
     tenant_quota: TenantQuotaConfiguration = field(default_factory=TenantQuotaConfiguration)
 
 

@@ -20,7 +20,6 @@ from gateway.resources.customresources import CustomResources
 from kube.quota import tenantquotas
 from kube.quota.tenantquotas import TENANT_QUOTAS
 from kube.requests.logicalclusters import tenant_of
-from kube.workspaces.types import LOGICAL_CLUSTERS
 from store.engine import Engine
 from store.fairqueue import FairQueue
 from store.garbagecollection import GarbageCollector
@@ -57,23 +56,20 @@ class QuotaController:
                 self._enqueue(Key(key.space, "", "resourcequotas", key.namespace, ""))
 
     def _note_tenants(self, events: Sequence[Event]) -> None:
-        """A deletion that is followed by a change of the tenant's quota has been settled by its admission."""
-        deleted: Key | None = None
+        """What came or went counts afresh, unless a change of the tenant's quota follows: its admission has settled it."""
+        pending: Key | None = None
         for event in events:
             key = event.key
-            is_quota = key[1:3] == TENANT_QUOTAS
-            if is_quota:
-                deleted = None
+            if key[1:3] == TENANT_QUOTAS:
+                pending = None
                 if not tenantquotas.is_counted(orjson.loads(event.data)):
                     self._enqueue_tenant(key)
             elif key[1:3] != _RESOURCE_QUOTAS:
-                if deleted is not None:
-                    self._enqueue_tenant(deleted)
-                deleted = key if event.type is EventType.DELETED else None
-                if key[1:3] == LOGICAL_CLUSTERS and event.type is EventType.ADDED:
-                    self._enqueue_tenant(key._replace(group=TENANT_QUOTAS[0], resource=TENANT_QUOTAS[1]))
-        if deleted is not None:
-            self._enqueue_tenant(deleted)
+                if pending is not None:
+                    self._enqueue_tenant(pending)
+                pending = key if event.type is not EventType.MODIFIED else None
+        if pending is not None:
+            self._enqueue_tenant(pending)
 
     def _enqueue_tenant(self, key: Key) -> None:
         self._enqueue(Key(key.space, key.group, key.resource, "", ""))

@@ -114,7 +114,7 @@ async def build_runtime(
         # What changes objects first, then what judges them; quotas last, when nothing else can refuse.
         admission = AdmissionChain(
             [
-                TenantScope(),
+                TenantScope(configured.refused_to_tenants),
                 TenantLifecycle(store),
                 TenantReferences(store),
                 CertificateRequests(),

@@ -1,4 +1,4 @@
-"""The quota of a tenant, over all its namespaces and workspaces, whichever way an object is written (AD1 to AD3, P8)."""
+"""The quota of a tenant, over all its namespaces and workspaces, whichever way an object is written (AD1 to AD4, P8)."""
 
 from __future__ import annotations
 
@@ -180,7 +180,9 @@ def test_what_controllers_make_and_collect_and_what_workspaces_hold_counts(
     assert [owner.post(inside, secret).status for secret in secrets[1:]] == [201, 201, 403]
 
 
-def test_usage_rules_count_what_kubernetes_does_not(server: Server, tenant: str, owner: Caller, tmp_path: Path) -> None:
+def test_usage_rules_count_what_kubernetes_does_not_and_more_kinds_are_refused_where_configured(
+    server: Server, tenant: str, owner: Caller, tmp_path: Path
+) -> None:
     rules = [
         {"name": "example.com/bandwidth", "resource": "pods", "annotation": "kubernetes.io/egress-bandwidth"},
         {
@@ -197,8 +199,14 @@ def test_usage_rules_count_what_kubernetes_does_not(server: Server, tenant: str,
         "hard": {"pods": "5"},
         "usage": rules,
     }
+    scope = {
+        "apiVersion": "tenancy.tenantry.io/v1alpha1",
+        "kind": "TenantScopeConfiguration",
+        "refused": ["nodes", "daemonsets.apps", "jobs.batch", "secrets"],
+    }
+    plugins = [{"name": "TenantQuota", "configuration": told}, {"name": "TenantScope", "configuration": scope}]
     file = tmp_path / "admission.yaml"
-    file.write_text(yaml.safe_dump({**kind, "plugins": [{"name": "TenantQuota", "configuration": told}]}))
+    file.write_text(yaml.safe_dump({**kind, "plugins": plugins}))
     # The other server knows no such rules: it has counted before the quota names them.
     assert eventually(lambda: used(owner).get("pods") == "0")
     with another(server, tmp_path / "data", f"--admission-control-config-file={file}") as second:
@@ -214,6 +222,9 @@ def test_usage_rules_count_what_kubernetes_does_not(server: Server, tenant: str,
         assert refused.status == 403
         assert "requested: example.com/bandwidth=60M, used: example.com/bandwidth=60M" in refused.body["message"]
         assert caller.post(path, pod("narrow")).status == 201
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "refused-elsewhere"}}
+        assert caller.post("/api/v1/namespaces/default/secrets", secret).status == 403
+        assert second.admin.post("/api/v1/namespaces/default/secrets", secret).status == 201
         backend = {"service": {"name": "s", "port": {"number": 90}}}
         ingress = {
             "apiVersion": "networking.k8s.io/v1",

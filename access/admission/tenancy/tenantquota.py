@@ -97,7 +97,9 @@ class TenantQuotaAdmission(NoopPlugin):
         try:
             quota = self._quota(stored)
             if quota.concerns(*attributes.resource.storage_key):
-                self._line_up(stored.key.space, attributes.resource.group, attributes.resource.plural)
+                self._line_up(stored.key.space, *attributes.resource.place)
+            elif not any(isinstance(operation, Create) for operation in attributes.together):
+                return ()
             change = _change(attributes, quota, now)
             if not change:
                 return ()
