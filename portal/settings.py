@@ -267,6 +267,7 @@ SPECTACULAR_SETTINGS = {
         "WorkspaceStatusEnum": "tenants.models.Status",
         "TenantStateEnum": "tenants.models.TenantState",
         "OutcomeEnum": "audit.models.Outcome",
+        "CredentialKindEnum": "tenants.models.CredentialKind",
     },
 }
 
@@ -315,6 +316,9 @@ APISERVER_FLAGS: list[str] = shlex.split(env.str("APISERVER_FLAGS", ""))
 PORTAL_URL = env.str("PORTAL_URL", f"http://127.0.0.1:{PORTAL_PORT}")
 PKI_DIR = DATA_DIR / "pki"
 """Where generated certificates and signing keys are kept, each readable by its owner alone."""
+
+PORTAL_TOKEN_KEY_FILE = _path("PORTAL_TOKEN_KEY_FILE") or PKI_DIR / "portal-tokens.key"
+"""The key (PEM) that signs people's tokens for the API server, which verifies them by ``--portal-token-key-file``."""
 
 AUDIT_CHECKPOINTS_FILE = _path("AUDIT_CHECKPOINTS_FILE") or DATA_DIR / "audit-checkpoints.jsonl"
 """Where the signed ends of the audit's chains are appended, once a minute while anything happens (GW13)."""

@@ -46,7 +46,7 @@ urlpatterns = [
     path("workspaces/<uuid:pk>/delete/", workspaces.workspace_delete, name="workspace-delete"),
     path("workspaces/<uuid:pk>/tier/", workspaces.workspace_tier, name="workspace-tier"),
     path(
-        "workspaces/<uuid:pk>/credentials/<str:credential>/revoke/",
+        "credentials/<str:credential>/revoke/",
         credentials.credential_end,
         name="credential-revoke",
     ),

@@ -17,13 +17,13 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
+from kube.authentication.identity import MEMBERS
 from store import synchronous
 from store.models import StoredObject
 from store.types import Create, Delete, Key, PreconditionFailed, Update
 from tenants import manifests
 from tenants.models import Role, Tenant, TenantState
 from tenants.quotas import tenant_quota_object
-from tenants.rights import GROUP_PREFIX
 
 ROOT: Final = "root"
 _RBAC: Final = "rbac.authorization.k8s.io"
@@ -146,7 +146,7 @@ def _first_objects(
 
     prefix = f"/apis/{_RBAC}/v1/tenants/{name}"
     for member, target in MEMBER_ROLES.items():
-        group = f"{GROUP_PREFIX}{member.value}"
+        group = f"{MEMBERS}{member.value}"
         link = f"{prefix}/clusterrolebindings/{group}"
         binding = _body(f"{_RBAC}/v1", "ClusterRoleBinding", group, link, tenant=name)
         binding["roleRef"] = {"apiGroup": _RBAC, "kind": "ClusterRole", "name": target}

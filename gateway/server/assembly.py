@@ -38,10 +38,12 @@ from access.admission.tenancy.workspaces import WorkspaceTree
 from access.authentication.build import Authentication, build_authenticators
 from access.authentication.chain import AuthenticationChain
 from access.authentication.keyfiles import KeyFiles
+from access.authentication.portal import PortalAuthenticator, StandingCredentials
 from access.authentication.serviceaccount import ServiceAccountAuthenticator
 from access.authentication.x509 import X509Authenticator
 from access.authorization.build import build_authorization
 from access.authorization.modes.keystone import KeystoneAuthorizer
+from access.reloading import ReloadedFile
 from access.requestlimits import TenantThrottle
 from audit.requests import RequestLog
 from gateway.controllers import manager
@@ -61,6 +63,7 @@ from gateway.upstream.openedobjects import OpenedObjects
 from gateway.upstream.placedrights import PlacedRights
 from gateway.upstream.placements import Placements
 from gateway.upstream.tokens import WorkspaceTokens
+from kube.authentication.serviceaccounttokens import load_verifying_keys
 from kube.requests.logicalclusters import ROOT
 from kube.requests.status import AlreadyExists
 from kube.workspaces.objects import root_objects
@@ -219,6 +222,9 @@ def _authentication(
         options.authentication,
         certificates=X509Authenticator([own]),
         service_accounts=accounts,
+        portal=PortalAuthenticator(
+            ReloadedFile(certificates.portal_token_key, load_verifying_keys), StandingCredentials(options.database_url)
+        ),
         service_account_issuer=options.service_account_issuer,
         audiences=options.audiences,
         anonymous=options.anonymous_auth,

@@ -12,11 +12,12 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from access.credentials import tenant_kubeconfig_issue
+from access.credentials import credential_revoke, tenant_kubeconfig_issue
+from access.credentials.selectors import credential_visible_to, credentials_of_tenant
 from access.models import Credential
 from audit.models import ApiRequest
 from audit.recorder import Actor
-from kube.requests.status import Forbidden
+from kube.requests.status import Forbidden, NotFound
 from portal.api.endpoint import (
     LIMIT,
     Endpoint,
@@ -38,7 +39,7 @@ from portal.api.serializers.tenants import (
     TenantSerializer,
     UsageSerializer,
 )
-from portal.api.serializers.workspaces import CreatedTenantCredentialsSerializer
+from portal.api.serializers.workspaces import CreatedTenantCredentialsSerializer, CredentialSerializer
 from portal.http.actors import person_named
 from tenants import selectors, services
 from tenants.models import Membership, Role, Tenant
@@ -206,14 +207,49 @@ class MemberDetail(Endpoint):
         return Response(status=204)
 
 
+class TenantCredentialList(Endpoint):
+    """Credentials for a tenant's whole space."""
+
+    @extend_schema(
+        operation_id="listTenantCredentials",
+        summary="Who was issued what for the whole tenant, newest first",
+        responses={200: page_schema(CredentialSerializer)},
+    )
+    def get(self, request: Request, name: str) -> Response:
+        """The last two hundred; admins see all, others their own."""
+        _visible(request, name)
+        rows = credentials_of_tenant(api_actor(request), name, limit=200)
+        return paginated_response(request, rows, CredentialSerializer)
+
+
+class TenantCredentialRevoke(Endpoint):
+    """End one credential for the whole tenant before its time."""
+
+    @extend_schema(
+        operation_id="revokeTenantCredential",
+        summary="Revoke one credential for the whole tenant",
+        request=None,
+        responses={200: CredentialSerializer},
+    )
+    def post(self, request: Request, name: str, jti: str) -> Response:
+        """Dead with the answer's commit."""
+        actor = api_actor(request)
+        _visible(request, name)
+        found = credential_visible_to(actor, jti)
+        if found.tenant_id != name or found.workspace_id is not None:
+            raise NotFound("There is no such credential.", kind="credentials")
+        return Response(CredentialSerializer(credential_revoke(actor=actor, jti=jti, now=timezone.now())).data)
+
+
 class TenantCredentialsCreate(Endpoint):
     """Credentials for all workspaces of a tenant, in one file."""
 
     @extend_schema(
         operation_id="issueTenantKubeconfig",
         summary="Issue one kubeconfig with a context for each workspace",
-        description="Each context is a credential of its own, with all the rights of the caller's role, for two hours "
-        "at most. What a cluster refuses is left out and named in `missing`.",
+        description="Workspaces that are reached through Tenantry share a credential for the tenant's space, each "
+        "other has one of its own; with all the rights of the caller's role, for two hours at most. What a cluster "
+        "refuses is left out and named in `missing`.",
         request=None,
         responses={201: CreatedTenantCredentialsSerializer},
     )
@@ -277,9 +313,7 @@ def _usage(actor: Actor, tenant: Tenant) -> dict[str, int]:
     requests = ApiRequest.objects.filter(tenant=tenant.name, created_at__gte=since).aggregate(
         all=Sum("count"), refused=Sum("count", filter=Q(allowed=False))
     )
-    issued = Credential.objects.filter(workspace__tenant=tenant, issued_at__gte=since, failed_at=None).aggregate(
-        all=Count("pk")
-    )
+    issued = Credential.objects.filter(tenant=tenant, issued_at__gte=since, failed_at=None).aggregate(all=Count("pk"))
     return {
         "workspaces": numbers.workspaces,
         "ready": numbers.ready,

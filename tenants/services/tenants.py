@@ -24,7 +24,7 @@ from tenants.naming import check_tenant_name, check_text
 from tenants.quotas import tenant_quota_write
 from tenants.rights import require_open, require_operator, require_role
 from tenants.services import desiredstate
-from tenants.services.revocation import access_tokens_end
+from tenants.services.revocation import access_tokens_end, credentials_changed
 from tenants.suspensions import credentials_spend, lock_clear, lock_set
 
 
@@ -171,6 +171,11 @@ def tenant_resume(*, actor: Actor, name: str) -> Tenant:
     tenant.save()
     credentials_spend(tenant)
     lock_clear(space=tenant.cluster_path)
+    # What was issued for the space before the suspension stays dead, as what was issued for its workspaces does.
+    tenant.credentials.filter(workspace=None, revoked_at=None).update(
+        revoked_at=timezone.now(), revoked_by=actor.name[:254]
+    )
+    credentials_changed()
     held = Workspace.objects.filter(tenant=tenant, status=Status.SUSPENDED, suspended_with_tenant=True)
     for workspace in held.select_for_update():
         desiredstate.request_resumed(workspace, actor)
