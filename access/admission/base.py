@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from kube.authentication.identity import Principal
 from kube.kinds.resources import Resource
@@ -12,25 +12,10 @@ from kube.kinds.schemas import Schema
 from kube.requests.requestinfo import RequestInfo
 from store.types import Operation
 
-T = TypeVar("T")
-
 CREATE = "CREATE"
 UPDATE = "UPDATE"
 DELETE = "DELETE"
 CONNECT = "CONNECT"
-
-
-class Executor(Protocol):
-    """Where work is done that takes as long as its arguments are large; ``function`` must be pure."""
-
-    def __call__(self, function: Callable[..., T], *args: Any) -> Awaitable[T]:
-        """What ``function(*args)`` returns or raises."""
-        ...
-
-
-async def run_inline(function: Callable[..., T], *args: Any) -> T:
-    """Call ``function`` in the event loop: the ``Executor`` for small objects. Returns and raises what it does."""
-    return function(*args)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -54,7 +39,6 @@ class Attributes:
     now: float
     dry_run: bool = False
     warnings: list[str] = field(default_factory=list)
-    offload: Executor = run_inline
 
     @property
     def cluster(self) -> str:

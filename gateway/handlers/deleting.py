@@ -23,7 +23,6 @@ from gateway.resources.writeoptions import flag, invalid_options, not_a_number, 
 from kube.customresources.definitions import CRDS, terminating
 from kube.kinds.reststrategies import RETURN_DELETED_OBJECT
 from kube.objects.patches import deep_copy
-from kube.requests.decoding import weight
 from kube.requests.fielderrors import invalid
 from kube.requests.status import BadRequest, Conflict, Invalid, NotFound
 from kube.workspaces.types import WORKSPACES
@@ -106,7 +105,7 @@ def _unsupported(field: str, value: Any, *supported: str) -> Invalid:
 
 async def delete(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """DELETE of one object: a ``Status`` when it is gone, the object when something still holds it."""
-    options = await request.offload(read_options, request)
+    options = read_options(request)
     if kind.name == "Job" and not options.propagation:
         request.warnings.append(
             "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove "
@@ -126,9 +125,11 @@ async def delete(runtime: Runtime, request: Request, kind: Kind) -> Response:
 
 async def delete_collection(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """DELETE of a collection. What was in it is shown, as it was, to those who may list it."""
-    options, accept = await request.offload(read_options, request), negotiate(request)
+    options, accept = read_options(request), negotiate(request)
     chosen = selection(request, kind)
     items, revision, _, _ = await read_list(runtime, request, kind, chosen)
+    for item in items:
+        request.weigh(item.data)
     for item in items:
         try:
             await delete_object(runtime, request, kind, item.key, options)
@@ -147,10 +148,10 @@ async def delete_object(
     async def once(current: Stored) -> tuple[bool, dict[str, Any]]:
         require_selected(request, kind, current)
         bootstrappolicy.require_kept(current, kind.resource.qualified_name)
-        request.weight = max(request.weight, weight(current.data))
-        old = await request.offload(orjson.loads, current.data)
+        request.weigh(current.data)
+        old = orjson.loads(current.data)
         _check_preconditions(kind, key, options, old)
-        new = await request.offload(deep_copy, old)
+        new = deep_copy(old)
         metadata = new["metadata"]
         _propagate(new, options)
         attributes = attributes_of(request, kind, DELETE, key.name, None, old)
@@ -176,7 +177,7 @@ async def delete_object(
             if request.dry_run or (not gone and new == old):
                 await require_newest(runtime, key, current)
                 return gone, new
-            kept = await request.offload(stored_form, new, kind)
+            kept = stored_form(new, kind)
             if gone:
                 await runtime.store.commit(Delete(key, current.revision, kept), *extra)
                 return True, new
@@ -185,7 +186,7 @@ async def delete_object(
             # What still stands counts against quotas until it is gone; what has to hold holds for the mark as well.
             holds = [held for held in extra if isinstance(held, Check)]
             stored = (await runtime.store.commit(Update(key, current.revision, kept), *doors, *holds))[0]
-            return False, await request.offload(orjson.loads, stored.data)
+            return False, orjson.loads(stored.data)
 
     return await guaranteed_update(runtime, kind, key, once)
 

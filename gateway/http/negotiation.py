@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import orjson
@@ -198,6 +199,14 @@ def respond(request: Request, body: Any, *, status: int = 200, accept: Accept = 
         data = gzip.compress(data, compresslevel=1)
         headers = ((b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding"))
     return Response(status, data, accept.media, headers)
+
+
+async def respond_at_length(request: Request, data: bytes, *, accept: Accept = PLAIN) -> Response:
+    """``respond`` for bytes that may be many: they are compressed beside the event loop."""
+    answer = partial(respond, request, data, accept=accept)
+    if len(data) < _COMPRESS_FROM or request.in_turn is None or not takes_gzip(request):
+        return answer()
+    return await request.in_turn(partial(asyncio.to_thread, answer))
 
 
 def takes_gzip(request: Request) -> bool:
