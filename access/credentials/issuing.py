@@ -1,6 +1,7 @@
 """Issues kubeconfigs, in the one order that leaves no unrecorded token (GW3, GW9).
 
 Ownership → active, under the row's lock → rate limit → intent committed → anchor → token → checked → outcome → YAML.
+A file for a whole tenant is this for each of its workspaces.
 No record, no token; and a token whose workspace was closed in the meantime dies with its anchor, unseen.
 """
 
@@ -23,14 +24,14 @@ from audit.actions import Action
 from audit.addresses import address_of
 from audit.models import Outcome as AuditOutcome
 from audit.recorder import Actor
-from kube.authentication.kubeconfig import InvalidKubeconfig, write_kubeconfig
+from kube.authentication.kubeconfig import Access, InvalidKubeconfig, write_kubeconfig
 from kube.requests.status import Conflict, Forbidden, NotFound, ServiceUnavailable, StatusError, TooManyRequests
 from tenants import ratelimits
 from tenants.clusters import objects
 from tenants.clusters.anchors import AnchorState, anchor_end
 from tenants.clusters.client import Answer, ClusterClient, ClusterUnusable, Outcome, client_for
 from tenants.models import Phase, Role, Status, Workspace
-from tenants.rights import role_of
+from tenants.rights import require_role, role_of
 
 SECONDS: Final = 7200
 """The life of a credential: a hard limit (GATEWAY, phase 2)."""
@@ -38,6 +39,7 @@ SECONDS: Final = 7200
 _LEEWAY: Final = timedelta(seconds=60)
 _ROLE_OF_MEMBER: Final = {Role.OWNER: "admin", Role.ADMIN: "admin", Role.EDITOR: "editor", Role.VIEWER: "viewer"}
 _RANK: Final = {"admin": 2, "editor": 1, "viewer": 0}
+_IN_ONE_FILE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,15 @@ class IssuedKubeconfig:
     """A kubeconfig: ``yaml`` is for the one answer that carries it (``application/x-yaml``, ``no-store``)."""
 
     credential: Credential
+    yaml: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class IssuedTenantKubeconfig:
+    """A file with a context for each workspace of a tenant, but those ``missing``, each with what it said."""
+
+    credentials: tuple[Credential, ...]
+    missing: tuple[tuple[Workspace, str], ...]
     yaml: str = field(repr=False)
 
 
@@ -71,13 +82,57 @@ def kubeconfig_issue(*, actor: Actor, workspace_id: UUID, role: str = "", now: d
     cannot be reached or does not answer as agreed; then nothing is left behind.
     """
     workspace, credential = _intend(actor, workspace_id, role, now)
+    access = _opened(actor, workspace, credential, now)
+    return IssuedKubeconfig(credential, write_kubeconfig([access]))
+
+
+@sensitive_variables()
+def tenant_kubeconfig_issue(*, actor: Actor, tenant: str, now: datetime) -> IssuedTenantKubeconfig:
+    """One kubeconfig for all workspaces of a tenant that are ready, the first hundred by name: a context each.
+
+    Each context is a credential of its own, with the highest role that the actor's membership allows. What one cluster
+    refuses is left out and named. Raises ``NotFound`` for a tenant that is not the actor's to know of, ``Conflict`` where
+    no workspace is ready, ``TooManyRequests``, ``ServiceUnavailable`` where nothing could be issued.
+    """
+    require_role(actor, tenant, Role.VIEWER)
+    ready = Workspace.objects.filter(tenant_id=tenant, status=Status.ACTIVE, phase=Phase.READY)
+    rows = list(ready.order_by("name")[:_IN_ONE_FILE])
+    if not rows:
+        raise Conflict(f"No workspace of {tenant} is ready.", kind="tenants", name=tenant)
+    ratelimits.take(ratelimits.TENANT_CREDENTIALS, actor.user_id or actor.name)
+    accesses: list[Access] = []
+    issued: list[Credential] = []
+    missing: list[tuple[Workspace, str]] = []
+    away: dict[UUID, StatusError] = {}
+    for row in rows:
+        error = away.get(row.cluster_id)
+        if error is None:
+            try:
+                workspace, credential = _intend(actor, row.pk, "", now, limited=False)
+                accesses.append(_opened(actor, workspace, credential, now))
+                issued.append(credential)
+                continue
+            except ServiceUnavailable as silent:
+                # One that does not answer is not asked a hundred times.
+                error = away[row.cluster_id] = silent
+            except StatusError as refusal:
+                error = refusal
+        missing.append((row, error.message))
+    if not issued:
+        raise ServiceUnavailable(missing[0][1], retry_after=5)
+    return IssuedTenantKubeconfig(tuple(issued), tuple(missing), write_kubeconfig(accesses))
+
+
+@sensitive_variables()
+def _opened(actor: Actor, workspace: Workspace, credential: Credential, now: datetime) -> Access:
+    """Turn the intent into a token that opens the workspace, or into a failure that leaves nothing behind."""
     account = objects.ACCOUNTS[credential.role]
     client = None
     try:
         client = client_for(workspace.cluster, workspace.tenant_id)
         credential.anchor_uid = _anchor(client, workspace, credential, account)
         token = _request(client, workspace, credential, account=account, now=now)
-        yaml = _kubeconfig(workspace, account, token)
+        access = _access(workspace, credential, token)
         _conclude(actor, workspace, credential, token)
     except StatusError as error:
         # Closed in the meantime: the token, if there is one, must not outlive its anchor.
@@ -89,10 +144,12 @@ def kubeconfig_issue(*, actor: Actor, workspace_id: UUID, role: str = "", now: d
     except DatabaseError:
         _undo(actor, client, workspace, credential, reason="The issue could not be recorded.", now=now)
         raise ServiceUnavailable("The issue could not be recorded, so nothing was issued.", retry_after=5) from None
-    return IssuedKubeconfig(credential, yaml)
+    return access
 
 
-def _intend(actor: Actor, workspace_id: UUID, role: str, now: datetime) -> tuple[Workspace, Credential]:
+def _intend(
+    actor: Actor, workspace_id: UUID, role: str, now: datetime, *, limited: bool = True
+) -> tuple[Workspace, Credential]:
     """Check everything under the workspace's row lock and commit the intent, or the refusal; raise the refusal."""
     refusal: StatusError
     with transaction.atomic():
@@ -103,7 +160,8 @@ def _intend(actor: Actor, workspace_id: UUID, role: str, now: datetime) -> tuple
         try:
             member = role_of(actor, workspace.tenant_id)
             chosen = _chosen(workspace, member, role, workspace_id)
-            ratelimits.take(ratelimits.CREDENTIAL, actor.user_id or actor.name)
+            if limited:
+                ratelimits.take(ratelimits.CREDENTIAL, actor.user_id or actor.name)
         except StatusError as error:
             refusal = error
             # Refusals are recorded as often as credentials are given, so that a flood of them fills nothing.
@@ -125,6 +183,12 @@ def _intend(actor: Actor, workspace_id: UUID, role: str, now: datetime) -> tuple
             _record(actor, workspace, AuditOutcome.INTENT, {"id": str(identifier), "role": chosen})
             return workspace, credential
     raise refusal
+
+
+def credential_roles(member: Role) -> list[str]:
+    """The roles that a member's credentials may have, the highest first."""
+    highest = _RANK[_ROLE_OF_MEMBER[member]]
+    return [role for role, rank in _RANK.items() if rank <= highest]
 
 
 def _chosen(workspace: Workspace, member: Role | None, role: str, workspace_id: UUID) -> str:
@@ -201,17 +265,20 @@ def _request(
 
 
 @sensitive_variables()
-def _kubeconfig(workspace: Workspace, account: str, token: _Token) -> str:
+def _access(workspace: Workspace, credential: Credential, token: _Token) -> Access:
+    """The context of a kubeconfig, which is known to be writable: what the cluster said is in it."""
+    access = Access(
+        name=f"{workspace.tenant_id}.{workspace.name}.{credential.role}",
+        server=workspace.cluster.client_url or workspace.cluster.server,
+        certificate_authority=workspace.cluster.ca_data.encode(),
+        namespace=workspace.k8s_namespace,
+        token=token.text,
+    )
     try:
-        return write_kubeconfig(
-            server=workspace.cluster.client_url or workspace.cluster.server,
-            certificate_authority=workspace.cluster.ca_data.encode(),
-            namespace=workspace.k8s_namespace,
-            user=account,
-            token=token.text,
-        )
+        write_kubeconfig([access])
     except InvalidKubeconfig:
         raise _Broken("The cluster's answer held no token.") from None
+    return access
 
 
 def _conclude(actor: Actor, workspace: Workspace, credential: Credential, token: _Token) -> None:

@@ -89,9 +89,9 @@ def test_an_issued_kubeconfig_opens_the_workspace_and_nothing_else(cluster, work
     """GW3, GW7."""
     issued = issue(alice, workspace)
     config = yaml.safe_load(issued.yaml)
-    assert config["current-context"] == "tenant-context"
+    assert config["current-context"].startswith("acme.web.admin@")
     assert config["contexts"][0]["context"]["namespace"] == workspace.k8s_namespace
-    assert config["users"][0]["name"] == "sa-tenant-admin"
+    assert config["users"][0]["name"] == config["current-context"]
     ca = base64.b64decode(config["clusters"][0]["cluster"]["certificate-authority-data"]).decode()
     assert ca == workspace.cluster.ca_data
     token = token_of(issued)
