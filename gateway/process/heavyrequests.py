@@ -119,7 +119,7 @@ class HeavyRequests:
 
     async def _running(self) -> asyncio.subprocess.Process:
         process = self._process
-        if process is None or process.returncode is not None:
+        if process is None or _has_ended(process.pid):
             process = self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
                 "-m",
@@ -152,6 +152,14 @@ class HeavyRequests:
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
         self._process = None
+
+
+def _has_ended(process: int) -> bool:
+    """Asked of the system: the loop may hear of it later."""
+    try:
+        return os.waitid(os.P_PID, process, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True
 
 
 async def send(process: asyncio.subprocess.Process, message: bytes) -> None:
