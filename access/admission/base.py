@@ -23,8 +23,7 @@ class Attributes:
     """One write on its way. ``object`` is ``None`` for a deletion, ``old`` for a creation.
 
     Plugins change ``object`` in place while they mutate. ``name`` is the final name, ``namespace`` the object's.
-    ``now`` is the time of the request in Unix seconds. ``warnings`` reach the client; ``offload`` is for pure work that large
-    objects make long.
+    ``now`` is the time of the request in Unix seconds. ``warnings`` reach the client.
     """
 
     principal: Principal

@@ -9,6 +9,7 @@ from typing import Final
 from gateway.handlers import (
     connecting,
     discovery,
+    forwarding,
     health,
     openapi,
     reviews,
@@ -54,8 +55,6 @@ async def dispatch(runtime: Runtime, request: Request, recheck: Recheck) -> Resp
         charge(sent // COST_VALUES)
     answer: Response | Stream
     try:
-        request.weigh(request.body)
-        await runtime.custom.ensure(request.info.cluster)
         answer = await _handle(runtime, request, recheck)
     except TooHeavy:
         if runtime.heavy is None:
@@ -76,6 +75,11 @@ async def _handle(runtime: Runtime, request: Request, recheck: Recheck) -> Respo
     info = request.info
     if not info.is_resource:
         return await _non_resource(runtime, request, recheck)
+    placement = await forwarding.placement_of(runtime, info)
+    if placement is not None:
+        return await forwarding.forward(runtime, request, placement, recheck)
+    request.weigh(request.body)
+    await runtime.custom.ensure(info.cluster)
     require_acceptable(request)
     if (info.group, info.resource, info.subresource) == (*EXPORTS, "content"):
         return await virtualworkspace.serve(runtime, request, recheck)
@@ -115,6 +119,7 @@ def _outside_closed_namespaces(runtime: Runtime, request: Request, recheck: Rech
 
 
 async def _non_resource(runtime: Runtime, request: Request, recheck: Recheck) -> Response:
+    await runtime.custom.ensure(request.info.cluster)
     path = request.info.path
     if request.info.method != "GET" and (path.strip("/") == "version" or discovery.is_version(path)):
         raise verbs.not_allowed()
