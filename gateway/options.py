@@ -40,6 +40,7 @@ class Options:
     anonymous_auth: bool = False
     enable_admission_plugins: tuple[str, ...] = ()
     disable_admission_plugins: tuple[str, ...] = ()
+    admission_control_config_file: Path | None = None
     audit_policy_file: Path | None = None
     max_token_lifetime: int = 86_400
     request_timeout: float = 60.0

@@ -153,6 +153,9 @@ AUTHORIZATION = AuthorizationOptions(
 )
 """What ``manage.py apiserver`` decides by unless its flags say otherwise, and what the portal explains (AZ11)."""
 
+ADMISSION_CONTROL_CONFIG_FILE = _path("ADMISSION_CONTROL_CONFIG_FILE")
+"""What ``manage.py apiserver`` tells its admission plug-ins unless a flag names another file."""
+
 AUTH_USER_MODEL = "tenants.User"
 AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend", "portal.signin.oidc.backend.OidcBackend"]
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.Argon2PasswordHasher"]

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from kube.authentication.identity import Principal
+from kube.authorization.decisions import Decision
 from kube.kinds.resources import Resource
 from kube.kinds.schemas import Schema
 from kube.requests.requestinfo import RequestInfo
+from kube.requests.status import Cause, Forbidden
 from store.types import Operation
 
 CREATE = "CREATE"
@@ -23,7 +25,7 @@ class Attributes:
     """One write on its way. ``object`` is ``None`` for a deletion, ``old`` for a creation.
 
     Plugins change ``object`` in place while they mutate. ``name`` is the final name, ``namespace`` the object's.
-    ``now`` is the time of the request in Unix seconds. ``warnings`` reach the client.
+    ``now`` is the time of the request in Unix seconds. ``warnings`` reach the client, ``notes`` the audit.
     """
 
     principal: Principal
@@ -38,6 +40,7 @@ class Attributes:
     now: float
     dry_run: bool = False
     warnings: list[str] = field(default_factory=list)
+    notes: list[Decision] = field(default_factory=list)
 
     @property
     def cluster(self) -> str:
@@ -45,9 +48,25 @@ class Attributes:
         return self.info.cluster
 
     @property
+    def place(self) -> tuple[str, str]:
+        """The resource that is written to: its group and plural."""
+        return self.resource.group, self.resource.plural
+
+    @property
     def subresource(self) -> str:
         """The subresource that is written to, empty for the object itself."""
         return self.info.subresource
+
+    def forbidden(self, why: str, *, causes: Sequence[Cause] = ()) -> Forbidden:
+        """The 403 of a plugin, as kubectl shows it."""
+        resource = self.resource
+        return Forbidden(
+            f'{resource.qualified_name} "{self.name}" is forbidden: {why}',
+            group=resource.group,
+            kind=resource.plural,
+            name=self.name,
+            causes=causes,
+        )
 
 
 class Plugin(Protocol):

@@ -82,7 +82,9 @@ class HeavyRequests:
             if asyncio.get_running_loop().time() - asked > PROMPT_SECONDS:
                 begin_budget()
                 await recheck()
-            answer: Response = pickle.loads(await self._ask(_pickled(request.portable())))  # noqa: S301 - our own process'
+            answer: Response
+            answer, notes = pickle.loads(await self._ask(pickled(request.portable())))  # noqa: S301 - our own process'
+            request.notes.extend(notes)
             return answer
 
         return await self._executor.run(request.principal.tenant, work)
@@ -130,7 +132,7 @@ class HeavyRequests:
                 # Ctrl-C is for the server, which then ends it in order.
                 start_new_session=True,
             )
-            await send(process, _pickled(self._parts))
+            await send(process, pickled(self._parts))
         return process
 
     def _let_go(self) -> None:
@@ -175,7 +177,8 @@ async def receive(process: asyncio.subprocess.Process) -> bytes:
     return await process.stdout.readexactly(int.from_bytes(await process.stdout.readexactly(LENGTH_BYTES)))
 
 
-def _pickled(value: Any) -> bytes:
+def pickled(value: Any) -> bytes:
+    """A message: the requests, answers and parts that go between the processes."""
     buffer = io.BytesIO()
     pickler = pickle.Pickler(buffer, pickle.HIGHEST_PROTOCOL)
     pickler.dispatch_table = _REDUCERS

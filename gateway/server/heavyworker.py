@@ -10,9 +10,12 @@ import resource
 import signal
 import sys
 from dataclasses import replace
-from typing import BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final
 
 import django
+
+if TYPE_CHECKING:
+    from gateway.http.messages import Request
 
 _NICE: Final = 10
 """Whoever asks for much stands back where the processor is short."""
@@ -38,7 +41,7 @@ def main() -> None:
 
 async def _serve(answers: BinaryIO) -> None:
     from access.requestlimits import UNLIMITED
-    from gateway.process.heavyrequests import LENGTH_BYTES, SECONDS
+    from gateway.process.heavyrequests import LENGTH_BYTES, SECONDS, pickled
     from gateway.server.assembly import build_runtime
     from gateway.server.inprocess import answer
     from store.engine import Options as StoreOptions
@@ -62,12 +65,13 @@ async def _serve(answers: BinaryIO) -> None:
                 question = await receive()
                 # Whoever asked may be gone, and what holds this process hears of nothing.
                 signal.alarm(SECONDS)
-                finished = pickle.dumps(await answer(runtime, pickle.loads(question)))  # noqa: S301 - the server's own
+                request: Request = pickle.loads(question)  # noqa: S301 - the server's own
+                finished = pickled((await answer(runtime, request), request.notes))
                 answers.write(len(finished).to_bytes(LENGTH_BYTES))
                 answers.write(finished)
                 answers.flush()
                 signal.alarm(0)
-                del question, finished
+                del question, request, finished
     except (asyncio.IncompleteReadError, BrokenPipeError):
         return
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
+from http.client import responses
 from typing import Any, Final
 
 import yaml
@@ -189,22 +191,30 @@ def explanation_of(resolved: RequestInfo, decision: Decision, allowing: tuple[Re
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RefusedRequest:
-    """A refused request of the audit, for the same component that shows an explanation."""
+class TracedRequest:
+    """A request of the audit whose trace was kept, for the same component that shows an explanation."""
 
     verb: str
     path: str
     headline: str
     steps: tuple[Step, ...]
-    verdict: str = labels.DENY
+    verdict: str
+    title: str
 
 
-def refused_request(row: ApiRequest) -> RefusedRequest | None:
-    """The trace that was kept with a refused request, or ``None`` where there is none."""
+def traced_request(row: ApiRequest) -> TracedRequest | None:
+    """What decided a request, authorization and admission, or ``None`` where no trace was kept."""
     if not row.trace:
         return None
     steps = [Step(said["step"], *_WORDS[Verdict(said["decision"])], said["reason"], said["rule"]) for said in row.trace]
-    return RefusedRequest(verb=row.verb, path=row.path, headline=f"{row.code} Forbidden", steps=tuple(steps))
+    return TracedRequest(
+        verb=row.verb,
+        path=row.path,
+        headline=f"{row.code} {responses.get(row.code, '')}",
+        steps=tuple(steps),
+        verdict=labels.ALLOW if row.code < HTTPStatus.BAD_REQUEST else labels.DENY,
+        title="What was noted of it" if row.code < HTTPStatus.BAD_REQUEST else "Why it was refused",
+    )
 
 
 def own_identity(actor: Actor) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from audit.recorder import SYSTEM_CHAIN, Actor
 from audit.selectors import Filters, chain_flaw, request_of, requests_of_tenant
 from kube.requests.status import BadRequest, NotFound
 from portal.access.auditlog import entries_page, entry_visible_to, export_of, is_visible, visible_chains, visible_since
-from portal.access.explanation import refused_request
+from portal.access.explanation import traced_request
 from portal.http.actors import actor_of
 from portal.pages import labels
 from portal.pages.forms import ApiRequestForm, AuditForm
@@ -118,12 +118,12 @@ def audit_requests(request: HttpRequest) -> HttpResponse:
 @require_safe
 @login_required
 def audit_request(request: HttpRequest, key: str) -> HttpResponse:
-    """One request with the trace of its refusal (AZ11)."""
+    """One request with its trace, where one was kept (AZ11)."""
     actor = actor_of(request)
     row = request_of(key)
     if row is None or not (actor.operator or is_visible(actor, row.tenant, row.created_at)):
         raise NotFound("There is no such request.", kind="audit-logs")
-    return render(request, "pages/audit/request.html", {"row": row, "explanation": refused_request(row)})
+    return render(request, "pages/audit/request.html", {"row": row, "explanation": traced_request(row)})
 
 
 @require_safe

@@ -9,6 +9,7 @@ from typing import Any, Final
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from access.admission import configuration
 from access.authentication import options as authentication
 from access.authentication.build import UnusableOptions, build_authenticators
 from access.authorization import options as authorization
@@ -73,6 +74,12 @@ class Command(BaseCommand):
             help="how many workspaces deep a tenant may nest them",
         )
         add("--anonymous-auth", action="store_true", help="let requests without credentials in as system:anonymous")
+        add(
+            "--admission-control-config-file",
+            type=Path,
+            default=settings.ADMISSION_CONTROL_CONFIG_FILE,
+            help="AdmissionConfiguration with what admission plug-ins are told",
+        )
         add("--workers", type=int, default=1, help="processes")
         authentication.add_flags(parser)
         authorization.add_flags(parser, settings.AUTHORIZATION)
@@ -108,6 +115,7 @@ class Command(BaseCommand):
             external_url=flags["external_url"],
             workspace_depth=flags["workspace_depth"],
             anonymous_auth=flags["anonymous_auth"],
+            admission_control_config_file=flags["admission_control_config_file"],
             authentication=authentication.AuthenticationOptions.of_flags(flags),
             authorization=authorization.AuthorizationOptions.of_flags(flags),
             tenant_limits=Limits(
@@ -119,6 +127,7 @@ class Command(BaseCommand):
             # Once here, so that a wrong file ends the start with one line; the workers make their own.
             build_authenticators(options.authentication, service_account_issuer=options.service_account_issuer)
             check_files(options.authorization)
+            configuration.read(options.admission_control_config_file)
         except (UnusableOptions, UnusableFile) as error:
             raise CommandError(str(error)) from None
         try:
