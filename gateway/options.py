@@ -15,7 +15,7 @@ DEFAULT_ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The flags of ``manage.py apiserver`` (contract.md), with kube-apiserver's names and meanings.
+    """The flags of ``manage.py apiserver``, with kube-apiserver's names and meanings.
 
     Paths that are ``None`` are generated once into ``data_folder``. Durations are seconds.
     """

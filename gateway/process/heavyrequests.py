@@ -128,7 +128,11 @@ class HeavyRequests:
                 _MODULE,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                env={
+                    **os.environ,
+                    "DATABASE_URL": self._parts[0].database_url,
+                    "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+                },
                 # Ctrl-C is for the server, which then ends it in order.
                 start_new_session=True,
             )

@@ -232,7 +232,7 @@ def _require_permitted(
 ) -> tuple[str, Sequence[str]]:
     """The tenant and groups to ask with, as far as the actor may."""
     if actor.operator:
-        return tenant or SYSTEM_TENANT, groups
+        return tenant or SYSTEM_TENANT, groups or _groups_of(name, tenant)
     roles = dict(Membership.objects.filter(user_id=actor.user_id).values_list("tenant_id", "role"))  # type: ignore[misc]
     tenant = tenant or (min(roles) if roles else "")
     if tenant not in roles:
@@ -241,11 +241,17 @@ def _require_permitted(
     if cluster and cluster != space and not cluster.startswith(f"{space}:"):
         raise Forbidden(f"You may ask about {space} and what is in it only.")
     if role_at_least(roles[tenant], Role.ADMIN):
-        return tenant, groups
+        return tenant, groups or _groups_of(name, tenant)
     if name != actor.name:
         raise Forbidden("You may ask about yourself; the tenant's admins may ask about its users.")
     # Groups are facts of the membership here, not of the form: nobody tries on other people's groups.
     return tenant, [f"{GROUP_PREFIX}{roles[tenant]}"]
+
+
+def _groups_of(name: str, tenant: str) -> list[str]:
+    """The groups that a person of the portal has in a tenant; none for anybody else."""
+    role = Membership.objects.filter(user__email__iexact=name, tenant_id=tenant).values_list("role", flat=True).first()
+    return [] if role is None else [f"{GROUP_PREFIX}{role}"]
 
 
 def _step(decision: Decision) -> Step:

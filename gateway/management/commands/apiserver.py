@@ -15,9 +15,10 @@ from access.authentication.build import UnusableOptions, build_authenticators
 from access.authorization import options as authorization
 from access.authorization.build import check_files
 from access.reloading import UnusableFile
-from access.requestlimits import READ, WATCH, WRITE, Limits, Rate
+from access.requestlimits import READ, WATCH, WRITE, Limits
 from gateway.options import DEFAULT_ISSUER, Options
 from gateway.server.serving import PortTaken, run
+from kube.requests.tokenbuckets import TokenBucket
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -48,7 +49,7 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """The flags (contract.md)."""
+        """kube-apiserver's flags where it has them; ``Options`` says what they mean."""
         add = parser.add_argument
         add("--bind-address", default="127.0.0.1", help="address to listen on")
         add("--secure-port", type=int, default=settings.APISERVER_PORT, help="port to listen on (APISERVER_PORT)")
@@ -85,7 +86,7 @@ class Command(BaseCommand):
         authorization.add_flags(parser, settings.AUTHORIZATION)
         limits = Limits()
         for kind, meaning in _KINDS.items():
-            rate: Rate = getattr(limits, kind)
+            rate: TokenBucket = getattr(limits, kind)
             add(
                 f"--tenant-{kind}-qps", type=_amount, default=rate.qps, help=f"{meaning} a second of one tenant; 0: any"
             )
@@ -119,7 +120,7 @@ class Command(BaseCommand):
             authentication=authentication.AuthenticationOptions.of_flags(flags),
             authorization=authorization.AuthorizationOptions.of_flags(flags),
             tenant_limits=Limits(
-                **{kind: Rate(flags[f"tenant_{kind}_qps"], flags[f"tenant_{kind}_burst"]) for kind in _KINDS},
+                **{kind: TokenBucket(flags[f"tenant_{kind}_qps"], flags[f"tenant_{kind}_burst"]) for kind in _KINDS},
                 open_watches=flags["tenant_max_watches"],
             ),
         )
