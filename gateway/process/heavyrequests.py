@@ -8,7 +8,7 @@ server without a socket (``gateway.server.heavyworker``), so a request is handle
 2. One request is under way at a time. The end of the process, however it comes, costs that request alone; the next one
    starts another process.
 3. Whoever asked may go: the request is brought to its end, since nobody could tell how far it has come.
-4. The process ends by itself when this one is gone, or when a request takes longer than ``SECONDS``.
+4. The process ends by itself when this one is gone, or when a request takes more than ``PROCESSOR_SECONDS``.
 """
 
 from __future__ import annotations
@@ -35,8 +35,13 @@ from kube.requests.status import InternalError, Timeout
 logger = logging.getLogger(__name__)
 
 _MODULE: Final = "gateway.server.heavyworker"
-SECONDS: Final = 40
-"""How long one request may take; then its process is given up."""
+PROCESSOR_SECONDS: Final = 30
+"""How much of the processor one request may take."""
+
+SECONDS: Final = 60.0
+"""How long a process may be silent over a request before it is given up."""
+
+_START_SECONDS: Final = 300.0
 
 IDLE_SECONDS: Final = 600.0
 """How long the process is kept without a request: its memory is as much as the server's own."""
@@ -100,8 +105,9 @@ class HeavyRequests:
         if self._idle is not None:
             self._idle.cancel()
         try:
-            async with asyncio.timeout(self.seconds):
+            async with asyncio.timeout(_START_SECONDS):
                 process = await self._running()
+            async with asyncio.timeout(self.seconds):
                 await send(process, question)
                 answer = await receive(process)
         except TimeoutError:
@@ -137,6 +143,7 @@ class HeavyRequests:
                 start_new_session=True,
             )
             await send(process, pickled(self._parts))
+            await receive(process)
         return process
 
     def _let_go(self) -> None:

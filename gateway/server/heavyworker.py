@@ -41,7 +41,7 @@ def main() -> None:
 
 async def _serve(answers: BinaryIO) -> None:
     from access.requestlimits import UNLIMITED
-    from gateway.process.heavyrequests import LENGTH_BYTES, SECONDS, pickled
+    from gateway.process.heavyrequests import LENGTH_BYTES, PROCESSOR_SECONDS, pickled
     from gateway.server.assembly import build_runtime
     from gateway.server.inprocess import answer
     from store.engine import Options as StoreOptions
@@ -52,6 +52,11 @@ async def _serve(answers: BinaryIO) -> None:
     async def receive() -> bytes:
         return await questions.readexactly(int.from_bytes(await questions.readexactly(LENGTH_BYTES)))
 
+    def send(message: bytes) -> None:
+        answers.write(len(message).to_bytes(LENGTH_BYTES))
+        answers.write(message)
+        answers.flush()
+
     try:
         options, certificates = pickle.loads(await receive())  # noqa: S301 - the server's own
         # Its requests have been charged.
@@ -61,17 +66,15 @@ async def _serve(answers: BinaryIO) -> None:
             gc.collect()
             gc.freeze()
             gc.set_threshold(20_000, 20, 20)
+            send(b"")
             while True:
                 question = await receive()
-                # Whoever asked may be gone, and what holds this process hears of nothing.
-                signal.alarm(SECONDS)
+                # Whoever asked may be gone, and what holds this process hears of nothing: the signal ends it.
+                signal.setitimer(signal.ITIMER_PROF, PROCESSOR_SECONDS)
                 request: Request = pickle.loads(question)  # noqa: S301 - the server's own
-                finished = pickled((await answer(runtime, request), request.notes))
-                answers.write(len(finished).to_bytes(LENGTH_BYTES))
-                answers.write(finished)
-                answers.flush()
-                signal.alarm(0)
-                del question, request, finished
+                send(pickled((await answer(runtime, request), request.notes)))
+                signal.setitimer(signal.ITIMER_PROF, 0)
+                del question, request
     except (asyncio.IncompleteReadError, BrokenPipeError):
         return
 
