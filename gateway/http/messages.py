@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, Protocol, TypeVar
+from functools import partial
+from typing import Any, Final, Protocol, TypeVar
 
 from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision
@@ -132,6 +134,12 @@ class Request:
             charge=_free,
             charged=False,
         )
+
+    async def in_thread(self, size: int, function: Callable[..., T], *args: Any) -> T:
+        """What the pure function makes of ``size`` bytes that are not the store's; of many in a thread, in turn."""
+        if size <= LARGE or self.in_turn is None:
+            return function(*args)
+        return await self.in_turn(partial(asyncio.to_thread, function, *args))
 
     def charge_bytes(self, size: int) -> None:
         """Have ``size`` bytes of stored objects charged that are to be taken apart. Raises ``TooManyRequests``.

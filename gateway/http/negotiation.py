@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -204,9 +203,7 @@ def respond(request: Request, body: Any, *, status: int = 200, accept: Accept = 
 async def respond_at_length(request: Request, data: bytes, *, accept: Accept = PLAIN) -> Response:
     """``respond`` for bytes that may be many: they are compressed beside the event loop."""
     answer = partial(respond, request, data, accept=accept)
-    if len(data) < _COMPRESS_FROM or request.in_turn is None or not takes_gzip(request):
-        return answer()
-    return await request.in_turn(partial(asyncio.to_thread, answer))
+    return await request.in_thread(len(data) if takes_gzip(request) else 0, answer)
 
 
 def takes_gzip(request: Request) -> bool:

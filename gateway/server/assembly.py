@@ -46,6 +46,7 @@ from audit.requests import RequestLog
 from gateway.controllers import manager
 from gateway.http.certificates import Certificates
 from gateway.options import Options
+from gateway.process.fairexecutor import shorten_switch_interval
 from gateway.process.heavyrequests import HeavyRequests
 from gateway.process.keyedlocks import KeyedLocks
 from gateway.process.runtime import Runtime
@@ -184,6 +185,7 @@ async def build_runtime(
                 if background
                 else nullcontext()
             )
+            shorten_switch_interval()
             watched = runtime.watchdog.watching()
             async with (
                 authentication.running(open_watches.recheck_known_by),
