@@ -25,7 +25,8 @@ class Attributes:
     """One write on its way. ``object`` is ``None`` for a deletion, ``old`` for a creation.
 
     Plugins change ``object`` in place while they mutate. ``name`` is the final name, ``namespace`` the object's.
-    ``now`` is the time of the request in Unix seconds. ``warnings`` reach the client, ``notes`` the audit.
+    ``now`` is the time of the request in Unix seconds. ``warnings`` reach the client, ``notes`` the audit; ``together``
+    is what is written, or held, in the same transaction.
     """
 
     principal: Principal
@@ -41,6 +42,7 @@ class Attributes:
     dry_run: bool = False
     warnings: list[str] = field(default_factory=list)
     notes: list[Decision] = field(default_factory=list)
+    together: list[Operation] = field(default_factory=list)
 
     @property
     def cluster(self) -> str:
