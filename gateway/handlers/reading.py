@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hashlib
@@ -11,8 +12,8 @@ from typing import Any, Final, TypeVar
 
 import orjson
 
-from gateway.http.messages import JSON, Request, Response
-from gateway.http.negotiation import PLAIN, Accept, negotiate, respond, takes_gzip
+from gateway.http.messages import JSON, LONG, LONG_YAML, Request, Response
+from gateway.http.negotiation import PLAIN, Accept, negotiate, respond, respond_at_length
 from gateway.process.runtime import Runtime
 from gateway.resources import bootstrappolicy, writeoptions
 from gateway.resources.kinds import Kind
@@ -35,7 +36,7 @@ _INCONSISTENT: Final = (
     "deleted between the time the first chunk was returned and now may show up in the list."
 )
 
-_PART: Final = 512 * 1024
+_PART: Final = 16 * 1024
 """Bytes of objects that are taken apart at a time: the next part waits until the others have had their turn."""
 
 T = TypeVar("T")
@@ -79,14 +80,23 @@ async def get(runtime: Runtime, request: Request, kind: Kind) -> Response:
     return await show(request, kind, stored)
 
 
+def _require_light(request: Request, kind: Kind, stored: Stored, accept: Accept) -> None:
+    """Raise ``TooHeavy`` for an object that takes long to be shown in this form: a custom table looks for each column."""
+    times = len(kind.served.columns) if accept.is_table else 1
+    bound = LONG if accept.media is JSON else LONG_YAML
+    request.require_light(heavy=len(stored.data) * times > bound)
+
+
 async def show(request: Request, kind: Kind, stored: Stored, *, status: int = 200) -> Response:
     """One object in the negotiated form."""
     accept = negotiate(request)
     if accept == PLAIN and kind.is_stored_version:
         return Response(status, stored.data)
     request.charge_bytes(len(stored.data))
+    if request.is_reading:
+        _require_light(request, kind, stored, accept)
     try:
-        return await request.offload_large(len(stored.data), _shown, request, kind, stored, accept, status)
+        return _shown(request, kind, stored, accept, status)
     except (NotAcceptable, TooManyRequests):
         if request.is_reading:
             raise
@@ -136,6 +146,11 @@ async def show_list(
     request: Request, kind: Kind, items: Sequence[Stored], metadata: dict[str, Any], accept: Accept
 ) -> Response:
     """Objects as a list in the negotiated form; ``metadata`` is the list's."""
+    if accept != PLAIN or not kind.is_stored_version:
+        for item in items:
+            _require_light(request, kind, item, accept)
+    if accept.media is not JSON:
+        request.require_light(heavy=sum(len(item.data) for item in items) > LONG_YAML)
     if accept.kind:
         head = _formed(request, kind, (), accept)[1]
         member = "rows" if accept.is_table else "items"
@@ -149,8 +164,7 @@ async def show_list(
             parts = [part async for part in in_parts(request, items, partial(_joined, kind))]
     start = orjson.dumps({**head, "metadata": metadata})[:-1]
     data = b"".join((start, b',"', member.encode(), b'":[', b",".join(parts), b"]}"))
-    weighs = len(data) if accept.media is not JSON or takes_gzip(request) else 0
-    return await request.offload_large(weighs, partial(respond, request, data, accept=Accept(accept.media)))
+    return await respond_at_length(request, data, accept=Accept(accept.media))
 
 
 async def in_parts(
@@ -161,13 +175,15 @@ async def in_parts(
     part: list[Stored] = []
     size = 0
     for item in items:
+        request.require_light(heavy=len(item.data) > LONG)
         part.append(item)
         size += len(item.data)
         if size > _PART:
-            yield await request.offload_large(size, made, part)
+            yield made(part)
+            await asyncio.sleep(0)
             part, size = [], 0
     if part:
-        yield await request.offload_large(size, made, part)
+        yield made(part)
 
 
 async def selected(request: Request, chosen: Selection, items: Sequence[Stored]) -> Sequence[Stored]:

@@ -26,7 +26,7 @@ async def serve(runtime: Runtime, request: Request, kind: Kind) -> Response:
 
 
 async def _create(runtime: Runtime, request: Request, kind: Kind) -> Response:
-    body = await objects.decode_object(request, kind)
+    body = objects.decode_object(request, kind)
     writeoptions.check(request)
     objects.check_namespace_and_name(request.info, kind, body)
     metadata = body["metadata"]
@@ -51,7 +51,7 @@ async def _create(runtime: Runtime, request: Request, kind: Kind) -> Response:
 
 
 async def _delete(runtime: Runtime, request: Request, kind: Kind) -> Response:
-    options = await request.offload(read_options, request)
+    options = read_options(request)
     name = request.info.name
     stored = await find(runtime, _key(name), kind)
     metadata = orjson.loads(stored.data)["metadata"]

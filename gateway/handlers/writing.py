@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, Final
 
 import orjson
@@ -37,13 +37,13 @@ from kube.objects import conversion, fieldvalidation, managedfields
 from kube.objects.fieldpaths import SPEC, SPEC_AND_LABELS, STATUS
 from kube.objects.managedfields import Write
 from kube.objects.patches import deep_copy, same
-from kube.requests.decoding import HEAVY, weight
+from kube.requests.decoding import HEAVY
 from kube.requests.fielderrors import invalid, invalid_object
 from kube.requests.status import AlreadyExists, BadRequest, Cause, Conflict, Invalid
 from store.types import Create, Delete, PreconditionFailed, Stored
 
 Body = dict[str, Any]
-Transform = Callable[[Body], Awaitable[Body]]
+Transform = Callable[[Body], Body]
 """From the current object to the wanted one; called again when somebody else wrote in between."""
 
 _NAME_BYTES: Final = 1024
@@ -58,7 +58,7 @@ _IMMUTABLE: Final = ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
 async def create(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """POST to a collection."""
     writeoptions.check(request)
-    body = await objects.decode_object(request, kind)
+    body = objects.decode_object(request, kind)
     if body["metadata"].get("resourceVersion") and not request.dry_run:
         raise BadRequest("resourceVersion should not be set on objects to be created")
     stored = await create_object(runtime, request, kind, body)
@@ -77,7 +77,7 @@ async def create_object(
     objects.set_logical_cluster(request.info, kind, body, name)
     generated = bool(body["metadata"].get("generateName"))
     for attempt in range(ATTEMPTS):
-        candidate = await request.offload(_candidate, request, kind, body, write)
+        candidate = _candidate(request, kind, body, write)
         key = objects.key_of(request.info, kind.resource, candidate["metadata"]["name"])
         confine_new(request, kind, key, candidate)
         attributes = attributes_of(request, kind, CREATE, key.name, candidate, None)
@@ -117,12 +117,13 @@ def _candidate(request: Request, kind: Kind, body: Body, write: Write | None) ->
 async def update(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """PUT of an object or its status."""
     writeoptions.check(request)
-    body = await objects.decode_object(request, kind)
+    body = objects.decode_object(request, kind)
     objects.check_namespace_and_name(request.info, kind, body)
     check_name_of(request, body["metadata"].get("name"))
 
-    async def replaced(_current: Body) -> Body:
-        return await request.offload(deep_copy, body)
+    def replaced(_current: Body) -> Body:
+        copied: Body = deep_copy(body)
+        return copied
 
     info = request.info
     key = objects.key_of(info, kind.resource, info.name)
@@ -166,23 +167,23 @@ async def update_object(
 
     async def once(current: Stored) -> Stored:
         require_selected(request, kind, current)
-        request.weight = max(request.weight, weight(current.data))
-        old = await request.offload(_kept, current, kind)
-        new = await request.offload(settled, current, old, await transform(old))
+        request.weigh(current.data)
+        old = _kept(current, kind)
+        new = settled(current, old, transform(old))
         confine_new(request, kind, key, new)
         attributes = attributes_of(request, kind, UPDATE, key.name, new, old)
         async with runtime.write_locks.of_quotas(key, updates=True):
             extra = await runtime.admission.admit(attributes)
-            as_before = await request.offload(unchanged, old, new)
+            as_before = unchanged(old, new)
             if as_before or request.dry_run:
                 await require_newest(runtime, key, current)
             if as_before:
                 return current
             if info.subresource != "binding":
-                await request.offload(bump_generation, kind, old, new)
+                bump_generation(kind, old, new)
             if request.dry_run:
                 return Stored(key, current.revision, orjson.dumps(new))
-            kept = await request.offload(stored_form, new, kind)
+            kept = stored_form(new, kind)
             if finished(new):
                 return (await runtime.store.commit(Delete(key, current.revision, kept), *extra))[0]
             return (await runtime.store.commit(replacement(current, kept), *extra))[0]
@@ -410,5 +411,4 @@ def attributes_of(
         dry_run=request.dry_run,
         warnings=request.warnings,
         notes=request.notes,
-        offload=request.offload,
     )

@@ -16,6 +16,7 @@ from access.requestlimits import TenantThrottle
 from audit.requests import RequestLog
 from gateway.options import Options
 from gateway.process.fairexecutor import FairExecutor
+from gateway.process.heavyrequests import HeavyRequests
 from gateway.process.keyedlocks import KeyedLocks
 from gateway.process.metrics import Metrics
 from gateway.process.suspensions import SuspensionCache
@@ -57,7 +58,8 @@ class Runtime:
     workspace_tokens: WorkspaceTokens
     service_account_keys: KeyFiles
     accounts: ServiceAccountAuthenticator
-    executor: FairExecutor = field(default_factory=FairExecutor)
+    heavy: HeavyRequests | None = None
+    compression: FairExecutor = field(default_factory=FairExecutor)
     watchdog: Watchdog = field(default_factory=Watchdog)
     open_watches: OpenWatches = field(default_factory=OpenWatches)
     merged_versions: MergedVersions = field(default_factory=MergedVersions)

@@ -79,7 +79,7 @@ class Application:
             raise ValueError("requests come by serve")
         await receive()
         try:
-            async with assembly.build_runtime(self._options, self._certificates) as runtime:
+            async with assembly.build_runtime(self._options, self._certificates, heavy=True) as runtime:
                 self._runtime = runtime
                 # What has been loaded stays: looking through it for garbage would stop the server for 100 ms a time.
                 gc.collect()

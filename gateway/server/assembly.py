@@ -49,7 +49,8 @@ from audit.requests import RequestLog
 from gateway.controllers import manager
 from gateway.http.certificates import Certificates
 from gateway.options import Options
-from gateway.process.fairexecutor import FairExecutor, shorten_switch_interval
+from gateway.process.fairexecutor import shorten_switch_interval
+from gateway.process.heavyrequests import HeavyRequests
 from gateway.process.keyedlocks import KeyedLocks
 from gateway.process.runtime import Runtime
 from gateway.process.suspensions import SuspensionCache
@@ -68,24 +69,32 @@ from kube.requests.logicalclusters import ROOT
 from kube.requests.status import AlreadyExists
 from kube.workspaces.objects import root_objects
 from store.engine import Engine
+from store.engine import Options as StoreOptions
 from store.types import Create, Key, PreconditionFailed
 
 
 @asynccontextmanager
 async def build_runtime(
-    options: Options, certificates: Certificates, *, background: bool = True
+    options: Options,
+    certificates: Certificates,
+    *,
+    background: bool = True,
+    heavy: bool = False,
+    store_options: StoreOptions | None = None,
 ) -> AsyncIterator[Runtime]:
-    """A running API server's parts; everything is stopped on leaving. ``background``: take part in the workers."""
+    """A running API server's parts; everything is stopped on leaving.
+
+    ``background``: take part in the workers. ``heavy``: leave requests that would hold the loop to a process beside it.
+    """
     # Worker processes are spawned: none of the command's own preparations have happened there.
     django.setup()
     definitions()
-    async with Engine(options.database_url) as store:
+    async with Engine(options.database_url, store_options) as store:
         configured = configuration.read(options.admission_control_config_file)
         open_watches, write_locks, catalogs = OpenWatches(), KeyedLocks(), Catalogs()
         suspensions = SuspensionCache(options.database_url, open_watches.reauthorize)
-        executor = FairExecutor()
         custom = CustomResources(
-            store, catalogs, lambda changed: open_watches.end_redefined(changed, custom.definition), executor.run
+            store, catalogs, lambda changed: open_watches.end_redefined(changed, custom.definition)
         )
         keys = KeyFiles(certificates.verifying_keys, certificates.signing_key)
         accounts = ServiceAccountAuthenticator(
@@ -163,7 +172,7 @@ async def build_runtime(
             accounts=accounts,
             open_watches=open_watches,
             write_locks=write_locks,
-            executor=executor,
+            heavy=HeavyRequests(options, certificates) if heavy else None,
         )
         store.subscribe(custom.on_events, lost=custom.on_lost)
         # What decides is kept right before open streams are looked at again.
@@ -203,7 +212,9 @@ async def build_runtime(
             ):
                 yield runtime
         finally:
-            runtime.executor.close()
+            await runtime.compression.close()
+            if runtime.heavy is not None:
+                await runtime.heavy.close()
             await requests.stop()
             await clusters.stop()
             await suspensions.stop()

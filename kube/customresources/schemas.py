@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
@@ -36,23 +36,45 @@ _TEXT: Final = Schema(type="string")
 def structural_schema(source: Mapping[str, Any], definitions: Definitions) -> Schema:
     """The schema of a custom resource's root: ``apiVersion``, ``kind`` and ``metadata`` are those of every object.
 
-    ``source`` is a structural schema that validation has accepted (bounded in depth like every body).
+    ``source`` is a structural schema that validation has accepted (bounded in depth like every body). Fields are read
+    when they are first asked for: a definition may be large, and what is kept of it touches a few of them.
     """
     return _node(source, definitions, embedded=True)
 
 
+class _Properties(Mapping[str, Schema]):
+    """The fields of a structural schema. ``known`` are those that are the same in every object."""
+
+    __slots__ = ("_definitions", "_known", "_source")
+
+    def __init__(self, source: Mapping[str, Any], definitions: Definitions, known: dict[str, Schema]) -> None:
+        self._source = {**source, **known}
+        self._definitions = definitions
+        self._known = known
+
+    def __getitem__(self, name: str) -> Schema:
+        known = self._known.get(name)
+        if known is None:
+            known = self._known[name] = _node(self._source[name], self._definitions)
+        return known
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._source)
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+
 def _node(source: Mapping[str, Any], definitions: Definitions, *, embedded: bool = False) -> Schema:
     embedded = embedded or bool(source.get("x-kubernetes-embedded-resource"))
-    properties = {name: _node(child, definitions) for name, child in source.get("properties", {}).items()}
-    if embedded:
-        properties |= {"apiVersion": _TEXT, "kind": _TEXT, "metadata": _metadata(source, definitions)}
+    known = {"apiVersion": _TEXT, "kind": _TEXT, "metadata": _metadata(source, definitions)} if embedded else {}
     items, values = source.get("items"), source.get("additionalProperties")
     additional = _node(values, definitions) if isinstance(values, Mapping) else Schema() if values else None
     type_ = source.get("type", "")
     return Schema(
         type=type_,
         format="int-or-string" if source.get("x-kubernetes-int-or-string") else source.get("format", ""),
-        properties=MappingProxyType(properties),
+        properties=_Properties(source.get("properties", {}), definitions, known),
         items=_node(items, definitions) if isinstance(items, Mapping) else None,
         additional=additional,
         closed=type_ == "object" and additional is None and not source.get("x-kubernetes-preserve-unknown-fields"),
