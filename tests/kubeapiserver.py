@@ -31,6 +31,9 @@ REASON = "KUBEBUILDER_ASSETS names no folder with kube-apiserver and etcd"
 TOKEN = "conformance"
 """The administrator's bearer token, for clients without certificates."""
 
+KUBECTL = shutil.which("kubectl")
+CLUSTER_ROLES = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+
 PRESENT = bool(os.environ.get("KUBEBUILDER_ASSETS")) and (ASSETS / "kube-apiserver").is_file()
 
 
@@ -64,7 +67,7 @@ class KubeApiserver:
     def kubectl(self, *arguments: str, config: str = "admin", stdin: str = "") -> subprocess.CompletedProcess[str]:
         """Run the real kubectl."""
         return subprocess.run(
-            [str(ASSETS / "kubectl"), "--kubeconfig", str(self.folder / f"{config}.kubeconfig"), *arguments],
+            [KUBECTL or "kubectl", "--kubeconfig", str(self.folder / f"{config}.kubeconfig"), *arguments],
             input=stdin,
             capture_output=True,
             text=True,
@@ -173,7 +176,7 @@ def start(
             "validatingadmissionpolicy-status-controller",
         )
     )
-    _wait(lambda: '"verbs"' in server.kubectl("get", "clusterrole", "admin", "-o", "json").stdout)
+    _wait(lambda: server.admin.send("GET", f"{CLUSTER_ROLES}/admin").body.get("rules"))
     return server
 
 

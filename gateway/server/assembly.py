@@ -195,7 +195,7 @@ def _authentication(
 
 async def _first_objects(runtime: Runtime) -> None:
     """The first objects of the system space, and the default tenant (TS8), where they are missing."""
-    for place, made in root_objects(now=timestamp(time.time()), uids=[str(uuid.uuid4()) for _ in range(4)]):
+    for place, made in root_objects(now=timestamp(time.time()), uid=lambda: str(uuid.uuid4())):
         key = Key(ROOT, *place)
         if await runtime.store.get(key) is None:
             with suppress(PreconditionFailed):

@@ -362,8 +362,8 @@ def _prune(value: Any, schema: Schema, path: _Path, found: _Pruned, unknown: lis
             if below is not child:
                 pruned = {**pruned, name: below}
         return pruned
-    if type(value) is list and schema.items is not None:
-        items = schema.items
+    items = schema.items or (schema if schema.closed else None)
+    if type(value) is list and items is not None:
         kept = [_prune(child, items, (path, f"[{index}]"), found, unknown) for index, child in enumerate(value)]
         return kept if any(new is not old for new, old in zip(kept, value, strict=True)) else value
     return value

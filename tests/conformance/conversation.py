@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.speaking import Answer, Speaker
@@ -54,6 +54,11 @@ class Conversation:
     def say(self, method: str, path: str, body: Any = None, media: str = "application/json", **headers: str) -> Answer:
         """Ask and keep the answer for the comparison."""
         return self._keep(self.speaker.send(method, path, body, media, **headers), method, path, body)
+
+    def note(self, method: str, path: str, part: Callable[[Any], Any]) -> Answer:
+        """Ask, and keep what ``part`` makes of a good answer's body: what is compared of it."""
+        answer = self.speaker.send(method, path)
+        return self._keep(replace(answer, body=part(answer.body)) if answer.status < 300 else answer, method, path)
 
     def hear(self, *questions: tuple[str, dict[str, str]]) -> None:
         """GET all of these paths, with these headers, at the same time: some answers take their seconds."""
