@@ -76,8 +76,8 @@ async def _handle(runtime: Runtime, request: Request, recheck: Recheck) -> Respo
         return await virtualworkspace.serve(runtime, request, recheck)
     kind = runtime.catalogs.require(info)
     verbs.require(request, kind)
-    deprecated = DEPRECATED.get((info.group, info.version, info.resource))
-    if deprecated is not None:
+    deprecated = DEPRECATED.get((info.group, info.version, info.resource), kind.served.deprecation)
+    if deprecated:
         request.warnings.append(deprecated)
     if info.subresource in connecting.SUBRESOURCES:
         return await connecting.connect(runtime, request, kind)

@@ -55,10 +55,10 @@ class Conversation:
         """Ask and keep the answer for the comparison."""
         return self._keep(self.speaker.send(method, path, body, media, **headers), method, path, body)
 
-    def note(self, method: str, path: str, part: Callable[[Any], Any]) -> Answer:
-        """Ask, and keep what ``part`` makes of a good answer's body: what is compared of it."""
-        answer = self.speaker.send(method, path)
-        return self._keep(replace(answer, body=part(answer.body)) if answer.status < 300 else answer, method, path)
+    def note(self, path: str, part: Callable[[Answer], Any], **headers: str) -> Answer:
+        """GET, and keep what ``part`` makes of the answer: what is compared of it."""
+        answer = self.speaker.send("GET", path, **headers)
+        return self._keep(replace(answer, body=part(answer)), "GET", " ".join((path, *headers.values())))
 
     def hear(self, *questions: tuple[str, dict[str, str]]) -> None:
         """GET all of these paths, with these headers, at the same time: some answers take their seconds."""

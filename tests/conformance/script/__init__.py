@@ -9,12 +9,12 @@ from typing import Any
 import yaml
 
 from tests.conformance.conversation import Conversation
-from tests.conformance.script.definitions import definitions
+from tests.conformance.script.definitions import definitions, deprecations
 from tests.conformance.script.endings import deletes, namespaces, updates
 from tests.conformance.script.kinds import OBJECTS, invalid_section, kind_section
 from tests.conformance.script.parts import connecting, limits, parts, reviews
 from tests.conformance.script.policy import policy
-from tests.conformance.script.reads import lists, paths, watching
+from tests.conformance.script.reads import layout, lists, paths, watching
 from tests.conformance.script.writes import applying, bodies, fields, patches, revisions
 
 HERE = Path(__file__).parents[1]
@@ -54,5 +54,7 @@ def sections() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:
         policy,
         definitions,
         revisions,
+        layout,
+        deprecations,
     ):
         yield section.__name__, section, False

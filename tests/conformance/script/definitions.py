@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.conformance.conversation import Conversation
+from tests.conformance.script.media import MERGE
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 GROUP = "equal.example.org"
@@ -86,6 +87,31 @@ def definitions(say: Conversation) -> None:
             body = {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": {"name": "x"}, "spec": spec}
             say.say("POST", f"{at}?dryRun=All", body)
         say.speaker.send("DELETE", f"{CRDS}/{kind.lower()}s.{GROUP}")
+
+
+def deprecations(say: Conversation) -> None:
+    """Versions that warn of themselves with every answer."""
+    say.set_up()
+    for text in ("", "x" * 257, "é" * 129, "a\nb", "é\u200bb"):
+        say.say("POST", f"{CRDS}?dryRun=All", definition("Warned", None, deprecated=True, deprecationWarning=text))
+    say.say("POST", f"{CRDS}?dryRun=All", definition("Warned", None, deprecationWarning="good"))
+    body = definition("Old", None, deprecated=True)
+    version = {**body["spec"]["versions"][0], "storage": False}
+    body["spec"]["versions"] += [
+        {**version, "name": "v2", "deprecationWarning": "use version 3"},
+        {**version, "name": "v3", "deprecated": False},
+        {**version, "name": "v4", "deprecated": True},
+        {**version, "name": "v5beta1"},
+    ]
+    serve(say, body)
+    for number in ("v1", "v2", "v3", "v4", "v5beta1"):
+        at = f"{home(say, number)}/olds"
+        made = {"apiVersion": f"{GROUP}/{number}", "kind": "Old", "metadata": {"name": "x"}}
+        say.say("GET", f"{at}/missing")
+        say.say("POST", at, made)
+        say.say("PATCH", f"{at}/x", {"metadata": {"labels": {"a": "b"}}}, MERGE)
+        say.say("DELETE", f"{at}/x")
+    say.speaker.send("DELETE", f"{CRDS}/olds.{GROUP}")
 
 
 def home(say: Conversation, version: str = "v1") -> str:

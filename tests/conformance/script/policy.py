@@ -6,6 +6,7 @@ from typing import Any
 
 from kube.authorization.bootstrappolicy import CLUSTER_ROLES
 from tests.conformance.conversation import Conversation
+from tests.speaking import Answer
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 OURS = ("system:kcp:", "tenantry-")
@@ -17,22 +18,23 @@ def policy(say: Conversation) -> None:
     for manifest in CLUSTER_ROLES:
         name = manifest["metadata"]["name"]
         if not name.startswith(OURS):
-            say.note("GET", f"{at}/{name}", _kubernetes_own)
+            say.note(f"{at}/{name}", _kubernetes_own)
     for name in ("cluster-admin", "system:basic-user", "system:discovery", "system:monitoring"):
-        say.note("GET", f"{RBAC}/clusterrolebindings/{name}", lambda body: [body["roleRef"], body["subjects"]])
+        say.note(f"{RBAC}/clusterrolebindings/{name}", lambda answer: [answer["roleRef"], answer["subjects"]])
     page = say.speaker.send("GET", f"{at}?limit=3")
-    say.note("GET", f"{at}?limit=3", _names)
-    say.note("GET", f"{at}?limit=3&continue={page['metadata']['continue']}", _names)
+    say.note(f"{at}?limit=3", _names)
+    say.note(f"{at}?limit=3&continue={page['metadata']['continue']}", _names)
 
 
-def _kubernetes_own(body: dict[str, Any]) -> dict[str, Any]:
+def _kubernetes_own(answer: Answer) -> dict[str, Any]:
     """Labels, aggregation and rules, without what the tree of workspaces adds."""
+    body = answer.body
     rules = [rule for rule in body["rules"] if not any("kcp.io" in group for group in rule.get("apiGroups", ()))]
     metadata = body["metadata"]
     shown = {"labels": metadata["labels"], "annotations": metadata["annotations"], "rules": rules}
     return {**shown, "aggregationRule": body.get("aggregationRule")}
 
 
-def _names(body: dict[str, Any]) -> dict[str, Any]:
-    names = [item["metadata"]["name"] for item in body["items"]]
-    return {"names": names, "more": bool(body["metadata"].get("continue"))}
+def _names(answer: Answer) -> dict[str, Any]:
+    names = [item["metadata"]["name"] for item in answer["items"]]
+    return {"names": names, "more": bool(answer["metadata"].get("continue"))}

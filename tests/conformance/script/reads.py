@@ -6,6 +6,7 @@ import time
 
 from tests.conformance.conversation import Conversation
 from tests.conformance.script.media import MERGE, PARTIAL, TABLE
+from tests.speaking import Answer
 
 
 def lists(say: Conversation) -> None:
@@ -284,3 +285,24 @@ def paths(say: Conversation) -> None:
         ("PUT", "/api/v1/namespaces/default/pods/x/log"),
     ):
         say.say(method, path)
+
+
+def layout(say: Conversation) -> None:
+    """Answers that people read have a field a line."""
+    at = "/api/v1/namespaces/default"
+    agents = ("curl/8.5.0", "Wget/1.21", "Mozilla/5.0 (X11)", "Mozilla/4.0", "kubectl/1.36", "libcurl")
+    for path in (at, "/api/v1/namespaces", f"{at}/configmaps/missing", "/api", "/apis/apps/v1", "/version", "/"):
+        for agent in agents:
+            say.note(path, _lines, User_Agent=agent)
+    for path in ("/openapi/v2", "/openapi/v3/api/v1", "/openid/v1/jwks", "/.well-known/openid-configuration"):
+        say.note(path, _lines, User_Agent=agents[0])
+    for pretty in ("", "=", "=1", "=t", "=TRUE", "=yes", "=0", "=false", "=2"):
+        for agent in ("curl/8.5.0", "kubectl/1.36"):
+            say.note(f"{at}?pretty{pretty}", _lines, User_Agent=agent)
+    for accept in ("application/json;pretty=1", "application/json;pretty=0", "application/yaml", TABLE):
+        say.note(f"{at}?pretty=1", _lines, Accept=accept)
+        say.note(at, _lines, Accept=accept)
+
+
+def _lines(answer: Answer) -> bool:
+    return answer.content.startswith(b'{\n  "')
