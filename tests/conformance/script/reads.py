@@ -306,3 +306,59 @@ def layout(say: Conversation) -> None:
 
 def _lines(answer: Answer) -> bool:
     return answer.content.startswith(b'{\n  "')
+
+
+def quantities(say: Conversation) -> None:
+    """How amounts are kept, and what is none."""
+    say.set_up()
+    texts = (
+        *(
+            "1000m",
+            "0.5",
+            "100u",
+            "1n",
+            "1001u",
+            "+5",
+            "5.",
+            ".5",
+            "00012",
+            "0.000",
+            ".",
+            "m",
+            "Gi",
+            "1E3",
+            "1e+3",
+            "1e03",
+        ),
+        *("1e-10", "1e0", "0.5e3", "12e-3", "1536Mi", "1.5Gi", "1.1Ki", "0.0005Ki", "1024Ki", "1e19", "1e100"),
+        *("9223372036854775808", "9223372036854775808Ki", "16Ei", 7, 1.5),
+    )
+    containers = [
+        {"name": f"c{number}", "image": "i", "resources": {"requests": {"ephemeral-storage": text}}}
+        for number, text in enumerate(texts)
+    ]
+    volumes = [{"name": f"v{number}", "emptyDir": {"sizeLimit": text}} for number, text in enumerate(texts)]
+    at = f"{say.core}/pods?dryRun=All"
+    say.say("POST", at, {"metadata": {"name": "p"}, "spec": {"containers": containers, "volumes": volumes}})
+    for text in (
+        "",
+        " ",
+        "1x",
+        "1ki",
+        "1K",
+        "1mm",
+        "1e",
+        "1e+",
+        "1-3",
+        "1..2",
+        "1 2",
+        "e-11",
+        "Ei",
+        "-1",
+        True,
+        [],
+        {},
+    ):
+        resources = {"requests": {"storage": text}}
+        claim = {"metadata": {"name": "c"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": resources}}
+        say.say("POST", f"{say.core}/persistentvolumeclaims?dryRun=All", claim)
