@@ -1,6 +1,6 @@
-"""The objects that this process holds in memory: one shelf for each resource of a space in use.
+"""The objects that this process holds in memory: one cache for each resource of a space in use.
 
-Nothing here waits or asks the database; ``store.engine`` fills shelves and keeps them right with the log.
+Nothing here waits or asks the database; ``store.engine`` fills caches and keeps them right with the log.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ResourceCache:
         self.used = 0.0
 
     def apply(self, event: Event) -> int:
-        """Take one event in; returns by how many bytes the shelf grew. Repeating an event changes nothing."""
+        """Take one event in; returns by how many bytes the cache grew. Repeating an event changes nothing."""
         key = event.key
         place = (key.space, key.namespace, key.name)
         before = self.items.get(place)
@@ -78,44 +78,44 @@ def _weight(stored: Stored) -> int:
 
 
 class Cache:
-    """The shelves, least recently used first, and how much memory they take."""
+    """The caches, least recently used first, and how much memory they take."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
-        self._shelves: OrderedDict[Range | AllSpaces, ResourceCache] = OrderedDict()
+        self._caches: OrderedDict[Range | AllSpaces, ResourceCache] = OrderedDict()
         self._loading: dict[Range | AllSpaces, list[Event]] = {}
         self.bytes = 0
 
     def find(self, selection: Range | AllSpaces, now: float) -> ResourceCache | None:
-        """The shelf of a whole resource (``namespace`` is ``None``), if it is held."""
-        shelf = self._shelves.get(selection)
-        if shelf is not None:
-            shelf.used = now
-            self._shelves.move_to_end(selection)
-        return shelf
+        """The cache of a whole resource (``namespace`` is ``None``), if it is held."""
+        cache = self._caches.get(selection)
+        if cache is not None:
+            cache.used = now
+            self._caches.move_to_end(selection)
+        return cache
 
     def buffer_events(self, selection: Range | AllSpaces) -> list[Event]:
-        """Collect the events of a selection from now on, because its shelf is being loaded."""
+        """Collect the events of a selection from now on, because its cache is being loaded."""
         return self._loading.setdefault(selection, [])
 
     def stop_buffering(self, selection: Range | AllSpaces) -> None:
         """Stop collecting."""
         self._loading.pop(selection, None)
 
-    def put(self, selection: Range | AllSpaces, shelf: ResourceCache, now: float) -> None:
-        """Hold a shelf, and let the least recently used go where memory runs out."""
-        shelf.used = now
-        self._shelves[selection] = shelf
-        self.bytes += shelf.bytes
+    def put(self, selection: Range | AllSpaces, cache: ResourceCache, now: float) -> None:
+        """Hold a cache, and let the least recently used go where memory runs out."""
+        cache.used = now
+        self._caches[selection] = cache
+        self.bytes += cache.bytes
         self._trim()
 
     def apply(self, event: Event) -> None:
-        """Take one event into whatever shelves it concerns."""
+        """Take one event into whatever caches it concerns."""
         space, group, resource, _, _ = event.key
         for selection in (Range(space, group, resource), AllSpaces(group, resource)):
-            shelf = self._shelves.get(selection)
-            if shelf is not None:
-                self.bytes += shelf.apply(event)
+            cache = self._caches.get(selection)
+            if cache is not None:
+                self.bytes += cache.apply(event)
             elif selection in self._loading:
                 self._loading[selection].append(event)
         if self.bytes > self._limit:
@@ -123,26 +123,26 @@ class Cache:
 
     def drop_idle(self, before: float) -> None:
         """Let go what nobody has used since ``before`` (monotonic seconds)."""
-        for selection, shelf in list(self._shelves.items()):
-            if shelf.used >= before:
+        for selection, cache in list(self._caches.items()):
+            if cache.used >= before:
                 break
             self._drop(selection)
 
     def clear(self) -> None:
         """Forget everything, loads under way included."""
-        self._shelves.clear()
+        self._caches.clear()
         self._loading.clear()
         self.bytes = 0
 
     def __len__(self) -> int:
-        return len(self._shelves)
+        return len(self._caches)
 
     def _drop(self, selection: Range | AllSpaces) -> None:
-        self.bytes -= self._shelves.pop(selection).bytes
+        self.bytes -= self._caches.pop(selection).bytes
 
     def _trim(self) -> None:
-        while self.bytes > self._limit and len(self._shelves) > 1:
-            self._drop(next(iter(self._shelves)))
+        while self.bytes > self._limit and len(self._caches) > 1:
+            self._drop(next(iter(self._caches)))
 
 
 def list_key_of(stored: Stored) -> ListKey:

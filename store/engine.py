@@ -20,11 +20,11 @@ import orjson
 
 from store.cache import Cache, ListKey, ResourceCache
 from store.log.committer import Committer
-from store.log.follower import HEALTHY_SECONDS, Follower, clock, known_of
-from store.log.preconditions import Known
+from store.log.follower import HEALTHY_SECONDS, Follower, clock, position_of
+from store.log.preconditions import LogPosition
 from store.postgresql.arrays import Blobs
 from store.postgresql.connections import AWAY, PATIENCE_SECONDS
-from store.postgresql.dedicatedconnection import DedicatedConnection, Wires
+from store.postgresql.dedicatedconnection import ConnectionPool, DedicatedConnection
 from store.postgresql.statements import MENTIONING, RESOURCES, STATE, load, replay
 from store.supervision import Supervised
 from store.types import (
@@ -83,7 +83,7 @@ class Engine:
     def __init__(self, conninfo: str, options: Options | None = None) -> None:
         self._conninfo = conninfo
         self._options = options = options or Options()
-        self._wires = Wires(conninfo, "tenantry-store", options.connections)
+        self._pool = ConnectionPool(conninfo, "tenantry-store", options.connections)
         self._cache = Cache(options.cache_bytes)
         self._hub = WatchBroadcaster(
             window_events=options.window_events,
@@ -98,7 +98,7 @@ class Engine:
             poll_seconds=options.poll_seconds,
         )
         self._committer = Committer(conninfo, self._follower, patience=options.write_seconds)
-        self._wire = DedicatedConnection(conninfo, "tenantry-reader")
+        self._connection = DedicatedConnection(conninfo, "tenantry-reader")
         self._listeners: dict[object, tuple[Callable[[Sequence[Event]], None], Callable[[], None] | None]] = {}
         self._loads: dict[Range | AllSpaces, asyncio.Task[None]] = {}
         self._readers: list[asyncio.Future[None]] = []
@@ -123,9 +123,9 @@ class Engine:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._follower.stop()
-        self._wire.close()
+        self._connection.close()
         self._hub.restart(self._hub.revision)
-        self._wires.close()
+        self._pool.close()
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -152,10 +152,10 @@ class Engine:
         if not cached:
             await self._barrier()
         elif now >= self._follower.silent_from:
-            await self._doubt()
+            await self._verify_history()
         selection = Range(key.space, key.group, key.resource)
-        shelf = self._cache.find(selection, now) or await self._shelf(selection)
-        return shelf.items.get((key.space, key.namespace, key.name))
+        cache = self._cache.find(selection, now) or await self._resource(selection)
+        return cache.items.get((key.space, key.namespace, key.name))
 
     async def list(
         self,
@@ -174,12 +174,12 @@ class Engine:
         elif not cached:
             await self._barrier()
         elif clock() >= self._follower.silent_from:
-            await self._doubt()
+            await self._verify_history()
         whole = _whole(selection)
-        shelf = self._cache.find(whole, clock()) or await self._shelf(whole)
+        cache = self._cache.find(whole, clock()) or await self._resource(whole)
         if exact is not None and exact != self.revision:
-            shelf = await self._shelf_at(selection, exact)
-        items, remaining = shelf.listing(selection, after, limit)
+            cache = await self._resource_at(selection, exact)
+        items, remaining = cache.listing(selection, after, limit)
         return Listing(items, self.revision if exact is None else exact, remaining)
 
     async def commit(self, *operations: Operation) -> Sequence[Stored]:
@@ -204,13 +204,13 @@ class Engine:
 
     async def resources(self, space: str, namespace: str | None = None) -> Sequence[tuple[str, str]]:
         """See ``store.interface.Store``."""
-        result = await self._wires.ask(RESOURCES, (space, namespace, namespace))
+        result = await self._pool.ask(RESOURCES, (space, namespace, namespace))
         get = result.get_value
         return [(_text(get(row, 0)), _text(get(row, 1))) for row in range(result.ntuples)]
 
     async def keys_containing(self, *texts: bytes) -> Sequence[Key]:
         """The keys, in every space, of the objects whose JSON contains one of the texts: a scan of everything."""
-        result = await self._wires.ask(MENTIONING, (Blobs(texts),), patience=SCAN_SECONDS)
+        result = await self._pool.ask(MENTIONING, (Blobs(texts),), patience=SCAN_SECONDS)
         get = result.get_value
         return [Key(*(_text(get(row, column)) for column in range(5))) for row in range(result.ntuples)]
 
@@ -258,12 +258,12 @@ class Engine:
                 _answer(readers, None)
 
     async def _see_everything(self) -> None:
-        state, asked, known = None, clock(), self._follower.known
-        if self._wire.connected:
+        state, asked, known = None, clock(), self._follower.position
+        if self._connection.connected:
             # Nearly always the counter stands where this process does: that costs one question and one timer.
-            timer = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._wire.give_up)
+            timer = asyncio.get_running_loop().call_later(PATIENCE_SECONDS, self._connection.give_up)
             try:
-                state = known_of(await self._wire.ask(STATE))
+                state = position_of(await self._connection.ask(STATE))
             except TimeoutError as error:
                 raise Unavailable("the database cannot be reached") from error
             except AWAY:
@@ -276,29 +276,29 @@ class Engine:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 seen = state is not None and await self._follow(state, asked, known)
                 while not seen:
-                    asked, known = clock(), self._follower.known
+                    asked, known = clock(), self._follower.position
                     with suppress(*AWAY):
-                        seen = await self._follow(known_of(await self._wire.ask(STATE)), asked, known)
+                        seen = await self._follow(position_of(await self._connection.ask(STATE)), asked, known)
                     if not seen:
                         await asyncio.sleep(0.01)
         except TimeoutError as error:
             raise Unavailable("the database cannot be reached") from error
 
-    def _void(self, asked: float, known: Known) -> bool:
+    def _void(self, asked: float, known: LogPosition) -> bool:
         """Whether an answer may be of an old history: asked for before somebody noticed a new one, or this slept."""
-        return known.epoch != self._follower.known.epoch or clock() - asked > HEALTHY_SECONDS
+        return known.epoch != self._follower.position.epoch or clock() - asked > HEALTHY_SECONDS
 
-    async def _follow(self, state: Known, asked: float, known: Known) -> bool:
+    async def _follow(self, state: LogPosition, asked: float, known: LogPosition) -> bool:
         """Follow to where the counter stands; false when the answer says nothing of what is known."""
         if self._void(asked, known):
             return False
         if state.epoch != known.epoch or state.revision < known.revision:
-            await self._follower.prove()
+            await self._follower.verify_history()
             return False
         if state.revision == known.revision:
             if state.batch == known.batch:
                 return True
-            await self._follower.prove()
+            await self._follower.verify_history()
             return False
         try:
             # What is read on the way proves that it follows.
@@ -307,15 +307,15 @@ class Engine:
             return False
         return True
 
-    async def _doubt(self) -> None:
+    async def _verify_history(self) -> None:
         """After a silence: learn whether what is known here is still the history, or that nobody can say so now."""
         with suppress(Unavailable):
-            await self._follower.prove()
+            await self._follower.verify_history()
 
     async def _await_revision(self, revision: int) -> None:
         """Wait for a revision that a client named; ``RevisionTooNew`` when it does not come in time."""
         if clock() >= self._follower.silent_from:
-            await self._doubt()
+            await self._verify_history()
         if revision <= self.revision:
             return
         try:
@@ -328,7 +328,7 @@ class Engine:
         except TimeoutError:
             raise RevisionTooNew(revision, self.revision) from None
 
-    # Filling shelves.
+    # Filling caches.
 
     def _loading(self, selection: Range | AllSpaces) -> asyncio.Task[None]:
         task = self._loads.get(selection)
@@ -337,11 +337,11 @@ class Engine:
             task.add_done_callback(lambda _: self._loads.pop(selection, None))
         return task
 
-    async def _shelf(self, selection: Range | AllSpaces) -> ResourceCache:
+    async def _resource(self, selection: Range | AllSpaces) -> ResourceCache:
         while True:
-            shelf = self._cache.find(selection, clock())
-            if shelf is not None:
-                return shelf
+            cache = self._cache.find(selection, clock())
+            if cache is not None:
+                return cache
             task = self._loading(selection)
             # A reader that goes must not take the load away from the others.
             with suppress(HistoryReplaced):
@@ -370,18 +370,18 @@ class Engine:
             await self._follower.wait_for(revision)
             if self._cache.buffer_events(selection) is not missed:
                 return  # Everything was forgotten meanwhile; whoever waits starts over.
-            shelf = ResourceCache(objects)
+            cache = ResourceCache(objects)
             for event in missed:
                 if first is not None and event.revision > first:
-                    shelf.apply(event)
-            self._cache.put(selection, shelf, clock())
+                    cache.apply(event)
+            self._cache.put(selection, cache, clock())
         finally:
             self._cache.stop_buffering(selection)
 
     async def _load_page(self, selection: Range | AllSpaces, after: ListKey) -> tuple[Sequence[Stored], int]:
         statement, parameters = load(selection)
         group, resource = selection.group, selection.resource
-        result = await self._wires.ask(statement, (*parameters, *after, LOAD_PAGE), patience=LOAD_SECONDS)
+        result = await self._pool.ask(statement, (*parameters, *after, LOAD_PAGE), patience=LOAD_SECONDS)
         get = result.get_value
         if not result.ntuples:
             raise Unavailable("the store has no counter row: migrate first")
@@ -397,19 +397,19 @@ class Engine:
 
     # The past.
 
-    async def _shelf_at(self, selection: Range | AllSpaces, revision: int) -> ResourceCache:
+    async def _resource_at(self, selection: Range | AllSpaces, revision: int) -> ResourceCache:
         """A selection as it was at ``revision``: what is held now, with everything that came after undone."""
         position, undone = revision, dict[Key, Event]()
         while position < self._hub.floor:
             events, position = await self._replay(selection, position)
             for event in events:
                 undone.setdefault(event.key, event)
-        shelf = await self._shelf(_whole(selection))
+        cache = await self._resource(_whole(selection))
         if position < self._hub.floor:
-            return await self._shelf_at(selection, revision)
+            return await self._resource_at(selection, revision)
         for event in self._hub.since(selection, position):
             undone.setdefault(event.key, event)
-        items, _ = shelf.listing(selection, None, 0)
+        items, _ = cache.listing(selection, None, 0)
         past = [stored for stored in items if stored.key not in undone]
         for key, event in undone.items():
             if event.previous is not None:
@@ -421,7 +421,7 @@ class Engine:
         statement, parameters = replay(selection)
         upper = self.revision
         # The mark is of the same moment as the log: one that is not beyond ``after`` has taken nothing away.
-        result = await self._wires.ask(statement, (after, upper, *parameters, REPLAY_PAGE), patience=LOAD_SECONDS)
+        result = await self._pool.ask(statement, (after, upper, *parameters, REPLAY_PAGE), patience=LOAD_SECONDS)
         get = result.get_value
         if not result.ntuples or int.from_bytes(get(0, 0) or b"") > after:
             raise RevisionTooOld(f"the log no longer reaches back to revision {after}")
@@ -463,7 +463,7 @@ def _text(data: bytes | None) -> str:
 
 
 def _whole(selection: Range | AllSpaces) -> Range | AllSpaces:
-    """The selection that a shelf holds: all namespaces."""
+    """The selection that a cache holds: all namespaces."""
     return selection._replace(namespace=None) if isinstance(selection, Range) else selection
 
 

@@ -16,7 +16,7 @@ from psycopg import Cursor, errors
 from store.cache import ResourceCache
 from store.log.compaction import EXTENT
 from store.log.preconditions import (
-    NOTHING_KNOWN,
+    NO_POSITION,
     answer_of_row,
     key_parameters,
     outcomes_of,
@@ -41,7 +41,7 @@ def commit(operations: Sequence[Operation], *, using: str = "default") -> Sequen
     with transaction.atomic(using=using), _cursor(using) as cursor:
         # A caller that is frozen before its transaction ends is cut off, so that the other writers go on.
         cursor.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{HOLD_SECONDS}s'")
-        parameters = write_parameters_of([rows], NOTHING_KNOWN, secrets.randbits(63))
+        parameters = write_parameters_of([rows], NO_POSITION, secrets.randbits(63))
         try:
             with transaction.atomic(using=using):
                 cursor.execute(WRITE, parameters, binary=True)
@@ -83,12 +83,12 @@ def listing(
     with _cursor(using) as cursor:
         cursor.execute(statement, (*parameters, "", "", "", None), binary=True)
         rows = cursor.fetchall()
-    shelf = ResourceCache(
+    cache = ResourceCache(
         Stored(Key(space, selection.group, selection.resource, namespace, name), revision, data)
         for _, space, namespace, name, revision, data in rows
         if space is not None
     )
-    items, remaining = shelf.listing(selection, after, limit)
+    items, remaining = cache.listing(selection, after, limit)
     return Listing(items, rows[0][0], remaining)
 
 

@@ -47,6 +47,7 @@ class Bucket:
 
 INIT = Bucket("workspace-init", burst=10, interval=6)
 CREDENTIAL = Bucket("credential", burst=10, interval=6)
+TENANT_CREDENTIALS = Bucket("tenant-credentials", burst=3, interval=60)
 
 
 class _Local:

@@ -1,6 +1,6 @@
 """The order of authorization, written once (AZ1 to AZ7, KC12).
 
-lock → system workspaces → what the server alone writes → tenant isolation, with cross-tenant grants → the operators'
+suspension → system workspaces → what the server alone writes → tenant isolation, with cross-tenant grants → the operators'
 masters → the workspace gates (top-level organisation, content, required groups, initializing, maximal permission policy;
 KC1 to KC8) → the configured modes → Keystone's roles. The gates before the modes cannot be configured away, so that the
 order of the modes never matters for isolation.

@@ -1,43 +1,40 @@
 """Issues kubeconfigs, in the one order that leaves no unrecorded token (GW3, GW9).
 
 Ownership → active, under the row's lock → rate limit → intent committed → anchor → token → checked → outcome → YAML.
+A file for a whole tenant is this for each of its workspaces.
 No record, no token; and a token whose workspace was closed in the meantime dies with its anchor, unseen.
 """
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import json
 import uuid
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
 from django.db import DatabaseError, transaction
 from django.views.decorators.debug import sensitive_variables
 
+from access.credentials.tokenrequests import Anchor, BrokenPromise, ClusterToken, require_done, token_request
 from access.models import Credential
 from audit.actions import Action
 from audit.addresses import address_of
 from audit.models import Outcome as AuditOutcome
 from audit.recorder import Actor
-from kube.authentication.kubeconfig import InvalidKubeconfig, write_kubeconfig
+from kube.authentication.kubeconfig import Access, InvalidKubeconfig, write_kubeconfig
 from kube.requests.status import Conflict, Forbidden, NotFound, ServiceUnavailable, StatusError, TooManyRequests
 from tenants import ratelimits
 from tenants.clusters import objects
 from tenants.clusters.anchors import AnchorState, anchor_end
-from tenants.clusters.client import Answer, ClusterClient, ClusterUnusable, Outcome, client_for
+from tenants.clusters.client import ClusterClient, ClusterUnusable, client_for
 from tenants.models import Phase, Role, Status, Workspace
-from tenants.rights import role_of
+from tenants.rights import require_role, role_of
 
-SECONDS: Final = 7200
-"""The life of a credential: a hard limit (GATEWAY, phase 2)."""
-
-_LEEWAY: Final = timedelta(seconds=60)
 _ROLE_OF_MEMBER: Final = {Role.OWNER: "admin", Role.ADMIN: "admin", Role.EDITOR: "editor", Role.VIEWER: "viewer"}
 _RANK: Final = {"admin": 2, "editor": 1, "viewer": 0}
+_IN_ONE_FILE: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +46,12 @@ class IssuedKubeconfig:
 
 
 @dataclass(frozen=True, slots=True)
-class _Token:
-    """What the cluster issued."""
+class IssuedTenantKubeconfig:
+    """A file with a context for each workspace of a tenant, but those ``missing``, each with what it said."""
 
-    text: str = field(repr=False)
-    jti: str | None
-    expires_at: datetime
-
-
-class _Broken(Exception):
-    """The cluster did not do as agreed; the text is for people and holds nothing secret."""
+    credentials: tuple[Credential, ...]
+    missing: tuple[tuple[Workspace, str], ...]
+    yaml: str = field(repr=False)
 
 
 @sensitive_variables()
@@ -71,28 +64,75 @@ def kubeconfig_issue(*, actor: Actor, workspace_id: UUID, role: str = "", now: d
     cannot be reached or does not answer as agreed; then nothing is left behind.
     """
     workspace, credential = _intend(actor, workspace_id, role, now)
+    access = _opened(actor, workspace, credential, now)
+    return IssuedKubeconfig(credential, write_kubeconfig([access]))
+
+
+@sensitive_variables()
+def tenant_kubeconfig_issue(*, actor: Actor, tenant: str, now: datetime) -> IssuedTenantKubeconfig:
+    """One kubeconfig for all workspaces of a tenant that are ready, the first hundred by name: a context each.
+
+    Each context is a credential of its own, with the highest role that the actor's membership allows. What one cluster
+    refuses is left out and named. Raises ``NotFound`` for a tenant that is not the actor's to know of, ``Conflict`` where
+    no workspace is ready, ``TooManyRequests``, ``ServiceUnavailable`` where nothing could be issued.
+    """
+    require_role(actor, tenant, Role.VIEWER)
+    ready = Workspace.objects.filter(tenant_id=tenant, status=Status.ACTIVE, phase=Phase.READY)
+    rows = list(ready.order_by("name")[:_IN_ONE_FILE])
+    if not rows:
+        raise Conflict(f"No workspace of {tenant} is ready.", kind="tenants", name=tenant)
+    ratelimits.take(ratelimits.TENANT_CREDENTIALS, actor.user_id or actor.name)
+    accesses: list[Access] = []
+    issued: list[Credential] = []
+    missing: list[tuple[Workspace, str]] = []
+    away: dict[UUID, StatusError] = {}
+    for row in rows:
+        error = away.get(row.cluster_id)
+        if error is None:
+            try:
+                workspace, credential = _intend(actor, row.pk, "", now, limited=False)
+                accesses.append(_opened(actor, workspace, credential, now))
+                issued.append(credential)
+                continue
+            except ServiceUnavailable as silent:
+                # One that does not answer is not asked a hundred times.
+                error = away[row.cluster_id] = silent
+            except StatusError as refusal:
+                error = refusal
+        missing.append((row, error.message))
+    if not issued:
+        raise ServiceUnavailable(missing[0][1], retry_after=5)
+    return IssuedTenantKubeconfig(tuple(issued), tuple(missing), write_kubeconfig(accesses))
+
+
+@sensitive_variables()
+def _opened(actor: Actor, workspace: Workspace, credential: Credential, now: datetime) -> Access:
+    """Turn the intent into a token that opens the workspace, or into a failure that leaves nothing behind."""
     account = objects.ACCOUNTS[credential.role]
     client = None
     try:
         client = client_for(workspace.cluster, workspace.tenant_id)
         credential.anchor_uid = _anchor(client, workspace, credential, account)
-        token = _request(client, workspace, credential, account=account, now=now)
-        yaml = _kubeconfig(workspace, account, token)
+        anchor = Anchor(credential.anchor, credential.anchor_uid)
+        token = token_request(client, workspace, account=account, now=now, anchor=anchor)
+        access = _access(workspace, credential, token)
         _conclude(actor, workspace, credential, token)
     except StatusError as error:
         # Closed in the meantime: the token, if there is one, must not outlive its anchor.
         _undo(actor, client, workspace, credential, reason=error.message, now=now)
         raise
-    except (_Broken, ClusterUnusable) as error:
+    except (BrokenPromise, ClusterUnusable) as error:
         _undo(actor, client, workspace, credential, reason=str(error), now=now)
         raise ServiceUnavailable(str(error), retry_after=5) from None
     except DatabaseError:
         _undo(actor, client, workspace, credential, reason="The issue could not be recorded.", now=now)
         raise ServiceUnavailable("The issue could not be recorded, so nothing was issued.", retry_after=5) from None
-    return IssuedKubeconfig(credential, yaml)
+    return access
 
 
-def _intend(actor: Actor, workspace_id: UUID, role: str, now: datetime) -> tuple[Workspace, Credential]:
+def _intend(
+    actor: Actor, workspace_id: UUID, role: str, now: datetime, *, limited: bool = True
+) -> tuple[Workspace, Credential]:
     """Check everything under the workspace's row lock and commit the intent, or the refusal; raise the refusal."""
     refusal: StatusError
     with transaction.atomic():
@@ -103,7 +143,8 @@ def _intend(actor: Actor, workspace_id: UUID, role: str, now: datetime) -> tuple
         try:
             member = role_of(actor, workspace.tenant_id)
             chosen = _chosen(workspace, member, role, workspace_id)
-            ratelimits.take(ratelimits.CREDENTIAL, actor.user_id or actor.name)
+            if limited:
+                ratelimits.take(ratelimits.CREDENTIAL, actor.user_id or actor.name)
         except StatusError as error:
             refusal = error
             # Refusals are recorded as often as credentials are given, so that a flood of them fills nothing.
@@ -127,6 +168,12 @@ def _intend(actor: Actor, workspace_id: UUID, role: str, now: datetime) -> tuple
     raise refusal
 
 
+def credential_roles(member: Role) -> list[str]:
+    """The roles that a member's credentials may have, the highest first."""
+    highest = _RANK[_ROLE_OF_MEMBER[member]]
+    return [role for role, rank in _RANK.items() if rank <= highest]
+
+
 def _chosen(workspace: Workspace, member: Role | None, role: str, workspace_id: UUID) -> str:
     """The role of the credential; raises the refusal that fits."""
     if member is None:
@@ -147,74 +194,28 @@ def _chosen(workspace: Workspace, member: Role | None, role: str, workspace_id: 
 def _anchor(client: ClusterClient, workspace: Workspace, credential: Credential, account: str) -> str:
     """Create the Secret that the token is bound to; its uid."""
     body = objects.anchor(workspace, credential.anchor, account, workspace.service_accounts.get(account, ""))
-    answer = _done(client.create(objects.path(workspace, "secrets"), body))
+    answer = require_done(client.create(objects.path(workspace, "secrets"), body))
     return str(answer.metadata.get("uid") or "")[:64]
 
 
 @sensitive_variables()
-def _request(
-    client: ClusterClient,
-    workspace: Workspace,
-    credential: Credential,
-    *,
-    account: str,
-    now: datetime,
-) -> _Token:
-    """Ask for the token and look at it: whose it is, how long it lives, what it is called."""
-    body = {
-        "apiVersion": "authentication.k8s.io/v1",
-        "kind": "TokenRequest",
-        # With the uid a replaced account answers 409 instead of issuing (P5).
-        "metadata": {
-            "name": account,
-            "namespace": workspace.k8s_namespace,
-            "uid": workspace.service_accounts.get(account, ""),
-        },
-        "spec": {
-            "expirationSeconds": SECONDS,
-            "boundObjectRef": {
-                "apiVersion": "v1",
-                "kind": "Secret",
-                "name": credential.anchor,
-                "uid": credential.anchor_uid,
-            },
-        },
-    }
-    path = objects.path(workspace, "serviceaccounts", account, sub="token")
-    status = _done(client.create(path, body)).body.get("status")
-    text = status.get("token") if isinstance(status, dict) else None
-    stamp = status.get("expirationTimestamp") if isinstance(status, dict) else None
-    claims = _claims(text)
-    try:
-        expires_at = datetime.fromisoformat(str(stamp)).astimezone(UTC)
-        lasts = datetime.fromtimestamp(int(claims["exp"]), UTC)
-    except (KeyError, TypeError, ValueError, OverflowError):
-        raise _Broken("The cluster's token does not say when it ends.") from None
-    if not now < expires_at <= now + timedelta(seconds=SECONDS) + _LEEWAY or lasts > expires_at + _LEEWAY:
-        raise _Broken("The cluster's token does not end within two hours.")
-    if claims.get("sub") != f"system:serviceaccount:{workspace.k8s_namespace}:{account}":
-        raise _Broken("The cluster issued somebody else's token.")
-    jti = claims.get("jti")
-    return _Token(
-        str(text), jti if isinstance(jti, str) and 0 < len(jti) <= 64 and jti.isprintable() else None, expires_at
+def _access(workspace: Workspace, credential: Credential, token: ClusterToken) -> Access:
+    """The context of a kubeconfig, which is known to be writable: what the cluster said is in it."""
+    access = Access(
+        name=f"{workspace.tenant_id}.{workspace.name}.{credential.role}",
+        server=workspace.cluster.client_url or workspace.cluster.server,
+        certificate_authority=workspace.cluster.ca_data.encode(),
+        namespace=workspace.k8s_namespace,
+        token=token.text,
     )
-
-
-@sensitive_variables()
-def _kubeconfig(workspace: Workspace, account: str, token: _Token) -> str:
     try:
-        return write_kubeconfig(
-            server=workspace.cluster.client_url or workspace.cluster.server,
-            certificate_authority=workspace.cluster.ca_data.encode(),
-            namespace=workspace.k8s_namespace,
-            user=account,
-            token=token.text,
-        )
+        write_kubeconfig([access])
     except InvalidKubeconfig:
-        raise _Broken("The cluster's answer held no token.") from None
+        raise BrokenPromise("The cluster's answer held no token.") from None
+    return access
 
 
-def _conclude(actor: Actor, workspace: Workspace, credential: Credential, token: _Token) -> None:
+def _conclude(actor: Actor, workspace: Workspace, credential: Credential, token: ClusterToken) -> None:
     """Commit the outcome if the workspace is still as it was: after a suspension was answered no token comes out."""
     with transaction.atomic():
         current = Workspace.objects.select_for_update().get(pk=workspace.pk)
@@ -271,25 +272,6 @@ def _record(actor: Actor, workspace: Workspace, outcome: AuditOutcome, detail: d
         workspace_id=workspace.id,
         detail=detail,
     )
-
-
-def _done(answer: Answer) -> Answer:
-    if answer.outcome is not Outcome.DONE:
-        raise _Broken(answer.message or "The cluster's state changed in between.")
-    return answer
-
-
-@sensitive_variables()
-def _claims(token: object) -> dict[str, Any]:
-    """The claims of a JWT, unverified: the cluster that answered over TLS is the one that made it."""
-    try:
-        payload = str(token).split(".")[1]
-        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
-    except (IndexError, ValueError, RecursionError):
-        raise _Broken("The cluster's answer held no token.") from None
-    if not isinstance(claims, dict) or not str(token).isascii() or len(str(token)) > 16_384:
-        raise _Broken("The cluster's answer held no token.")
-    return claims
 
 
 def _unknown(workspace_id: UUID) -> NotFound:

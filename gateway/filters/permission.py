@@ -12,14 +12,14 @@ from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import Forbidden
 
 
-async def may(runtime: Runtime, request: Request, verb: str) -> Decision:
-    """Whether the caller may do something else to the same thing."""
+async def authorize(runtime: Runtime, request: Request, verb: str) -> Decision:
+    """The chain's decision about another verb on what the request is about."""
     return await runtime.authorization.authorize(request.principal, replace(request.info, verb=verb))
 
 
 async def require(runtime: Runtime, request: Request, verb: str) -> None:
     """Raises ``Forbidden`` unless the caller may do this too: an update that creates is also a creation (AZ1)."""
-    decision = await may(runtime, request, verb)
+    decision = await authorize(runtime, request, verb)
     if not decision.allowed:
         raise forbidden(request.principal, replace(request.info, verb=verb), decision)
 

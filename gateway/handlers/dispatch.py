@@ -9,6 +9,7 @@ from typing import Final
 from gateway.handlers import (
     connecting,
     discovery,
+    forwarding,
     health,
     openapi,
     reviews,
@@ -18,6 +19,7 @@ from gateway.handlers import (
     verbs,
     virtualworkspace,
 )
+from gateway.http import indentation
 from gateway.http.errors import render
 from gateway.http.messages import Request, Response, Stream
 from gateway.http.negotiation import require_acceptable, warning_headers
@@ -62,12 +64,26 @@ async def dispatch(runtime: Runtime, request: Request, recheck: Recheck) -> Resp
         if not request.warnings:
             raise
         answer = render(error, request.headers.get(b"accept", b""))
+        if indentation.is_wanted(request.info.path, request.query, request.headers):
+            answer = indentation.indented(answer)
     if request.warnings:
         answer.headers = (*answer.headers, *warning_headers(request.warnings))
     return answer
 
 
 async def _handle(runtime: Runtime, request: Request, recheck: Recheck) -> Response | Stream:
+    if request.info.is_resource:
+        placement = await forwarding.placement_of(runtime, request.info)
+        if placement is not None:
+            return await forwarding.forward(runtime, request, placement, recheck)
+    answer = await _answer(runtime, request, recheck)
+    if isinstance(answer, Stream) or not indentation.is_wanted(request.info.path, request.query, request.headers):
+        return answer
+    request.charge_bytes(len(answer.body))
+    return await request.offload_large(len(answer.body), indentation.indented, answer)
+
+
+async def _answer(runtime: Runtime, request: Request, recheck: Recheck) -> Response | Stream:
     info = request.info
     if not info.is_resource:
         return await _non_resource(runtime, request)
@@ -99,7 +115,7 @@ def _outside_closed_namespaces(runtime: Runtime, request: Request, recheck: Rech
     cluster = request.info.cluster
     closed = runtime.suspensions.namespaces(cluster)
     if closed:
-        request.within = OpenNamespaces(closed)
+        request.scope_filter = OpenNamespaces(closed)
 
     async def again() -> None:
         await recheck()

@@ -100,7 +100,7 @@ def checked(request: Request, kind: Kind, result: Body, document: Any) -> Body:
     try:
         converted = media == STRATEGIC_PATCH
         objects.check_patched_kind(kind, result, converted=converted)
-        result = objects.fit(request, kind, result, repeated, converted=converted)
+        result = objects.decode_fields(request, kind, result, repeated, converted=converted)
     except fieldvalidation.DecodeError as error:
         if media == STRATEGIC_PATCH:
             shown = go_text(document)
@@ -123,7 +123,7 @@ async def apply(runtime: Runtime, request: Request, kind: Kind) -> Response:
     if applied.get("metadata") is None:
         applied["metadata"] = {}
     await request.offload(_check_declared, kind, applied)
-    given, applied = applied, await request.offload(objects.fit, request, kind, applied)
+    given, applied = applied, await request.offload(objects.decode_fields, request, kind, applied)
     schema = None if kind.resource.custom else kind.schema
     configured = applied
     if schema is not None:

@@ -17,7 +17,7 @@ from gateway.http.negotiation import PLAIN, Accept, negotiate, respond, takes_gz
 from gateway.process.runtime import Runtime
 from gateway.resources import bootstrappolicy, writeoptions
 from gateway.resources.kinds import Kind
-from gateway.resources.objects import converted, key_of, view
+from gateway.resources.objects import converted, encode_in_version, key_of
 from gateway.resources.selection import Selection, require_selected, selection
 from kube.objects import tables
 from kube.requests.fielderrors import forbidden
@@ -121,18 +121,18 @@ async def show(request: Request, kind: Kind, stored: Stored, *, status: int = 20
     accept = negotiate(request)
     if accept == PLAIN and kind.is_stored_version:
         return Response(status, stored.data)
-    request.pay(len(stored.data))
+    request.charge_bytes(len(stored.data))
     try:
-        return await request.shaped(len(stored.data), _shown, request, kind, stored, accept, status)
+        return await request.offload_large(len(stored.data), _shown, request, kind, stored, accept, status)
     except (NotAcceptable, TooManyRequests):
         if request.is_reading:
             raise
         # It has been done: nobody must be told that it was refused.
-        return Response(status, view(stored, kind))
+        return Response(status, encode_in_version(stored, kind))
 
 
 def _shown(request: Request, kind: Kind, stored: Stored, accept: Accept, status: int) -> Response:
-    data = view(stored, kind)
+    data = encode_in_version(stored, kind)
     if not accept.kind:
         return Response(status, data) if accept.media is JSON else respond(request, data, status=status, accept=accept)
     rows, head = _formed(request, kind, [stored], accept)
@@ -161,7 +161,7 @@ async def fallen_back_on(runtime: Runtime, chosen: Selection) -> list[Stored]:
     """What is selected of the policy that a space falls back on, without what it keeps itself."""
     return [
         stored
-        for stored in bootstrappolicy.within(chosen.range).values()
+        for stored in bootstrappolicy.objects_in(chosen.range).values()
         if chosen.matches(stored.key, stored.data) and await runtime.store.get(stored.key, cached=True) is None
     ]
 
@@ -184,24 +184,24 @@ async def show_list(
     start = orjson.dumps({**head, "metadata": metadata})[:-1]
     data = b"".join((start, b',"', member.encode(), b'":[', b",".join(parts), b"]}"))
     weighs = len(data) if accept.media is not JSON or takes_gzip(request) else 0
-    return await request.shaped(weighs, partial(respond, request, data, accept=Accept(accept.media)))
+    return await request.offload_large(weighs, partial(respond, request, data, accept=Accept(accept.media)))
 
 
 async def in_parts(
     request: Request, items: Sequence[Stored], made: Callable[[Sequence[Stored]], T]
 ) -> AsyncIterator[T]:
     """What ``made`` makes of the items, as many at a time as others can wait for. Raises ``TooManyRequests``."""
-    request.pay(sum(len(item.data) for item in items))
+    request.charge_bytes(sum(len(item.data) for item in items))
     part: list[Stored] = []
     size = 0
     for item in items:
         part.append(item)
         size += len(item.data)
         if size > _PART:
-            yield await request.shaped(size, made, part)
+            yield await request.offload_large(size, made, part)
             part, size = [], 0
     if part:
-        yield await request.shaped(size, made, part)
+        yield await request.offload_large(size, made, part)
 
 
 async def selected(request: Request, chosen: Selection, items: Sequence[Stored]) -> Sequence[Stored]:
@@ -212,7 +212,7 @@ async def selected(request: Request, chosen: Selection, items: Sequence[Stored])
 
 
 def _joined(kind: Kind, items: Sequence[Stored]) -> bytes:
-    return b",".join([view(item, kind) for item in items])
+    return b",".join([encode_in_version(item, kind) for item in items])
 
 
 def _encoded(request: Request, kind: Kind, accept: Accept, items: Sequence[Stored]) -> bytes:
@@ -350,7 +350,7 @@ def _token_of(revision: int, place: Place, binding: str) -> str:
 
 
 def _read_token(token: str, binding: str) -> tuple[int | None, Place]:
-    """The revision and place of a token. Its place only moves within the request's own range, so it needs no seal."""
+    """The revision and place of a token. Its place only moves within the request's own range, so it needs no signature."""
     invalid = "invalid continue token: continue key is not valid"
     try:
         decoded = base64.urlsafe_b64decode(token[:4096] + "===")
@@ -374,7 +374,9 @@ def _formed(
     bodies = [converted(orjson.loads(item.data), kind) for item in items]
     if accept.is_table:
         include = request.query.get("includeObject") or "Metadata"
-        shown = tables.table(kind.layout, bodies, now=request.now, include_object=include, version=accept.version)
+        shown = tables.table(
+            kind.table_convertor, bodies, now=request.now, include_object=include, version=accept.version
+        )
         return shown.pop("rows"), shown
     shown = tables.partial_list(bodies, {}, accept.version)
     return shown.pop("items"), shown

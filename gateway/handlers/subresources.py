@@ -75,7 +75,7 @@ async def _apply_scale(runtime: Runtime, request: Request, kind: Kind, where: Sc
     part = kind.part(request.info.subresource)
     applied = await request.offload(patching.decode_applied, request, part.api_version, part.name)
     managedfields.check_applied(part.structure, applied, Write(manager="", version=part.api_version, now=""))
-    applied = objects.fit(request, part, {**applied, "metadata": applied.get("metadata") or {}})
+    applied = objects.decode_fields(request, part, {**applied, "metadata": applied.get("metadata") or {}})
     objects.check_namespace_and_name(request.info, part, applied)
     configured: Body = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": request.info.name}}
     if "replicas" in (applied.get("spec") or {}):
@@ -134,7 +134,9 @@ def _show(request: Request, stored: Stored, where: Scale) -> Response:
     body = _scale(orjson.loads(stored.data), where)
     if accept.is_table:
         metadata = {"resourceVersion": body["metadata"].get("resourceVersion", "")}
-        body = tables.table(tables.scale_layout(), [body], now=request.now, metadata=metadata, version=accept.version)
+        body = tables.table(
+            tables.scale_convertor(), [body], now=request.now, metadata=metadata, version=accept.version
+        )
     elif accept.is_partial:
         body = tables.partial_object(body, accept.version)
     return respond(request, body, accept=accept)

@@ -99,8 +99,8 @@ async def serve(runtime: Runtime, request: Request, recheck: Recheck) -> Respons
         resources = await _resources(runtime, info.cluster, export)
         return discovery.answer(request, Catalog(resources), inner.path.rstrip("/"))
     wanted = _info(info, inner, selected)
-    kind, within = await _reach(runtime, request, wanted, export)
-    viewed = replace(request, info=wanted, within=within)
+    kind, scope_filter = await _export_scope(runtime, request, wanted, export)
+    viewed = replace(request, info=wanted, scope_filter=scope_filter)
     if not kind.resource.persistent:
         raise not_found()
     verbs.require(viewed, kind)
@@ -111,8 +111,8 @@ async def serve(runtime: Runtime, request: Request, recheck: Recheck) -> Respons
         current = await _read(runtime, Key(info.cluster, *EXPORTS, "", info.name))
         if current is None or identity_of(current) != identity_of(export):
             raise not_found()
-        _, now = await _reach(runtime, request, wanted, current)
-        if now != within or (wanted.all_tenants and runtime.suspensions.changes != locked):
+        _, now = await _export_scope(runtime, request, wanted, current)
+        if now != scope_filter or (wanted.all_tenants and runtime.suspensions.changes != locked):
             raise Expired("what can be seen of the consumers has changed, please list again")
 
     return await verbs.perform(runtime, viewed, kind, again)
@@ -149,7 +149,9 @@ def _info(info: RequestInfo, inner: ParsedRequest, selected: str) -> RequestInfo
     )
 
 
-async def _reach(runtime: Runtime, request: Request, wanted: RequestInfo, export: Body) -> tuple[Kind, ScopeFilter]:
+async def _export_scope(
+    runtime: Runtime, request: Request, wanted: RequestInfo, export: Body
+) -> tuple[Kind, ScopeFilter]:
     """The kind, and what of it is reached. Raises ``NotFound`` for what is neither exported nor claimed and accepted."""
     provider = request.info
     if not wanted.all_tenants:
@@ -166,7 +168,7 @@ async def _reach(runtime: Runtime, request: Request, wanted: RequestInfo, export
             await runtime.custom.ensure(wanted.cluster)
             return runtime.catalogs.require(wanted), BindingScope(runtime.suspensions, None)
     if wanted.all_tenants:
-        return await _reach_everywhere(runtime, request, wanted, export)
+        return await _export_scope_everywhere(runtime, request, wanted, export)
     found = await _accepted(runtime, provider, wanted, export)
     if not found:
         raise not_found()
@@ -175,7 +177,7 @@ async def _reach(runtime: Runtime, request: Request, wanted: RequestInfo, export
     return runtime.catalogs.require(wanted), BindingScope(runtime.suspensions, found)
 
 
-async def _reach_everywhere(
+async def _export_scope_everywhere(
     runtime: Runtime, request: Request, wanted: RequestInfo, export: Body
 ) -> tuple[Kind, ScopeFilter]:
     """A claimed resource of all consumers: their own, or what they have from the export that the claim identifies."""
@@ -188,7 +190,7 @@ async def _reach_everywhere(
     if version is None or not found:
         raise not_found()
     if source:
-        limit = runtime.maximal_permission.within(request.principal, Attributes.of(wanted), source, identity)
+        limit = runtime.maximal_permission.authorize_export(request.principal, Attributes.of(wanted), source, identity)
         _require_within(await limit, wanted)
     return Kind(resource, version), BindingScope(runtime.suspensions, found)
 

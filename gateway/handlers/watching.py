@@ -177,7 +177,7 @@ class _Encoder:
         body = converted(body, self._kind)
         if self._accept.is_table:
             table = tables.table(
-                self._kind.layout,
+                self._kind.table_convertor,
                 [body],
                 now=self._request.now,
                 include_object=self._include,

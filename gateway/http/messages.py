@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
 
@@ -58,9 +58,10 @@ def _free(cost: int) -> None:
 class Request:
     """A request that has been authenticated and resolved.
 
-    ``query`` holds the first value of each parameter; ``headers`` the first value of each header, lower-case.
+    ``query`` holds the first value of each parameter, ``parameters`` all of them; ``headers`` the first value of each
+    header, lower-case, ``raw_headers`` all of them as they came.
     ``now`` is the moment it arrived, in Unix seconds. ``warnings`` become ``Warning`` headers. ``write`` sends the next
-    bytes of a stream that has begun, at once, or is false: then they belong into its ``chunks``. ``within``
+    bytes of a stream that has begun, at once, or is false: then they belong into its ``chunks``. ``scope_filter``
     narrows what it can reach to some objects of its range. ``weight`` is about how many values it brings or changes.
     """
 
@@ -70,15 +71,17 @@ class Request:
     headers: Mapping[bytes, bytes]
     body: bytes
     now: float
+    parameters: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    raw_headers: Headers = ()
     audit_id: str = ""
     decision: Decision | None = None
     warnings: list[str] = field(default_factory=list)
     write: Callable[[bytes], bool] = _cannot_write
-    within: ScopeFilter | None = None
+    scope_filter: ScopeFilter | None = None
     weight: int = 0
     executor: Executor | None = None
     charge: Callable[[int], None] = _free
-    paid: bool = False
+    charged: bool = False
 
     async def offload(self, function: Callable[..., T], *args: Any) -> T:
         """What the pure ``function(*args)`` returns or raises, off the event loop where the request weighs much."""
@@ -86,7 +89,7 @@ class Request:
             return function(*args)
         return await self.executor(function, *args)
 
-    def pay(self, size: int) -> None:
+    def charge_bytes(self, size: int) -> None:
         """Have ``size`` bytes of stored objects charged that are to be taken apart. Raises ``TooManyRequests``.
 
         Only what comes first can be refused, and only before anything is kept.
@@ -98,12 +101,12 @@ class Request:
         try:
             self.charge(cost)
         except TooManyRequests:
-            if not self.paid:
+            if not self.charged:
                 raise
-        self.paid = True
+        self.charged = True
 
-    async def shaped(self, size: int, function: Callable[..., T], *args: Any) -> T:
-        """What the pure function makes of ``size`` bytes of stored objects; of many off the loop. ``pay`` first."""
+    async def offload_large(self, size: int, function: Callable[..., T], *args: Any) -> T:
+        """What the pure function makes of ``size`` bytes of stored objects; of many off the loop. ``charge_bytes`` first."""
         if size <= LARGE or self.executor is None:
             return function(*args)
         return await self.executor(function, *args)
@@ -136,8 +139,9 @@ class Response:
 
 @dataclass(slots=True)
 class Stream:
-    """An answer that goes on: a watch. Closing ``chunks`` frees everything it holds."""
+    """An answer that goes on: a watch, or what a cluster sends. Closing ``chunks`` frees everything it holds."""
 
     chunks: AsyncIterator[bytes]
     media: bytes = JSON
     headers: Headers = ()
+    status: int = 200

@@ -48,7 +48,7 @@ class SuspensionCache:
         """How often the locks have changed."""
         self._read_at = float("-inf")
         self._told = asyncio.Event()
-        self._wire = DedicatedConnection(
+        self._connection = DedicatedConnection(
             database_url, "tenantry-locks", channel=CHANNEL, heard=lambda _: self._told.set(), lost=self._told.set
         )
         self._task = Supervised("locks", self._follow)
@@ -76,7 +76,7 @@ class SuspensionCache:
     async def stop(self) -> None:
         """Stop following."""
         await self._task.stop()
-        self._wire.close()
+        self._connection.close()
 
     async def _follow(self) -> None:
         while True:
@@ -86,7 +86,7 @@ class SuspensionCache:
                 await self._read()
             except AWAY as error:
                 logger.warning("the locks cannot be read: %s", type(error).__name__)
-                self._wire.close()
+                self._connection.close()
                 await asyncio.sleep(POLL_SECONDS)
                 continue
             with contextlib.suppress(TimeoutError):
@@ -96,7 +96,7 @@ class SuspensionCache:
         # Of the moment before the question: the answer may be of any moment after it.
         asked_at = time.monotonic()
         async with asyncio.timeout(STALE_SECONDS):
-            result = await self._wire.ask("SELECT space, namespace, reason FROM locks")
+            result = await self._connection.ask("SELECT space, namespace, reason FROM locks")
         rows = [
             [(result.get_value(row, column) or b"").decode() for column in range(3)] for row in range(result.ntuples)
         ]

@@ -41,7 +41,7 @@ def found(key: Key) -> Stored | None:
     return _objects(key.space, key.resource).get(key.name)
 
 
-def within(selection: Range | AllSpaces) -> Mapping[str, Stored]:
+def objects_in(selection: Range | AllSpaces) -> Mapping[str, Stored]:
     """Those of a selection by name; none in a reading across spaces."""
     if not isinstance(selection, Range) or selection.group != GROUP or selection.resource not in _MANIFESTS:
         return {}

@@ -12,7 +12,8 @@ from kube.kinds.mergestrategies import DEDUCED, Structure, structure_of
 from kube.kinds.resources import Catalog, Resource, Subresource, Version, api_version
 from kube.kinds.schemas import MISSING, Definitions, Schema
 from kube.kinds.tenantrykinds import with_own_kinds
-from kube.objects.tables import Layout, layout
+from kube.objects.columns import TableConvertor
+from kube.objects.tables import convertor_of
 from kube.requests.logicalclusters import BOOTSTRAP, ROOT
 from kube.requests.paths import not_found
 from kube.requests.requestinfo import RequestInfo
@@ -64,9 +65,9 @@ class Kind:
         return structure_of(self.schema) if self.schema is not None else DEDUCED
 
     @cached_property
-    def layout(self) -> Layout:
+    def table_convertor(self) -> TableConvertor:
         """The columns of ``kubectl get``."""
-        return layout(self.resource, self.served.name)
+        return convertor_of(self.resource, self.served.name)
 
     @cached_property
     def has_status(self) -> bool:

@@ -1,4 +1,4 @@
-"""Objects between the client's body and the store: decoding, the server's own metadata, and the view in a version."""
+"""Objects between the client's body and the store: decoding, the server's own metadata, and the form in a version."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _decoded(request: Request, kind: Kind) -> dict[str, Any]:
     value = decode_body(request, kind.name)
     said_twice = repeated(request, value)
     check_body_kind(request, kind, value)
-    return fit(request, kind, value, said_twice)
+    return decode_fields(request, kind, value, said_twice)
 
 
 def repeated(request: Request, value: Any) -> list[str]:
@@ -138,7 +138,7 @@ def validation_mode(request: Request) -> str:
     return request.query.get("fieldValidation") or "Warn"
 
 
-def fit(
+def decode_fields(
     request: Request,
     kind: Kind,
     value: dict[str, Any],
@@ -346,7 +346,7 @@ def _second(now: int) -> str:
     return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def view(stored: Stored, kind: Kind) -> bytes:
+def encode_in_version(stored: Stored, kind: Kind) -> bytes:
     """The object in the version of ``kind``: its bytes as they are, unless it is kept in another version."""
     if kind.is_stored_version:
         return stored.data

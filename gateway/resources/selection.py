@@ -27,19 +27,19 @@ class Selection:
     range: Range | AllSpaces
     labels: Selector
     fields: FieldSelector
-    within: ScopeFilter | None = None
+    scope_filter: ScopeFilter | None = None
 
     @property
     def is_whole(self) -> bool:
         """Whether every object of the range is selected."""
-        return not self.labels and not self.fields and self.within is None
+        return not self.labels and not self.fields and self.scope_filter is None
 
     @property
     def by_key(self) -> bool:
         """Whether the key alone decides."""
         return (
             not self.labels
-            and (self.within is None or self.within.by_key)
+            and (self.scope_filter is None or self.scope_filter.by_key)
             and all(term.field in ("metadata.name", "metadata.namespace") for term in self.fields.terms)
         )
 
@@ -47,13 +47,13 @@ class Selection:
         """Whether the object is selected."""
         if self.is_whole:
             return True
-        if self.within is not None and not self.within.places(key):
+        if self.scope_filter is not None and not self.scope_filter.places(key):
             return False
         if self.by_key:
             return self.fields.matches({"metadata.name": key.name, "metadata.namespace": key.namespace})
         body = decoded(data)
         labels = body.get("metadata", {}).get("labels") or {}
-        if self.within is not None and not self.within.includes(key, labels):
+        if self.scope_filter is not None and not self.scope_filter.includes(key, labels):
             return False
         return self.labels.matches(labels) and self.fields.matches(fields.values(self.fields, body))
 
@@ -103,14 +103,14 @@ def selection(request: Request, kind: Kind) -> Selection:
     selector.check(fields.supported(kind), fields.refusal(kind))
     group, kept = kind.resource.place
     if info.all_tenants:
-        return Selection(AllSpaces(group, kept), labels, selector, request.within)
+        return Selection(AllSpaces(group, kept), labels, selector, request.scope_filter)
     namespace = (info.namespace or None) if kind.resource.namespaced else None
-    return Selection(Range(info.cluster, group, kept, namespace), labels, selector, request.within)
+    return Selection(Range(info.cluster, group, kept, namespace), labels, selector, request.scope_filter)
 
 
 def require_selected(request: Request, kind: Kind, stored: Stored) -> None:
     """Raise ``NotFound`` for an object that the request cannot reach."""
-    if request.within is None or _is_within(request.within, stored.key, orjson.loads(stored.data)):
+    if request.scope_filter is None or _is_within(request.scope_filter, stored.key, orjson.loads(stored.data)):
         return
     resource, name = kind.resource, stored.key.name
     text = f'{resource.qualified_name} "{name}" not found'
@@ -119,12 +119,12 @@ def require_selected(request: Request, kind: Kind, stored: Stored) -> None:
 
 def confine_new(request: Request, kind: Kind, key: Key, body: dict[str, Any]) -> None:
     """Raise ``Forbidden`` for an object that the request could not reach once it is there."""
-    if request.within is None or _is_within(request.within, key, body):
+    if request.scope_filter is None or _is_within(request.scope_filter, key, body):
         return
     resource = kind.resource
     text = f'{resource.qualified_name} "{key.name}" is forbidden: the permission claim does not select it'
     raise Forbidden(text, group=resource.group, kind=resource.plural, name=key.name)
 
 
-def _is_within(within: ScopeFilter, key: Key, body: dict[str, Any]) -> bool:
-    return within.includes(key, body.get("metadata", {}).get("labels") or {})
+def _is_within(scope_filter: ScopeFilter, key: Key, body: dict[str, Any]) -> bool:
+    return scope_filter.includes(key, body.get("metadata", {}).get("labels") or {})

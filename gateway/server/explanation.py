@@ -125,7 +125,7 @@ def nodes(cluster: str, attributes: Attributes) -> tuple[Holder, ...]:
     return nodes_that_may(info, lambda: store.settled(lambda: NodeGraphs(store).of(cluster)))
 
 
-def gated(cluster: str, attributes: Attributes, holders: Sequence[Holder]) -> tuple[Holder, ...]:
+def with_workspace_gates(cluster: str, attributes: Attributes, holders: Sequence[Holder]) -> tuple[Holder, ...]:
     """Those who hold a right, each with the gate of the workspace at the end of its path that is closed to it alone.
 
     Who else is in a group, and in which other groups a user is, only authenticators know: it may be open to them.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -25,6 +25,7 @@ DEPTH_MAX: Final = 16
 _PEM: Final = re.compile(rb"\s*(?:-----BEGIN [A-Z0-9 ]+-----\r?\n[A-Za-z0-9+/=\r\n]+-----END [A-Z0-9 ]+-----\s*)+")
 _CERTIFICATE: Final = b"-----BEGIN CERTIFICATE-----"
 _BEARER: Final = re.compile(r"[A-Za-z0-9._~+/=-]{1,16384}")
+_NO_NAME: Final = re.compile(r"[^a-z0-9.]+")
 _SERVER: Final = re.compile(r"https://[A-Za-z0-9.:\[\]_~!$&'()*+,;=/-]+")
 
 _CLUSTER_FIELDS: Final = frozenset({"server", "certificate-authority-data", "tls-server-name"})
@@ -104,38 +105,63 @@ def _read(text: str) -> Mapping[str, Any]:
     return document
 
 
-def write_kubeconfig(
-    *,
-    server: str,
-    certificate_authority: bytes,
-    namespace: str,
-    user: str,
-    token: str,
-    cluster: str = "internal-cluster",
-    context: str = "tenant-context",
-) -> str:
-    """The kubeconfig of GATEWAY 4.2 as YAML (GW3).
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Access:
+    """One context of a file: a namespace, the API server that it is on, and the token that opens it.
 
     ``server`` is an https URL, ``certificate_authority`` PEM (empty: the client's own trust store), ``token`` a signed
-    token. Raises ``InvalidKubeconfig`` for anything else, so that a hostile cluster's answer never becomes a file.
+    token. ``name`` says in DNS names what is opened and as what, as ``acme.web.editor``.
     """
-    check_server(server)
-    if not is_token(token):
-        raise InvalidKubeconfig("the token is no signed token")
-    if not is_dns_label(namespace) or not all(is_dns_subdomain(name) for name in (user, cluster, context)):
-        raise InvalidKubeconfig("a name is malformed")
-    entry: dict[str, str] = {"server": server}
-    if certificate_authority:
-        encoded = base64.b64encode(certificate_authority).decode("ascii")
-        _pem(encoded, "the certificate authority", _CERTIFICATE)
-        entry["certificate-authority-data"] = encoded
+
+    name: str
+    server: str
+    certificate_authority: bytes
+    namespace: str
+    token: str = field(repr=False)
+
+    @property
+    def cluster(self) -> str:
+        """What the API server is called: its address, as far as a name can hold it."""
+        return _NO_NAME.sub("-", self.server.removeprefix("https://").lower()).strip("-.")
+
+    @property
+    def context(self) -> str:
+        """What context and user are called: names of their own, so that several files in ``KUBECONFIG`` shadow nothing."""
+        return f"{self.name}@{self.cluster}"
+
+
+def write_kubeconfig(accesses: Sequence[Access]) -> str:
+    """The kubeconfig of GATEWAY 4.2 as YAML (GW3), a context for each access; the first one is the current context.
+
+    Raises ``InvalidKubeconfig`` for anything but what ``Access`` promises, so that a hostile cluster's answer never
+    becomes a file, and for two accesses of one name.
+    """
+    clusters: dict[str, dict[str, str]] = {}
+    contexts: dict[str, dict[str, str]] = {}
+    users: dict[str, dict[str, str]] = {}
+    for access in accesses:
+        check_server(access.server)
+        if not is_token(access.token):
+            raise InvalidKubeconfig("the token is no signed token")
+        if not is_dns_label(access.namespace) or not is_dns_subdomain(access.name):
+            raise InvalidKubeconfig("a name is malformed")
+        entry = {"server": access.server}
+        if access.certificate_authority:
+            encoded = base64.b64encode(access.certificate_authority).decode("ascii")
+            _pem(encoded, "the certificate authority", _CERTIFICATE)
+            entry["certificate-authority-data"] = encoded
+        cluster, context = access.cluster, access.context
+        if context in contexts or clusters.setdefault(cluster, entry) != entry:
+            raise InvalidKubeconfig("a name is given twice")
+        contexts[context] = {"cluster": cluster, "namespace": access.namespace, "user": context}
+        users[context] = {"token": access.token}
     document = {
         "apiVersion": "v1",
-        "clusters": [{"cluster": entry, "name": cluster}],
-        "contexts": [{"context": {"cluster": cluster, "namespace": namespace, "user": user}, "name": context}],
-        "current-context": context,
+        "clusters": [{"cluster": entry, "name": name} for name, entry in clusters.items()],
+        "contexts": [{"context": entry, "name": name} for name, entry in contexts.items()],
+        "current-context": next(iter(contexts), ""),
         "kind": "Config",
-        "users": [{"name": user, "user": {"token": token}}],
+        "users": [{"name": name, "user": entry} for name, entry in users.items()],
     }
     text = yaml.safe_dump(document, sort_keys=False, default_flow_style=False, width=2**31)
     if _read(text) != document:

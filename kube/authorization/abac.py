@@ -55,7 +55,7 @@ class InvalidPolicy(ValueError):
     """A policy that is not understood; the message names the line."""
 
 
-def seal(holder: str, tenant: str) -> str:
+def tenant_digest(holder: str, tenant: str) -> str:
     """What ties the object with the uid ``holder`` to the tenant with the uid ``tenant``; nobody can guess either."""
     return hashlib.sha256(f"{holder}/{tenant}".encode()).hexdigest()
 
@@ -64,8 +64,8 @@ def seal(holder: str, tenant: str) -> str:
 class Policy:
     """One policy. ``source`` says where it stands, for reasons.
 
-    ``sealed`` is that of an object in a tenant's space: its uid and the seal of the tenant that it means. Lines of the
-    file mean whoever bears the name.
+    ``tenant_reference`` is that of an object in a tenant's space: its uid and the ``tenant_digest`` of the tenant that
+    it means. Lines of the file mean whoever bears the name.
     """
 
     source: str
@@ -80,11 +80,11 @@ class Policy:
     readonly: bool = False
     number: int = 0
     """The line of the file, 0 for an object."""
-    sealed: tuple[str, str] | None = None
+    tenant_reference: tuple[str, str] | None = None
 
     def means_tenant(self, uid: str) -> bool:
         """Whether the user's tenant, of this uid, is the one that bore the name when it was written here."""
-        return self.sealed is None or self.sealed[1] == seal(self.sealed[0], uid)
+        return self.tenant_reference is None or self.tenant_reference[1] == tenant_digest(self.tenant_reference[0], uid)
 
     @property
     def crosses(self) -> bool:
@@ -193,11 +193,11 @@ def policy_from(spec: object, source: str, *, space: str | None = None, number: 
         readonly=spec.get("readonly", False),
     )
     if space is None:
-        _check_reach(policy, spec)
+        _check_scope(policy, spec)
     return policy
 
 
-def _check_reach(policy: Policy, spec: Mapping[str, Any]) -> None:
+def _check_scope(policy: Policy, spec: Mapping[str, Any]) -> None:
     """A line says what it opens: nobody gives the operators' space to a tenant's user by leaving something out."""
     who = "the users of any tenant" if policy.tenant == ANY else f'users of tenant "{policy.tenant}"'
     if policy.tenant != SYSTEM_TENANT and not spec.get("space"):

@@ -14,11 +14,11 @@ from typing import Final
 from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision, Verdict
 from kube.authorization.rbac import NO_OPINION, STEP, TENANTED, Attributes, Rule
-from kube.authorization.rbacindex import EffectiveRules, PolicyIndex, Reach
+from kube.authorization.rbacindex import EffectiveRules, PolicyIndex, TargetTenant
 from kube.requests.logicalclusters import tenant_of
 from kube.requests.names import SYSTEM_TENANT
 
-_OWN: Final = Reach(SYSTEM_TENANT)
+_OWN: Final = TargetTenant(SYSTEM_TENANT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,8 @@ class Policies:
 
     ``local`` is that of ``cluster`` itself, ``system`` that of ``root``, ``bootstrap`` that of ``system:admin``.
     ``labels`` are those of the Tenant object that owns the cluster, sorted by key, for rules with a selector. Derived are
-    ``owner``, the tenant, and how far rules must reach to count here: those of ``local``, and those from ``cross_tenant_reach``.
+    ``owner``, the tenant, and whom a rule's scope must include to count here: ``target`` for rules of ``local``,
+    ``cross_tenant_target`` for those of ``system``.
     """
 
     cluster: str
@@ -36,15 +37,15 @@ class Policies:
     bootstrap: PolicyIndex
     labels: tuple[tuple[str, str], ...] = ()
     owner: str = field(init=False)
-    reach: Reach | None = field(init=False)
-    cross_tenant_reach: Reach = field(init=False)
+    target: TargetTenant | None = field(init=False)
+    cross_tenant_target: TargetTenant = field(init=False)
 
     def __post_init__(self) -> None:
         """Work out what every decision needs."""
         owner = tenant_of(self.cluster)
         object.__setattr__(self, "owner", owner)
-        object.__setattr__(self, "reach", _OWN if owner == SYSTEM_TENANT else None)
-        object.__setattr__(self, "cross_tenant_reach", Reach(owner, self.labels))
+        object.__setattr__(self, "target", _OWN if owner == SYSTEM_TENANT else None)
+        object.__setattr__(self, "cross_tenant_target", TargetTenant(owner, self.labels))
 
 
 def authorize(principal: Principal, attributes: Attributes, policies: Policies) -> Decision:
@@ -57,18 +58,18 @@ def authorize(principal: Principal, attributes: Attributes, policies: Policies) 
         return NO_OPINION
     user, groups, tenant = principal.name, principal.groups, principal.tenant
     if tenant == policies.owner:
-        if not lives_in(principal, policies.cluster):
+        if not may_be_bound_in(principal, policies.cluster):
             return NO_OPINION
-        return policies.local.authorize(user, groups, attributes, policies.reach)
+        return policies.local.authorize(user, groups, attributes, policies.target)
     if tenant is None:
         return policies.bootstrap.authorize(user, groups, attributes)
     if tenant != SYSTEM_TENANT:
         reason = f'a user of tenant "{tenant}" may not reach tenant "{policies.owner}"'
         return Decision(Verdict.DENY, STEP, reason=reason)
-    return policies.system.authorize(user, groups, attributes._replace(namespace=""), policies.cross_tenant_reach)
+    return policies.system.authorize(user, groups, attributes._replace(namespace=""), policies.cross_tenant_target)
 
 
-def lives_in(principal: Principal, cluster: str) -> bool:
+def may_be_bound_in(principal: Principal, cluster: str) -> bool:
     """Whether bindings of a logical cluster of the principal's tenant can mean it: service accounts live in one.
 
     Whoever acts as another does so in one.
@@ -78,21 +79,23 @@ def lives_in(principal: Principal, cluster: str) -> bool:
 
 def home_rules(principal: Principal, namespace: str, policies: Policies) -> EffectiveRules:
     """What ``authorize`` goes by for a principal of the cluster's own tenant that lives there; to be remembered."""
-    return policies.local.effective_rules(principal.name, principal.groups, namespace, policies.reach)
+    return policies.local.effective_rules(principal.name, principal.groups, namespace, policies.target)
 
 
-def _rules(principal: Principal, namespace: str, policies: Policies, *, reach: Reach | None) -> tuple[Rule, ...]:
+def _rules(
+    principal: Principal, namespace: str, policies: Policies, *, target: TargetTenant | None
+) -> tuple[Rule, ...]:
     user, groups = principal.name, principal.groups
     if principal.scope is not None and principal.scope != policies.cluster:
         return ()
     if principal.tenant is None:
         found = policies.bootstrap.rules_for(user, groups)
     elif principal.tenant == policies.owner:
-        if not lives_in(principal, policies.cluster):
+        if not may_be_bound_in(principal, policies.cluster):
             return ()
-        found = policies.local.rules_for(user, groups, namespace, reach)
+        found = policies.local.rules_for(user, groups, namespace, target)
     elif principal.tenant == SYSTEM_TENANT:
-        found = policies.system.rules_for(user, groups, "", policies.cross_tenant_reach)
+        found = policies.system.rules_for(user, groups, "", policies.cross_tenant_target)
     else:
         return ()
     if policies.owner != SYSTEM_TENANT:
@@ -102,7 +105,7 @@ def _rules(principal: Principal, namespace: str, policies: Policies, *, reach: R
 
 def rules_for(principal: Principal, namespace: str, policies: Policies) -> tuple[Rule, ...]:
     """What this principal may do in a namespace, for SelfSubjectRulesReview (AZ10)."""
-    return _rules(principal, namespace, policies, reach=policies.reach)
+    return _rules(principal, namespace, policies, target=policies.target)
 
 
 def held_rules(principal: Principal, namespace: str, policies: Policies) -> tuple[Rule, ...]:
@@ -110,4 +113,4 @@ def held_rules(principal: Principal, namespace: str, policies: Policies) -> tupl
 
     In the system space that includes rules whose scope does not reach it, for they can be handed on with their scope.
     """
-    return _rules(principal, namespace, policies, reach=None)
+    return _rules(principal, namespace, policies, target=None)

@@ -37,8 +37,8 @@ class Scope:
     tenants: frozenset[str] = frozenset()
     selector: Selector | None = None
 
-    def reaches(self, tenant: str, labels: Mapping[str, str]) -> bool:
-        """Whether the space of this tenant, whose object carries these labels, is within reach."""
+    def includes(self, tenant: str, labels: Mapping[str, str]) -> bool:
+        """Whether the space of this tenant, whose object carries these labels, is in the scope."""
         if self.everywhere or tenant in self.tenants:
             return True
         return self.selector is not None and tenant != SYSTEM_TENANT and self.selector.matches(labels)

@@ -27,8 +27,8 @@ HELD_MAX: Final = 1024
 """Principals in namespaces that one index remembers."""
 
 
-class Reach(NamedTuple):
-    """The tenant whose space is asked about, with the labels of its object, for rules that have a scope (AZ9)."""
+class TargetTenant(NamedTuple):
+    """The tenant in whose space a rule is to count, with the labels of its Tenant object: what a rule's scope selects (AZ9)."""
 
     tenant: str
     labels: tuple[tuple[str, str], ...] = ()
@@ -130,9 +130,9 @@ def _rule_set(roles: tuple[_Rules, ...]) -> RuleSet:
 
 
 @lru_cache(maxsize=4096)
-def _reaching(role: _Rules, reach: Reach) -> _Rules:
-    labels = dict(reach.labels)
-    return _shared(tuple(rule for rule in role.rules if rule.scope.reaches(reach.tenant, labels)))
+def _rules_about(role: _Rules, target: TargetTenant) -> _Rules:
+    labels = dict(target.labels)
+    return _shared(tuple(rule for rule in role.rules if rule.scope.includes(target.tenant, labels)))
 
 
 EffectiveRules = tuple[RuleSet, *tuple[Decision, ...]]
@@ -197,7 +197,7 @@ class PolicyIndex:
     bindings: Mapping[tuple[str, str], Binding]
     subjects: Mapping[_Subject, tuple[Grant, ...]]
     _effective: dict[tuple[str, str], _Rules | None] = field(default_factory=dict, init=False, repr=False)
-    _held: dict[tuple[str, tuple[str, ...], str, Reach | None], EffectiveRules] = field(
+    _held: dict[tuple[str, tuple[str, ...], str, TargetTenant | None], EffectiveRules] = field(
         default_factory=dict, init=False, repr=False
     )
 
@@ -281,13 +281,13 @@ class PolicyIndex:
             return rules
 
     def granted(
-        self, user: str, groups: Sequence[str], namespace: str, reach: Reach | None
+        self, user: str, groups: Sequence[str], namespace: str, target: TargetTenant | None
     ) -> Iterable[tuple[Grant, _Rules]]:
-        """The grants that mean this principal, in order, with the rules of theirs that reach."""
+        """The grants that mean this principal, in order, with those of their rules whose scope includes ``target``."""
         # 1. Cluster-wide bindings and those of the namespace, by the user's name and by each group: nobody else's are seen.
         # 2. Of one binding only its first subject that means the principal counts, whichever look-up found it.
         # 3. In the order of ``kube.authorization.rbac.applicable``, so that the reason names the same binding.
-        # 4. Bindings to roles that are gone, or whose rules do not reach, give nothing; they are no error.
+        # 4. Bindings to roles that are gone, or whose rules' scopes leave the target out, give nothing; they are no error.
         # 5. The bootstrap policy comes last: it never hides a binding of the logical cluster's own.
         found: dict[tuple[bool, str], Grant] = {}
         keys = [("User", user), *(("Group", group) for group in groups)]
@@ -300,23 +300,25 @@ class PolicyIndex:
         for _, grant in sorted(found.items()):
             binding = grant.binding
             rules = self._rules(binding.role_kind, binding.namespace, binding.role)
-            if rules is not None and reach is not None:
-                rules = _reaching(rules, reach)
+            if rules is not None and target is not None:
+                rules = _rules_about(rules, target)
             if rules is not None and rules.rules:
                 yield grant, rules
         if self.bootstrap is not None:
-            yield from self.bootstrap.granted(user, groups, namespace, reach)
+            yield from self.bootstrap.granted(user, groups, namespace, target)
 
     def effective_rules(
-        self, user: str, groups: tuple[str, ...], namespace: str, reach: Reach | None = None
+        self, user: str, groups: tuple[str, ...], namespace: str, target: TargetTenant | None = None
     ) -> EffectiveRules:
-        """What a principal holds in a namespace. With ``reach`` only rules that reach count (AZ9)."""
-        granted = tuple(self.granted(user, groups, namespace, reach))
+        """What a principal holds in a namespace. With ``target`` only rules whose scope includes it count (AZ9)."""
+        granted = tuple(self.granted(user, groups, namespace, target))
         rules = _rule_set(tuple(rules for _, rules in granted))
         return (rules, *(allowed(grant.binding, grant.subject) for grant, _ in granted))
 
-    def _remembered(self, user: str, groups: tuple[str, ...], namespace: str, reach: Reach | None) -> EffectiveRules:
-        key = (user, groups, namespace, reach)
+    def _remembered(
+        self, user: str, groups: tuple[str, ...], namespace: str, target: TargetTenant | None
+    ) -> EffectiveRules:
+        key = (user, groups, namespace, target)
         held = self._held.get(key)
         if held is None:
             held = self.effective_rules(*key)
@@ -326,17 +328,17 @@ class PolicyIndex:
         return held
 
     def authorize(
-        self, user: str, groups: tuple[str, ...], attributes: Attributes, reach: Reach | None = None
+        self, user: str, groups: tuple[str, ...], attributes: Attributes, target: TargetTenant | None = None
     ) -> Decision:
-        """ALLOW with the binding that allowed, or no opinion (AZ2). With ``reach`` only rules that reach count (AZ9).
+        """ALLOW with the binding that allowed, or no opinion (AZ2). With ``target`` only rules whose scope includes it count (AZ9).
 
         The caller has made sure that the bindings of this space may apply to this principal at all.
         """
-        return decide(self._remembered(user, groups, attributes.namespace, reach), attributes)
+        return decide(self._remembered(user, groups, attributes.namespace, target), attributes)
 
     def rules_for(
-        self, user: str, groups: tuple[str, ...], namespace: str = "", reach: Reach | None = None
+        self, user: str, groups: tuple[str, ...], namespace: str = "", target: TargetTenant | None = None
     ) -> tuple[Rule, ...]:
         """Every rule that this principal holds in a namespace, without repetitions (SelfSubjectRulesReview, AZ10)."""
-        held = self._remembered(user, groups, namespace, reach)
+        held = self._remembered(user, groups, namespace, target)
         return tuple(dict.fromkeys(rule for rules in held[0].roles for rule in rules))

@@ -49,7 +49,7 @@ def recommend_grants(
     ):
         return ()
     if principal.tenant == owner:
-        if not effectivepolicy.lives_in(principal, policies.cluster):
+        if not effectivepolicy.may_be_bound_in(principal, policies.cluster):
             # A binding here would mean the account of the same name that lives here.
             return ()
         found = sorted(_bindings(principal, attributes, policies), key=lambda remedy: remedy.permissions)
@@ -115,7 +115,7 @@ def _bindings(principal: Principal, attributes: Attributes, policies: Policies) 
     sized = []
     for kind, where, name in named:
         rules = policies.local.rules_of(kind, where, name) or ()
-        reaching = [rule for rule in rules if policies.cluster != ROOT or rule.scope.reaches(SYSTEM_TENANT, {})]
+        reaching = [rule for rule in rules if policies.cluster != ROOT or rule.scope.includes(SYSTEM_TENANT, {})]
         if any(rule.allows(attributes) for rule in reaching):
             sized.append((sum(map(escalation.size, reaching)) + _wildcards(reaching), kind, name))
     place = f"in namespace {namespace}" if namespace else "in the whole space"

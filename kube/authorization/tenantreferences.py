@@ -1,8 +1,8 @@
 """Tenants that objects of others name, and which tenant was meant: a name outlives its tenant, consent does not.
 
 A ``Policy`` and a binding of RBAC name a tenant that they let in. The server writes into the object, as an annotation
-that nobody else can set, a seal of the tenant that bore the name when it was written there. A tenant that is given the
-name later does not fit it. A seal says nothing about whether there is such a tenant: where there is none it is random.
+that nobody else can set, a digest of the UID of the tenant that bore the name when it was written there. A tenant that is
+given the name later does not fit it. A digest says nothing about whether there is such a tenant: where there is none it is random.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any, Final
 import orjson
 
 from kube.authentication.subjects import BINDING_PREFIX
-from kube.authorization.abac import InvalidPolicy, seal, tenant_meant
+from kube.authorization.abac import InvalidPolicy, tenant_digest, tenant_meant
 from kube.requests.logicalclusters import tenant_of
 from kube.requests.names import SYSTEM_TENANT
 
-SEALS: Final = "tenantry.io/tenant-seals"
-"""The annotation: the seal of each tenant that the object names, as a JSON object."""
+TENANT_DIGESTS: Final = "tenantry.io/tenant-seals"
+"""The annotation: the ``tenant_digest`` of each tenant that the object names, as a JSON object."""
 
 _GROUP: Final = re.compile(rf"(?:{re.escape(BINDING_PREFIX)})?system:cluster:root:([^:]+)")
 
@@ -43,26 +43,26 @@ def holder_of(body: Body) -> str:
     return str(_mapping(body.get("metadata")).get("uid") or "")
 
 
-def seal_of(body: Body, tenant: str) -> str:
-    """The seal of a tenant in an object; empty, which nobody fits, for one that was never sealed."""
-    return str(_seals(body).get(tenant) or "")
+def digest_of(body: Body, tenant: str) -> str:
+    """The digest of a tenant in an object; empty, which nobody fits, where none was ever written."""
+    return str(_digests(body).get(tenant) or "")
 
 
 def refers_to(body: Body, tenant: str, uid: str | None) -> bool:
     """Whether the tenant with this uid is the one that the object meant by the name."""
-    return uid is not None and seal_of(body, tenant) == seal(holder_of(body), uid)
+    return uid is not None and digest_of(body, tenant) == tenant_digest(holder_of(body), uid)
 
 
-def sealed(body: Body, old: Body | None, cluster: str, uids: Mapping[str, str]) -> str:
+def digests_annotation(body: Body, old: Body | None, cluster: str, uids: Mapping[str, str]) -> str:
     """The annotation of a new or changed object: who was named before stays who was meant; empty for nobody.
 
     ``uids`` are those of the tenants by name, random ones for tenants that are not there.
     """
-    before = _seals(old) if old is not None else {}
+    before = _digests(old) if old is not None else {}
     holder = holder_of(body)
     kept = tenants_named(old, cluster) if old is not None else frozenset()
     found = {
-        tenant: str(before.get(tenant) or "") if tenant in kept else seal(holder, uids[tenant])
+        tenant: str(before.get(tenant) or "") if tenant in kept else tenant_digest(holder, uids[tenant])
         for tenant in sorted(tenants_named(body, cluster))
     }
     return orjson.dumps(found).decode() if found else ""
@@ -83,8 +83,8 @@ def _named(body: Body, cluster: str) -> Iterator[str]:
             yield tenant
 
 
-def _seals(body: Body) -> Mapping[str, Any]:
-    text = _mapping(_mapping(body.get("metadata")).get("annotations")).get(SEALS)
+def _digests(body: Body) -> Mapping[str, Any]:
+    text = _mapping(_mapping(body.get("metadata")).get("annotations")).get(TENANT_DIGESTS)
     try:
         return _mapping(orjson.loads(text)) if isinstance(text, str) else {}
     except orjson.JSONDecodeError:

@@ -10,7 +10,7 @@ from kube.authentication.identity import MASTERS
 from kube.authorization.abac import Policy
 from kube.authorization.effectivepolicy import Policies
 from kube.authorization.rbac import Attributes, Binding, in_order
-from kube.authorization.rbacindex import PolicyIndex, Reach
+from kube.authorization.rbacindex import PolicyIndex, TargetTenant
 from kube.requests.logicalclusters import tenant_of
 from kube.requests.names import SYSTEM_TENANT
 
@@ -47,23 +47,23 @@ def who_can(
 def _holders(attributes: Attributes, policies: Policies, grants: Iterable[Policy]) -> Iterator[Holder]:
     owner = tenant_of(policies.cluster)
     yield Holder("Group", MASTERS, "", SYSTEM_TENANT, ("system-masters",))
-    own = Reach(SYSTEM_TENANT) if owner == SYSTEM_TENANT else None
+    own = TargetTenant(SYSTEM_TENANT) if owner == SYSTEM_TENANT else None
     yield from _bound(attributes, policies.local, owner, own)
     yield from _bound(attributes, policies.bootstrap, owner, None)
     if owner != SYSTEM_TENANT:
         everywhere = attributes._replace(namespace="")
-        yield from _bound(everywhere, policies.system, SYSTEM_TENANT, Reach(owner, policies.labels))
+        yield from _bound(everywhere, policies.system, SYSTEM_TENANT, TargetTenant(owner, policies.labels))
     for policy in grants:
         if policy.opens(policies.cluster) and policy.allows(attributes):
             yield Holder(*policy.subject, "", policy.tenant, (policy.source,))
 
 
-def _bound(attributes: Attributes, index: PolicyIndex, tenant: str, reach: Reach | None) -> Iterator[Holder]:
-    labels = dict(reach.labels) if reach is not None else {}
+def _bound(attributes: Attributes, index: PolicyIndex, tenant: str, target: TargetTenant | None) -> Iterator[Holder]:
+    labels = dict(target.labels) if target is not None else {}
     for binding in in_order(index.bindings.values(), attributes.namespace):
         rules = index.rules_of(binding.role_kind, binding.namespace, binding.role) or ()
         if not any(
-            (reach is None or rule.scope.reaches(reach.tenant, labels)) and rule.allows(attributes) for rule in rules
+            (target is None or rule.scope.includes(target.tenant, labels)) and rule.allows(attributes) for rule in rules
         ):
             continue
         for subject in binding.subjects:

@@ -48,8 +48,8 @@ def violations(rules: Rules, new: Mapping[str, Any], old: Mapping[str, Any] | No
     Both are complete: pruned, with defaults, valid by their schema. What a change leaves as it was is not held
     against it, unless a rule compares (Kubernetes' ratcheting).
     """
-    shape = rules.schema
-    pair = _Pair(new, _value(shape, new), old, _value(shape, old) if old is not None and rules.transition else None)
+    schema = rules.schema
+    pair = _Pair(new, _value(schema, new), old, _value(schema, old) if old is not None and rules.transition else None)
     evaluation = _Evaluation()
     try:
         evaluation.node(rules, pair, "")

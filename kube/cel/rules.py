@@ -13,7 +13,7 @@ from cel_expr_python.ext import ext_bindings, ext_encoders, ext_optional, ext_st
 
 from kube.cel.library import functions
 from kube.cel.macros import expand_macros
-from kube.cel.syntax import CostEstimate, Shape, Tree, TypeCheckError, check, estimate_cost, located
+from kube.cel.syntax import CostEstimate, DeclType, Tree, TypeCheckError, check, estimate_cost, located
 from kube.kinds.schemas import Schema
 from kube.requests.fielderrors import forbidden, invalid, not_supported, required
 from kube.requests.status import Cause
@@ -38,7 +38,7 @@ class Expression:
     program: Any
     weight: CostEstimate
     transition: bool
-    shape: Shape
+    declared: DeclType
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +161,7 @@ def _rule_causes(schema: Schema, source: Any, path: str, lost: str | None) -> It
     except InvalidExpression as error:
         yield _refused(f"{path}.rule", source, str(error))
         return
-    if expression.shape is not None and expression.shape.type != "boolean":
+    if expression.declared is not None and expression.declared.type != "boolean":
         yield _refused(f"{path}.rule", source, "cel expression must evaluate to a bool")
     if expression.transition and lost is not None:
         words = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {lost}"
@@ -180,7 +180,7 @@ def _message_causes(schema: Schema, source: Mapping[str, Any], path: str, *, opt
     except InvalidExpression as error:
         yield _refused(path, source, str(error).replace("compilation", "messageExpression compilation", 1))
         return
-    if expression.shape is not None and expression.shape.type != "string":
+    if expression.declared is not None and expression.declared.type != "string":
         yield _refused(path, source, "messageExpression must evaluate to a string")
 
 
@@ -227,13 +227,13 @@ def _expression(schema: Schema, text: str, *, optional: bool) -> Expression:
     if tree.mentions("previous"):
         words = located("undeclared reference to 'previous' (in container '')", text, 0)
         raise InvalidExpression(f"compilation failed: {words}")
-    shape = cel_view(schema)
+    declared = cel_view(schema)
     edits: list[tuple[int, int, str]] = []
     scalars: set[int] = set()
     try:
         found = check(
             tree,
-            {"self": shape, "oldSelf": None if optional else shape},
+            {"self": declared, "oldSelf": None if optional else declared},
             lambda start, end, function: edits.append((start, end, function)),
             _is_pattern,
             scalars,

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from kube.kinds.schemas import Schema
 
-Shape = Schema | None
-"""What is known of an expression's value: its schema, or nothing."""
+DeclType = Schema | None
+"""The declared type of an expression's value, or nothing where it is ``dyn``."""
 
 _BOOL: Final = Schema(type="boolean")
 _INT: Final = Schema(type="integer")
@@ -234,11 +234,11 @@ class TypeCheckError(Exception):
 
 def check(
     tree: Tree,
-    variables: Mapping[str, Shape],
+    variables: Mapping[str, DeclType],
     edit: Callable[[int, int, str], None],
     is_pattern: Callable[[str], bool],
     scalars: set[int],
-) -> Shape:
+) -> DeclType:
     """What an expression's value is. Raises ``TypeCheckError``. The ids of nodes that are no lists and no maps go to ``scalars``.
 
     ``edit`` is told of the texts (start, end, function) that stand for times, durations and bytes: the values are
@@ -260,16 +260,22 @@ class _Checker:
         self._is_pattern = is_pattern
         self._scalars = scalars
 
-    def of(self, node: Node, scope: Mapping[str, Shape], *, whole: bool = True) -> Shape:
-        shape = self._of(node, scope)
-        if shape is not None and shape.type in _SCALARS:
+    def of(self, node: Node, scope: Mapping[str, DeclType], *, whole: bool = True) -> DeclType:
+        declared = self._of(node, scope)
+        if declared is not None and declared.type in _SCALARS:
             self._scalars.add(node.id)
-        if whole and shape is not None and shape.type == "string" and shape.format in _CONVERTED and not node.test:
-            self._convert(node, _CONVERTED[shape.format])
+        if (
+            whole
+            and declared is not None
+            and declared.type == "string"
+            and declared.format in _CONVERTED
+            and not node.test
+        ):
+            self._convert(node, _CONVERTED[declared.format])
             return None
-        return shape
+        return declared
 
-    def _of(self, node: Node, scope: Mapping[str, Shape]) -> Shape:
+    def _of(self, node: Node, scope: Mapping[str, DeclType]) -> DeclType:
         match node.kind:
             case "const":
                 return _constant(node.value)
@@ -286,22 +292,22 @@ class _Checker:
             self.of(arg, scope)
         return None
 
-    def _field(self, shape: Shape, name: str, node: Node) -> Shape:
-        if shape is None or shape.type == "":
+    def _field(self, declared: DeclType, name: str, node: Node) -> DeclType:
+        if declared is None or declared.type == "":
             return None
-        if shape.type != "object":
-            raise self._problem(f"type '{type_name(shape)}' does not support field selection", node)
-        if shape.additional is not None:
-            return shape.additional
-        found = next((child for field, child in shape.properties.items() if escaped(field) == name), None)
+        if declared.type != "object":
+            raise self._problem(f"type '{type_name(declared)}' does not support field selection", node)
+        if declared.additional is not None:
+            return declared.additional
+        found = next((child for field, child in declared.properties.items() if escaped(field) == name), None)
         if found is None:
             raise self._problem(f"undefined field '{name}'", node)
         return found
 
-    def _fold(self, node: Node, scope: Mapping[str, Shape]) -> Shape:
+    def _fold(self, node: Node, scope: Mapping[str, DeclType]) -> DeclType:
         over, start, *rest = node.args
         ranged = self.of(over, scope)
-        item: Shape = None
+        item: DeclType = None
         if ranged is not None and ranged.type == "array":
             item = ranged.items
         elif ranged is not None and ranged.type == "object" and ranged.additional is not None:
@@ -310,10 +316,10 @@ class _Checker:
             words = "cannot be range of a comprehension (must be list, map, or dynamic)"
             raise self._problem(f"expression of type '{type_name(ranged)}' {words}", over)
         inner = {**scope, node.name: item, node.value: self.of(start, scope)}
-        shapes = [self.of(arg, inner) for arg in rest]
-        return shapes[-1]
+        types = [self.of(arg, inner) for arg in rest]
+        return types[-1]
 
-    def _call(self, node: Node, scope: Mapping[str, Shape]) -> Shape:
+    def _call(self, node: Node, scope: Mapping[str, DeclType]) -> DeclType:
         name = node.name
         if name == "_?._":
             self._field(self.of(node.args[0], scope, whole=False), str(node.args[1].value), node)
@@ -324,12 +330,16 @@ class _Checker:
             if container is None or name == "_[?_]":
                 return None
             return container.items or container.additional
-        shapes = [self.of(arg, scope) for arg in node.args]
-        known = [type_name(shape) for shape in shapes if shape is not None and shape.type and not shape.int_or_string]
+        types = [self.of(arg, scope) for arg in node.args]
+        known = [
+            type_name(declared)
+            for declared in types
+            if declared is not None and declared.type and not declared.int_or_string
+        ]
         if name in _LOGIC:
-            for arg, shape in zip(node.args, shapes, strict=True):
-                if type_name(shape) not in ("bool", "dyn"):
-                    raise self._problem(f"expected type 'bool' but found '{type_name(shape)}'", arg)
+            for arg, declared in zip(node.args, types, strict=True):
+                if type_name(declared) not in ("bool", "dyn"):
+                    raise self._problem(f"expected type 'bool' but found '{type_name(declared)}'", arg)
             return _BOOL
         if "null" in known and any(kind == "object" or kind.startswith(("list", "map")) for kind in known):
             return _BOOL if name in _COMPARISONS else None
@@ -338,16 +348,16 @@ class _Checker:
             if len(known) == 2 and (known[0] != known[1] or (ordered and known[0] == "bool" and name in _ARITHMETIC)):
                 mixed = name in _COMPARISONS and ordered and set(known) <= {"int", "double"}
                 if not mixed:
-                    raise self._mismatch(node, shapes)
-            return _BOOL if name in _COMPARISONS else shapes[0] if len(known) == 2 else None
+                    raise self._mismatch(node, types)
+            return _BOOL if name in _COMPARISONS else types[0] if len(known) == 2 else None
         if name == "_?_:_":
-            return shapes[1] if shapes[1] is shapes[2] or type_name(shapes[1]) == type_name(shapes[2]) else None
+            return types[1] if types[1] is types[2] or type_name(types[1]) == type_name(types[2]) else None
         if name == "size":
             if known and known[0] in ("int", "double", "bool"):
-                raise self._mismatch(node, shapes)
+                raise self._mismatch(node, types)
             return _INT
-        if name in ("sum", "min", "max") and shapes[0] is not None and len(shapes) == 1:
-            return shapes[0].items
+        if name in ("sum", "min", "max") and types[0] is not None and len(types) == 1:
+            return types[0].items
         pattern = node.args[1] if name in _PATTERNS and len(node.args) > 1 else node
         if pattern.kind == "const" and not self._is_pattern(str(pattern.value)):
             raise self._problem(f"invalid {name} argument", pattern)
@@ -368,23 +378,23 @@ class _Checker:
             return
         raise self._problem(f"a value of format {function} is reached in a way that this server cannot convert", node)
 
-    def _mismatch(self, node: Node, shapes: list[Shape]) -> TypeCheckError:
-        words = ", ".join(type_name(shape) for shape in shapes)
+    def _mismatch(self, node: Node, types: list[DeclType]) -> TypeCheckError:
+        words = ", ".join(type_name(declared) for declared in types)
         return self._problem(f"found no matching overload for '{node.name}' applied to '({words})'", node)
 
     def _problem(self, words: str, node: Node) -> TypeCheckError:
         return TypeCheckError(words, self._offsets.get(node.id, 0))
 
 
-def type_name(shape: Shape) -> str:
-    """A shape as messages name it."""
-    if shape is None or not shape.type or shape.int_or_string:
+def type_name(declared: DeclType) -> str:
+    """A type as messages name it."""
+    if declared is None or not declared.type or declared.int_or_string:
         return "dyn"
-    if shape.type == "array":
-        return f"list({type_name(shape.items)})"
-    if shape.type == "object":
-        return f"map(string, {type_name(shape.additional)})" if shape.additional is not None else "object"
-    return _NAMES[shape.type]
+    if declared.type == "array":
+        return f"list({type_name(declared.items)})"
+    if declared.type == "object":
+        return f"map(string, {type_name(declared.additional)})" if declared.additional is not None else "object"
+    return _NAMES[declared.type]
 
 
 def escaped(name: str) -> str:
@@ -405,7 +415,7 @@ def located(words: str, text: str, offset: int) -> str:
     return f"ERROR: <input>:{line}:{column + 1}: {words}\n | {shown}\n | {'.' * column}^"
 
 
-def _constant(value: Any) -> Shape:
+def _constant(value: Any) -> DeclType:
     if isinstance(value, bool):
         return _BOOL
     if isinstance(value, int):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ import orjson
 
 from kube.kinds.resources import PrinterColumn, Resource
 from kube.objects import jsonpath
-from kube.objects.columns import SHAPES, Column, Shape
+from kube.objects.columns import CONVERTORS, Column, TableConvertor
 from kube.objects.defaults import TEMPLATE_GENERATION
 from kube.requests import durations
 from kube.requests.status import BadRequest
@@ -23,28 +23,22 @@ _CREATED: Final = Column("Created At", type="date")
 _AGE: Final = PrinterColumn(name="Age", type="date", path=".metadata.creationTimestamp")
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """How one version of a resource is tabulated. Make it once per request or watch with ``layout``."""
+def convertor_of(resource: Resource, version: str) -> TableConvertor:
+    """How one version of a resource is tabulated: as kube-apiserver does it, or by the CRD's own columns.
 
-    columns: tuple[Column, ...]
-    cells: Callable[[dict[str, Any], float], Sequence[Any]]
-
-
-def layout(resource: Resource, version: str) -> Layout:
-    """The columns of a resource: the real server's for built-in kinds, the CRD's own for custom ones."""
+    Make it once per request or watch.
+    """
     if resource.custom:
         served = resource.version(version)
-        return _custom_layout((served.columns if served else ()) or (_AGE,))
-    shape = SHAPES.get((resource.group, resource.kind))
-    return _GENERIC if shape is None else Layout(shape.columns, shape.cells)
+        return _custom_convertor((served.columns if served else ()) or (_AGE,))
+    return CONVERTORS.get((resource.group, resource.kind), _GENERIC)
 
 
-def scale_layout() -> Layout:
+def scale_convertor() -> TableConvertor:
     """The columns of the ``scale`` subresource."""
-    shape: Shape = SHAPES["autoscaling", "Scale"]
-    name, *others = shape.columns
-    return Layout((replace(name, format=""), *others), shape.cells)
+    of_scale = CONVERTORS["autoscaling", "Scale"]
+    name, *others = of_scale.columns
+    return TableConvertor((replace(name, format=""), *others), of_scale.cells)
 
 
 def check_included(include_object: str) -> None:
@@ -57,7 +51,7 @@ def check_included(include_object: str) -> None:
 
 
 def table(
-    shown: Layout,
+    convertor: TableConvertor,
     objects: Iterable[dict[str, Any]],
     *,
     now: float,
@@ -73,13 +67,14 @@ def table(
     """
     check_included(include_object)
     rows = [
-        {"cells": list(shown.cells(item, now)), "object": _included(item, include_object, version)} for item in objects
+        {"cells": list(convertor.cells(item, now)), "object": _included(item, include_object, version)}
+        for item in objects
     ]
     return {
         "kind": "Table",
         "apiVersion": f"{META_GROUP}/{version}",
         "metadata": metadata or {},
-        "columnDefinitions": [column.as_dict() for column in shown.columns] if headers else None,
+        "columnDefinitions": [column.as_dict() for column in convertor.columns] if headers else None,
         "rows": rows,
     }
 
@@ -125,11 +120,11 @@ def _generic_cells(item: dict[str, Any], _now: float) -> tuple[Any, ...]:
     return (metadata.get("name", ""), metadata.get("creationTimestamp", "<unknown>"))
 
 
-_GENERIC: Final = Layout((_NAME, _CREATED), _generic_cells)
+_GENERIC: Final = TableConvertor((_NAME, _CREATED), _generic_cells)
 
 
 @lru_cache(maxsize=256)
-def _custom_layout(columns: tuple[PrinterColumn, ...]) -> Layout:
+def _custom_convertor(columns: tuple[PrinterColumn, ...]) -> TableConvertor:
     paths = [(column.type, jsonpath.parse(column.path)) for column in columns]
 
     def cells(item: dict[str, Any], now: float) -> list[Any]:
@@ -139,7 +134,7 @@ def _custom_layout(columns: tuple[PrinterColumn, ...]) -> Layout:
     shown = tuple(
         Column(column.name, column.type, column.format, column.priority, column.description) for column in columns
     )
-    return Layout((_NAME, *shown), cells)
+    return TableConvertor((_NAME, *shown), cells)
 
 
 def _custom_cell(type_: str, value: Any, now: float) -> Any:

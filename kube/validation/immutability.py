@@ -93,7 +93,7 @@ def namespace_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:  
     return [invalid("status.Phase", phase, detail)]
 
 
-def sealed_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
+def immutable_object_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
     """A ConfigMap or Secret that was made immutable stays so, with its data."""
     if not old.get("immutable"):
         return []

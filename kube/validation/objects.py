@@ -208,13 +208,13 @@ _SETTLED: Final[dict[tuple[str, str], str]] = {("discovery.k8s.io", "EndpointSli
 """Fields that are not judged again while they stay as they were."""
 
 _COMPARISONS: Final[dict[tuple[str, str], Comparison]] = {
-    ("", "ConfigMap"): immutability.sealed_causes,
+    ("", "ConfigMap"): immutability.immutable_object_causes,
     ("", "Namespace"): immutability.namespace_causes,
     ("", "PersistentVolume"): storage.volume_update_causes,
     ("", "PersistentVolumeClaim"): volumeclaims.claim_update_causes,
     ("", "Pod"): pods.pod_update_causes,
     ("", "ResourceQuota"): quotas.resource_quota_update_causes,
-    ("", "Secret"): immutability.sealed_causes,
+    ("", "Secret"): immutability.immutable_object_causes,
     ("", "Service"): services.service_update_causes,
     ("apps", "StatefulSet"): immutability.stateful_set_causes,
     ("batch", "Job"): jobs.job_update_causes,

@@ -16,7 +16,7 @@ from kube.authorization import effectivepolicy
 from kube.authorization.decisions import Decision
 from kube.authorization.effectivepolicy import Policies
 from kube.authorization.rbac import NO_OPINION, Attributes
-from kube.authorization.rbacindex import Reach
+from kube.authorization.rbacindex import TargetTenant
 from kube.requests.logicalclusters import ROOT, parent_of, space_of, tenant_of
 from kube.requests.names import SYSTEM_TENANT, is_dns_subdomain
 
@@ -139,10 +139,10 @@ def cross_workspace_access(principal: Principal, attributes: Attributes, policie
     if principal.tenant is None:
         return NO_OPINION
     known = principal.is_system or principal.tenant == owner
-    if known and effectivepolicy.lives_in(principal, policies.cluster):
+    if known and effectivepolicy.may_be_bound_in(principal, policies.cluster):
         return effectivepolicy.authorize(principal, attributes, policies)
-    reach = Reach(SYSTEM_TENANT) if owner == SYSTEM_TENANT else None
-    return policies.local.authorize("", (AUTHENTICATED, tenant_group(principal.tenant)), attributes, reach)
+    target = TargetTenant(SYSTEM_TENANT) if owner == SYSTEM_TENANT else None
+    return policies.local.authorize("", (AUTHENTICATED, tenant_group(principal.tenant)), attributes, target)
 
 
 def may_use(name: str) -> Attributes:

@@ -32,7 +32,7 @@ def who_can(*, actor: Actor, cluster: str, attributes: Attributes) -> tuple[Hold
     state = explanation.state_of(cluster)
     nodes = explanation.nodes(cluster, attributes)
     holders = whocan.who_can(attributes, state.policies, (*state.lines, *state.objects), nodes)
-    return explanation.gated(cluster, attributes, holders)
+    return explanation.with_workspace_gates(cluster, attributes, holders)
 
 
 @everything()  # as the API server decides, which sees every space

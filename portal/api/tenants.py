@@ -11,11 +11,20 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from access.credentials import tenant_kubeconfig_issue
 from access.models import Credential
 from audit.models import ApiRequest
 from audit.recorder import Actor
 from kube.requests.status import Forbidden
-from portal.api.endpoint import LIMIT, Endpoint, created_response, page_parameters, page_schema, paginated_response
+from portal.api.endpoint import (
+    LIMIT,
+    Endpoint,
+    created_response,
+    page_parameters,
+    page_schema,
+    paginated_response,
+    secret_response,
+)
 from portal.api.permissions import api_actor, api_operator, require_tenant, token_tenant
 from portal.api.serializers.base import SuspendRequest
 from portal.api.serializers.tenants import (
@@ -27,6 +36,7 @@ from portal.api.serializers.tenants import (
     TenantSerializer,
     UsageSerializer,
 )
+from portal.api.serializers.workspaces import CreatedTenantCredentialsSerializer
 from portal.http.actors import person_named
 from tenants import selectors, services
 from tenants.models import Membership, Role, Tenant
@@ -189,6 +199,26 @@ class MemberDetail(Endpoint):
         member = selectors.member_of(api_actor(request), name, user_id)
         services.membership_remove(actor=api_actor(request), tenant=name, user=member)
         return Response(status=204)
+
+
+class TenantCredentialsCreate(Endpoint):
+    """Credentials for all workspaces of a tenant, in one file."""
+
+    @extend_schema(
+        operation_id="issueTenantKubeconfig",
+        summary="Issue one kubeconfig with a context for each workspace",
+        description="Each context is a credential of its own, with all the rights of the caller's role, for two hours "
+        "at most. What a cluster refuses is left out and named in `missing`.",
+        request=None,
+        responses={201: CreatedTenantCredentialsSerializer},
+    )
+    def post(self, request: Request, name: str) -> Response:
+        """The workspaces that are ready, the first hundred by name."""
+        _visible(request, name)
+        issued = tenant_kubeconfig_issue(actor=api_actor(request), tenant=name, now=timezone.now())
+        missing = [{"workspace": workspace.name, "reason": why} for workspace, why in issued.missing]
+        answer = {"credentials": issued.credentials, "missing": missing, "kubeconfig": issued.yaml}
+        return secret_response(CreatedTenantCredentialsSerializer(answer).data, status=201)
 
 
 class TenantQuota(Endpoint):

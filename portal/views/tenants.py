@@ -65,6 +65,7 @@ def tenant(request: HttpRequest, name: str) -> HttpResponse:
         "suspend": actor.operator and not system,
         "resume": actor.operator and found.state == TenantState.SUSPENDED,
         "read_all": role is not None and role_at_least(role, Role.ADMIN),
+        "issue": role is not None and numbers.ready > 0 and found.state == TenantState.ACTIVE,
         "create_workspace": role is not None and role_at_least(role, Role.EDITOR) and found.state == TenantState.ACTIVE,
         "delete": role is Role.OWNER and found.state != TenantState.TERMINATING and not system,
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
@@ -10,21 +9,17 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 
-from access.credentials import credential_revoke, kubeconfig_issue
-from access.credentials.selectors import credential_visible_to, credentials_of_workspace
-from access.models import Credential
+from access.credentials.selectors import credentials_of_workspace
 from audit.recorder import Actor
 from audit.selectors import Filters, entries_everywhere
 from kube.requests.status import StatusError
 from portal.http.actors import actor_of
-from portal.pages import labels, meters, plots, progress
+from portal.pages import meters, plots, progress
 from portal.pages.forms import (
     ConfirmForm,
     EmptyForm,
-    KubeconfigForm,
     SuspendForm,
     TierChoiceForm,
     WorkspaceForm,
@@ -33,6 +28,7 @@ from portal.pages.forms import (
 from portal.pages.pagination import pager
 from portal.pages.tiers import tier_card
 from portal.views.actions import form_status, render_action
+from portal.views.credentials import credential_row, workspace_crumbs
 from portal.views.overview import editable_tenants
 from tenants import selectors, services
 from tenants.models import Cluster, Phase, Role, Status, TenantState, Workspace
@@ -105,7 +101,7 @@ def workspace(request: HttpRequest, pk: UUID) -> HttpResponse:
     """One workspace: state, quota, credentials, members, activity."""
     actor = actor_of(request)
     found = selectors.workspace_visible_to(actor, pk)
-    credentials = [_credential(row) for row in credentials_of_workspace(actor, found, limit=20)]
+    credentials = [credential_row(row) for row in credentials_of_workspace(actor, found, limit=20)]
     suspended_by = f" (suspended by {found.suspended_by})" if found.suspended_by else ""
     context = {
         "workspace": found,
@@ -153,52 +149,6 @@ def workspace_activity(request: HttpRequest, pk: UUID) -> HttpResponse:
     return render(request, "components/charts/plot.html", {"plot": plots.events_plot(timezone.now(), found.pk)})
 
 
-@never_cache
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
-def workspace_kubeconfig(request: HttpRequest, pk: UUID) -> HttpResponse:
-    """Issue a kubeconfig by POST and show it once (GW3); a GET only asks."""
-    actor = actor_of(request)
-    found = selectors.workspace_visible_to(actor, pk)
-    form = KubeconfigForm(request.POST or None, roles=_credential_roles(actor, found))
-    if request.method == "POST" and form.is_valid():
-        try:
-            issued = kubeconfig_issue(
-                actor=actor, workspace_id=found.pk, role=form.cleaned_data["role"], now=timezone.now()
-            )
-        except StatusError as error:
-            add_status_error(request, form, error)
-        else:
-            filename = f"{found.tenant_id}-{found.name}.kubeconfig"
-            expires_at = issued.credential.expires_at
-            context = {
-                "workspace": found,
-                "kubeconfig": issued.yaml,
-                "filename": filename,
-                "credential_id": issued.credential.jti,
-                "command": _shell_command(filename, issued.yaml),
-                "ends_text": f"It works until {expires_at:%H:%M} UTC, two hours at most"
-                if expires_at
-                else "It works for two hours at most",
-            }
-            return render(request, "pages/workspaces/kubeconfig.html", context)
-    back = reverse("workspace", args=[found.pk])
-    context = {
-        "form": form,
-        "title": f"Kubeconfig for {found.name}",
-        "submit": "Issue kubeconfig",
-        "back": back,
-        "texts": [f"kubectl will work in the namespace {found.k8s_namespace} and nowhere else."],
-        "points": [
-            "It ends after two hours at most; there is no renewal.",
-            "It is stored nowhere. That it was issued is recorded: to whom, when, from where.",
-            "You can revoke it before it ends.",
-        ],
-        "crumbs": _crumbs(found),
-    }
-    return render(request, "pages/action.html", context, status=form_status(request, form))
-
-
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def workspace_suspend(request: HttpRequest, pk: UUID) -> HttpResponse:
@@ -220,7 +170,7 @@ def workspace_suspend(request: HttpRequest, pk: UUID) -> HttpResponse:
         if found.cluster.kind == Cluster.Kind.EMBEDDED
         else "Pods run on, and what was opened straight at the cluster with them: shells, logs -f and port-forwards; "
         'watches there for an hour at most. "And stop everything" ends all but the watches.',
-        crumbs=_crumbs(found),
+        crumbs=workspace_crumbs(found),
         destroys=True,
     )
 
@@ -241,7 +191,7 @@ def workspace_resume(request: HttpRequest, pk: UUID) -> HttpResponse:
         back=reverse("workspace", args=[found.pk]),
         texts=[f"It was suspended: {found.suspended_reason}" if found.suspended_reason else "It is suspended."],
         points=["Role bindings come back as they were.", "Credentials from before stay dead; members get new ones."],
-        crumbs=_crumbs(found),
+        crumbs=workspace_crumbs(found),
     )
 
 
@@ -262,7 +212,7 @@ def workspace_delete(request: HttpRequest, pk: UUID) -> HttpResponse:
         texts=[
             f"Everything in the namespace {found.k8s_namespace} ends: workloads, volumes, secrets. It cannot be undone."
         ],
-        crumbs=_crumbs(found),
+        crumbs=workspace_crumbs(found),
         destroys=True,
     )
 
@@ -282,27 +232,7 @@ def workspace_tier(request: HttpRequest, pk: UUID) -> HttpResponse:
         done="The new quota is being set.",
         back=reverse("workspace", args=[found.pk]),
         texts=["The quota and the default limits change. What runs goes on; a smaller quota only stops new things."],
-        crumbs=_crumbs(found),
-    )
-
-
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
-def credential_end(request: HttpRequest, pk: UUID, credential: str) -> HttpResponse:
-    """Revoke one credential."""
-    actor = actor_of(request)
-    row = credential_visible_to(actor, credential)
-    return render_action(
-        request,
-        EmptyForm(request.POST),
-        lambda _: credential_revoke(actor=actor, jti=credential, now=timezone.now()),
-        title="Revoke this credential",
-        submit="Revoke",
-        done="The credential is revoked; the cluster refuses it within ten seconds.",
-        back=reverse("workspace", args=[row.workspace_id]),
-        texts=[f"It was issued to {row.issued_to.email} from {row.ip_address or 'an unknown address'}. Others stay."],
-        crumbs=_crumbs(row.workspace),
-        destroys=True,
+        crumbs=workspace_crumbs(found),
     )
 
 
@@ -323,55 +253,7 @@ def _rights(actor: Actor, found: Workspace) -> dict[str, bool]:
     }
 
 
-def _credential_roles(actor: Actor, found: Workspace) -> list[str]:
-    role = role_of(actor, found.tenant_id) or Role.VIEWER
-    if role_at_least(role, Role.ADMIN) or (actor.user_id == found.user_id and role_at_least(role, Role.EDITOR)):
-        return ["admin", "editor", "viewer"]
-    return ["editor", "viewer"] if role_at_least(role, Role.EDITOR) else ["viewer"]
-
-
-def _credential(row: Credential) -> dict[str, Any]:
-    now = timezone.now()
-    if row.failed_at:
-        state = labels.State(labels.DENY, "Not issued")
-    elif row.revoked_at:
-        state = (
-            labels.State(labels.DENY, "Revoked")
-            if row.revocation_confirmed_at
-            else labels.State(labels.WAIT, "Being revoked")
-        )
-    elif row.expires_at is None:
-        state = labels.State(labels.WAIT, "Being issued")
-    else:
-        state = labels.State(labels.ALLOW, "Works") if row.expires_at > now else labels.State(labels.PASS, "Ended")
-    return {
-        "issued_to": row.issued_to.email,
-        "role": row.role,
-        "jti": row.jti or "",
-        "ip_address": row.ip_address,
-        "issued_at": row.issued_at,
-        "ends_at": row.revoked_at or row.expires_at,
-        "state": state,
-        "revocable": state.text == "Works",
-        "revoke_url": reverse("credential-revoke", args=[row.workspace_id, row.jti or row.pk]),
-    }
-
-
 def _progress(found: Workspace) -> progress.Progress:
     return progress.progress_of(
         found, selectors.operation_of(found), url=reverse("workspace-progress", args=[found.pk])
-    )
-
-
-def _crumbs(found: Workspace) -> list[dict[str, str]]:
-    return [
-        {"text": "Workspaces", "url": reverse("workspaces")},
-        {"text": found.name, "url": reverse("workspace", args=[found.pk])},
-    ]
-
-
-def _shell_command(filename: str, text: str) -> str:
-    return (
-        f"(umask 077; cat > {filename} <<'KUBECONFIG'\n{text.rstrip()}\nKUBECONFIG\n) && "
-        f'export KUBECONFIG="$PWD/{filename}"'
     )

@@ -96,7 +96,7 @@ class Committer:
         if not rows:
             return []
         future = asyncio.get_running_loop().create_future()
-        write = Write(rows, self._follower.known.epoch, monotonic() + self._patience, future)
+        write = Write(rows, self._follower.position.epoch, monotonic() + self._patience, future)
         self._queue.append(write)
         self._idle.clear()
         self._ready.set()
@@ -157,7 +157,7 @@ class Committer:
         9. A revision means something within its history alone: a write that expects one of another epoch has lost,
         whatever the row's number. A write that expects nothing to be there is as good in any history.
         """
-        epoch = self._follower.known.epoch
+        epoch = self._follower.position.epoch
         current = []
         for write in writes:
             if write.result.done():
@@ -177,7 +177,7 @@ class Committer:
         10. What is sent again is the same to the byte, with the knowledge and the batch's number of the first time: the
         database finds by it what an earlier try has written, and a try that arrives late finds the later one.
         """
-        parameters = parameters_of([write.rows for write in writes], self._follower.known, secrets.randbits(63))
+        parameters = parameters_of([write.rows for write in writes], self._follower.position, secrets.randbits(63))
         deadline = min(write.deadline for write in writes)
         doubtful, delay = False, 0.01
         while (left := deadline - monotonic()) > 0:

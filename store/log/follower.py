@@ -35,7 +35,7 @@ from itertools import count
 
 from psycopg.pq.abc import PGresult
 
-from store.log.preconditions import Answer, Known, answer_of, parameters_of
+from store.log.preconditions import Answer, LogPosition, answer_of, parameters_of
 from store.postgresql.connections import AWAY, PATIENCE_SECONDS
 from store.postgresql.dedicatedconnection import BINARY, DedicatedConnection
 from store.postgresql.statements import CHANNEL, COMMIT, FOLLOW, STATE
@@ -57,7 +57,7 @@ clock = partial(time.clock_gettime, getattr(time, "CLOCK_BOOTTIME", time.CLOCK_M
 class Page:
     """A part of the log behind what its reader knew, and the counter row of the same moment."""
 
-    state: Known
+    state: LogPosition
     compacted: int
     began: int
     link: int | None
@@ -65,7 +65,7 @@ class Page:
     events: Sequence[Event]
     batches: Sequence[int]
 
-    def proves(self, known: Known) -> bool:
+    def proves(self, known: LogPosition) -> bool:
         """Whether ``known`` is in this history, and everything that followed is in the log."""
         if self.state.epoch != known.epoch or self.compacted > known.revision:
             return False
@@ -85,9 +85,9 @@ class Follower:
         on_lost: Callable[[int], None],
         poll_seconds: float,
     ) -> None:
-        self.known = Known("", 0, 0)
+        self.position = LogPosition("", 0, 0)
         self._wake = asyncio.Event()
-        self._wire = DedicatedConnection(
+        self._connection = DedicatedConnection(
             conninfo, "tenantry-follower", channel=CHANNEL, heard=self._heard, lost=self._wake.set
         )
         self._on_events = on_events
@@ -99,14 +99,14 @@ class Follower:
         slept, or had no turn. One comparison, for who reads from memory."""
         self._target = 0
         self._waiters: list[tuple[int, int, asyncio.Future[None]]] = []
-        self._doubts: list[asyncio.Future[None]] = []
+        self._verifications: list[asyncio.Future[None]] = []
         self._number = count()
         self._task = Supervised("store-follower", self._run)
 
     @property
     def revision(self) -> int:
         """How far ``on_events`` has been called."""
-        return self.known.revision
+        return self.position.revision
 
     @property
     def healthy(self) -> bool:
@@ -119,25 +119,25 @@ class Follower:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 page = await self._begin(look_back)
         except AWAY as error:
-            self._wire.close()
+            self._connection.close()
             raise Unavailable("the database cannot be reached") from error
         first = page.state.revision - len(page.events)
         self._reset(page.state._replace(revision=first))
         self._touch(clock())
         if page.events:
             self._deliver(page.events)
-        self.known = page.state
+        self.position = page.state
         self._task.start()
 
     async def stop(self) -> None:
         """Stop following."""
         await self._task.stop()
-        self._wire.close()
+        self._connection.close()
         self._refuse(Unavailable("the store is closed"))
 
     def note_revision(self, revision: int) -> None:
         """The log reaches ``revision``, somebody says; go and see."""
-        if revision > self.known.revision:
+        if revision > self.position.revision:
             self._target = max(self._target, revision)
             self._wake.set()
 
@@ -146,7 +146,7 @@ class Follower:
 
         False when the last event known here is not among them with its batch: they may be another history's.
         """
-        mine, batch = self.known.revision, self.known.batch
+        mine, batch = self.position.revision, self.position.batch
         if not events or events[-1].revision <= mine:
             # The other of the two ways was faster.
             return True
@@ -154,44 +154,44 @@ class Follower:
         skipped = mine - events[0].revision + 1
         if skipped < 0 or (after if skipped == 0 else (mine, batches[skipped - 1])) != (mine, batch):
             return False
-        self.known = Known(self.known.epoch, events[-1].revision, batches[-1])
+        self.position = LogPosition(self.position.epoch, events[-1].revision, batches[-1])
         self._deliver(events[skipped:])
         return True
 
     async def wait_for(self, revision: int) -> None:
         """Wait until every event up to ``revision``, which is committed, has been applied."""
-        while self.known.revision < revision:
+        while self.position.revision < revision:
             self.note_revision(revision)
             waiter = asyncio.get_running_loop().create_future()
             heapq.heappush(self._waiters, (revision, next(self._number), waiter))
             await waiter
 
-    async def prove(self) -> None:
+    async def verify_history(self) -> None:
         """Wait until the database has been asked, from now on, whether its history is still the one known here.
 
         Afterwards it is, or everything was forgotten. Raises ``Unavailable`` when the database does not answer.
         """
         waiter = asyncio.get_running_loop().create_future()
-        # A question that is under way was asked before this doubt: ``_run`` takes the doubts before each question, so
+        # A question that is under way was asked before this doubt: ``_run`` takes the verifications before each question, so
         # that each is settled by one that was asked after it.
-        self._doubts.append(waiter)
+        self._verifications.append(waiter)
         self._wake.set()
         await waiter
 
     def reset(self, answer: Answer) -> None:
         """The history is another one, says the database: forget, and begin anew where it stands."""
-        if answer.after.epoch == self.known.epoch and answer.after.revision <= self.known.revision:
+        if answer.after.epoch == self.position.epoch and answer.after.revision <= self.position.revision:
             return  # Somebody else has noticed already.
         self._reset(answer.after)
 
-    def _reset(self, state: Known) -> None:
-        if self.known.epoch:
+    def _reset(self, state: LogPosition) -> None:
+        if self.position.epoch:
             logger.warning(
                 "the change log does not continue after revision %d: starting over at %d",
-                self.known.revision,
+                self.position.revision,
                 state.revision,
             )
-        self.known = state
+        self.position = state
         self._target = state.revision
         self._refuse(HistoryReplaced("the history was replaced"))
         self._on_lost(state.revision)
@@ -217,35 +217,37 @@ class Follower:
 
     async def _begin(self, look_back: int) -> Page:
         while True:
-            result = await self._wire.ask(STATE)
-            state, compacted = known_of(result), int(result.get_value(0, 3) or b"")
+            result = await self._connection.ask(STATE)
+            state, compacted = position_of(result), int(result.get_value(0, 3) or b"")
             after = max(state.revision - look_back, compacted)
             # Between the two questions the counter may move on or the history be replaced: then both are asked again.
-            page = page_of(await self._wire.ask(FOLLOW, (after, after, after, look_back + PAGE), form=BINARY), after)
+            page = page_of(
+                await self._connection.ask(FOLLOW, (after, after, after, look_back + PAGE), form=BINARY), after
+            )
             if page.state.epoch == state.epoch and page.state.revision - after <= look_back + PAGE - 1:
                 return page
 
     async def _run(self) -> None:
         delay = 0.05
         while True:
-            # Both before the question: whoever wakes or doubts while it is answered gets another one.
+            # Both before the question: whoever wakes or verifications while it is answered gets another one.
             self._wake.clear()
-            doubts, self._doubts = self._doubts, []
+            verifications, self._verifications = self._verifications, []
             try:
                 async with asyncio.timeout(HEALTHY_SECONDS):
                     more = await self._look()
                 delay = 0.05
-                _settle(doubts, None)
+                _settle(verifications, None)
             except (*AWAY, Unavailable) as error:
-                self._wire.close()
+                self._connection.close()
                 self.silent_from = clock() + HEALTHY_SECONDS
-                _settle(doubts, Unavailable("the database cannot be reached"))
+                _settle(verifications, Unavailable("the database cannot be reached"))
                 logger.warning("the follower lost the database: %s", type(error).__name__)
                 await asyncio.sleep(delay)
                 delay = min(delay * 2, 1.0)
                 continue
             except BaseException:
-                _settle(doubts, Unavailable("the store is closed"))
+                _settle(verifications, Unavailable("the store is closed"))
                 raise
             if not more:
                 with suppress(TimeoutError):
@@ -253,12 +255,12 @@ class Follower:
 
     async def _look(self) -> bool:
         """Read on from what is known, or find that it is void; true when there is more to read."""
-        asked, known = clock(), self.known
+        asked, known = clock(), self.position
         page = page_of(
-            await self._wire.ask(FOLLOW, (known.revision, known.revision, known.revision, PAGE), form=BINARY),
+            await self._connection.ask(FOLLOW, (known.revision, known.revision, known.revision, PAGE), form=BINARY),
             known.revision,
         )
-        if self.known.epoch != known.epoch:
+        if self.position.epoch != known.epoch:
             # A writer has noticed that the history was replaced, and this may have been read before it was.
             return True
         fits = page.proves(known) and self.apply((known.revision, known.batch), page.events, page.batches)
@@ -269,8 +271,8 @@ class Follower:
         self._touch(asked)
         if not page.events:
             # Somebody announced what is not there.
-            self._target = self.known.revision
-        return self._target > self.known.revision
+            self._target = self.position.revision
+        return self._target > self.position.revision
 
     def _touch(self, asked: float) -> None:
         self._contact = asked
@@ -278,9 +280,9 @@ class Follower:
 
     async def _renew(self) -> None:
         """Let the database say, under its lock, whose history it is: a break becomes a new epoch before all else."""
-        known = self.known
+        known = self.position
         parameters = parameters_of((), known, secrets.randbits(63))
-        answer = answer_of(await self._wire.ask(COMMIT, parameters, form=BINARY))
+        answer = answer_of(await self._connection.ask(COMMIT, parameters, form=BINARY))
         if answer.outcome == "missing":
             raise Unavailable("the store has no counter row: migrate first")
         if answer.outcome != "kept":
@@ -304,20 +306,20 @@ def page_of(result: PGresult, after: int) -> Page:
         type_, *key = ((get(row, column) or b"").decode() for column in range(7, 13))
         events.append(Event(EventType(type_), Key(*key), int.from_bytes(number), get(row, 13) or b"", get(row, 14)))
         batches.append(int.from_bytes(get(row, 6) or b""))
-    state = Known(epoch.decode(), int.from_bytes(revision), int.from_bytes(batch))
+    state = LogPosition(epoch.decode(), int.from_bytes(revision), int.from_bytes(batch))
     return Page(state, int.from_bytes(compacted), int.from_bytes(began), link, events, batches)
 
 
-def known_of(result: PGresult) -> Known:
+def position_of(result: PGresult) -> LogPosition:
     """The answer to ``STATE`` in text form."""
     revision, batch, epoch = (result.get_value(0, column) for column in range(3))
     if revision is None or batch is None or epoch is None:
         raise Unavailable("the store has no counter row: migrate first")
-    return Known(epoch.decode(), int(revision), int(batch))
+    return LogPosition(epoch.decode(), int(revision), int(batch))
 
 
-def _settle(doubts: Sequence[asyncio.Future[None]], error: Unavailable | None) -> None:
-    for doubt in doubts:
+def _settle(verifications: Sequence[asyncio.Future[None]], error: Unavailable | None) -> None:
+    for doubt in verifications:
         if doubt.done():
             continue
         if error is None:

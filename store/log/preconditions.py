@@ -38,7 +38,7 @@ _TYPES: Final = {
 }
 
 
-class Known(NamedTuple):
+class LogPosition(NamedTuple):
     """The identity of the last event that somebody knows: whose history, which revision, which transaction."""
 
     epoch: str
@@ -46,7 +46,7 @@ class Known(NamedTuple):
     batch: int
 
 
-NOTHING_KNOWN: Final = (None, 0, 0)
+NO_POSITION: Final = (None, 0, 0)
 """For who holds no knowledge that could be void: its writes are decided by the rows alone."""
 
 
@@ -73,7 +73,7 @@ class Answer:
     """
 
     outcome: str
-    after: Known
+    after: LogPosition
     compacted: int
     before: tuple[int, int | None]
     given: Sequence[int | None]
@@ -119,7 +119,9 @@ def encode(body: Mapping[str, Any]) -> tuple[str, bytes, bytes]:
     return uid if isinstance(uid, str) and "\0" not in uid else "", head, tail
 
 
-def parameters_of(writes: Sequence[Rows], known: Known | tuple[None, int, int], batch: int) -> tuple[Parameter, ...]:
+def parameters_of(
+    writes: Sequence[Rows], known: LogPosition | tuple[None, int, int], batch: int
+) -> tuple[Parameter, ...]:
     """The parameters of ``statements.COMMIT``: those of ``WRITE``, and the revisions to be given if everything holds."""
     revision = known[1]
     given: list[int | None] = []
@@ -134,7 +136,7 @@ def parameters_of(writes: Sequence[Rows], known: Known | tuple[None, int, int], 
 
 
 def write_parameters_of(
-    writes: Sequence[Rows], known: Known | tuple[None, int, int], batch: int
+    writes: Sequence[Rows], known: LogPosition | tuple[None, int, int], batch: int
 ) -> tuple[Parameter, ...]:
     """The parameters of ``statements.WRITE``."""
     rows = [row for write in writes for row in write]
@@ -165,7 +167,7 @@ def answer_of(result: PGresult) -> Answer:
     )
     return Answer(
         (outcome or b"").decode(),
-        Known((epoch or b"").decode(), _number(revision), _number(batch)),
+        LogPosition((epoch or b"").decode(), _number(revision), _number(batch)),
         _number(compacted),
         (_number(before), _number(before_batch) if before_batch is not None else None),
         bigints(arrays[0]),
@@ -177,7 +179,9 @@ def answer_of(result: PGresult) -> Answer:
 def answer_of_row(row: Sequence[Any]) -> Answer:
     """The answer to ``WRITE`` as psycopg has read it."""
     outcome, revision, batch, epoch, compacted, before, before_batch, *arrays = row
-    return Answer(outcome, Known(epoch, revision, batch), compacted, (before, before_batch), *(a or () for a in arrays))
+    return Answer(
+        outcome, LogPosition(epoch, revision, batch), compacted, (before, before_batch), *(a or () for a in arrays)
+    )
 
 
 def _number(data: bytes | None) -> int:

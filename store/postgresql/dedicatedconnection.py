@@ -107,7 +107,7 @@ class DedicatedConnection:
         return connection
 
     async def _prepare(self, pgconn: PGconn, statement: str, parameters: Sequence[Parameter]) -> bytes:
-        name = b"wire-%d" % len(self._prepared)
+        name = b"statement-%d" % len(self._prepared)
         parts = statement.split("%s")
         text = parts[0] + "".join(f"${number}{part}" for number, part in enumerate(parts[1:], 1))
         pgconn.send_prepare(name, text.encode(), [oid_of(value) for value in parameters])
@@ -165,12 +165,12 @@ class DedicatedConnection:
         self._lost()
 
 
-class Wires:
-    """Several wires for questions that may be repeated."""
+class ConnectionPool:
+    """Several connections for questions that may be repeated."""
 
     def __init__(self, conninfo: str, application: str, size: int) -> None:
-        self._wires = [DedicatedConnection(conninfo, application) for _ in range(size)]
-        self._free = list(self._wires)
+        self._pool = [DedicatedConnection(conninfo, application) for _ in range(size)]
+        self._free = list(self._pool)
         self._room = asyncio.Semaphore(size)
 
     async def ask(
@@ -183,22 +183,22 @@ class Wires:
         failure: BaseException | None = None
         try:
             async with asyncio.timeout(patience), self._room:
-                wire = self._free.pop()
+                connection = self._free.pop()
                 try:
                     delay = 0.01
                     while True:
                         try:
-                            return await wire.ask(statement, parameters, form=BINARY)
+                            return await connection.ask(statement, parameters, form=BINARY)
                         except AWAY as error:
                             failure = error
                         await asyncio.sleep(delay)
                         delay = min(delay * 2, 0.25)
                 finally:
-                    self._free.append(wire)
+                    self._free.append(connection)
         except TimeoutError as error:
             raise Unavailable("the database cannot be reached") from failure or error
 
     def close(self) -> None:
         """Hang up."""
-        for wire in self._wires:
-            wire.close()
+        for connection in self._pool:
+            connection.close()

@@ -32,13 +32,13 @@ async def leader_election(conninfo: str, lock: int, name: str) -> AsyncIterator[
         nonlocal gone
         gone = True
 
-    wire = DedicatedConnection(conninfo, name, lost=lost)
+    connection = DedicatedConnection(conninfo, name, lost=lost)
 
     async def ask(statement: str, *parameters: int) -> bytes | None:
         if gone:
             raise OperationalError("the session is gone")
         async with asyncio.timeout(ANSWER_SECONDS):
-            result = await wire.ask(statement, parameters)
+            result = await connection.ask(statement, parameters)
         return result.get_value(0, 0)
 
     async def check_leadership() -> None:
@@ -51,4 +51,4 @@ async def leader_election(conninfo: str, lock: int, name: str) -> AsyncIterator[
             leads = await ask(_LOCK, lock)
         yield check_leadership
     finally:
-        wire.close()
+        connection.close()

@@ -68,7 +68,7 @@ def test_what_is_offered_again_after_a_lost_answer_is_written_once():
 def test_a_refusal_keeps_what_each_step_said():
     """AZ11, GW9: bounded, and without what looks like a token."""
     steps = [
-        Decision(Verdict.NO_OPINION, "lock", "nothing is locked here"),
+        Decision(Verdict.NO_OPINION, "suspension", "nothing is locked here"),
         Decision(Verdict.DENY, "Webhook", "Bearer abcdefghijkl " + "x" * 5000, 'ClusterRole "a"'),
     ]
     written([make_record(), make_record(allowed=False, code=403, trace=tuple(steps)), *[
@@ -76,7 +76,7 @@ def test_a_refusal_keeps_what_each_step_said():
     ]])  # fmt: skip
     assert ApiRequest.objects.get(allowed=True).trace is None
     trace = ApiRequest.objects.get(allowed=False, actor="alice").trace
-    assert [(said["step"], said["decision"]) for said in trace] == [("lock", "no opinion"), ("Webhook", "deny")]
+    assert [(said["step"], said["decision"]) for said in trace] == [("suspension", "no opinion"), ("Webhook", "deny")]
     assert trace[1]["rule"] == 'ClusterRole "a"'
     assert "abcdefghijkl" not in trace[1]["reason"] and len(trace[1]["reason"]) == 512
     rows = ApiRequest.objects.filter(actor="eve")

@@ -256,7 +256,7 @@ def test_what_if_sees_what_aggregated_roles_become() -> None:
 def test_no_remedy_is_offered_where_a_gate_refuses_what_no_grant_opens() -> None:
     """AZ11."""
     asked = Attributes("get", "", "pods", "", "one", "a")
-    for step in ("lock", "required-groups", "maximal-permission-policy", "initializing-workspaces", "Webhook"):
+    for step in ("suspension", "required-groups", "maximal-permission-policy", "initializing-workspaces", "Webhook"):
         assert (
             recommendations.recommend_grants(
                 person("ann"), asked, around(PolicyIndex.build()), Decision(Verdict.DENY, step)
@@ -270,10 +270,10 @@ def test_no_remedy_is_offered_where_a_gate_refuses_what_no_grant_opens() -> None
     first = recommendations.recommend_grants(person("ann"), asked, around(index, "root:t:ws"), shut)[0]
     assert [each["kind"] for each in first.objects] == ["ClusterRoleBinding", "Role", "RoleBinding"]
     assert first.objects[0]["roleRef"]["name"] == "system:kcp:workspace:access"
-    (cross_tenant_reach,) = recommendations.recommend_grants(
+    (cross_tenant_target,) = recommendations.recommend_grants(
         person("op", "system"), asked, around(index, "root:t:ws"), shut
     )
-    assert {"verbs": ["access"], "nonResourceURLs": ["/"], "tenants": ["t"]} in cross_tenant_reach.objects[0]["rules"]
+    assert {"verbs": ["access"], "nonResourceURLs": ["/"], "tenants": ["t"]} in cross_tenant_target.objects[0]["rules"]
 
 
 @settings(max_examples=60, deadline=None)

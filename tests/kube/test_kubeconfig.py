@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kube.authentication import kubeconfig, pki
-from kube.authentication.kubeconfig import InvalidKubeconfig
+from kube.authentication.kubeconfig import Access, InvalidKubeconfig
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
 AUTHORITY = pki.make_authority("ca", now=NOW)
@@ -23,18 +23,24 @@ GOOD: dict[str, Any] = {
     "server": "https://api.example:6443",
     "certificate_authority": AUTHORITY.certificate,
     "namespace": "tenant-a1b2c3d4",
-    "user": "sa-tenant-admin",
+    "name": "acme.web.admin",
     "token": TOKEN,
 }
+CLUSTER = "api.example-6443"
+CONTEXT = f"acme.web.admin@{CLUSTER}"
 
 
 def encoded(pem: bytes) -> str:
     return base64.b64encode(pem).decode()
 
 
+def written(*changes: dict[str, Any]) -> str:
+    return kubeconfig.write_kubeconfig([Access(**GOOD | change) for change in changes or ({},)])
+
+
 def test_the_shape_is_the_documents() -> None:
     """GW3, GW7."""
-    text = kubeconfig.write_kubeconfig(**GOOD)
+    text = written()
     assert yaml.safe_load(text) == {
         "apiVersion": "v1",
         "clusters": [
@@ -43,22 +49,22 @@ def test_the_shape_is_the_documents() -> None:
                     "server": "https://api.example:6443",
                     "certificate-authority-data": encoded(AUTHORITY.certificate),
                 },
-                "name": "internal-cluster",
+                "name": CLUSTER,
             }
         ],
         "contexts": [
             {
                 "context": {
-                    "cluster": "internal-cluster",
+                    "cluster": CLUSTER,
                     "namespace": "tenant-a1b2c3d4",
-                    "user": "sa-tenant-admin",
+                    "user": CONTEXT,
                 },
-                "name": "tenant-context",
+                "name": CONTEXT,
             }
         ],
-        "current-context": "tenant-context",
+        "current-context": CONTEXT,
         "kind": "Config",
-        "users": [{"name": "sa-tenant-admin", "user": {"token": TOKEN}}],
+        "users": [{"name": CONTEXT, "user": {"token": TOKEN}}],
     }
     keys = [line.split(":")[0] for line in text.splitlines() if line[0].isalpha()]
     assert keys == ["apiVersion", "clusters", "contexts", "current-context", "kind", "users"]
@@ -78,9 +84,9 @@ INJECTION = 'x"\n    exec:\n      command: /bin/sh'
         {"token": ""},
         {"namespace": INJECTION},
         {"namespace": "kube/system"},
-        {"user": INJECTION},
-        {"cluster": INJECTION},
-        {"context": "A"},
+        {"name": INJECTION},
+        {"name": "A"},
+        {"name": "acme@web"},
         {"server": "http://api.example"},
         {"server": "https://user:pw@api.example"},
         {"server": "https://api.example/?x"},
@@ -99,12 +105,35 @@ INJECTION = 'x"\n    exec:\n      command: /bin/sh'
 def test_hostile_answers_never_become_a_file(change: dict[str, Any]) -> None:
     """GW3: a template ran a shell command through kubectl here."""
     with pytest.raises(InvalidKubeconfig) as refused:
-        kubeconfig.write_kubeconfig(**GOOD | change)
+        written(change)
     assert TOKEN not in str(refused.value)
 
 
+def test_a_file_of_several_contexts_names_each_cluster_once() -> None:
+    """GW3: the first is the current one."""
+    there = {"server": "https://[2001:db8::1]:6443/k8s", "name": "acme.api.viewer"}
+    read = yaml.safe_load(written({}, {"name": "acme.api.admin", "namespace": "tenant-b"}, there))
+    assert read["current-context"] == CONTEXT
+    assert [entry["name"] for entry in read["clusters"]] == [CLUSTER, "2001-db8-1-6443-k8s"]
+    assert [(entry["name"], entry["context"]["cluster"]) for entry in read["contexts"]] == [
+        (CONTEXT, CLUSTER),
+        (f"acme.api.admin@{CLUSTER}", CLUSTER),
+        ("acme.api.viewer@2001-db8-1-6443-k8s", "2001-db8-1-6443-k8s"),
+    ]
+    assert [entry["name"] for entry in read["users"]] == [entry["name"] for entry in read["contexts"]]
+
+
+@pytest.mark.parametrize(
+    "change", [{}, {"token": f"{TOKEN}2"}, {"name": "acme.api.admin", "certificate_authority": b""}]
+)
+def test_no_name_is_given_twice_in_a_file(change: dict[str, Any]) -> None:
+    """Of two entries of one name kubectl takes the first: a token would go to the wrong cluster."""
+    with pytest.raises(InvalidKubeconfig, match="twice"):
+        written({}, change)
+
+
 def document() -> dict[str, Any]:
-    return copy.deepcopy(yaml.safe_load(kubeconfig.write_kubeconfig(**GOOD)))
+    return copy.deepcopy(yaml.safe_load(written()))
 
 
 def test_a_registration_by_certificate_shows_no_key() -> None:
@@ -188,17 +217,17 @@ def test_a_name_given_twice_is_refused() -> None:
 def test_whatever_is_written_reads_the_same(token: str, namespace: str) -> None:
     """GW3."""
     try:
-        text = kubeconfig.write_kubeconfig(**GOOD | {"token": token, "namespace": namespace})
+        text = written({"token": token, "namespace": namespace})
     except InvalidKubeconfig:
         return
     read = yaml.safe_load(text)
-    assert read["users"] == [{"name": "sa-tenant-admin", "user": {"token": token}}]
+    assert read["users"] == [{"name": CONTEXT, "user": {"token": token}}]
     assert read["contexts"][0]["context"]["namespace"] == namespace
 
 
 @pytest.mark.parametrize("name", ["true", "null", "012", "1e3", "no", "1-1-1"])
 def test_names_that_yaml_could_mistake_stay_text(name: str) -> None:
     """Design, traps: PyYAML turns dates and numbers into something else."""
-    text = kubeconfig.write_kubeconfig(**GOOD | {"namespace": name, "user": name})
-    assert yaml.safe_load(text)["users"][0]["name"] == name
+    text = written({"namespace": name, "name": name})
+    assert yaml.safe_load(text)["contexts"][0]["context"]["namespace"] == name
     assert kubeconfig.read_kubeconfig(text).token == TOKEN

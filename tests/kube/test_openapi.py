@@ -177,7 +177,7 @@ class _Server(http.server.BaseHTTPRequestHandler):
                 "spec": {"containers": [{"name": "c"}]},
                 "status": {"phase": "Pending"},
             }
-            return tables.table(tables.layout(pods, "v1"), [pod], now=0.0), "application/json"
+            return tables.table(tables.convertor_of(pods, "v1"), [pod], now=0.0), "application/json"
         return None, "application/json"
 
     def log_message(self, *args: object) -> None:

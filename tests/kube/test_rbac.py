@@ -26,7 +26,7 @@ from kube.authorization.rbac import (
     role_rules,
     rules_from,
 )
-from kube.authorization.rbacindex import PolicyIndex, Reach
+from kube.authorization.rbacindex import PolicyIndex, TargetTenant
 from kube.requests.labelselectors import parse_labels
 from kube.requests.paths import parse, resolve
 
@@ -228,19 +228,19 @@ def test_scopes_are_read_in_the_system_space_alone(rule: dict[str, Any], scope: 
     assert rules_from([rule])[0].scope == TENANTED
 
 
-def test_scopes_reach_and_cover() -> None:
+def test_scopes_include_and_cover() -> None:
     """AZ9."""
     chosen = Scope(selector=parse_labels("tier=gold"))
     named = Scope(tenants=frozenset({"t1"}))
-    assert CLUSTER.reaches("t1", {})
-    assert CLUSTER.reaches("system", {})
-    assert TENANTED.reaches("system", {})
-    assert not TENANTED.reaches("t1", {})
-    assert named.reaches("t1", {})
-    assert not named.reaches("system", {})
-    assert chosen.reaches("t1", {"tier": "gold"})
-    assert not chosen.reaches("t1", {})
-    assert not Scope(selector=parse_labels("")).reaches("system", {})
+    assert CLUSTER.includes("t1", {})
+    assert CLUSTER.includes("system", {})
+    assert TENANTED.includes("system", {})
+    assert not TENANTED.includes("t1", {})
+    assert named.includes("t1", {})
+    assert not named.includes("system", {})
+    assert chosen.includes("t1", {"tier": "gold"})
+    assert not chosen.includes("t1", {})
+    assert not Scope(selector=parse_labels("")).includes("system", {})
     assert CLUSTER.covers(chosen)
     assert chosen.covers(chosen)
     assert not chosen.covers(CLUSTER)
@@ -249,7 +249,7 @@ def test_scopes_reach_and_cover() -> None:
     assert not named.covers(chosen)
 
 
-def test_the_index_counts_only_rules_that_reach() -> None:
+def test_the_index_counts_only_rules_whose_scope_includes_the_tenant() -> None:
     """AZ9."""
     rules = (
         Rule(("get",), ("",), ("pods",), scope=CLUSTER),
@@ -257,16 +257,16 @@ def test_the_index_counts_only_rules_that_reach() -> None:
         Rule(("get",), ("",), ("secrets",), scope=Scope(selector=parse_labels("tier=gold"))),
     )
     index = PolicyIndex.build([Role("r", rules=rules)], [Binding("b", "", "ClusterRole", "r", (Subject("User", "u"),))])
-    gold = Reach("t1", (("tier", "gold"),))
-    for reach, resources in (
-        (Reach("system"), {"pods", "nodes"}),
-        (Reach("t1"), {"pods"}),
+    gold = TargetTenant("t1", (("tier", "gold"),))
+    for target, resources in (
+        (TargetTenant("system"), {"pods", "nodes"}),
+        (TargetTenant("t1"), {"pods"}),
         (gold, {"pods", "secrets"}),
         (None, {"pods", "nodes", "secrets"}),
     ):
         for resource in ("pods", "nodes", "secrets"):
-            assert index.authorize("u", (), about("get", resource), reach).allowed is (resource in resources)
-        assert {rule.resources[0] for rule in index.rules_for("u", (), "", reach)} == resources
+            assert index.authorize("u", (), about("get", resource), target).allowed is (resource in resources)
+        assert {rule.resources[0] for rule in index.rules_for("u", (), "", target)} == resources
 
 
 def test_questions_do_not_pile_up() -> None:
@@ -341,19 +341,19 @@ QUESTIONS = st.builds(
 ) | st.builds(url, st.sampled_from(["get", "post"]), st.sampled_from(["/x", "/x/y", "/xy", "/z", "/", "/X", ""]))
 USERS = st.sampled_from(["u", "v", "U", "", "system:serviceaccount:n1:u", "system:serviceaccount:n2:v"])
 GROUPS = st.sampled_from([(), ("u",), ("v", "u"), ("U", "system:authenticated"), ("system:serviceaccounts:n1", "")])
-REACHES = st.sampled_from([None, Reach("system"), Reach("t1"), Reach("t2", (("g", ""),))])
+TARGETS = st.sampled_from([None, TargetTenant("system"), TargetTenant("t1"), TargetTenant("t2", (("g", ""),))])
 
 
 @settings(max_examples=250, deadline=None)
 @given(
     st.dictionaries(NAMES, RULES.map(lambda rule: (rule,)), max_size=2),
     st.lists(st.tuples(st.sampled_from(["role", "binding", "-role", "-binding"]), ROLES, BINDINGS), max_size=12),
-    st.lists(st.tuples(USERS, GROUPS, QUESTIONS, REACHES), min_size=1, max_size=8),
+    st.lists(st.tuples(USERS, GROUPS, QUESTIONS, TARGETS), min_size=1, max_size=8),
 )
 def test_the_index_answers_as_the_plain_evaluation_does_after_every_change(
     bootstrap_rules: dict[str, tuple[Rule, ...]],
     changes: list[tuple[str, Role, Binding]],
-    questions: list[tuple[str, tuple[str, ...], Attributes, Reach | None]],
+    questions: list[tuple[str, tuple[str, ...], Attributes, TargetTenant | None]],
 ) -> None:
     """AZ2, AZ9."""
     bootstrap = {name: Role(name, "", rules, {"l": "true"}) for name, rules in bootstrap_rules.items()}
@@ -386,8 +386,8 @@ def test_the_index_answers_as_the_plain_evaluation_does_after_every_change(
                 cluster_roles[role.name] = bootstrap[role.name]
             index = index.without_role("", role.name)
         assert before is not index
-        for user, groups, attributes, reach in questions:
-            labels = dict(reach.labels) if reach else {}
+        for user, groups, attributes, target in questions:
+            labels = dict(target.labels) if target else {}
             expected = evaluate(
                 user,
                 groups,
@@ -395,14 +395,14 @@ def test_the_index_answers_as_the_plain_evaluation_does_after_every_change(
                 bindings=bindings.values(),
                 roles=roles,
                 cluster_roles=cluster_roles,
-                counts=lambda rule: reach is None or rule.scope.reaches(reach.tenant, labels),  # noqa: B023
+                counts=lambda rule: target is None or rule.scope.includes(target.tenant, labels),  # noqa: B023
             )
-            assert index.authorize(user, groups, attributes, reach) == expected
-            held = index.rules_for(user, groups, attributes.namespace, reach)
+            assert index.authorize(user, groups, attributes, target) == expected
+            held = index.rules_for(user, groups, attributes.namespace, target)
             assert expected.allowed is any(rule.allows(attributes) for rule in held)
     rebuilt = PolicyIndex.build([*roles.values(), *cluster_roles.values()], bindings.values(), bootstrap=compiled)
-    for user, groups, attributes, reach in questions:
-        assert rebuilt.authorize(user, groups, attributes, reach) == index.authorize(user, groups, attributes, reach)
+    for user, groups, attributes, target in questions:
+        assert rebuilt.authorize(user, groups, attributes, target) == index.authorize(user, groups, attributes, target)
 
 
 @given(BINDINGS, ROLES)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from kube.kinds.builtins import BUILTINS, OWN
 from kube.kinds.resources import PrinterColumn, Resource, Version
 from kube.objects import jsonpath, tables
-from kube.objects.columns import SHAPES
+from kube.objects.columns import CONVERTORS
 from kube.requests.durations import age, human_duration
 from kube.requests.status import BadRequest
 
@@ -36,7 +36,7 @@ def test_a_row_reads_as_the_real_servers(case: dict[str, Any]) -> None:
     item.setdefault("metadata", {}).setdefault("name", "x")
     item["metadata"].setdefault("creationTimestamp", "2026-01-01T11:55:00Z")
     group, _, version = item["apiVersion"].rpartition("/")
-    shown = tables.layout(resource(group, item["kind"]), version)
+    shown = tables.convertor_of(resource(group, item["kind"]), version)
     row = tables.table(shown, [item], now=NOW)["rows"][0]
     cells = dict(zip([column.name for column in shown.columns], row["cells"], strict=True))
     assert {name: cells[name] for name in case["cells"]} == case["cells"]
@@ -45,17 +45,17 @@ def test_a_row_reads_as_the_real_servers(case: dict[str, Any]) -> None:
 def test_every_builtin_kind_that_can_be_listed_fills_its_columns_from_an_empty_object() -> None:
     for kind in BUILTINS:
         if kind.persistent:
-            shown = tables.layout(kind, kind.preferred.name)
+            shown = tables.convertor_of(kind, kind.preferred.name)
             assert len(shown.cells({"kind": kind.kind}, NOW)) == len(shown.columns)
 
 
 def test_every_shape_belongs_to_a_builtin_kind() -> None:
     kinds = {(kind.group, kind.kind) for kind in (*BUILTINS, *OWN)} | {("autoscaling", "Scale")}
-    assert set(SHAPES) <= kinds
+    assert set(CONVERTORS) <= kinds
 
 
 def test_kinds_without_columns_of_their_own_show_name_and_creation() -> None:
-    shown = tables.layout(resource("rbac.authorization.k8s.io", "Role"), "v1")
+    shown = tables.convertor_of(resource("rbac.authorization.k8s.io", "Role"), "v1")
     item = {"metadata": {"name": "r", "creationTimestamp": "2026-01-01T00:00:00Z"}}
     body = tables.table(shown, [item], now=NOW)
     assert [column["name"] for column in body["columnDefinitions"]] == ["Name", "Created At"]
@@ -75,17 +75,17 @@ def test_kinds_without_columns_of_their_own_show_name_and_creation() -> None:
 )
 def test_rows_carry_the_object_as_asked(include: str, expected: Any) -> None:
     item = {"kind": "ConfigMap", "metadata": {"name": "c"}, "data": {"a": "b"}}
-    shown = tables.layout(resource("", "ConfigMap"), "v1")
+    shown = tables.convertor_of(resource("", "ConfigMap"), "v1")
     assert tables.table(shown, [item], now=NOW, include_object=include)["rows"][0]["object"] == expected
 
 
 def test_an_unknown_include_object_is_refused() -> None:
     with pytest.raises(BadRequest):
-        tables.table(tables.layout(resource("", "Pod"), "v1"), [], now=NOW, include_object="All")
+        tables.table(tables.convertor_of(resource("", "Pod"), "v1"), [], now=NOW, include_object="All")
 
 
 def test_later_events_of_a_watch_have_no_column_definitions() -> None:
-    shown = tables.layout(resource("", "Pod"), "v1")
+    shown = tables.convertor_of(resource("", "Pod"), "v1")
     assert tables.table(shown, [], now=NOW, headers=False)["columnDefinitions"] is None
 
 
@@ -107,7 +107,7 @@ def test_a_custom_resource_shows_its_own_columns() -> None:
         versions=(Version(name="v1", columns=columns),),
         custom=True,
     )
-    shown = tables.layout(custom, "v1")
+    shown = tables.convertor_of(custom, "v1")
     item = {
         "metadata": {"name": "x"},
         "spec": {"size": 3.0, "since": "2026-01-01T11:00:00Z", "on": "no", "free": {"a": [1]}},

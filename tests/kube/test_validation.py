@@ -241,7 +241,7 @@ def test_an_object_with_junk_in_it_is_refused_or_judged(definitions: Definitions
     update_causes(resource, version, new, old, definitions)
     update_causes(resource, version, old, new, definitions)
     warnings_for(new)
-    tables.table(tables.layout(resource, version), [old, new], now=0.0)
+    tables.table(tables.convertor_of(resource, version), [old, new], now=0.0)
 
 
 def test_annotations_take_at_most_a_quarter_of_a_mebibyte(definitions: Definitions) -> None:

@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 
 from kube.authorization import abac
-from kube.authorization.tenantreferences import SEALS
+from kube.authorization.tenantreferences import TENANT_DIGESTS
 from store import synchronous
 from store.types import Create, Key
 from tenants.models import Role, Tenant, User
@@ -45,7 +45,9 @@ def acme(globex: Tenant) -> Tenant:
     binding["subjects"] = [{"kind": "User", "name": "jane"}]
     put("root:acme", RBAC, "rolebindings", binding)
     policy = {"apiVersion": abac.API_VERSION, "kind": "Policy", "metadata": {"name": "partners", "uid": "p"}}
-    policy["metadata"]["annotations"] = {SEALS: json.dumps({"globex": abac.seal("p", uid_of(globex))})}
+    policy["metadata"]["annotations"] = {
+        TENANT_DIGESTS: json.dumps({"globex": abac.tenant_digest("p", uid_of(globex))})
+    }
     policy["spec"] = {"tenant": "globex", "user": "pat", "namespace": "team", "resource": "pods", "readonly": True}
     put("root:acme", abac.GROUP, "policies", policy)
     return made
@@ -74,7 +76,7 @@ def explain(
 
 
 STEPS = [
-    "lock",
+    "suspension",
     "system-workspaces",
     "server-owned",
     "tenant-isolation",

@@ -34,7 +34,7 @@ def test_a_refused_request_is_shown_with_its_trace_to_the_tenants_admins(
 ) -> None:
     """AZ11, GW13: the steps that were asked, each with verdict, reason and rule, as an explanation shows them."""
     trace = [
-        {"step": "lock", "decision": "no opinion", "reason": "nothing is locked here", "rule": ""},
+        {"step": "suspension", "decision": "no opinion", "reason": "nothing is locked here", "rule": ""},
         {"step": "Webhook", "decision": "deny", "reason": "<b>not on Sundays</b>", "rule": "calendar"},
     ]
     row = factories.api_request("acme", trace=trace)

@@ -168,3 +168,29 @@ def test_a_limit_of_nothing_is_not_used_up_by_nothing() -> None:
     (used,) = meters_of(hard, {"services.loadbalancers": "1"})
     assert (unused.percent, unused.level) == (0, "")
     assert (used.percent, used.level) == (100, "full")
+
+
+def test_the_rights_on_offer_are_those_that_are_given(acme: House) -> None:
+    """GW3: an editor's own workspace offers no more than an editor gets; the first choice works."""
+    offered = {
+        name: [role for role in ("admin", "editor", "viewer") if f'value="{role}"' in page]
+        for name, page in (
+            (name, signed_in(getattr(acme, name)).get(f"/workspaces/{acme.workspace.pk}/kubeconfig/").content.decode())
+            for name in ("owner", "editor", "viewer")
+        )
+    }
+    assert offered == {
+        "owner": ["admin", "editor", "viewer"],
+        "editor": ["editor", "viewer"],
+        "viewer": ["viewer"],
+    }
+
+
+def test_a_tenants_page_leads_to_one_file_for_all_its_workspaces(acme: House, globex: House) -> None:
+    """GW3: a GET only asks; what no cluster gives is said in the form."""
+    client = signed_in(acme.viewer)
+    path = reverse("tenant-kubeconfig", args=["acme"])
+    assert path in client.get(reverse("tenant", args=["acme"])).content.decode()
+    assert "Issue kubeconfig" in client.get(path).content.decode()
+    assert client.post(path).status_code == 422
+    assert signed_in(globex.owner).post(path).status_code == 404

@@ -7,7 +7,7 @@ import random
 import psycopg
 import pytest
 
-from store.log.preconditions import NOTHING_KNOWN, Known, answer_of, outcomes_of, parameters_of, rows_of
+from store.log.preconditions import NO_POSITION, LogPosition, answer_of, outcomes_of, parameters_of, rows_of
 from store.postgresql.dedicatedconnection import BINARY, DedicatedConnection
 from store.postgresql.statements import COMMIT
 from store.types import Check, Create, Delete, Operation, PreconditionFailed, Update
@@ -16,10 +16,10 @@ from tests.store.objects import body, pod
 NAMES = "abcdefgh"
 
 
-def state_of(connection: psycopg.Connection) -> Known:
+def state_of(connection: psycopg.Connection) -> LogPosition:
     row = connection.execute("SELECT epoch::text, revision, batch FROM store_revision").fetchone()
     assert row is not None
-    return Known(*row)
+    return LogPosition(*row)
 
 
 def held(connection: psycopg.Connection, space: str) -> dict[str, int]:
@@ -55,7 +55,7 @@ def drawn(chance: random.Random, space: str, objects: dict[str, int], names: lis
 @pytest.mark.parametrize("seed", range(6))
 async def test_what_is_tried_first_is_what_the_rows_would_have_decided(conninfo: str, seed: int) -> None:
     """The same writes, drawn at random, in two spaces: one by who knows the counter, one by who knows nothing."""
-    wire = DedicatedConnection(conninfo, "commit")
+    committing = DedicatedConnection(conninfo, "commit")
     tried = 0
     try:
         with psycopg.connect(conninfo, autocommit=True) as connection:
@@ -68,8 +68,8 @@ async def test_what_is_tried_first_is_what_the_rows_would_have_decided(conninfo:
                     parts = [names[begin:end] for begin, end in zip([0, *cuts], [*cuts, len(names)], strict=True)]
                     before, objects = state_of(connection), held(connection, space)
                     writes = [rows_of(drawn(chance, space, objects, part)) for part in parts if part]
-                    known = before if space == "root:knows" else NOTHING_KNOWN
-                    result = await wire.ask(
+                    known = before if space == "root:knows" else NO_POSITION
+                    result = await committing.ask(
                         COMMIT, parameters_of(writes, known, number * 2 + (space == "root:asks") + 1), form=BINARY
                     )
                     answer = answer_of(result)
@@ -92,25 +92,25 @@ async def test_what_is_tried_first_is_what_the_rows_would_have_decided(conninfo:
             assert logged(connection, "root:knows") == logged(connection, "root:asks")
             assert tried > 5
     finally:
-        wire.close()
+        committing.close()
 
 
 async def test_who_knows_the_counter_asks_for_one_lock_and_nothing_else(conninfo: str) -> None:
     """The way that is tried first is the way that is gone: ``store_write`` is not called for it."""
-    wire = DedicatedConnection(conninfo, "commit", options=" -c track_functions=all")
+    committing = DedicatedConnection(conninfo, "commit", options=" -c track_functions=all")
     try:
         with psycopg.connect(conninfo, autocommit=True) as connection:
             for size in (1, 3, 4, 20):
                 known = state_of(connection)
                 writes = [rows_of([Create(pod(f"x{size}-{number}"), body("x"))]) for number in range(size)]
-                await wire.ask(COMMIT, parameters_of(writes, known, size), form=BINARY)
+                await committing.ask(COMMIT, parameters_of(writes, known, size), form=BINARY)
             calls = "SELECT coalesce(sum(calls), 0) FROM pg_stat_user_functions WHERE funcname = 'store_write'"
-            await wire.ask("SELECT pg_stat_force_next_flush()")
-            await wire.ask("SELECT 1")
+            await committing.ask("SELECT pg_stat_force_next_flush()")
+            await committing.ask("SELECT 1")
             assert connection.execute(calls).fetchone() == (0,)
-            await wire.ask(COMMIT, parameters_of(writes, known, 99), form=BINARY)
-            await wire.ask("SELECT pg_stat_force_next_flush()")
-            await wire.ask("SELECT 1")
+            await committing.ask(COMMIT, parameters_of(writes, known, 99), form=BINARY)
+            await committing.ask("SELECT pg_stat_force_next_flush()")
+            await committing.ask("SELECT 1")
             assert connection.execute(calls).fetchone() == (1,)
     finally:
-        wire.close()
+        committing.close()

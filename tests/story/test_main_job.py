@@ -65,7 +65,7 @@ def test_kubeconfig_has_the_seeds_shape_and_two_hours(alice: Any, workspace: dic
     assert answer.headers["Content-Type"].startswith("application/x-yaml")
     assert "no-store" in answer.headers["Cache-Control"]
     config = yaml.safe_load(answer.text)
-    assert config["current-context"] == "tenant-context"
+    assert config["current-context"] == config["contexts"][0]["name"]
     assert config["contexts"][0]["context"]["namespace"] == workspace["namespace"]
     claims = jwt.decode(config["users"][0]["user"]["token"], options={"verify_signature": False})
     assert claims["exp"] - claims["iat"] == 7200

@@ -10,7 +10,7 @@ import orjson
 from access.admission.base import CREATE, UPDATE, Attributes, NoopPlugin
 from kube.authorization.abac import GROUP as POLICIES
 from kube.authorization.rbac import GROUP as RBAC
-from kube.authorization.tenantreferences import SEALS, sealed, tenants_named
+from kube.authorization.tenantreferences import TENANT_DIGESTS, digests_annotation, tenants_named
 from kube.requests.logicalclusters import ROOT
 from store.interface import Store
 from store.types import Key
@@ -19,7 +19,7 @@ _NAMING: Final = frozenset({(POLICIES, "policies"), (RBAC, "rolebindings"), (RBA
 
 
 class TenantReferences(NoopPlugin):
-    """Seals the tenants that policies and bindings let in; what is there stays sealed as it was."""
+    """Notes the UIDs, as digests, of the tenants that policies and bindings let in; what was noted stays as it was."""
 
     name = "TenantReferences"
 
@@ -36,10 +36,10 @@ class TenantReferences(NoopPlugin):
         ):
             return
         uids = {tenant: await self._uid(tenant) for tenant in tenants_named(body, attributes.cluster)}
-        seals = sealed(body, attributes.old, attributes.cluster, uids)
-        annotations = {k: v for k, v in (body["metadata"].get("annotations") or {}).items() if k != SEALS}
-        if seals:
-            annotations[SEALS] = seals
+        digests = digests_annotation(body, attributes.old, attributes.cluster, uids)
+        annotations = {k: v for k, v in (body["metadata"].get("annotations") or {}).items() if k != TENANT_DIGESTS}
+        if digests:
+            annotations[TENANT_DIGESTS] = digests
         if annotations:
             body["metadata"]["annotations"] = annotations
         else:

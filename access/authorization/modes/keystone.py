@@ -99,6 +99,6 @@ def _allowing(policy: PolicyIndex, request: RequestInfo, name: str) -> str | Non
         rules = policy.rules_of(kind, "", name) or ()
     attributes = Attributes.of(request)
     for rule in rules:
-        if rule.allows(attributes) and (request.cluster != ROOT or rule.scope.reaches(SYSTEM_TENANT, {})):
+        if rule.allows(attributes) and (request.cluster != ROOT or rule.scope.includes(SYSTEM_TENANT, {})):
             return f'{kind} "{name}"'
     return None

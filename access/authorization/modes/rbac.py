@@ -15,7 +15,7 @@ from access.authorization.base import RuleSet
 from kube.authentication.identity import Principal
 from kube.authorization import bootstrappolicy, effectivepolicy
 from kube.authorization.decisions import Decision
-from kube.authorization.effectivepolicy import Policies, lives_in
+from kube.authorization.effectivepolicy import Policies, may_be_bound_in
 from kube.authorization.rbac import GROUP, Attributes, Binding, binding_from, role_from
 from kube.authorization.rbacindex import EffectiveRules, PolicyIndex, decide, intern_all
 from kube.authorization.tenantreferences import refers_to, tenant_of_group, tenants_named
@@ -242,7 +242,7 @@ class RbacAuthorizer:
     def decide(self, principal: Principal, request: RequestInfo) -> Decision | None:
         """The same without waiting, where the policy of the logical cluster is compiled."""
         attributes = Attributes.of(request)
-        if principal.tenant != request.tenant or not lives_in(principal, request.cluster):
+        if principal.tenant != request.tenant or not may_be_bound_in(principal, request.cluster):
             policies = self._policies.cached_policies_for(request.cluster)
             return None if policies is None else effectivepolicy.authorize(principal, attributes, policies)
         home = (request.cluster, principal.name, principal.groups, request.namespace)

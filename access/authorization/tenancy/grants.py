@@ -17,7 +17,7 @@ from kube.authorization import abac
 from kube.authorization.abac import GROUP, InvalidPolicy, Policy
 from kube.authorization.decisions import Decision
 from kube.authorization.rbac import Attributes, Rule
-from kube.authorization.tenantreferences import holder_of, seal_of, tenants_named
+from kube.authorization.tenantreferences import digest_of, holder_of, tenants_named
 from kube.requests.logicalclusters import ROOT, is_tenant_space, tenant_of
 from kube.requests.requestinfo import RequestInfo
 from store.interface import Reader
@@ -92,7 +92,7 @@ def policies_from(objects: Sequence[bytes], cluster: str) -> tuple[Policy, ...]:
             logger.warning("a policy of tenant %s opens nothing: %s", tenant, error)
             continue
         for named in tenants_named(body, cluster):
-            policy = replace(policy, sealed=(holder_of(body), seal_of(body, named)))
+            policy = replace(policy, tenant_reference=(holder_of(body), digest_of(body, named)))
         found.append(policy)
     return tuple(found)
 

@@ -48,7 +48,7 @@ def suspended_tenants(locks: Iterable[tuple[str, str]]) -> frozenset[str]:
     return frozenset(tenant_of(cluster) if is_valid(cluster) else SYSTEM_TENANT for cluster, _ in locks)
 
 
-STEP: Final = "lock"
+STEP: Final = "suspension"
 # Made once: these are on the way of every request.
 _NOT_BOUND: Final = no_opinion(STEP, "locks do not bind the system tenant")
 _OPEN: Final = no_opinion(STEP, "nothing is locked here")

@@ -14,7 +14,7 @@ from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision
 from kube.authorization.maximalpermission import intersect
 from kube.authorization.rbac import TENANTED, Attributes, Rule
-from kube.authorization.rbacindex import Reach
+from kube.authorization.rbacindex import TargetTenant
 from kube.customresources.definitions import CRDS
 from kube.kinds.builtins import BUILTINS
 from kube.requests.logicalclusters import ROOT
@@ -57,13 +57,15 @@ class MaximalPermissionPolicy:
             return _NOT_BOUND
         name = f"{request.resource}.{request.group}"
         source = source_of(await self._body(Key(request.cluster, *CRDS, "", name)))
-        return _NOT_BOUND if source is None else await self.within(principal, Attributes.of(request), *source)
+        return _NOT_BOUND if source is None else await self.authorize_export(principal, Attributes.of(request), *source)
 
     def decide(self, principal: Principal, request: RequestInfo) -> Decision | None:  # noqa: ARG002
         """The same without waiting, of what is certainly not bound."""
         return _NOT_BOUND if not request.is_resource or (request.group, request.resource) in _BUILTIN else None
 
-    async def within(self, principal: Principal, attributes: Attributes, export: str, identity: str) -> Decision:
+    async def authorize_export(
+        self, principal: Principal, attributes: Attributes, export: str, identity: str
+    ) -> Decision:
         """DENY beyond the policy of the export ``<path>:<name>`` of this identity, otherwise no opinion."""
         path, _ = split_export(export)
         body = await self._export(export, identity)
@@ -73,10 +75,10 @@ class MaximalPermissionPolicy:
             return no_opinion(self.name, "the export has no maximal permission policy")
         self.providers.add(path)
         user, groups = maximal_permission_subject(principal)
-        reach = Reach(SYSTEM_TENANT) if path == ROOT else None
+        target = TargetTenant(SYSTEM_TENANT) if path == ROOT else None
         if is_local(body):
             policy = await self._policies.of(path)
-            if policy.authorize(user, groups, attributes, reach).allowed:
+            if policy.authorize(user, groups, attributes, target).allowed:
                 return no_opinion(self.name, "within the maximal permission policy")
         return deny(self.name, "beyond the maximal permission policy of the export")
 
@@ -108,8 +110,8 @@ class MaximalPermissionPolicy:
         if body is None or not is_local(body):
             return ()
         user, groups = maximal_permission_subject(principal)
-        reach = Reach(SYSTEM_TENANT) if path == ROOT else None
-        found = (await self._policies.of(path)).rules_for(user, groups, namespace, reach)
+        target = TargetTenant(SYSTEM_TENANT) if path == ROOT else None
+        found = (await self._policies.of(path)).rules_for(user, groups, namespace, target)
         return tuple(replace(rule, scope=TENANTED) for rule in found)
 
     async def _export(self, export: str, identity: str) -> Any:

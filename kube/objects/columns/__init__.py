@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Final
 
 from kube.objects.columns import cluster, networking, storage, workloads
-from kube.objects.columns.shapes import Column, Shape
+from kube.objects.columns.base import Column, TableConvertor
 
-SHAPES: Final[dict[tuple[str, str], Shape]] = {
-    **workloads.SHAPES,
-    **networking.SHAPES,
-    **storage.SHAPES,
-    **cluster.SHAPES,
+CONVERTORS: Final[dict[tuple[str, str], TableConvertor]] = {
+    **workloads.CONVERTORS,
+    **networking.CONVERTORS,
+    **storage.CONVERTORS,
+    **cluster.CONVERTORS,
 }
-"""(group, kind) → shape."""
+"""(group, kind) → columns and cells."""
 
-__all__ = ["SHAPES", "Column", "Shape"]
+__all__ = ["CONVERTORS", "Column", "TableConvertor"]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kube.objects.columns.shapes import (
+from kube.objects.columns.base import (
     Cells,
-    Shape,
+    TableConvertor,
     age_of,
     at,
     condition_of,
+    convertor,
     format_selector,
     name_of,
-    shape,
     simple,
 )
 from kube.requests.durations import age, human_duration
@@ -180,62 +180,66 @@ def _config_map(item: dict[str, Any], now: float) -> list[Any]:
     return [name_of(item), size, age_of(item, now)]
 
 
-SHAPES: Final[dict[tuple[str, str], Shape]] = {
-    ("", "ConfigMap"): shape("Name|Data|Age", _config_map),
-    ("", "Secret"): shape("Name|Type|Data|Age", simple("type", "len:data")),
-    ("", "ServiceAccount"): shape("Name|Age", simple()),
-    ("", "Namespace"): shape("Name|Status|Age", simple("status.phase")),
-    ("", "Tenant"): shape("Name|Status|Age", simple("status.phase")),
-    ("tenancy.kcp.io", "Workspace"): shape(
+CONVERTORS: Final[dict[tuple[str, str], TableConvertor]] = {
+    ("", "ConfigMap"): convertor("Name|Data|Age", _config_map),
+    ("", "Secret"): convertor("Name|Type|Data|Age", simple("type", "len:data")),
+    ("", "ServiceAccount"): convertor("Name|Age", simple()),
+    ("", "Namespace"): convertor("Name|Status|Age", simple("status.phase")),
+    ("", "Tenant"): convertor("Name|Status|Age", simple("status.phase")),
+    ("tenancy.kcp.io", "Workspace"): convertor(
         "Name|Type|Phase|URL|Age", simple("spec.type.name", "status.phase", "spec.URL")
     ),
-    ("tenancy.kcp.io", "WorkspaceType"): shape("Name|Age", simple()),
-    ("core.kcp.io", "LogicalCluster"): shape("Name|Phase|URL|Age", simple("status.phase", "status.URL")),
-    ("apis.kcp.io", "APIBinding"): shape("Name|Phase|Age", simple("status.phase")),
-    ("", "Node"): shape(
+    ("tenancy.kcp.io", "WorkspaceType"): convertor("Name|Age", simple()),
+    ("core.kcp.io", "LogicalCluster"): convertor("Name|Phase|URL|Age", simple("status.phase", "status.URL")),
+    ("apis.kcp.io", "APIBinding"): convertor("Name|Phase|Age", simple("status.phase")),
+    ("", "Node"): convertor(
         "Name|Status|Roles|Age|Version|+Internal-IP|+External-IP|+OS-Image|+Kernel-Version|+Container-Runtime",
         _node,
     ),
-    ("", "ComponentStatus"): shape("Name|Status|Message|Error", _component),
-    ("", "Event"): shape("Last Seen|Type|Reason|Object|+Subobject|+Source|Message|+First Seen|+Count|+Name", _event),
-    ("events.k8s.io", "Event"): shape(
+    ("", "ComponentStatus"): convertor("Name|Status|Message|Error", _component),
+    ("", "Event"): convertor(
         "Last Seen|Type|Reason|Object|+Subobject|+Source|Message|+First Seen|+Count|+Name", _event
     ),
-    ("", "ResourceQuota"): shape("Name|Request|Limit|Age", _resource_quota),
-    ("rbac.authorization.k8s.io", "RoleBinding"): shape("Name|Role|Age|+Users|+Groups|+ServiceAccounts", _binding),
-    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): shape(
+    ("events.k8s.io", "Event"): convertor(
+        "Last Seen|Type|Reason|Object|+Subobject|+Source|Message|+First Seen|+Count|+Name", _event
+    ),
+    ("", "ResourceQuota"): convertor("Name|Request|Limit|Age", _resource_quota),
+    ("rbac.authorization.k8s.io", "RoleBinding"): convertor("Name|Role|Age|+Users|+Groups|+ServiceAccounts", _binding),
+    ("rbac.authorization.k8s.io", "ClusterRoleBinding"): convertor(
         "Name|Role|Age|+Users|+Groups|+ServiceAccounts", _binding
     ),
-    ("coordination.k8s.io", "Lease"): shape("Name|Holder|Age", simple("spec.holderIdentity")),
-    ("scheduling.k8s.io", "PriorityClass"): shape("Name|#Value|?Global-Default|Age|PreemptionPolicy", _priority_class),
-    ("node.k8s.io", "RuntimeClass"): shape("Name|Handler|Age", simple("handler")),
-    ("certificates.k8s.io", "CertificateSigningRequest"): shape(
+    ("coordination.k8s.io", "Lease"): convertor("Name|Holder|Age", simple("spec.holderIdentity")),
+    ("scheduling.k8s.io", "PriorityClass"): convertor(
+        "Name|#Value|?Global-Default|Age|PreemptionPolicy", _priority_class
+    ),
+    ("node.k8s.io", "RuntimeClass"): convertor("Name|Handler|Age", simple("handler")),
+    ("certificates.k8s.io", "CertificateSigningRequest"): convertor(
         "Name|Age|SignerName|Requestor|RequestedDuration|Condition", _signing_request
     ),
-    ("apiregistration.k8s.io", "APIService"): shape("Name|Service|Available|Age", _api_service),
-    ("flowcontrol.apiserver.k8s.io", "FlowSchema"): shape(
+    ("apiregistration.k8s.io", "APIService"): convertor("Name|Service|Available|Age", _api_service),
+    ("flowcontrol.apiserver.k8s.io", "FlowSchema"): convertor(
         "Name|PriorityLevel|MatchingPrecedence|DistinguisherMethod|Age|MissingPL", _flow_schema
     ),
-    ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"): shape(
+    ("flowcontrol.apiserver.k8s.io", "PriorityLevelConfiguration"): convertor(
         "Name|Type|NominalConcurrencyShares|Queues|HandSize|QueueLengthLimit|Age", _priority_level
     ),
-    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): shape(
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): convertor(
         "Name|#Webhooks|Age", simple("len:webhooks")
     ),
-    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): shape(
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): convertor(
         "Name|#Webhooks|Age", simple("len:webhooks")
     ),
-    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"): shape(
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"): convertor(
         "Name|#Validations|ParamKind|Age", _admission_policy("validations")
     ),
-    ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"): shape(
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"): convertor(
         "Name|#Mutations|ParamKind|Age", _admission_policy("mutations")
     ),
-    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"): shape(
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"): convertor(
         "Name|PolicyName|ParamRef|Age", _policy_binding
     ),
-    ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"): shape(
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"): convertor(
         "Name|PolicyName|ParamRef|Age", _policy_binding
     ),
 }
-"""(group, kind) → shape."""
+"""(group, kind) → convertor."""

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kube.objects.columns.shapes import (
-    Shape,
+from kube.objects.columns.base import (
+    TableConvertor,
     age_of,
     at,
+    convertor,
     format_selector,
     is_default,
     labels_text,
     limited,
     name_of,
-    shape,
     simple,
 )
 
@@ -121,14 +121,14 @@ def _network_policy(item: dict[str, Any], now: float) -> list[Any]:
     return [name_of(item), format_selector(at(item, "spec", "podSelector")), age_of(item, now)]
 
 
-SHAPES: Final[dict[tuple[str, str], Shape]] = {
-    ("", "Service"): shape("Name|Type|Cluster-IP|External-IP|Port(s)|Age|+Selector", _service),
-    ("", "Endpoints"): shape("Name|Endpoints|Age", _endpoints),
-    ("discovery.k8s.io", "EndpointSlice"): shape("Name|AddressType|Ports|Endpoints|Age", _endpoint_slice),
-    ("networking.k8s.io", "Ingress"): shape("Name|Class|Hosts|Address|Ports|Age", _ingress),
-    ("networking.k8s.io", "IngressClass"): shape("Name|Controller|Parameters|Age", _ingress_class),
-    ("networking.k8s.io", "IPAddress"): shape("Name|ParentRef|Age", _ip_address),
-    ("networking.k8s.io", "NetworkPolicy"): shape("Name|Pod-Selector|Age", _network_policy),
-    ("networking.k8s.io", "ServiceCIDR"): shape("Name|CIDRs|Age", simple("join:spec.cidrs")),
+CONVERTORS: Final[dict[tuple[str, str], TableConvertor]] = {
+    ("", "Service"): convertor("Name|Type|Cluster-IP|External-IP|Port(s)|Age|+Selector", _service),
+    ("", "Endpoints"): convertor("Name|Endpoints|Age", _endpoints),
+    ("discovery.k8s.io", "EndpointSlice"): convertor("Name|AddressType|Ports|Endpoints|Age", _endpoint_slice),
+    ("networking.k8s.io", "Ingress"): convertor("Name|Class|Hosts|Address|Ports|Age", _ingress),
+    ("networking.k8s.io", "IngressClass"): convertor("Name|Controller|Parameters|Age", _ingress_class),
+    ("networking.k8s.io", "IPAddress"): convertor("Name|ParentRef|Age", _ip_address),
+    ("networking.k8s.io", "NetworkPolicy"): convertor("Name|Pod-Selector|Age", _network_policy),
+    ("networking.k8s.io", "ServiceCIDR"): convertor("Name|CIDRs|Age", simple("join:spec.cidrs")),
 }
-"""(group, kind) → shape."""
+"""(group, kind) → convertor."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kube.objects.columns.shapes import age_of, at, name_of
+from kube.objects.columns.base import age_of, at, name_of
 from kube.requests.durations import age, parse_time
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-from kube.objects.columns.shapes import (
-    Shape,
+from kube.objects.columns.base import (
+    TableConvertor,
     age_of,
     at,
+    convertor,
     is_default,
     name_of,
-    shape,
     simple,
 )
 
@@ -104,33 +104,33 @@ def _csi_driver(item: dict[str, Any], now: float) -> list[Any]:
     ]
 
 
-SHAPES: Final[dict[tuple[str, str], Shape]] = {
-    ("", "PersistentVolume"): shape(
+CONVERTORS: Final[dict[tuple[str, str], TableConvertor]] = {
+    ("", "PersistentVolume"): convertor(
         "Name|Capacity|Access Modes|Reclaim Policy|Status|Claim|StorageClass|VolumeAttributesClass|Reason|Age"
         "|+VolumeMode",
         _volume,
     ),
-    ("", "PersistentVolumeClaim"): shape(
+    ("", "PersistentVolumeClaim"): convertor(
         "Name|Status|Volume|Capacity|Access Modes|StorageClass|VolumeAttributesClass|Age|+VolumeMode", _claim
     ),
-    ("storage.k8s.io", "StorageClass"): shape(
+    ("storage.k8s.io", "StorageClass"): convertor(
         "Name|Provisioner|ReclaimPolicy|VolumeBindingMode|AllowVolumeExpansion|Age", _storage_class
     ),
-    ("storage.k8s.io", "VolumeAttributesClass"): shape("Name|DriverName|Age", simple("driverName")),
-    ("storage.k8s.io", "VolumeAttachment"): shape(
+    ("storage.k8s.io", "VolumeAttributesClass"): convertor("Name|DriverName|Age", simple("driverName")),
+    ("storage.k8s.io", "VolumeAttachment"): convertor(
         "Name|@Attacher|PV|Node|?Attached|Age",
         simple("spec.attacher", "spec.source.persistentVolumeName", "spec.nodeName", "bool:status.attached"),
     ),
-    ("storage.k8s.io", "CSINode"): shape("Name|#Drivers|Age", simple("len:spec.drivers")),
-    ("storage.k8s.io", "CSIDriver"): shape(
+    ("storage.k8s.io", "CSINode"): convertor("Name|#Drivers|Age", simple("len:spec.drivers")),
+    ("storage.k8s.io", "CSIDriver"): convertor(
         "Name|?AttachRequired|?PodInfoOnMount|?StorageCapacity|TokenRequests|?RequiresRepublish|Modes|Age",
         _csi_driver,
     ),
-    ("resource.k8s.io", "DeviceClass"): shape("Name|Age", simple()),
-    ("resource.k8s.io", "ResourceClaim"): shape("Name|State|Age", _resource_claim),
-    ("resource.k8s.io", "ResourceClaimTemplate"): shape("Name|Age", simple()),
-    ("resource.k8s.io", "ResourceSlice"): shape(
+    ("resource.k8s.io", "DeviceClass"): convertor("Name|Age", simple()),
+    ("resource.k8s.io", "ResourceClaim"): convertor("Name|State|Age", _resource_claim),
+    ("resource.k8s.io", "ResourceClaimTemplate"): convertor("Name|Age", simple()),
+    ("resource.k8s.io", "ResourceSlice"): convertor(
         "Name|Node|Driver|Pool|Age", simple("spec.nodeName=<none>", "spec.driver", "spec.pool.name")
     ),
 }
-"""(group, kind) → shape."""
+"""(group, kind) → convertor."""

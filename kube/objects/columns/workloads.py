@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kube.objects.columns.pods import pod_cells
-from kube.objects.columns.shapes import (
-    Shape,
+from kube.objects.columns.base import (
+    TableConvertor,
     age_of,
     at,
     condition_of,
     containers_of,
+    convertor,
     format_selector,
     labels_text,
     limited,
     name_of,
-    shape,
     simple,
 )
+from kube.objects.columns.pods import pod_cells
 from kube.requests.durations import age, human_duration, parse_time
 
 
@@ -194,28 +194,32 @@ def _metric(metric: Any, measured: Any) -> str:
     return f"{at(current, 'value', default='<unknown>')}/{at(target, 'value', default='')}"
 
 
-SHAPES: Final[dict[tuple[str, str], Shape]] = {
-    ("", "Pod"): shape("Name|Ready|Status|Restarts|Age|+IP|+Node|+Nominated Node|+Readiness Gates", pod_cells),
-    ("", "PodTemplate"): shape("Name|Containers|Images|Pod Labels", _pod_template),
-    ("", "ReplicationController"): shape("Name|#Desired|#Current|#Ready|Age|+Containers|+Images|+Selector", _replicas),
-    ("apps", "ReplicaSet"): shape("Name|#Desired|#Current|#Ready|Age|+Containers|+Images|+Selector", _replicas),
-    ("apps", "Deployment"): shape("Name|Ready|Up-to-date|Available|Age|+Containers|+Images|+Selector", _deployment),
-    ("apps", "StatefulSet"): shape("Name|Ready|Age|+Containers|+Images", _stateful_set),
-    ("apps", "DaemonSet"): shape(
+CONVERTORS: Final[dict[tuple[str, str], TableConvertor]] = {
+    ("", "Pod"): convertor("Name|Ready|Status|Restarts|Age|+IP|+Node|+Nominated Node|+Readiness Gates", pod_cells),
+    ("", "PodTemplate"): convertor("Name|Containers|Images|Pod Labels", _pod_template),
+    ("", "ReplicationController"): convertor(
+        "Name|#Desired|#Current|#Ready|Age|+Containers|+Images|+Selector", _replicas
+    ),
+    ("apps", "ReplicaSet"): convertor("Name|#Desired|#Current|#Ready|Age|+Containers|+Images|+Selector", _replicas),
+    ("apps", "Deployment"): convertor("Name|Ready|Up-to-date|Available|Age|+Containers|+Images|+Selector", _deployment),
+    ("apps", "StatefulSet"): convertor("Name|Ready|Age|+Containers|+Images", _stateful_set),
+    ("apps", "DaemonSet"): convertor(
         "Name|#Desired|#Current|#Ready|#Up-to-date|#Available|Node Selector|Age|+Containers|+Images|+Selector",
         _daemon_set,
     ),
-    ("apps", "ControllerRevision"): shape("Name|Controller|Revision|Age", _controller_revision),
-    ("batch", "Job"): shape("Name|Status|Completions|Duration|Age|+Containers|+Images|+Selector", _job),
-    ("batch", "CronJob"): shape(
+    ("apps", "ControllerRevision"): convertor("Name|Controller|Revision|Age", _controller_revision),
+    ("batch", "Job"): convertor("Name|Status|Completions|Duration|Age|+Containers|+Images|+Selector", _job),
+    ("batch", "CronJob"): convertor(
         "Name|Schedule|Timezone|?Suspend|#Active|Last Schedule|Age|+Containers|+Images|+Selector", _cron_job
     ),
-    ("autoscaling", "HorizontalPodAutoscaler"): shape(
+    ("autoscaling", "HorizontalPodAutoscaler"): convertor(
         "Name|Reference|Targets|MinPods|MaxPods|Replicas|Age", _autoscaler
     ),
-    ("autoscaling", "Scale"): shape("Name|#Desired|#Available|Age", simple("int:spec.replicas", "int:status.replicas")),
-    ("policy", "PodDisruptionBudget"): shape(
+    ("autoscaling", "Scale"): convertor(
+        "Name|#Desired|#Available|Age", simple("int:spec.replicas", "int:status.replicas")
+    ),
+    ("policy", "PodDisruptionBudget"): convertor(
         "Name|Min Available|Max Unavailable|#Allowed Disruptions|Age", _disruption_budget
     ),
 }
-"""(group, kind) → shape."""
+"""(group, kind) → convertor."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.urls import reverse
 from rest_framework import serializers
 
@@ -128,3 +130,18 @@ class CreatedCredentialSerializer(CredentialSerializer):
     class Meta(CredentialSerializer.Meta):
         fields = (*CredentialSerializer.Meta.fields, "kubeconfig")  # type: ignore[assignment]
         read_only_fields = fields  # type: ignore[assignment]
+
+
+class MissingWorkspaceSerializer(serializers.Serializer[Any]):
+    """A workspace that is not in a tenant's file, and why."""
+
+    workspace = serializers.CharField()
+    reason = serializers.CharField()
+
+
+class CreatedTenantCredentialsSerializer(serializers.Serializer[Any]):
+    """The new credentials of a tenant's workspaces, with the one copy of their kubeconfig."""
+
+    credentials = CredentialSerializer(many=True)
+    missing = MissingWorkspaceSerializer(many=True)
+    kubeconfig = serializers.CharField()

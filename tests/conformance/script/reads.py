@@ -355,9 +355,6 @@ def quantities(say: Conversation) -> None:
         "e-11",
         "Ei",
         "-1",
-        True,
-        [],
-        {},
     ):
         resources = {"requests": {"storage": text}}
         claim = {"metadata": {"name": "c"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": resources}}

@@ -28,54 +28,56 @@ async def until(look: Callable[[], bool]) -> None:
 
 
 async def test_answers_and_refusals_come_in_order(conninfo: str) -> None:
-    wire = DedicatedConnection(conninfo, "wire-answers")
+    connection = DedicatedConnection(conninfo, "dedicated-answers")
     try:
-        result = await wire.ask(STATE)
+        result = await connection.ask(STATE)
         assert (result.get_value(0, 0) or b"").isdigit()
-        large = await wire.ask("SELECT array_length(%s, 1), octet_length(%s)", (Texts(["ä"] * 3), "x" * 8_000_000))
+        large = await connection.ask(
+            "SELECT array_length(%s, 1), octet_length(%s)", (Texts(["ä"] * 3), "x" * 8_000_000)
+        )
         assert [large.get_value(0, column) for column in (0, 1)] == [b"3", b"8000000"]
         with pytest.raises(psycopg.errors.DivisionByZero):
-            await wire.ask("SELECT 1 / %s", (0,))
-        assert (await wire.ask("SELECT %s + 1", (41,))).get_value(0, 0) == b"42"
+            await connection.ask("SELECT 1 / %s", (0,))
+        assert (await connection.ask("SELECT %s + 1", (41,))).get_value(0, 0) == b"42"
     finally:
-        wire.close()
+        connection.close()
 
 
 async def test_a_dead_line_is_an_error_that_may_be_repeated(conninfo: str) -> None:
-    wire = DedicatedConnection(conninfo, "wire-dead")
+    connection = DedicatedConnection(conninfo, "dedicated-dead")
     try:
-        await wire.ask(STATE)
-        question = asyncio.create_task(wire.ask("SELECT pg_sleep(%s)", (30,)))
+        await connection.ask(STATE)
+        question = asyncio.create_task(connection.ask("SELECT pg_sleep(%s)", (30,)))
         await asyncio.sleep(0.1)
-        await asyncio.to_thread(end_all, conninfo, "wire-dead")
+        await asyncio.to_thread(end_all, conninfo, "dedicated-dead")
         with pytest.raises(psycopg.OperationalError):
             await question
-        assert (await wire.ask("SELECT 1")).get_value(0, 0) == b"1"
+        assert (await connection.ask("SELECT 1")).get_value(0, 0) == b"1"
     finally:
-        wire.close()
+        connection.close()
 
 
 async def test_whoever_gives_up_leaves_no_answer_for_the_next(conninfo: str) -> None:
-    wire = DedicatedConnection(conninfo, "wire-gone")
+    connection = DedicatedConnection(conninfo, "dedicated-gone")
     try:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
-                await wire.ask("SELECT 'late', pg_sleep(%s)", (1,))
-        assert (await wire.ask("SELECT 'mine'")).get_value(0, 0) == b"mine"
+                await connection.ask("SELECT 'late', pg_sleep(%s)", (1,))
+        assert (await connection.ask("SELECT 'mine'")).get_value(0, 0) == b"mine"
     finally:
-        wire.close()
+        connection.close()
 
 
 async def test_a_listener_hears_and_learns_that_the_line_is_dead(conninfo: str) -> None:
     heard: list[bytes] = []
     dead = asyncio.Event()
-    listener = DedicatedConnection(conninfo, "wire-listener", channel=CHANNEL, heard=heard.append, lost=dead.set)
-    speaker = DedicatedConnection(conninfo, "wire-speaker")
+    listener = DedicatedConnection(conninfo, "dedicated-listener", channel=CHANNEL, heard=heard.append, lost=dead.set)
+    speaker = DedicatedConnection(conninfo, "dedicated-speaker")
     try:
         await listener.ask(STATE)
         await speaker.ask(NOTIFY, ("7",))
         await until(lambda: heard == [b"7"])
-        await asyncio.to_thread(end_all, conninfo, "wire-listener")
+        await asyncio.to_thread(end_all, conninfo, "dedicated-listener")
         async with asyncio.timeout(60):
             await dead.wait()
         await listener.ask(STATE)

@@ -33,16 +33,16 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """The columns of a kind and the function that fills a row of them at ``now``."""
+class TableConvertor:
+    """How the objects of a kind become rows: the columns, and the function that fills a row of them at ``now``."""
 
     columns: tuple[Column, ...]
     cells: Cells
 
 
-def shape(columns: str, cells: Cells) -> Shape:
+def convertor(columns: str, cells: Cells) -> TableConvertor:
     """``columns``: names parted by ``|``; in front ``#``: an integer, ``?``: a boolean, ``@``: a name, ``+``: wide only."""
-    return Shape(tuple(_column(name) for name in columns.split("|")), cells)
+    return TableConvertor(tuple(_column(name) for name in columns.split("|")), cells)
 
 
 def _column(name: str) -> Column:

@@ -1,0 +1,322 @@
+"""One cluster's API server, as requests are passed on to it: connections that are kept, and answers that are streamed.
+
+Nothing is repeated but what RFC 9110 (9.2.2) lets a gateway repeat: a GET on a kept connection that the cluster closed
+before any byte of an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import ssl
+from collections import deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import urlsplit
+
+from gateway.http.messages import Headers
+from gateway.upstream.availability import Availability
+from gateway.upstream.connection import BrokenExchange, Connection, Exchange
+from gateway.upstream.headers import UnfitHeader, incoming, outgoing, require_fit
+from gateway.upstream.tunnel import Tunnel, agreed
+from kube.requests.status import BadRequest, ServiceUnavailable, StatusError, Timeout
+
+logger = logging.getLogger(__name__)
+
+_PROTOCOLS: Final = {b"websocket": b"websocket", b"spdy/3.1": b"SPDY/3.1"}
+
+_GOODBYE_SECONDS: Final = 1.0
+"""How long a cluster may take to answer TLS's closing alert."""
+
+_KEEPALIVE: Final = (
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),
+)
+"""A peer that has gone without a word is noticed within a minute, however long its stream is silent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cluster:
+    """Where a registered cluster's API server is, and whom its certificate has to be of."""
+
+    uid: str
+    name: str
+    url: str
+    ca_pem: str = field(repr=False)
+    tls_server_name: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """How long a cluster is waited for, in seconds, and how many connections it is worth.
+
+    ``answer_seconds`` is the longest wait for a head, and for more of a body that should not pause; shorter than this
+    server's own patience with a request, so that the client is told which cluster it was.
+    """
+
+    connect_seconds: float = 3.0
+    answer_seconds: float = 55.0
+    rest_seconds: float = 5.0
+    idle_seconds: float = 30.0
+    connections: int = 4096
+    idle_connections: int = 64
+
+
+class BadGateway(StatusError):
+    """502: the cluster has given no answer that could be passed on."""
+
+    code = 502
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A cluster's answer: the headers that a client may see, and the body as it comes.
+
+    ``length`` is that of the body, ``None`` where nobody knows it yet. ``chunks`` raises ``BadGateway`` or ``Timeout`` in
+    place of a missing rest. Whoever does not read to the end calls ``aclose``.
+    """
+
+    status: int
+    headers: Headers
+    length: int | None
+    _exchange: Exchange
+    _name: str
+
+    @property
+    def chunks(self) -> AsyncIterator[bytes]:
+        """The body."""
+        return self._read()
+
+    async def _read(self) -> AsyncIterator[bytes]:
+        try:
+            async for data in self._exchange:
+                yield data
+        except BrokenExchange as error:
+            raise _failure(self._name, error) from None
+        finally:
+            self._exchange.abort()
+
+    def read_nowait(self) -> bytes | None:
+        """The whole body if it has come already, so that head and body can be passed on together."""
+        return self._exchange.read_nowait() if self._exchange.complete else None
+
+    async def aclose(self) -> None:
+        """No more is wanted; a connection whose answer has not ended is not used again."""
+        self._exchange.abort()
+
+
+class Upstream:
+    """The connections to one cluster. Make and use it in one event loop; ``close`` it at the end."""
+
+    def __init__(self, cluster: Cluster, limits: Limits | None = None) -> None:
+        """Raises ``ValueError`` for a URL that is not ``https``, or certificates that cannot be used."""
+        self.cluster = cluster
+        self._limits = limits or Limits()
+        url = urlsplit(cluster.url)
+        if url.scheme != "https" or not url.hostname:
+            raise ValueError("the URL of a cluster begins with https://")
+        self._address = url.hostname, url.port or 443
+        self._host = url.netloc.rpartition("@")[2].encode("ascii")
+        self._prefix = url.path.rstrip("/").encode("ascii")
+        self._tls = ssl.create_default_context(cadata=cluster.ca_pem)
+        self._server_name = cluster.tls_server_name or url.hostname
+        self._availability = Availability(self._limits.rest_seconds)
+        self._open: set[Connection] = set()
+        self._connecting = 0
+        self._idle: deque[Connection] = deque()
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    @property
+    def connections(self) -> int:
+        """How many connections there are."""
+        return len(self._open)
+
+    async def request(
+        self,
+        method: str,
+        target: bytes,
+        headers: Headers,
+        body: bytes,
+        *,
+        token: str,
+        audit_id: str,
+        long_running: bool = False,
+    ) -> Answer:
+        """Pass a request on; ``target`` is path and query as they came, inside the cluster.
+
+        The body of a ``long_running`` one (watch, log that follows) may pause for as long as it likes. Raises
+        ``ServiceUnavailable`` while the cluster is away, ``BadGateway`` for an answer that is none, ``Timeout``.
+        """
+        head = self._head(method, target, headers, token=token, audit_id=audit_id)
+        if body or method in ("POST", "PUT", "PATCH"):
+            head += b"content-length: %d\r\n" % len(body)
+        head += b"\r\n"
+        connection = self._take()
+        if connection is not None:
+            try:
+                return await self._exchange(connection, head, body, long_running=long_running)
+            except BrokenExchange as error:
+                if method != "GET" or not error.unseen or error.late:
+                    raise _failure(self.cluster.name, error) from None
+        try:
+            return await self._exchange(await self._connect(), head, body, long_running=long_running)
+        except BrokenExchange as error:
+            raise _failure(self.cluster.name, error) from None
+
+    async def upgrade(
+        self, method: str, target: bytes, headers: Headers, *, token: str, audit_id: str
+    ) -> Answer | Tunnel:
+        """Pass on a request that asks for another protocol: a tunnel if the cluster agrees, else its answer.
+
+        Always over a new connection, and never repeated. Raises as ``request``, and ``BadRequest`` for a protocol that
+        nothing in Kubernetes speaks.
+        """
+        wanted = next((value for name, value in headers if name == b"upgrade"), b"").lower()
+        if wanted not in _PROTOCOLS:
+            raise BadRequest("a connection can be upgraded to websocket or SPDY/3.1")
+        protocol = _PROTOCOLS[wanted]
+        head = self._head(method, target, headers, token=token, audit_id=audit_id)
+        if method == "POST":
+            head += b"content-length: 0\r\n"
+        head += b"connection: Upgrade\r\nupgrade: " + protocol + b"\r\n\r\n"
+        connection = await self._connect()
+        exchange = connection.begin(head, b"", patience=self._limits.answer_seconds, upgrade=True)
+        try:
+            await exchange.wait_for_head()
+            if exchange.status == 101:
+                return Tunnel(agreed(protocol, headers, exchange.headers), exchange, connection)
+        except BrokenExchange as error:
+            exchange.abort()
+            raise _failure(self.cluster.name, error) from None
+        except BaseException:
+            exchange.abort()
+            raise
+        return Answer(exchange.status, incoming(exchange.headers), exchange.length, exchange, self.cluster.name)
+
+    async def close(self) -> None:
+        """Hang up everywhere."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        for connection in tuple(self._open):
+            connection.abort()
+
+    async def _exchange(self, connection: Connection, head: bytes, body: bytes, *, long_running: bool) -> Answer:
+        exchange = connection.begin(head, body, patience=self._limits.answer_seconds)
+        try:
+            await exchange.wait_for_head()
+        except BrokenExchange as error:
+            if error.late:
+                # A cluster that is frozen still holds its connections: the next request finds out with a new one.
+                self._part_with_idle()
+            raise
+        except BaseException:
+            exchange.abort()
+            raise
+        if long_running:
+            exchange.patience = None
+        return Answer(exchange.status, incoming(exchange.headers), exchange.length, exchange, self.cluster.name)
+
+    def _head(self, method: str, target: bytes, headers: Headers, *, token: str, audit_id: str) -> bytes:
+        try:
+            require_fit((target,))
+            sent = outgoing(headers, host=self._host, token=token, audit_id=audit_id)
+        except UnfitHeader as error:
+            raise BadRequest(str(error)) from None
+        lines = [method.encode("ascii"), b" ", self._prefix, target, b" HTTP/1.1\r\n"]
+        for name, value in sent:
+            lines += (name, b": ", value, b"\r\n")
+        return b"".join(lines)
+
+    def _take(self) -> Connection | None:
+        """A kept connection; the youngest, so that those too many grow old."""
+        while self._idle:
+            connection = self._idle.pop()
+            if connection.usable:
+                return connection
+        return None
+
+    async def _connect(self) -> Connection:
+        """Raises ``ServiceUnavailable``."""
+        name, limits = self.cluster.name, self._limits
+        wait = self._availability.admit()
+        if wait:
+            raise ServiceUnavailable(f'the cluster "{name}" is away, please try again later', retry_after=wait)
+        if len(self._open) + self._connecting >= limits.connections:
+            raise ServiceUnavailable(f'the cluster "{name}" is asked too much at once, please try again', retry_after=1)
+        self._connecting += 1
+        try:
+            async with asyncio.timeout(limits.connect_seconds):
+                transport, connection = await asyncio.get_running_loop().create_connection(
+                    lambda: Connection(self),
+                    *self._address,
+                    ssl=self._tls,
+                    server_hostname=self._server_name,
+                    ssl_shutdown_timeout=_GOODBYE_SECONDS,
+                )
+        except (OSError, TimeoutError, ValueError) as error:
+            # What a certificate that does not verify says is for operators: the client can do nothing about it.
+            logger.warning("the cluster %s cannot be reached: %s", name, type(error).__name__)
+            self._part_with_idle()
+            wait = self._availability.failed()
+            text = f'the cluster "{name}" cannot be reached, please try again later'
+            raise ServiceUnavailable(text, retry_after=wait) from None
+        finally:
+            self._connecting -= 1
+        self._availability.succeeded()
+        for option in _KEEPALIVE:
+            transport.get_extra_info("socket").setsockopt(*option)
+        return connection
+
+    # What connections tell.
+
+    def on_made(self, connection: Connection) -> None:
+        """Count it."""
+        self._open.add(connection)
+
+    def on_idle(self, connection: Connection) -> None:
+        """Keep it for the next request, for a while."""
+        if len(self._idle) >= self._limits.idle_connections:
+            connection.abort()
+            return
+        loop = asyncio.get_running_loop()
+        connection.idle_since = loop.time()
+        self._idle.append(connection)
+        if self._sweeper is None:
+            self._sweeper = loop.call_later(self._limits.idle_seconds, self._sweep)
+
+    def on_lost(self, connection: Connection) -> None:
+        """Forget it."""
+        self._open.discard(connection)
+        if connection in self._idle:
+            self._idle.remove(connection)
+
+    def _sweep(self) -> None:
+        """Part with what has been idle for long, before the cluster does, which would look like a failure."""
+        loop = asyncio.get_running_loop()
+        self._sweeper = None
+        while self._idle and loop.time() - self._idle[0].idle_since >= self._limits.idle_seconds:
+            self._idle.popleft().abort()
+        if self._idle:
+            oldest = self._idle[0].idle_since
+            self._sweeper = loop.call_at(oldest + self._limits.idle_seconds, self._sweep)
+
+    def _part_with_idle(self) -> None:
+        while self._idle:
+            self._idle.pop().abort()
+
+
+def _failure(name: str, error: BrokenExchange) -> StatusError:
+    """What a client may know.
+
+    There is no ``Retry-After``: clients repeat by themselves what they are asked to repeat, and this may have been done.
+    """
+    if error.late:
+        text = f'the cluster "{name}" did not answer in time: whether the request took effect is unknown'
+        return Timeout(text)
+    return BadGateway(
+        f'the cluster "{name}" gave no usable answer ({error}): whether the request took effect is unknown'
+    )

@@ -1,0 +1,417 @@
+"""HTTP/1.1 on one TLS connection to an API server: one exchange at a time, and nothing of it believed before it is checked.
+
+A cluster may be faulty or mean harm: heads are bounded and so are the interim answers before them, an answer whose
+end could not be told from a cut is none, and what comes when nobody has asked ends the connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Final, Protocol
+
+import httptools
+
+from gateway.http.messages import Headers
+from gateway.http.requestresponse import HIGH_WATER
+
+MAX_HEAD_BYTES: Final = 64 * 1024
+MAX_HEADERS: Final = 128
+MAX_INTERIM: Final = 8
+"""1xx answers before the one that counts."""
+
+MAX_SILENT_BYTES: Final = 512 * 1024
+"""Bytes that bring neither the end of a head nor any of a body, more than one reading of the socket brings."""
+
+_CONTROL: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+_WITHOUT_BODY: Final = (204, 304)
+
+
+class BrokenExchange(Exception):
+    """There is no answer, or no rest of one; the text says why. ``unseen`` is set when no byte of an answer has come."""
+
+    def __init__(self, why: str, *, unseen: bool = False, late: bool = False) -> None:
+        super().__init__(why)
+        self.unseen = unseen
+        self.late = late
+
+
+class Owner(Protocol):
+    """Who keeps connections."""
+
+    def on_made(self, connection: Connection) -> None:
+        """The connection is there."""
+        ...
+
+    def on_idle(self, connection: Connection) -> None:
+        """The connection may be used for another exchange."""
+        ...
+
+    def on_lost(self, connection: Connection) -> None:
+        """The connection is no more."""
+        ...
+
+
+class Exchange:
+    """One request's answer, as it comes: the head once ``wait_for_head`` has returned, then the body piece by piece.
+
+    As an iterator it yields whatever has come since, and raises ``BrokenExchange`` in place of a body's missing rest.
+    ``patience`` is how many seconds all waits together may last, so that no drip of bytes prolongs it; ``None`` is for
+    answers that may pause.
+    """
+
+    __slots__ = (
+        "_chunks",
+        "_connection",
+        "_error",
+        "_size",
+        "_waiter",
+        "complete",
+        "headers",
+        "length",
+        "patience",
+        "status",
+    )
+
+    def __init__(self, connection: Connection, patience: float | None) -> None:
+        self._connection = connection
+        self.patience = patience
+        self.status = 0
+        self.headers: Headers = ()
+        self.length: int | None = None
+        self.complete = False
+        self._chunks: list[bytes] = []
+        self._size = 0
+        self._error: BrokenExchange | None = None
+        self._waiter: asyncio.Future[None] | None = None
+
+    # What the connection tells.
+
+    def feed_head(self, status: int, headers: Headers, length: int | None) -> None:
+        """The head is there."""
+        self.status, self.headers, self.length = status, headers, length
+        self._wake()
+
+    def feed_data(self, data: bytes) -> None:
+        """More of the body is there; the cluster waits once enough of it does."""
+        self._chunks.append(data)
+        self._size += len(data)
+        if self._size > HIGH_WATER:
+            self._connection.pause_reading()
+        self._wake()
+
+    def feed_eof(self) -> None:
+        """All of the body is there."""
+        self.complete = True
+        self._wake()
+
+    def fail(self, error: BrokenExchange) -> None:
+        """Nothing more will come."""
+        if not self.complete and self._error is None:
+            self._error = error
+            self._wake()
+
+    # What the reader asks for.
+
+    async def wait_for_head(self) -> None:
+        """Wait for the head. Raises ``BrokenExchange``."""
+        while not self.status:
+            if self._error is not None:
+                raise self._error
+            await self._wait_for_change()
+
+    def read_nowait(self) -> bytes:
+        """What has come of the body and has not been taken yet."""
+        chunks, self._chunks, self._size = self._chunks, [], 0
+        self._connection.resume_reading(self)
+        return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+    def __aiter__(self) -> Exchange:
+        return self
+
+    async def __anext__(self) -> bytes:
+        while not self._chunks:
+            if self.complete:
+                raise StopAsyncIteration
+            if self._error is not None:
+                raise self._error
+            await self._wait_for_change()
+        return self.read_nowait()
+
+    def abort(self) -> None:
+        """No more is wanted: the connection ends with an exchange that has not ended."""
+        if not self.complete:
+            self._connection.abort()
+
+    async def _wait_for_change(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._waiter = loop.create_future()
+        if self.patience is None:
+            await self._waiter
+            return
+        timer = loop.call_later(self.patience, self._run_out)
+        try:
+            await self._waiter
+        finally:
+            self.patience = max(0.0, timer.when() - loop.time())
+            timer.cancel()
+
+    def _run_out(self) -> None:
+        self.fail(BrokenExchange("it did not answer in time", late=True))
+        self._connection.abort()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class Connection(asyncio.Protocol):
+    """One connection, made by ``loop.create_connection``; used again while ``usable``.
+
+    1. ``begin`` writes a request and makes its exchange.
+    2. ``data_received`` parses. The head is checked before anybody sees it, and whatever is wrong fails the exchange and
+       ends the connection.
+    3. Once the answer is complete the connection goes back to its owner, if the whole request has been taken by then.
+    4. After 101 nothing is parsed any more: bytes go to the exchange as they come.
+    """
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+        self._parser = httptools.HttpResponseParser(self)
+        self._transport: asyncio.Transport | None = None
+        self._exchange: Exchange | None = None
+        self._upgrade = False
+        self._raw = False
+        self._reading = True
+        self._writable: asyncio.Event | None = None
+        self._unsent = memoryview(b"")
+        self._headers: list[tuple[bytes, bytes]] = []
+        self._head_bytes = 0
+        self._silent_bytes = 0
+        self._interim = 0
+        self._in_head = True
+        self._in_interim = False
+        self._seen = False
+        self._keep_alive = False
+        self.idle_since = 0.0
+
+    @property
+    def usable(self) -> bool:
+        """Whether another exchange may begin."""
+        return self._transport is not None and not self._transport.is_closing() and self._exchange is None
+
+    def begin(self, request: bytes, body: bytes, *, patience: float | None, upgrade: bool = False) -> Exchange:
+        """Send a request; ``upgrade`` says that it may be answered with 101."""
+        exchange = self._exchange = Exchange(self, patience)
+        self._upgrade = upgrade
+        self._seen = self._keep_alive = self._in_interim = False
+        self._interim = 0
+        self._begin_head()
+        self._unsent = memoryview(request + body if len(body) <= HIGH_WATER else body)
+        if len(body) > HIGH_WATER:
+            self.write_nowait(request)
+        self._send()
+        return exchange
+
+    # What the transport tells.
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """It is there."""
+        self._transport = transport
+        self._owner.on_made(self)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse, or hand on what follows a 101."""
+        exchange = self._exchange
+        if exchange is None:
+            # Nobody has asked: whatever it is, the next question's answer would be looked for in it.
+            self.abort()
+            return
+        if self._raw:
+            exchange.feed_data(data)
+            return
+        self._seen = True
+        self._silent_bytes += len(data)
+        try:
+            self._parser.feed_data(data)
+            if self._silent_bytes > MAX_SILENT_BYTES:
+                raise BrokenExchange("a header or what stands between chunks does not end")
+        except httptools.HttpParserUpgrade as switched:
+            self._switch(exchange, data[switched.args[0] :])
+        except BrokenExchange as error:
+            self._break(exchange, error)
+        except httptools.HttpParserError as error:
+            cause = error.__context__
+            self._break(
+                exchange, cause if isinstance(cause, BrokenExchange) else BrokenExchange("what it sends is not HTTP")
+            )
+        else:
+            if exchange.complete:
+                self._release()
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        """It is no more."""
+        exchange, self._exchange = self._exchange, None
+        if exchange is not None:
+            if self._raw:
+                exchange.feed_eof()
+            exchange.fail(BrokenExchange("it closed the connection", unseen=not self._seen))
+        self._unsent = memoryview(b"")
+        self.resume_writing()
+        self._owner.on_lost(self)
+
+    def pause_writing(self) -> None:
+        """The cluster does not keep up."""
+        self._writable = self._writable or asyncio.Event()
+
+    def resume_writing(self) -> None:
+        """It does again."""
+        if self._writable is not None:
+            self._writable.set()
+            self._writable = None
+        self._send()
+
+    # What the parser tells.
+
+    def on_message_begin(self) -> None:
+        """The first byte of an answer."""
+        if self._exchange is None or self._exchange.complete:
+            raise BrokenExchange("it answers what nobody asked")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Count a header. What follows a body is none."""
+        self._head_bytes += len(name) + len(value)
+        if self._head_bytes > MAX_HEAD_BYTES or len(self._headers) >= MAX_HEADERS:
+            raise BrokenExchange("its headers do not end")
+        if self._in_head:
+            self._headers.append((name.lower(), value))
+
+    def on_headers_complete(self) -> None:
+        """The head is complete: check it, and show it if it is the one that counts."""
+        status, headers = self._parser.get_status_code(), tuple(self._headers)
+        self._silent_bytes = 0
+        if self._parser.get_http_version() != "1.1":
+            raise BrokenExchange("it does not speak HTTP/1.1")
+        if _CONTROL.search(b"".join([part for pair in headers for part in pair])):
+            raise BrokenExchange("a header holds a control character")
+        if 100 <= status < 200 and status != 101:
+            self._count_interim()
+        elif status == 101 and self._upgrade and self._parser.should_upgrade():
+            # The exchange hears of it once it is known where the other protocol begins.
+            self._in_head = False
+        elif self._exchange is not None:
+            length = _checked(status, headers)
+            self._in_head = False
+            self._keep_alive = self._parser.should_keep_alive()
+            self._exchange.feed_head(status, headers, length)
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body."""
+        self._silent_bytes = 0
+        if self._exchange is not None:
+            self._exchange.feed_data(body)
+
+    def on_message_complete(self) -> None:
+        """An answer is complete; after an interim one another follows."""
+        self._silent_bytes = 0
+        if self._in_interim:
+            self._begin_head()
+        elif self._exchange is not None and self._exchange.status:
+            self._exchange.feed_eof()
+
+    # What the exchange, the tunnel and the owner ask for.
+
+    def write_nowait(self, data: bytes | memoryview) -> None:
+        """Send, now or as soon as there is room."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
+
+    async def drain(self) -> None:
+        """Wait until the cluster keeps up again, or has gone."""
+        if self._writable is not None:
+            await self._writable.wait()
+
+    def pause_reading(self) -> None:
+        """Let the cluster wait."""
+        if self._reading and self._transport is not None and not self._transport.is_closing():
+            self._reading = False
+            self._transport.pause_reading()
+
+    def resume_reading(self, exchange: Exchange) -> None:
+        """Read on, if it is this exchange that reading waits for."""
+        if not self._reading and exchange is self._exchange and self._transport is not None:
+            self._reading = True
+            if not self._transport.is_closing():
+                self._transport.resume_reading()
+
+    def close(self) -> None:
+        """Send what is written and hang up."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Hang up at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _send(self) -> None:
+        """As much of the request as the cluster takes now."""
+        while self._unsent and self._writable is None:
+            piece, self._unsent = self._unsent[:HIGH_WATER], self._unsent[HIGH_WATER:]
+            self.write_nowait(piece)
+
+    def _begin_head(self) -> None:
+        self._headers = []
+        self._head_bytes = 0
+        self._silent_bytes = 0
+        self._in_head = True
+        self._in_interim = False
+
+    def _count_interim(self) -> None:
+        self._interim += 1
+        if self._interim > MAX_INTERIM:
+            raise BrokenExchange("its interim answers do not end")
+        self._in_interim = True
+
+    def _switch(self, exchange: Exchange, rest: bytes) -> None:
+        self._raw = True
+        exchange.patience = None
+        exchange.feed_head(101, tuple(self._headers), None)
+        if rest:
+            exchange.feed_data(rest)
+
+    def _break(self, exchange: Exchange, error: BrokenExchange) -> None:
+        exchange.fail(error)
+        self.abort()
+
+    def _release(self) -> None:
+        """The answer is complete; unless the request is as well, nobody knows what the cluster will read next."""
+        transport = self._transport
+        self._exchange = None
+        if not self._keep_alive or self._unsent or transport is None or transport.is_closing():
+            self.abort()
+            return
+        if not self._reading:
+            self._reading = True
+            transport.resume_reading()
+        self._owner.on_idle(self)
+
+
+def _checked(status: int, headers: Headers) -> int | None:
+    """The length that the head promises; ``None`` for a body in chunks. Raises ``BrokenExchange``."""
+    if not 200 <= status <= 599:
+        raise BrokenExchange(f"it answers with {status}")
+    if 300 <= status < 400 and status != 304:
+        # A redirect would lead a client past this server, its credentials in hand.
+        raise BrokenExchange("it answers with a redirect")
+    lengths = [value for name, value in headers if name == b"content-length"]
+    codings = [value.strip().lower() for name, value in headers if name == b"transfer-encoding"]
+    if status in _WITHOUT_BODY:
+        return 0
+    if codings:
+        if codings != [b"chunked"] or lengths:
+            raise BrokenExchange("nobody can tell where its answer ends")
+        return None
+    if len(lengths) != 1 or not lengths[0].isdigit():
+        raise BrokenExchange("nobody can tell where its answer ends")
+    return int(lengths[0])

@@ -1,0 +1,205 @@
+"""Credentials: kubeconfigs for a workspace and for a whole tenant, shown once, and their end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
+
+from access.credentials import credential_revoke, credential_roles, kubeconfig_issue, tenant_kubeconfig_issue
+from access.credentials.selectors import credential_visible_to
+from access.models import Credential
+from kube.requests.status import StatusError
+from portal.http.actors import actor_of
+from portal.pages import labels
+from portal.pages.forms import EmptyForm, KubeconfigForm, add_status_error
+from portal.views.actions import form_status, render_action
+from tenants import selectors
+from tenants.models import Role, Workspace
+from tenants.rights import role_of
+
+_ONCE = (
+    "It ends after two hours at most; there is no renewal.",
+    "It is stored nowhere. That it was issued is recorded: to whom, when, from where.",
+    "You can revoke it before it ends.",
+)
+
+
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def workspace_kubeconfig(request: HttpRequest, pk: UUID) -> HttpResponse:
+    """Issue a kubeconfig by POST and show it once (GW3); a GET only asks."""
+    actor = actor_of(request)
+    found = selectors.workspace_visible_to(actor, pk)
+    back = reverse("workspace", args=[found.pk])
+    form = KubeconfigForm(request.POST or None, roles=credential_roles(role_of(actor, found.tenant_id) or Role.VIEWER))
+    if request.method == "POST" and form.is_valid():
+        try:
+            issued = kubeconfig_issue(
+                actor=actor, workspace_id=found.pk, role=form.cleaned_data["role"], now=timezone.now()
+            )
+        except StatusError as error:
+            add_status_error(request, form, error)
+        else:
+            return _shown(
+                request,
+                yaml=issued.yaml,
+                credentials=[issued.credential],
+                about=found.name,
+                filename=f"{found.tenant_id}-{found.name}.kubeconfig",
+                back=back,
+                crumbs=workspace_crumbs(found),
+            )
+    context = {
+        "form": form,
+        "title": f"Kubeconfig for {found.name}",
+        "submit": "Issue kubeconfig",
+        "back": back,
+        "texts": [f"kubectl will work in the namespace {found.k8s_namespace} and nowhere else."],
+        "points": _ONCE,
+        "crumbs": workspace_crumbs(found),
+    }
+    return render(request, "pages/action.html", context, status=form_status(request, form))
+
+
+@never_cache
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def tenant_kubeconfig(request: HttpRequest, name: str) -> HttpResponse:
+    """Issue one file for all workspaces of a tenant by POST and show it once; a GET only asks."""
+    actor = actor_of(request)
+    found = selectors.tenant_visible_to(actor, name)
+    back, crumbs = reverse("tenant", args=[name]), _tenant_crumbs(name)
+    form = EmptyForm(request.POST)
+    if request.method == "POST" and form.is_valid():
+        try:
+            issued = tenant_kubeconfig_issue(actor=actor, tenant=found.name, now=timezone.now())
+        except StatusError as error:
+            add_status_error(request, form, error)
+        else:
+            return _shown(
+                request,
+                yaml=issued.yaml,
+                credentials=issued.credentials,
+                missing=issued.missing,
+                about=name,
+                filename=f"{name}.kubeconfig",
+                back=back,
+                crumbs=crumbs,
+            )
+    context = {
+        "form": form,
+        "title": f"Kubeconfig for all workspaces of {name}",
+        "submit": "Issue kubeconfig",
+        "back": back,
+        "texts": ["One file with a context for each workspace that is ready, each with all the rights of your role."],
+        "points": _ONCE,
+        "crumbs": crumbs,
+    }
+    return render(request, "pages/action.html", context, status=form_status(request, form))
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def credential_end(request: HttpRequest, pk: UUID, credential: str) -> HttpResponse:
+    """Revoke one credential."""
+    actor = actor_of(request)
+    row = credential_visible_to(actor, credential)
+    return render_action(
+        request,
+        EmptyForm(request.POST),
+        lambda _: credential_revoke(actor=actor, jti=credential, now=timezone.now()),
+        title="Revoke this credential",
+        submit="Revoke",
+        done="The credential is revoked; the cluster refuses it within ten seconds.",
+        back=reverse("workspace", args=[row.workspace_id]),
+        texts=[f"It was issued to {row.issued_to.email} from {row.ip_address or 'an unknown address'}. Others stay."],
+        crumbs=workspace_crumbs(row.workspace),
+        destroys=True,
+    )
+
+
+def credential_row(row: Credential) -> dict[str, Any]:
+    """A credential as pages list it."""
+    now = timezone.now()
+    if row.failed_at:
+        state = labels.State(labels.DENY, "Not issued")
+    elif row.revoked_at:
+        state = (
+            labels.State(labels.DENY, "Revoked")
+            if row.revocation_confirmed_at
+            else labels.State(labels.WAIT, "Being revoked")
+        )
+    elif row.expires_at is None:
+        state = labels.State(labels.WAIT, "Being issued")
+    else:
+        state = labels.State(labels.ALLOW, "Works") if row.expires_at > now else labels.State(labels.PASS, "Ended")
+    return {
+        "issued_to": row.issued_to.email,
+        "role": row.role,
+        "jti": row.jti or "",
+        "ip_address": row.ip_address,
+        "issued_at": row.issued_at,
+        "ends_at": row.revoked_at or row.expires_at,
+        "state": state,
+        "revocable": state.text == "Works",
+        "revoke_url": reverse("credential-revoke", args=[row.workspace_id, row.jti or row.pk]),
+    }
+
+
+def _shown(
+    request: HttpRequest,
+    *,
+    yaml: str,
+    credentials: Sequence[Credential],
+    about: str,
+    filename: str,
+    back: str,
+    crumbs: list[dict[str, str]],
+    missing: Sequence[tuple[Workspace, str]] = (),
+) -> HttpResponse:
+    """The only page that ever holds the file."""
+    until = min(row.expires_at for row in credentials if row.expires_at)
+    context = {
+        "about": about,
+        "kubeconfig": yaml,
+        "filename": filename,
+        "credential_ids": [row.jti for row in credentials],
+        "missing": " ".join(f"{workspace.name}: {why}" for workspace, why in missing),
+        "command": _shell_command(filename, yaml),
+        "ends_text": f"It works until {until:%H:%M} UTC, two hours at most",
+        "back": back,
+        "crumbs": crumbs,
+    }
+    return render(request, "pages/workspaces/kubeconfig.html", context)
+
+
+def _tenant_crumbs(name: str) -> list[dict[str, str]]:
+    return [
+        {"text": "Tenants", "url": reverse("tenants")},
+        {"text": name, "url": reverse("tenant", args=[name])},
+    ]
+
+
+def workspace_crumbs(found: Workspace) -> list[dict[str, str]]:
+    """The way back from what is done with a workspace."""
+    return [
+        {"text": "Workspaces", "url": reverse("workspaces")},
+        {"text": found.name, "url": reverse("workspace", args=[found.pk])},
+    ]
+
+
+def _shell_command(filename: str, text: str) -> str:
+    return (
+        f"(umask 077; cat > {filename} <<'KUBECONFIG'\n{text.rstrip()}\nKUBECONFIG\n) && "
+        f'export KUBECONFIG="$PWD/{filename}"'
+    )
