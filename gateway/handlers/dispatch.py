@@ -92,6 +92,7 @@ async def _answer(runtime: Runtime, request: Request, recheck: Recheck) -> Respo
         return await virtualworkspace.serve(runtime, request, recheck)
     kind = runtime.catalogs.require(info)
     verbs.require(request, kind)
+    await tenants.require(runtime, request)
     deprecated = DEPRECATED.get((info.group, info.version, info.resource), kind.served.deprecation)
     if deprecated:
         request.warnings.append(deprecated)

@@ -14,7 +14,7 @@ from tests.conformance.script.endings import deletes, namespaces, updates
 from tests.conformance.script.kinds import OBJECTS, invalid_section, kind_section
 from tests.conformance.script.parts import connecting, limits, parts, reviews
 from tests.conformance.script.policy import policy
-from tests.conformance.script.reads import layout, lists, paths, quantities, watching
+from tests.conformance.script.reads import layout, lists, networks, paths, quantities, watching
 from tests.conformance.script.writes import applying, bodies, fields, patches, revisions
 
 HERE = Path(__file__).parents[1]
@@ -57,5 +57,6 @@ def sections() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:
         layout,
         deprecations,
         quantities,
+        networks,
     ):
         yield section.__name__, section, False

@@ -359,3 +359,23 @@ def quantities(say: Conversation) -> None:
         resources = {"requests": {"storage": text}}
         claim = {"metadata": {"name": "c"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": resources}}
         say.say("POST", f"{say.core}/persistentvolumeclaims?dryRun=All", claim)
+
+
+def networks(say: Conversation) -> None:
+    """Addresses with prefix lengths: leading zeros, bits beyond the prefix, mapped addresses."""
+    say.set_up()
+    networking = f"/apis/networking.k8s.io/v1/namespaces/{say.namespace}/networkpolicies?dryRun=All"
+    for text in (
+        *("10.0.0.0/8", "010.0.0.0/8", "10.0.0.00/8", "10.0.0.0/08", "10.0.0.1/8", "10.0.0.0/33", "10.0.0.0/255.0.0.0"),
+        *("::/0", "2001:db8::/032", "::ffff:1.2.3.4/96", "1.2.3.4", "1.2.3/8", "/8", "1.2.3.04/32", "10.0.0.0/+8"),
+    ):
+        block = {"from": [{"ipBlock": {"cidr": text}}]}
+        say.say("POST", networking, {"metadata": {"name": "n"}, "spec": {"podSelector": {}, "ingress": [block]}})
+        balanced = {"type": "LoadBalancer", "ports": [{"port": 1}], "loadBalancerSourceRanges": [text]}
+        answer = say.speaker.send(
+            "POST", f"{say.core}/services?dryRun=All", {"metadata": {"name": "n"}, "spec": balanced}
+        )
+        if answer.status != 201:
+            say.say("POST", f"{say.core}/services?dryRun=All", {"metadata": {"name": "n"}, "spec": balanced})
+        subset = {"addresses": [{"ip": text.partition("/")[0]}], "ports": [{"port": 1}]}
+        say.say("POST", f"{say.core}/endpoints?dryRun=All", {"metadata": {"name": "n"}, "subsets": [subset]})
