@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from tests.conformance.conversation import Conversation
+from tests.conformance.script.certificates import certificates
 from tests.conformance.script.definitions import definitions, deprecations
 from tests.conformance.script.endings import deletes, namespaces, updates
 from tests.conformance.script.kinds import OBJECTS, invalid_section, kind_section
@@ -60,3 +61,4 @@ def sections() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:
         networks,
     ):
         yield section.__name__, section, False
+    yield certificates.__name__, certificates, True
