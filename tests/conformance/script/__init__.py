@@ -13,7 +13,7 @@ from tests.conformance.script.certificates import certificates
 from tests.conformance.script.definitions import definitions, deprecations
 from tests.conformance.script.endings import deletes, namespaces, updates
 from tests.conformance.script.kinds import OBJECTS, invalid_section, kind_section
-from tests.conformance.script.parts import connecting, limits, parts, reviews
+from tests.conformance.script.parts import connecting, counts, limits, parts, reviews
 from tests.conformance.script.podsecurity import podsecurity
 from tests.conformance.script.policy import policy
 from tests.conformance.script.reads import layout, lists, networks, paths, quantities, watching
@@ -60,6 +60,7 @@ def sections() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:
         deprecations,
         quantities,
         networks,
+        counts,
         podsecurity,
     ):
         yield section.__name__, section, False
