@@ -6,7 +6,6 @@ role covers it, never the caller's credential and never the gateway's.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from http import HTTPStatus
@@ -165,8 +164,7 @@ async def _followed(
 ) -> AsyncIterator[bytes]:
     """A stream that ends with the right to it (GW5), with the reason as its last event where the client reads events."""
     stream = runtime.open_watches.open(request.principal, request.info, recheck, now=request.now)
-    loop = asyncio.get_running_loop()
-    stream.ended.add_done_callback(lambda _: loop.create_task(answer.aclose()))
+    stream.ended.add_done_callback(lambda _: answer.abort())
     try:
         # What was taken away before the stream was registered has found no stream: it is asked once more.
         await recheck()

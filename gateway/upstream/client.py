@@ -104,16 +104,23 @@ class Answer:
         """The whole body if it has come already, so that head and body can be passed on together."""
         return self._exchange.read_nowait() if self._exchange.complete else None
 
-    async def aclose(self) -> None:
-        """No more is wanted; a connection whose answer has not ended is not used again."""
+    def abort(self) -> None:
+        """No more is wanted; a connection whose answer has not ended is not used again. A reader is woken."""
         self._exchange.abort()
+
+    async def aclose(self) -> None:
+        """The same."""
+        self.abort()
 
 
 class Upstream:
     """The connections to one cluster. Make and use it in one event loop; ``close`` it at the end."""
 
-    def __init__(self, cluster: Cluster, limits: Limits | None = None) -> None:
-        """Raises ``ValueError`` for a URL that is not ``https``, or certificates that cannot be used."""
+    def __init__(self, cluster: Cluster, limits: Limits | None = None, *, tls: ssl.SSLContext | None = None) -> None:
+        """With ``tls`` this server shows a certificate of its own.
+
+        Raises ``ValueError`` for a URL that is not ``https``, or certificates that cannot be used.
+        """
         self.cluster = cluster
         self._limits = limits or Limits()
         url = urlsplit(cluster.url)
@@ -122,7 +129,7 @@ class Upstream:
         self._address = url.hostname, url.port or 443
         self._host = url.netloc.rpartition("@")[2].encode("ascii")
         self._prefix = url.path.rstrip("/").encode("ascii")
-        self._tls = ssl.create_default_context(cadata=cluster.ca_pem)
+        self._tls = tls or ssl.create_default_context(cadata=cluster.ca_pem)
         self._server_name = cluster.tls_server_name or url.hostname
         self._availability = Availability(self._limits.rest_seconds)
         self._open: set[Connection] = set()
