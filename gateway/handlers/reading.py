@@ -67,6 +67,8 @@ class Page:
 
     def with_more(self, others: Sequence[Stored]) -> Page:
         """This chunk of the list that has these items of the same range too."""
+        if not others:
+            return self
         after = self.after[2] if self.after else ""
         listed = {item.key.name for item in self.items}
         more = [item for item in others if after < item.key.name and item.key.name not in listed]

@@ -60,8 +60,8 @@ async def scale(runtime: Runtime, request: Request, kind: Kind) -> Response:
     async def scaled(current: Body) -> Body:
         scale_ = await wanted(current)
         replicas = _replicas(scale_, info.name, custom=kind.resource.custom)
-        version = scale_["metadata"].get("resourceVersion")
-        if version and version != current["metadata"].get("resourceVersion"):
+        stated = stated_revision(scale_)
+        if stated and str(stated) != current["metadata"].get("resourceVersion"):
             raise modified(kind, info.name)
         new: Body = deep_copy(current)
         _place(new, where.replicas, replicas)

@@ -60,7 +60,7 @@ async def create(runtime: Runtime, request: Request, kind: Kind) -> Response:
     writeoptions.check(request)
     body = await objects.decode_object(request, kind)
     version = str(body["metadata"].get("resourceVersion") or "")
-    if version.isascii() and version.isdigit() and int(version) and not request.dry_run:
+    if version.isascii() and version.isdigit() and version.strip("0") and not request.dry_run:
         raise BadRequest("resourceVersion should not be set on objects to be created")
     stored = await create_object(runtime, request, kind, body)
     return await show(request, kind, stored, status=201)
@@ -129,7 +129,7 @@ async def update(runtime: Runtime, request: Request, kind: Kind) -> Response:
     key = objects.key_of(info, kind.resource, info.name)
     creates = not info.subresource and kind.resource.storage_key in ALLOW_CREATE_ON_UPDATE
     if creates and await is_missing(runtime, key):
-        _stated_revision(body)
+        stated_revision(body)
         await permission.require(runtime, request, "create")
         return await show(request, kind, await create_object(runtime, request, kind, body), status=201)
     stored = await update_object(runtime, request, kind, replaced)
@@ -288,7 +288,7 @@ def finished(body: Body) -> bool:
 
 
 def _check_preconditions(kind: Kind, name: str, current: Stored, old: Body, new: Body, *, replaces: bool) -> None:
-    stated = _stated_revision(new)
+    stated = stated_revision(new)
     resource = kind.resource
     if not stated and (resource.custom or resource.storage_key in NO_UNCONDITIONAL_UPDATE):
         cause = invalid("metadata.resourceVersion", 0, "must be specified for an update")
@@ -308,7 +308,7 @@ def _check_preconditions(kind: Kind, name: str, current: Stored, old: Body, new:
         )
 
 
-def _stated_revision(body: Body) -> int:
+def stated_revision(body: Body) -> int:
     """The revision that a write is about: 0 for any. Raises ``BadRequest`` for what is none."""
     return revision_of(str(body["metadata"].get("resourceVersion") or "0"))
 

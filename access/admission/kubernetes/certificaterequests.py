@@ -35,7 +35,7 @@ class CertificateRequests(NoopPlugin):
                 spec.pop(field, None)
             spec.update({field: known[field] for field in _CALLER if field in known})
         elif old is not None:
-            body["spec"] = old["spec"]
+            body["spec"] = old.get("spec") or {}
             if attributes.subresource == "approval":
                 status = body.setdefault("status", {})
                 status.pop("certificate", None)
@@ -48,7 +48,7 @@ class CertificateRequests(NoopPlugin):
             return ()
         if (
             attributes.operation == CREATE
-            and body["spec"].get("signerName") == APISERVER_CLIENT
+            and (body.get("spec") or {}).get("signerName") == APISERVER_CLIENT
             and asks_for_masters(body)
         ):
             raise Forbidden(
