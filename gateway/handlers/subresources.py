@@ -10,7 +10,7 @@ import orjson
 from gateway.handlers import patching
 from gateway.handlers.deleting import delete_object, with_preconditions
 from gateway.handlers.reading import find
-from gateway.handlers.writing import Body, check_name_of, modified, update_object, write_of
+from gateway.handlers.writing import Body, check_name_of, modified, stated_revision, update_object, write_of
 from gateway.http.messages import Request, Response
 from gateway.http.negotiation import APPLY_PATCH, JSON_PATCH, PATCHES, negotiate, require_patch_type, respond
 from gateway.process.runtime import Runtime
