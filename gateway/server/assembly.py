@@ -12,7 +12,8 @@ import django
 import orjson
 from cryptography import x509
 
-from access.admission import configuration
+from access.admission import choice, configuration
+from access.admission.base import Plugin
 from access.admission.chain import AdmissionChain
 from access.admission.kubernetes.certificaterequests import CertificateRequests
 from access.admission.kubernetes.customresourcedefinitions import CustomResourceDefinitions
@@ -107,30 +108,29 @@ async def build_runtime(
             store, namespaced, lambda space, namespace, wanted: write_locks.line_up(space, namespace, wanted=wanted)
         )
         # What changes objects first, then what judges them; quotas last, when nothing else can refuse.
-        admission = AdmissionChain(
-            [
-                TenantScope(),
-                TenantLifecycle(store),
-                TenantReferences(store),
-                CertificateRequests(),
-                WorkspaceTree(store, authorization.workspaces, options.workspace_depth),
-                ApiBindings(store, authorization.workspaces, definitions),
-                ServiceAccount(store),
-                PriorityAndRuntimeClass(store),
-                PersistentVolumeClaimResize(store),
-                LimitRanger(store),
-                Strategies(),
-                CustomResourceDefinitions(store, definitions),
-                ObjectValidation(definitions),
-                EscalationPrevention(authorization.policies, authorization.chain),
-                NodeRestriction(store),
-                WorkspaceObjectProtection(),
-                NamespaceLifecycle(store),
-                WorkspaceLifecycle(store),
-                PodSecurity(store, configured.pod_security),
-                quotas,
-            ]
-        )
+        plugins: list[Plugin] = [
+            TenantScope(),
+            TenantLifecycle(store),
+            TenantReferences(store),
+            CertificateRequests(),
+            WorkspaceTree(store, authorization.workspaces, options.workspace_depth),
+            ApiBindings(store, authorization.workspaces, definitions),
+            ServiceAccount(store),
+            PriorityAndRuntimeClass(store),
+            PersistentVolumeClaimResize(store),
+            LimitRanger(store),
+            Strategies(),
+            CustomResourceDefinitions(store, definitions),
+            ObjectValidation(definitions),
+            EscalationPrevention(authorization.policies, authorization.chain),
+            NodeRestriction(store),
+            WorkspaceObjectProtection(),
+            NamespaceLifecycle(store),
+            WorkspaceLifecycle(store),
+            PodSecurity(store, configured.pod_security),
+            quotas,
+        ]
+        admission = AdmissionChain(choice.chosen(plugins, options.disable_admission_plugins))
         requests, clusters = RequestLog(options.database_url), Clusters(options.database_url)
         runtime = Runtime(
             options=options,
