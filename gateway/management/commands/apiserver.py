@@ -9,7 +9,7 @@ from typing import Any, Final
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from access.admission import configuration
+from access.admission import choice, configuration
 from access.authentication import options as authentication
 from access.authentication.build import UnusableOptions, build_authenticators
 from access.authorization import options as authorization
