@@ -224,15 +224,15 @@ def _encoded(request: Request, kind: Kind, accept: Accept, items: Sequence[Store
 async def read_list(runtime: Runtime, request: Request, kind: Kind, chosen: Selection) -> Page:
     """What the request asks for of the store's objects."""
     query = request.query
-    limit = _limit(query.get("limit", ""))
+    limit = limit_of(query.get("limit", ""))
     if query.get("resourceVersion") == "0" and query.get("resourceVersionMatch") != "Exact":
         # What may be old comes whole, as from kube-apiserver's own cache.
         limit = 0
     token = query.get("continue", "")
     version = query.get("resourceVersion", "")
     match = query.get("resourceVersionMatch", "")
-    _check_options(query)
-    binding = _binding(request, kind)
+    check_options(query)
+    binding = binding_of(request, kind)
     at_least: int | None = None
     exact: int | None = None
     after: Place | None = None
@@ -293,7 +293,8 @@ async def _pages(
         after = _place(listing.items[-1].key)
 
 
-def _limit(text: str) -> int:
+def limit_of(text: str) -> int:
+    """A ``limit`` parameter, 0 for none. Raises ``BadRequest`` for what is no number."""
     if not text:
         return 0
     if not text.isascii() or not text.removeprefix("-").isdigit() or len(text) > 18:
@@ -301,7 +302,7 @@ def _limit(text: str) -> int:
     return min(max(int(text), 0), _LIMIT_MAX)
 
 
-def _check_options(query: Mapping[str, str]) -> None:
+def check_options(query: Mapping[str, str]) -> None:
     """Raises ``Invalid`` for revisions that cannot be asked for together, ``BadRequest`` for what is no number."""
     version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
     seconds = query.get("timeoutSeconds", "")
@@ -323,7 +324,7 @@ def _check_options(query: Mapping[str, str]) -> None:
         raise writeoptions.invalid_options("ListOptions", causes)
 
 
-def _binding(request: Request, kind: Kind) -> str:
+def binding_of(request: Request, kind: Kind) -> str:
     """What a continue token is good for: this space, resource, selectors and caller, and nothing else (TS3)."""
     info, query = request.info, request.query
     parts = (
