@@ -22,6 +22,7 @@ from store.models import StoredObject
 from store.types import Create, Delete, Key, PreconditionFailed, Update
 from tenants import manifests
 from tenants.models import Role, Tenant, TenantState
+from tenants.quotas import tenant_quota_object
 from tenants.rights import GROUP_PREFIX
 
 ROOT: Final = "root"
@@ -54,13 +55,16 @@ def tenant_key(name: str) -> Key:
     return Key(ROOT, "", "tenants", "", name)
 
 
-def space_create(tenant: Tenant, *, labels: Mapping[str, str], annotations: Mapping[str, str]) -> None:
-    """Write the ``Tenant`` object and the first objects of its space, in the caller's transaction.
+def space_create(
+    tenant: Tenant, *, labels: Mapping[str, str], annotations: Mapping[str, str], quota: Mapping[str, str]
+) -> None:
+    """Write the ``Tenant`` object and the first objects of its space, its quota among them, in the caller's transaction.
 
     Call it last: every writer of the store waits until the transaction ends. Raises ``PreconditionFailed`` when the
     store has any of them already.
     """
-    synchronous.commit([Create(key, body) for key, body in _first_objects(tenant, labels, annotations)])
+    objects = [*_first_objects(tenant, labels, annotations), tenant_quota_object(tenant.name, quota)]
+    synchronous.commit([Create(key, body) for key, body in objects])
 
 
 @transaction.atomic

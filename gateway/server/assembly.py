@@ -30,6 +30,7 @@ from access.admission.kubernetes.strategies import Strategies
 from access.admission.kubernetes.validation import ObjectValidation
 from access.admission.tenancy.apibindings import ApiBindings
 from access.admission.tenancy.tenantlifecycle import TenantLifecycle
+from access.admission.tenancy.tenantquota import TenantQuotaAdmission
 from access.admission.tenancy.tenantreferences import TenantReferences
 from access.admission.tenancy.tenantscope import TenantScope
 from access.admission.tenancy.workspacelifecycle import WorkspaceLifecycle
@@ -107,9 +108,15 @@ async def build_runtime(
         quotas = ResourceQuota(
             store, namespaced, lambda space, namespace, wanted: write_locks.line_up(space, namespace, wanted=wanted)
         )
+
+        async def served(cluster: str) -> Sequence[tuple[str, str, str]]:
+            await custom.ensure(cluster)
+            return sorted({(*r.storage_key, r.place[1]) for r in catalogs.of(cluster) if r.persistent})
+
+        tenant_quotas = TenantQuotaAdmission(store, served, configured.tenant_quota.rules, write_locks.line_up_tenant)
         # What changes objects first, then what judges them; quotas last, when nothing else can refuse.
         plugins: list[Plugin] = [
-            TenantScope(),
+            TenantScope(configured.refused_to_tenants),
             TenantLifecycle(store),
             TenantReferences(store),
             CertificateRequests(),
@@ -129,6 +136,7 @@ async def build_runtime(
             WorkspaceLifecycle(store),
             PodSecurity(store, configured.pod_security),
             quotas,
+            tenant_quotas,
         ]
         admission = AdmissionChain(choice.chosen(plugins, options.disable_admission_plugins))
         requests, clusters = RequestLog(options.database_url), Clusters(options.database_url)
@@ -171,7 +179,13 @@ async def build_runtime(
             url = options.url
             work = (
                 manager.run_controllers(
-                    store, options.database_url, url, custom, quotas, [("rights", rights.run), ("opened", opened.run)]
+                    store,
+                    options.database_url,
+                    url,
+                    custom,
+                    quotas,
+                    tenant_quotas,
+                    [("rights", rights.run), ("opened", opened.run)],
                 )
                 if background
                 else nullcontext()

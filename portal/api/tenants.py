@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 from django.db.models import Count, Q, Sum
@@ -31,6 +32,7 @@ from portal.api.serializers.tenants import (
     MemberChangeRequest,
     MemberCreateRequest,
     MemberSerializer,
+    QuotaChangeRequest,
     QuotaSerializer,
     TenantCreateRequest,
     TenantSerializer,
@@ -40,6 +42,7 @@ from portal.api.serializers.workspaces import CreatedTenantCredentialsSerializer
 from portal.http.actors import person_named
 from tenants import selectors, services
 from tenants.models import Membership, Role, Tenant
+from tenants.quotas import tenant_quota
 
 
 class TenantList(Endpoint):
@@ -83,7 +86,9 @@ class TenantList(Endpoint):
         actor = api_operator(request)
         data = self.validated_body(request, TenantCreateRequest)
         owner = person_named(data["owner"], field="owner") if data.get("owner") else None
-        made = services.tenant_create(actor=actor, name=data["name"], display_name=data["display_name"], owner=owner)
+        made = services.tenant_create(
+            actor=actor, name=data["name"], display_name=data["display_name"], owner=owner, quota=data.get("quota")
+        )
         return created_response(TenantSerializer, made, f"/api/v1/tenants/{made.name}/")
 
 
@@ -222,16 +227,38 @@ class TenantCredentialsCreate(Endpoint):
 
 
 class TenantQuota(Endpoint):
-    """What a tenant's workspaces may use."""
+    """What a tenant may hold, and what its workspaces may use (AD1)."""
 
     @extend_schema(
-        operation_id="getQuota", summary="Read the limits of a tenant's workspaces", responses={200: QuotaSerializer}
+        operation_id="getQuota",
+        summary="Read a tenant's quota, what is used of it, and its workspaces' limits",
+        responses={200: QuotaSerializer},
     )
     def get(self, request: Request, name: str) -> Response:
-        """The first two hundred workspaces."""
+        """With the first two hundred workspaces."""
         _visible(request, name)
+        return Response(self._shown(request, name))
+
+    @extend_schema(
+        operation_id="setQuota",
+        summary="Change a tenant's quota (operators)",
+        description="Below what is used, nothing is taken away and nothing more is admitted.",
+        request=QuotaChangeRequest,
+        responses={200: QuotaSerializer},
+    )
+    def put(self, request: Request, name: str) -> Response:
+        """All bounds at once: what is not named is not bounded."""
+        _visible(request, name)
+        hard = self.validated_body(request, QuotaChangeRequest)["hard"]
+        services.tenant_quota_change(actor=api_operator(request), name=name, hard=hard)
+        return Response(self._shown(request, name))
+
+    @staticmethod
+    def _shown(request: Request, name: str) -> dict[str, Any]:
         found = selectors.workspaces_page(api_actor(request), tenant=name, limit=200).rows
-        return Response(QuotaSerializer({"workspaces": found}).data)
+        quota = tenant_quota(name)
+        shown: dict[str, Any] = QuotaSerializer({"hard": quota.hard, "used": quota.used, "workspaces": found}).data
+        return shown
 
 
 class TenantUsage(Endpoint):

@@ -243,6 +243,17 @@ class ListField(forms.CharField):
         return json.dumps(value, indent=2) if isinstance(value, list) else value
 
 
+class TenantQuotaForm(forms.Form):
+    """What a tenant may hold."""
+
+    hard = QuantitiesField(
+        required=False,
+        label="Quota",
+        max_length=16_384,
+        help_text="Amounts by resource name, one a line: <code>pods: 100</code>. What is not named is not bounded.",
+    )
+
+
 class TierForm(forms.Form):
     """A tier. Its name cannot be changed."""
 
