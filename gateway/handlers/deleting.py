@@ -129,17 +129,17 @@ async def delete_collection(runtime: Runtime, request: Request, kind: Kind) -> R
     """DELETE of a collection. What was in it is shown, as it was, to those who may list it."""
     options, accept = read_options(request), negotiate(request)
     chosen = selection(request, kind)
-    items, revision, _, _ = await read_list(runtime, request, kind, chosen)
-    for item in items:
+    page = await read_list(runtime, request, kind, chosen)
+    for item in page.items:
         request.weigh(item.data)
-    for item in items:
+    for item in page.items:
         try:
             await delete_object(runtime, request, kind, item.key, options)
         except NotFound:
             continue
     if not (await authorize(runtime, request, "list")).allowed:
         return respond(request, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})
-    return await show_list(request, kind, items, {"resourceVersion": str(revision)}, accept)
+    return await show_list(request, kind, page.items, {"resourceVersion": str(page.revision)}, accept)
 
 
 async def delete_object(

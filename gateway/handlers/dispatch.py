@@ -20,6 +20,7 @@ from gateway.handlers import (
     verbs,
     virtualworkspace,
 )
+from gateway.http import indentation
 from gateway.http.errors import render
 from gateway.http.messages import COST_VALUES, Request, Response, Stream, TooHeavy
 from gateway.http.negotiation import require_acceptable, warning_headers
@@ -68,18 +69,29 @@ async def dispatch(runtime: Runtime, request: Request, recheck: Recheck) -> Resp
         if not request.warnings:
             raise
         answer = render(error, request.headers.get(b"accept", b""))
+        if indentation.is_wanted(request.info.path, request.query, request.headers):
+            answer = indentation.indented(answer)
     if request.warnings:
         answer.headers = (*answer.headers, *warning_headers(request.warnings))
     return answer
 
 
 async def _handle(runtime: Runtime, request: Request, recheck: Recheck) -> Response | Stream:
+    if request.info.is_resource:
+        placement = await forwarding.placement_of(runtime, request.info)
+        if placement is not None:
+            return await forwarding.forward(runtime, request, placement, recheck)
+    answer = await _answer(runtime, request, recheck)
+    if isinstance(answer, Stream) or not indentation.is_wanted(request.info.path, request.query, request.headers):
+        return answer
+    request.charge_bytes(len(answer.body))
+    return await request.in_thread(len(answer.body), indentation.indented, answer)
+
+
+async def _answer(runtime: Runtime, request: Request, recheck: Recheck) -> Response | Stream:
     info = request.info
     if not info.is_resource:
         return await _non_resource(runtime, request, recheck)
-    placement = await forwarding.placement_of(runtime, info)
-    if placement is not None:
-        return await forwarding.forward(runtime, request, placement, recheck)
     request.weigh(request.body)
     await runtime.custom.ensure(info.cluster)
     require_acceptable(request)
@@ -87,8 +99,9 @@ async def _handle(runtime: Runtime, request: Request, recheck: Recheck) -> Respo
         return await virtualworkspace.serve(runtime, request, recheck)
     kind = runtime.catalogs.require(info)
     verbs.require(request, kind)
-    deprecated = DEPRECATED.get((info.group, info.version, info.resource))
-    if deprecated is not None:
+    await tenants.require(runtime, request)
+    deprecated = DEPRECATED.get((info.group, info.version, info.resource), kind.served.deprecation)
+    if deprecated:
         request.warnings.append(deprecated)
     if info.subresource in connecting.SUBRESOURCES:
         return await connecting.connect(runtime, request, kind)

@@ -10,7 +10,7 @@ import orjson
 from gateway.handlers import patching
 from gateway.handlers.deleting import delete_object, with_preconditions
 from gateway.handlers.reading import find
-from gateway.handlers.writing import Body, check_name_of, modified, update_object, write_of
+from gateway.handlers.writing import Body, check_name_of, modified, stated_revision, update_object, write_of
 from gateway.http.messages import Request, Response
 from gateway.http.negotiation import APPLY_PATCH, JSON_PATCH, PATCHES, negotiate, require_patch_type, respond
 from gateway.process.runtime import Runtime
@@ -60,8 +60,8 @@ async def scale(runtime: Runtime, request: Request, kind: Kind) -> Response:
     def scaled(current: Body) -> Body:
         scale_ = wanted(current)
         replicas = _replicas(scale_, info.name, custom=kind.resource.custom)
-        version = scale_["metadata"].get("resourceVersion")
-        if version and version != current["metadata"].get("resourceVersion"):
+        stated = stated_revision(scale_)
+        if stated and str(stated) != current["metadata"].get("resourceVersion"):
             raise modified(kind, info.name)
         new: Body = deep_copy(current)
         _place(new, where.replicas, replicas)

@@ -59,7 +59,8 @@ async def create(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """POST to a collection."""
     writeoptions.check(request)
     body = objects.decode_object(request, kind)
-    if body["metadata"].get("resourceVersion") and not request.dry_run:
+    version = str(body["metadata"].get("resourceVersion") or "")
+    if version.isascii() and version.isdigit() and version.strip("0") and not request.dry_run:
         raise BadRequest("resourceVersion should not be set on objects to be created")
     stored = await create_object(runtime, request, kind, body)
     return await show(request, kind, stored, status=201)
@@ -129,6 +130,7 @@ async def update(runtime: Runtime, request: Request, kind: Kind) -> Response:
     key = objects.key_of(info, kind.resource, info.name)
     creates = not info.subresource and kind.resource.storage_key in ALLOW_CREATE_ON_UPDATE
     if creates and await is_missing(runtime, key):
+        stated_revision(body)
         await permission.require(runtime, request, "create")
         return await show(request, kind, await create_object(runtime, request, kind, body), status=201)
     stored = await update_object(runtime, request, kind, replaced)
@@ -287,12 +289,12 @@ def finished(body: Body) -> bool:
 
 
 def _check_preconditions(kind: Kind, name: str, current: Stored, old: Body, new: Body, *, replaces: bool) -> None:
-    version = new["metadata"].get("resourceVersion")
+    stated = stated_revision(new)
     resource = kind.resource
-    if replaces and not version and (resource.custom or resource.storage_key in NO_UNCONDITIONAL_UPDATE):
+    if not stated and (resource.custom or resource.storage_key in NO_UNCONDITIONAL_UPDATE):
         cause = invalid("metadata.resourceVersion", 0, "must be specified for an update")
         raise invalid_object(resource.group, resource.plural, name, [cause])
-    if version and revision_of(str(version)) != current.revision:
+    if stated and str(stated) != old["metadata"]["resourceVersion"]:
         raise modified(kind, name)
     uid = new["metadata"].get("uid")
     if replaces and uid and uid != old["metadata"].get("uid"):
@@ -305,6 +307,11 @@ def _check_preconditions(kind: Kind, name: str, current: Stored, old: Body, new:
             kind=kind.resource.plural,
             name=name,
         )
+
+
+def stated_revision(body: Body) -> int:
+    """The revision that a write is about: 0 for any. Raises ``BadRequest`` for what is none."""
+    return revision_of(str(body["metadata"].get("resourceVersion") or "0"))
 
 
 def modified(kind: Kind, name: str) -> Conflict:

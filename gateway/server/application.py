@@ -23,6 +23,7 @@ from gateway.filters.auditing import new_audit_id, record_of, with_notes
 from gateway.filters.authorization import authorize, authorize_with_trace, recheck, require_allowed, throttle
 from gateway.filters.requestinfo import parse, resolve
 from gateway.handlers import dispatch
+from gateway.http import indentation
 from gateway.http.bodies import Disconnected, limit_of, read_body
 from gateway.http.certificates import Certificates
 from gateway.http.errors import as_status_error, render
@@ -36,7 +37,7 @@ from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision
 from kube.requests.paths import ParsedRequest
 from kube.requests.requestinfo import RequestInfo
-from kube.requests.status import BadRequest, MethodNotAllowed, ServiceUnavailable, Timeout
+from kube.requests.status import BadRequest, MethodNotAllowed, ServiceUnavailable, StatusError, Timeout
 
 logger = logging.getLogger(__name__)
 
@@ -147,11 +148,11 @@ class _RequestPipeline:
                     raise
                 task.uncancel()
                 error = Timeout("request did not complete within the allotted timeout")
-                answer = render(error, self._headers.get(b"accept", b""))
+                answer = self._refusal(error)
             except Exception as error:
                 if isinstance(error, Disconnected):
                     raise
-                answer = render(as_status_error(error), self._headers.get(b"accept", b""))
+                answer = self._refusal(as_status_error(error))
             if isinstance(answer, Stream):
                 await self._stream(answer)
             else:
@@ -204,6 +205,11 @@ class _RequestPipeline:
             write=cycle.write_nowait,
         )
         return await dispatch.dispatch(runtime, request, again)
+
+    def _refusal(self, error: StatusError) -> Response:
+        answer = render(error, self._headers.get(b"accept", b""))
+        path = self.info.path if self.info else ""
+        return indentation.indented(answer) if indentation.is_wanted(path, self._query, self._headers) else answer
 
     async def _authenticate(self, credentials: Credentials, parsed: ParsedRequest) -> Principal:
         if credentials.certificate is None and credentials.authorization is None and parsed.path in ALWAYS_ALLOWED:

@@ -12,7 +12,8 @@ import django
 import orjson
 from cryptography import x509
 
-from access.admission import configuration
+from access.admission import choice, configuration
+from access.admission.base import Plugin
 from access.admission.chain import AdmissionChain
 from access.admission.kubernetes.certificaterequests import CertificateRequests
 from access.admission.kubernetes.customresourcedefinitions import CustomResourceDefinitions
@@ -126,31 +127,30 @@ async def build_runtime(
 
         tenant_quotas = TenantQuotaAdmission(store, served, configured.tenant_quota.rules, write_locks.line_up_tenant)
         # What changes objects first, then what judges them; quotas last, when nothing else can refuse.
-        admission = AdmissionChain(
-            [
-                TenantScope(configured.refused_to_tenants),
-                TenantLifecycle(store),
-                TenantReferences(store),
-                CertificateRequests(),
-                WorkspaceTree(store, authorization.workspaces, options.workspace_depth),
-                ApiBindings(store, authorization.workspaces, definitions),
-                ServiceAccount(store),
-                PriorityAndRuntimeClass(store),
-                PersistentVolumeClaimResize(store),
-                LimitRanger(store),
-                Strategies(),
-                CustomResourceDefinitions(store, definitions),
-                ObjectValidation(definitions),
-                EscalationPrevention(authorization.policies, authorization.chain),
-                NodeRestriction(store),
-                WorkspaceObjectProtection(),
-                NamespaceLifecycle(store),
-                WorkspaceLifecycle(store),
-                PodSecurity(store, configured.pod_security),
-                quotas,
-                tenant_quotas,
-            ]
-        )
+        plugins: list[Plugin] = [
+            TenantScope(configured.refused_to_tenants),
+            TenantLifecycle(store),
+            TenantReferences(store),
+            CertificateRequests(),
+            WorkspaceTree(store, authorization.workspaces, options.workspace_depth),
+            ApiBindings(store, authorization.workspaces, definitions),
+            ServiceAccount(store),
+            PriorityAndRuntimeClass(store),
+            PersistentVolumeClaimResize(store),
+            LimitRanger(store),
+            Strategies(),
+            CustomResourceDefinitions(store, definitions),
+            ObjectValidation(definitions),
+            EscalationPrevention(authorization.policies, authorization.chain),
+            NodeRestriction(store),
+            WorkspaceObjectProtection(),
+            NamespaceLifecycle(store),
+            WorkspaceLifecycle(store),
+            PodSecurity(store, configured.pod_security),
+            quotas,
+            tenant_quotas,
+        ]
+        admission = AdmissionChain(choice.chosen(plugins, options.disable_admission_plugins))
         requests, clusters = RequestLog(options.database_url), Clusters(options.database_url)
         runtime = Runtime(
             options=options,
@@ -246,7 +246,7 @@ def _authentication(
 
 async def _first_objects(runtime: Runtime) -> None:
     """The first objects of the system space, and the default tenant (TS8), where they are missing."""
-    for place, made in root_objects(now=timestamp(time.time()), uids=[str(uuid.uuid4()) for _ in range(4)]):
+    for place, made in root_objects(now=timestamp(time.time()), uid=lambda: str(uuid.uuid4())):
         key = Key(ROOT, *place)
         if await runtime.store.get(key) is None:
             with suppress(PreconditionFailed):

@@ -31,6 +31,8 @@ _READ: Final = frozenset(
     )
 )
 _TEXT: Final = Schema(type="string")
+_ANYTHING: Final = Schema(closed=True, nullable=True)
+"""A value that ``additionalProperties: true`` lets in: of any type, but nobody has described what is in it."""
 
 
 def structural_schema(source: Mapping[str, Any], definitions: Definitions) -> Schema:
@@ -69,15 +71,18 @@ def _node(source: Mapping[str, Any], definitions: Definitions, *, embedded: bool
     embedded = embedded or bool(source.get("x-kubernetes-embedded-resource"))
     known = {"apiVersion": _TEXT, "kind": _TEXT, "metadata": _metadata(source, definitions)} if embedded else {}
     items, values = source.get("items"), source.get("additionalProperties")
-    additional = _node(values, definitions) if isinstance(values, Mapping) else Schema() if values else None
-    type_ = source.get("type", "")
+    additional = _node(values, definitions) if isinstance(values, Mapping) else None
+    rules = {key: value for key, value in source.items() if key not in _READ}
+    if isinstance(values, bool):
+        # Where it is false, too, other fields are kept until they are judged: they are refused, not left out.
+        additional, rules["additionalProperties"] = _ANYTHING, values
     return Schema(
-        type=type_,
+        type=source.get("type", ""),
         format="int-or-string" if source.get("x-kubernetes-int-or-string") else source.get("format", ""),
         properties=_Properties(source.get("properties", {}), definitions, known),
         items=_node(items, definitions) if isinstance(items, Mapping) else None,
         additional=additional,
-        closed=type_ == "object" and additional is None and not source.get("x-kubernetes-preserve-unknown-fields"),
+        closed=additional is None and not source.get("x-kubernetes-preserve-unknown-fields"),
         required=tuple(source.get("required", ())),
         nullable=bool(source.get("nullable")),
         enum=tuple(source.get("enum") or ()),
@@ -86,7 +91,7 @@ def _node(source: Mapping[str, Any], definitions: Definitions, *, embedded: bool
         list_type=source.get("x-kubernetes-list-type", ""),
         list_map_keys=tuple(source.get("x-kubernetes-list-map-keys", ())),
         map_type=source.get("x-kubernetes-map-type", ""),
-        rules=MappingProxyType({key: value for key, value in source.items() if key not in _READ}),
+        rules=MappingProxyType(rules),
     )
 
 
