@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
 
@@ -23,6 +23,10 @@ Headers = tuple[tuple[bytes, bytes], ...]
 
 def _cannot_write(_data: bytes) -> bool:
     return False
+
+
+def _cannot_cut() -> None:
+    """There is no connection."""
 
 
 class ScopeFilter(Protocol):
@@ -60,7 +64,8 @@ class Request:
 
     ``query`` holds the first value of each parameter; ``headers`` the first value of each header, lower-case.
     ``now`` is the moment it arrived, in Unix seconds. ``warnings`` become ``Warning`` headers. ``write`` sends the next
-    bytes of a stream that has begun, at once, or is false: then they belong into its ``chunks``. ``scope_filter``
+    bytes of a stream that has begun, at once, or is false: then they belong into its ``chunks``. ``cut`` ends an answer
+    that has begun, wherever it is. ``scope_filter``
     narrows what it can reach to some objects of its range. ``weight`` is about how many values it brings or changes.
     """
 
@@ -74,6 +79,7 @@ class Request:
     decision: Decision | None = None
     warnings: list[str] = field(default_factory=list)
     write: Callable[[bytes], bool] = _cannot_write
+    cut: Callable[[], None] = _cannot_cut
     scope_filter: ScopeFilter | None = None
     weight: int = 0
     executor: Executor | None = None
@@ -136,8 +142,14 @@ class Response:
 
 @dataclass(slots=True)
 class Stream:
-    """An answer that goes on: a watch. Closing ``chunks`` frees everything it holds."""
+    """An answer that goes on: a watch, or what a cluster sends. Closing ``chunks`` frees everything it holds.
+
+    A ``StatusError`` out of ``chunks`` ends the connection without the answer's end, so that nobody takes what has come
+    for the whole. With status 101 ``send`` is there, and takes what the client sends from then on.
+    """
 
     chunks: AsyncIterator[bytes]
     media: bytes = JSON
     headers: Headers = ()
+    status: int = 200
+    send: Callable[[bytes], Awaitable[None]] | None = None

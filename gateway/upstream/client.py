@@ -104,9 +104,17 @@ class Answer:
         """The whole body if it has come already, so that head and body can be passed on together."""
         return self._exchange.read_nowait() if self._exchange.complete else None
 
-    async def aclose(self) -> None:
+    def interrupt(self) -> None:
+        """Let whoever waits for more of the body go, with ``BadGateway``."""
+        self._exchange.interrupt()
+
+    def close(self) -> None:
         """No more is wanted; a connection whose answer has not ended is not used again."""
         self._exchange.abort()
+
+    async def aclose(self) -> None:
+        """As ``close``."""
+        self.close()
 
 
 class Upstream:

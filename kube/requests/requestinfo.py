@@ -37,3 +37,8 @@ class RequestInfo:
     rest: str = ""
     node: str = ""
     all_tenants: bool = False
+
+    @property
+    def connects(self) -> bool:
+        """Whether it is for a connection into a pod, by which whoever has it can change what runs there."""
+        return self.resource == "pods" and not self.group and self.subresource in {"exec", "attach", "portforward"}

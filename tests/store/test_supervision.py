@@ -62,7 +62,7 @@ async def test_what_begins_anew_by_itself_is_no_failure_and_what_is_stopped_stay
 AWAITED = {
     ("gateway/server/application.py", "_stream"),
     ("gateway/http/protocol.py", "_serve"),
-    ("gateway/process/watches.py", "_schedule_recheck"),
+    ("gateway/process/streams.py", "_schedule_recheck"),
     ("store/fairqueue.py", "run"),
     ("store/engine.py", "_barrier"),
     ("store/engine.py", "_loading"),
