@@ -77,7 +77,7 @@ class Answer:
     """A cluster's answer: the headers that a client may see, and the body as it comes.
 
     ``length`` is that of the body, ``None`` where nobody knows it yet. ``chunks`` raises ``BadGateway`` or ``Timeout`` in
-    place of a missing rest. Whoever does not read to the end calls ``aclose``.
+    place of a missing rest. Whoever does not read to the end calls ``close``.
     """
 
     status: int
@@ -111,10 +111,6 @@ class Answer:
     def close(self) -> None:
         """No more is wanted; a connection whose answer has not ended is not used again."""
         self._exchange.abort()
-
-    async def aclose(self) -> None:
-        """As ``close``."""
-        self.close()
 
 
 class Upstream:

@@ -16,6 +16,7 @@ from kube.authentication.pki import load_certificates
 from kube.requests.names import is_dns_subdomain
 from kube.requests.status import Cause, Conflict, Invalid, NotFound
 from tenants.clusters import encryption, selfcheck
+from tenants.clusters.changes import cluster_changed
 from tenants.models import Cluster
 from tenants.naming import check_label
 from tenants.rights import require_operator
@@ -72,6 +73,7 @@ def cluster_register(
         },
     )
     desiredstate.retry_now(cluster.workspaces.all())
+    cluster_changed(name)
     detail = {"server": access.server, "kind": str(kind), "replaced": not created}
     actor.record(Action.CLUSTER_REGISTERED, chain=SYSTEM_CHAIN, target=f"clusters/{name}", detail=detail)
     return cluster
@@ -110,6 +112,7 @@ def cluster_change(*, actor: Actor, name: str, **changes: Any) -> Cluster:
         cluster.last_error = "The server or its CA was changed: register the kubeconfig again."
     cluster.save()
     desiredstate.retry_now(cluster.workspaces.all())
+    cluster_changed(name)
     detail = {"fields": sorted(changes), "credential_wiped": wiped}
     actor.record(Action.CLUSTER_CHANGED, chain=SYSTEM_CHAIN, target=f"clusters/{name}", detail=detail)
     return cluster
@@ -157,6 +160,7 @@ def cluster_delete(*, actor: Actor, name: str) -> None:
         cluster.delete()
     except (ProtectedError, IntegrityError):
         raise Conflict(f"Workspaces live on the cluster {name}.", kind="clusters", name=name) from None
+    cluster_changed(name)
     actor.record(Action.CLUSTER_DELETED, chain=SYSTEM_CHAIN, target=f"clusters/{name}")
 
 

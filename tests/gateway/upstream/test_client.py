@@ -410,7 +410,7 @@ async def test_a_reader_who_has_enough_ends_the_connection() -> None:
     async with upstream_of(behave) as (_, upstream):
         answer = await ask(upstream)
         assert await anext(answer.chunks) == b"x"
-        await answer.aclose()
+        answer.close()
         await until(lambda: upstream.connections == 0)
 
 
