@@ -25,7 +25,7 @@ from audit.models import Outcome as AuditOutcome
 from audit.recorder import Actor
 from kube.authentication.kubeconfig import Access, InvalidKubeconfig, write_kubeconfig
 from kube.requests.status import Conflict, Forbidden, NotFound, ServiceUnavailable, StatusError, TooManyRequests
-from tenants import ratelimits
+from tenants import actionlimits
 from tenants.clusters import objects
 from tenants.clusters.anchors import AnchorState, anchor_end
 from tenants.clusters.client import ClusterClient, ClusterUnusable, client_for
@@ -81,7 +81,7 @@ def tenant_kubeconfig_issue(*, actor: Actor, tenant: str, now: datetime) -> Issu
     rows = list(ready.order_by("name")[:_IN_ONE_FILE])
     if not rows:
         raise Conflict(f"No workspace of {tenant} is ready.", kind="tenants", name=tenant)
-    ratelimits.take(ratelimits.TENANT_CREDENTIALS, actor.user_id or actor.name)
+    actionlimits.take(actionlimits.TENANT_CREDENTIALS, actor.user_id or actor.name)
     accesses: list[Access] = []
     issued: list[Credential] = []
     missing: list[tuple[Workspace, str]] = []
@@ -144,11 +144,11 @@ def _intend(
             member = role_of(actor, workspace.tenant_id)
             chosen = _chosen(workspace, member, role, workspace_id)
             if limited:
-                ratelimits.take(ratelimits.CREDENTIAL, actor.user_id or actor.name)
+                actionlimits.take(actionlimits.CREDENTIAL, actor.user_id or actor.name)
         except StatusError as error:
             refusal = error
             # Refusals are recorded as often as credentials are given, so that a flood of them fills nothing.
-            quota = ratelimits.wait_for(ratelimits.CREDENTIAL, f"refused:{actor.user_id or actor.name}")
+            quota = actionlimits.wait_for(actionlimits.CREDENTIAL, f"refused:{actor.user_id or actor.name}")
             if quota == 0 and not isinstance(error, TooManyRequests):
                 _record(actor, workspace, AuditOutcome.DENIED, {"role": role, "reason": error.message})
         else:

@@ -131,7 +131,7 @@ class KubeconfigForm(forms.Form):
     def __init__(self, *args: Any, roles: list[str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         words = {
-            "admin": "Admin: everything in the namespace",
+            "admin": "Admin: workloads, network policies, roles and service accounts",
             "editor": "Editor: change workloads",
             "viewer": "Viewer: read only",
         }
@@ -411,7 +411,11 @@ class ExplainForm(forms.Form):
         help_text="<code>root:acme</code>; the person's own space when empty.",
     )
     user = forms.CharField(max_length=253, label="User name")
-    groups = forms.CharField(required=False, max_length=2048, help_text="Separated by commas.")
+    groups = forms.CharField(
+        required=False,
+        max_length=2048,
+        help_text="Separated by commas; those that the person has in the tenant when empty.",
+    )
     tenant = forms.CharField(required=False, max_length=63, label="Tenant of the user")
 
 
