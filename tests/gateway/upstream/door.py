@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -30,8 +31,9 @@ SUSPENDED = Forbidden("the workspace is suspended: unpaid")
 class Door:
     """Where it listens, and what it keeps; once ``closed`` nobody may go through any more."""
 
-    def __init__(self, upstream: Upstream) -> None:
+    def __init__(self, upstream: Upstream, token: str) -> None:
         self.upstream = upstream
+        self.token = token
         self.streams = OpenStreams()
         self.closed = False
         self.state = ServerState()
@@ -56,14 +58,16 @@ class Door:
             body = await read_body(cycle, headers)
             pairs = tuple(cycle.headers)
             if info.connects:
-                answer = await self.upstream.upgrade(cycle.method, target, pairs, token="w", audit_id=pipeline.audit_id)
+                answer = await self.upstream.upgrade(
+                    cycle.method, target, pairs, token=self.token, audit_id=pipeline.audit_id
+                )
             else:
                 answer = await self.upstream.request(
                     cycle.method,
                     target,
                     pairs,
                     body,
-                    token="w",
+                    token=self.token,
                     audit_id=pipeline.audit_id,
                     long_running=is_long_running(info),
                 )
@@ -86,12 +90,14 @@ class Door:
 
 
 @asynccontextmanager
-async def door_to(upstream: Upstream, **listening) -> AsyncIterator[Door]:
+async def door_to(
+    upstream: Upstream, token: str = "workspace", tls: ssl.SSLContext | None = None
+) -> AsyncIterator[Door]:
     """One that listens, without TLS unless told."""
-    door = Door(upstream)
+    door = Door(upstream, token)
     config = uvicorn.Config(door, http=GatewayProtocol, ws="none")  # type: ignore[arg-type]
     server = await asyncio.get_running_loop().create_server(
-        lambda: GatewayProtocol(config, door.state, {}), "127.0.0.1", 0, **listening
+        lambda: GatewayProtocol(config, door.state, {}), "127.0.0.1", 0, ssl=tls
     )
     door.address = server.sockets[0].getsockname()
     try:
