@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final
 from urllib.parse import quote, urlencode
 
-from gateway.handlers.relaying import is_long_running, relay
+from gateway.handlers.relaying import relay
 from gateway.http.messages import Request, Response, Stream
 from gateway.process.runtime import Runtime
 from gateway.process.streams import Recheck
@@ -121,7 +121,7 @@ async def _asked(runtime: Runtime, request: Request, placement: Placement, role:
             request.body,
             token=token,
             audit_id=request.audit_id,
-            long_running=is_long_running(info),
+            long_running=info.is_long_running,
         )
 
     token = await runtime.workspace_tokens.get(placement, role)

@@ -12,15 +12,9 @@ from gateway.process.streams import Recheck
 from gateway.upstream.client import Answer
 from gateway.upstream.lastwords import LastWords, LogWords, of_tunnel, of_watch
 from gateway.upstream.tunnel import Tunnel
-from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import StatusError
 
 _OURS: Final = frozenset({b"cache-control", b"content-type"})
-
-
-def is_long_running(info: RequestInfo) -> bool:
-    """Whether the answer may pause for as long as it likes."""
-    return info.verb == "watch" or (info.resource == "pods" and info.subresource == "log")
 
 
 def relay(runtime: Runtime, request: Request, answer: Answer | Tunnel, recheck: Recheck) -> Response | Stream:
@@ -34,7 +28,7 @@ def relay(runtime: Runtime, request: Request, answer: Answer | Tunnel, recheck: 
     whole = answer.read_nowait()
     if whole is not None:
         return Response(answer.status, whole, media, headers)
-    if not is_long_running(info) or answer.status != 200:
+    if not info.is_long_running or answer.status != 200:
         return Stream(answer.chunks, media, headers, answer.status)
     words = of_watch(media) if info.verb == "watch" else LogWords()
     return Stream(_guarded(runtime, request, answer, words, recheck), media, headers)

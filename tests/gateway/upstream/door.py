@@ -13,7 +13,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from gateway.filters.requestinfo import resolve
-from gateway.handlers.relaying import is_long_running, relay
+from gateway.handlers.relaying import relay
 from gateway.http.bodies import read_body
 from gateway.http.errors import as_status_error, render
 from gateway.http.messages import Request, Stream
@@ -69,7 +69,7 @@ class Door:
                     body,
                     token=self.token,
                     audit_id=pipeline.audit_id,
-                    long_running=is_long_running(info),
+                    long_running=info.is_long_running,
                 )
             request = Request(
                 principal=self.principal,
