@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -79,9 +79,17 @@ class QuotaController:
 
 @asynccontextmanager
 async def run_controllers(
-    store: Engine, database_url: str, url: str, custom: CustomResources, quotas: ResourceQuota
+    store: Engine,
+    database_url: str,
+    url: str,
+    custom: CustomResources,
+    quotas: ResourceQuota,
+    further: Sequence[tuple[str, Callable[[], Awaitable[None]]]] = (),
 ) -> AsyncIterator[None]:
-    """The workers run; an advisory lock makes sure that one process does what only one may."""
+    """The workers run; an advisory lock makes sure that one process does what only one may.
+
+    ``further`` are workers of rooms above, by name.
+    """
     recounts = QuotaController(store, quotas, custom)
     controller = DefinitionController(store)
     bindings = BindingController(store)
@@ -94,6 +102,7 @@ async def run_controllers(
         Supervised("quotas", recounts.run),
         Supervised("apibindings", bindings.run),
         Supervised("workspaces", tree.run),
+        *(Supervised(name, run) for name, run in further),
     ]
 
     def begin_anew() -> None:

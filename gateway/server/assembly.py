@@ -56,6 +56,8 @@ from gateway.resources.customresources import CustomResources
 from gateway.resources.kinds import Catalogs, definitions
 from gateway.resources.objects import timestamp
 from gateway.upstream.clusters import Clusters
+from gateway.upstream.openedobjects import OpenedObjects
+from gateway.upstream.placedrights import PlacedRights
 from gateway.upstream.placements import Placements
 from gateway.upstream.tokens import WorkspaceTokens
 from kube.requests.logicalclusters import ROOT
@@ -155,6 +157,10 @@ async def build_runtime(
         store.subscribe(custom.on_events, lost=custom.on_lost)
         # What decides is kept right before open streams are looked at again.
         store.subscribe(authorization.on_events, lost=authorization.forget)
+        rights = PlacedRights(store, clusters, options.database_url)
+        opened = OpenedObjects(store, clusters, options.database_url)
+        store.subscribe(rights.on_events)
+        store.subscribe(opened.on_events)
         store.subscribe(runtime.on_events, lost=lambda: open_streams.reauthorize(None))
         await custom.load()
         await _first_objects(runtime)
@@ -164,7 +170,9 @@ async def build_runtime(
         try:
             url = options.url
             work = (
-                manager.run_controllers(store, options.database_url, url, custom, quotas)
+                manager.run_controllers(
+                    store, options.database_url, url, custom, quotas, [("rights", rights.run), ("opened", opened.run)]
+                )
                 if background
                 else nullcontext()
             )

@@ -116,8 +116,11 @@ class Answer:
 class Upstream:
     """The connections to one cluster. Make and use it in one event loop; ``close`` it at the end."""
 
-    def __init__(self, cluster: Cluster, limits: Limits | None = None) -> None:
-        """Raises ``ValueError`` for a URL that is not ``https``, or certificates that cannot be used."""
+    def __init__(self, cluster: Cluster, limits: Limits | None = None, *, tls: ssl.SSLContext | None = None) -> None:
+        """With ``tls`` this server shows a certificate of its own.
+
+        Raises ``ValueError`` for a URL that is not ``https``, or certificates that cannot be used.
+        """
         self.cluster = cluster
         self._limits = limits or Limits()
         url = urlsplit(cluster.url)
@@ -126,7 +129,7 @@ class Upstream:
         self._address = url.hostname, url.port or 443
         self._host = url.netloc.rpartition("@")[2].encode("ascii")
         self._prefix = url.path.rstrip("/").encode("ascii")
-        self._tls = ssl.create_default_context(cadata=cluster.ca_pem)
+        self._tls = tls or ssl.create_default_context(cadata=cluster.ca_pem)
         self._server_name = cluster.tls_server_name or url.hostname
         self._availability = Availability(self._limits.rest_seconds)
         self._open: set[Connection] = set()

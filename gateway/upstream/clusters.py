@@ -11,17 +11,19 @@ import contextlib
 import logging
 import time
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from gateway.upstream.client import Cluster, Upstream
+from kube.authentication.kubeconfig import RegisteredCluster
 from kube.authorization.leastrole import WorkspaceRoles
 from kube.authorization.rbac import GROUP, role_from
+from kube.kinds.openings import Opening, openings_from
 from kube.requests.status import ServiceUnavailable
 from store.postgresql.connections import AWAY
 from store.postgresql.dedicatedconnection import DedicatedConnection
 from store.supervision import Supervised
 from tenants.clusters.changes import CHANNEL
-from tenants.clusters.client import ClusterUnusable, Outcome, access_to, client_to, object_path
+from tenants.clusters.client import ClusterUnusable, Outcome, access_to, client_to, object_path, tls_context
 from tenants.clusters.objects import roles_on
 from tenants.models import Cluster as Row
 
@@ -31,13 +33,18 @@ POLL_SECONDS: Final = 15.0
 ROLES_SECONDS: Final = 60.0
 """How old the rules of a cluster's roles may be before they are read anew; a reading that fails keeps them."""
 
+_AGAIN_SECONDS: Final = 2.0
+
 
 @dataclass(slots=True)
 class _Known:
-    """One cluster: the connections to it, and its roles."""
+    """One cluster: the connections to it for tenants' requests and for our own, our credential, and its roles."""
 
     upstream: Upstream
+    gateway: Upstream
+    access: RegisteredCluster = field(repr=False)
     tenant_role: str
+    openings: tuple[Opening, ...]
     roles: WorkspaceRoles | None = None
     read_at: float = float("-inf")
     reading: asyncio.Task[None] | None = field(default=None, repr=False)
@@ -63,13 +70,29 @@ class Clusters:
         """Stop following, and hang up everywhere."""
         await self._task.stop()
         self._connection.close()
-        for known in self._known.values():
-            await known.upstream.close()
-        self._known.clear()
+        for name in list(self._known):
+            await self._forget(name)
 
     def upstream(self, name: str) -> Upstream:
         """The way to a cluster. Raises ``ServiceUnavailable`` for one that cannot be used."""
         return self._require(name).upstream
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The clusters that can be used."""
+        return frozenset(self._known)
+
+    def openings(self, name: str) -> tuple[Opening, ...]:
+        """What of a cluster's own objects its tenants see. Raises ``ServiceUnavailable``."""
+        return self._require(name).openings
+
+    def as_gateway(self, name: str) -> tuple[Upstream, str]:
+        """The way to a cluster for what the product itself asks, and the token for it, empty where a certificate is shown.
+
+        Never for a request of anybody. Raises ``ServiceUnavailable``.
+        """
+        known = self._require(name)
+        return known.gateway, known.access.token
 
     async def roles(self, name: str) -> WorkspaceRoles:
         """What a workspace's accounts may do on a cluster. Raises ``ServiceUnavailable`` while nobody can tell."""
@@ -108,27 +131,55 @@ class Clusters:
     async def _read(self) -> None:
         found = await asyncio.to_thread(_registered)
         for name in self._known.keys() - found.keys():
-            await self._known.pop(name).upstream.close()
-        for name, (cluster, tenant_role) in found.items():
+            await self._forget(name)
+        for name, row in found.items():
             known = self._known.get(name)
-            if known is None or known.upstream.cluster != cluster:
+            if known is None or known.upstream.cluster != row.cluster:
                 # What is under way ends by itself; a way to another server must not be found any more.
-                self._known[name] = _Known(Upstream(cluster), tenant_role)
-            elif known.tenant_role != tenant_role:
-                known.tenant_role, known.roles, known.read_at = tenant_role, None, float("-inf")
+                gateway = _as_gateway(row.cluster, row.access)
+                self._known[name] = _Known(Upstream(row.cluster), gateway, row.access, row.tenant_role, row.openings)
+                continue
+            if known.access != row.access:
+                # Tenants' requests carry tokens of their own: another credential of ours is no gap for them.
+                await known.gateway.close()
+                known.access, known.gateway = row.access, _as_gateway(row.cluster, row.access)
+            if known.tenant_role != row.tenant_role:
+                known.tenant_role, known.roles, known.read_at = row.tenant_role, None, float("-inf")
+            known.openings = row.openings
+
+    async def _forget(self, name: str) -> None:
+        known = self._known.pop(name)
+        await known.upstream.close()
+        await known.gateway.close()
 
     async def _read_roles(self, name: str, known: _Known) -> None:
         try:
             found = await asyncio.to_thread(_roles, name)
-            known.roles = found if found is not None else known.roles
-            if found is not None:
-                known.read_at = time.monotonic()
-        finally:
-            known.reading = None
+        except Exception:
+            # Who has older rules does not wait for this.
+            logger.exception("the roles of the cluster %s cannot be read", name)
+            found = None
+        known.reading = None
+        # One that does not say is not asked with every request.
+        known.read_at = time.monotonic() - (0.0 if found is not None else ROLES_SECONDS - _AGAIN_SECONDS)
+        known.roles = found if found is not None else known.roles
 
 
-def _registered() -> dict[str, tuple[Cluster, str]]:
-    """The external clusters whose credential can be opened, each with the role of its workspaces' admins."""
+def _as_gateway(cluster: Cluster, access: RegisteredCluster) -> Upstream:
+    return Upstream(cluster, tls=tls_context(access, with_certificate=True))
+
+
+class _Registered(NamedTuple):
+    """A row whose credential can be opened: with it, the role of its workspaces' admins, and what is opened."""
+
+    cluster: Cluster
+    access: RegisteredCluster
+    tenant_role: str
+    openings: tuple[Opening, ...]
+
+
+def _registered() -> dict[str, _Registered]:
+    """The external clusters that can be used."""
     from django.db import close_old_connections
 
     close_old_connections()
@@ -147,7 +198,7 @@ def _registered() -> dict[str, tuple[Cluster, str]]:
             except ClusterUnusable as error:
                 logger.warning("the cluster %s cannot be used: %s", row.name, error)
                 continue
-            found[row.name] = cluster, row.tenant_role
+            found[row.name] = _Registered(cluster, access, row.tenant_role, openings_from(row.opened))
     finally:
         close_old_connections()
     return found
@@ -173,4 +224,4 @@ def _roles(name: str) -> WorkspaceRoles | None:
         return None
     finally:
         close_old_connections()
-    return WorkspaceRoles.of(rules)
+    return WorkspaceRoles.of(rules, {name: role for role, name in roles_on(row).items()})

@@ -70,15 +70,13 @@ class UnfitHeader(ValueError):
 
 
 def outgoing(headers: Iterable[tuple[bytes, bytes]], *, host: bytes, token: str, audit_id: str) -> Headers:
-    """What a cluster is sent for a client's ``headers`` (names in lower case): the token and the audit ID are ours.
+    """What a cluster is sent for a client's ``headers`` (names in lower case): the token, where there is one, and the audit ID are ours.
 
     ``Content-Length`` and ``Upgrade`` are for whoever frames the message. Raises ``UnfitHeader``.
     """
-    sent: list[tuple[bytes, bytes]] = [
-        (b"host", host),
-        (b"authorization", b"Bearer " + token.encode()),
-        (b"audit-id", audit_id.encode()),
-    ]
+    sent: list[tuple[bytes, bytes]] = [(b"host", host), (b"audit-id", audit_id.encode())]
+    if token:
+        sent.append((b"authorization", b"Bearer " + token.encode()))
     pairs = tuple(headers)
     named = _named_by_connection(pairs)
     for name, value in pairs:

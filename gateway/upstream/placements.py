@@ -57,21 +57,22 @@ class Placements:
         known = self._known.get(place)
         if known is not None and known[0] is stored:
             return known[1]
-        placement = _placement(stored)
+        placement = placement_in(stored.data, key)
         if len(self._known) >= _REMEMBERED:
             self._known.clear()
         self._known[place] = (stored, placement)
         return placement
 
 
-def _placement(stored: Stored) -> Placement | None:
-    if _MARK not in stored.data:
+def placement_in(data: bytes, key: Key) -> Placement | None:
+    """What a Namespace, as it is kept, says of its placement; ``None`` for a stored one."""
+    if _MARK not in data:
         return None
-    body = orjson.loads(stored.data)
+    body = orjson.loads(data)
     cluster, workspace = cluster_of(body), workspace_of(body)
     if not cluster or not workspace:
         return None
-    return Placement(workspace, cluster, stored.key.space, stored.key.name, str(body["status"]["phase"]))
+    return Placement(workspace, cluster, key.space, key.name, str(body["status"]["phase"]))
 
 
 def cluster_of(namespace: Mapping[str, Any]) -> str | None:

@@ -15,14 +15,15 @@ ROLES: Final = ("viewer", "editor", "admin")
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceRoles:
-    """The rules of the three roles on one cluster, as it says them."""
+    """The rules of the three roles on one cluster, as it says them; ``names`` gives the role of a ClusterRole's name."""
 
     rules: RuleSet
+    names: Mapping[str, str]
 
     @classmethod
-    def of(cls, rules: Mapping[str, Sequence[Rule]]) -> WorkspaceRoles:
+    def of(cls, rules: Mapping[str, Sequence[Rule]], names: Mapping[str, str]) -> WorkspaceRoles:
         """From the rules by role; one that is missing covers nothing."""
-        return cls(RuleSet(tuple(tuple(rules.get(role, ())) for role in ROLES)))
+        return cls(RuleSet(tuple(tuple(rules.get(role, ())) for role in ROLES)), names)
 
     def least(self, attributes: Attributes) -> str | None:
         """The least role that covers a request in the namespace, ``None`` when none does."""

@@ -75,6 +75,7 @@ class ClusterAdmin(ServiceBackedAdmin):
         "tenant_role",
         "ingress_domain",
         "limits_events",
+        "opened",
         "is_default",
         "last_error",
         "last_seen_at",

@@ -203,9 +203,9 @@ class _Pool:
         common: dict[str, Any] = {"num_pools": 2, "maxsize": 32, "retries": False, "timeout": timeout}
         if access.server_name:
             common |= {"server_hostname": access.server_name, "assert_hostname": access.server_name}
-        self._own = urllib3.PoolManager(ssl_context=_context(access, with_certificate=True), **common)
+        self._own = urllib3.PoolManager(ssl_context=_hurried(access, with_certificate=True), **common)
         # A canary's token must not be helped by the gateway's certificate.
-        self._bare = urllib3.PoolManager(ssl_context=_context(access, with_certificate=False), **common)
+        self._bare = urllib3.PoolManager(ssl_context=_hurried(access, with_certificate=False), **common)
 
     def request(
         self, method: str, path: str, headers: dict[str, str], data: bytes | None, *, as_client: bool
@@ -310,10 +310,16 @@ def _pool_of(cluster: Cluster) -> _Pool:
     return pool
 
 
-def _context(access: RegisteredCluster, *, with_certificate: bool) -> ssl.SSLContext:
+def _hurried(access: RegisteredCluster, *, with_certificate: bool) -> ssl.SSLContext:
+    context = tls_context(access, with_certificate=with_certificate)
+    context.sslsocket_class = _Deadline
+    return context
+
+
+def tls_context(access: RegisteredCluster, *, with_certificate: bool) -> ssl.SSLContext:
+    """What proves the cluster to us and, where its credential is a certificate and it is wanted, us to the cluster."""
     context = ssl.create_default_context(cadata=access.certificate_authority.decode("ascii"))
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.sslsocket_class = _Deadline
     if with_certificate and access.client_certificate:
         # OpenSSL reads keys from files only; this one lives in memory and is gone when it is closed.
         file = os.memfd_create("credential", os.MFD_CLOEXEC)

@@ -63,7 +63,8 @@ class Cluster(models.Model):
     wipes it. ``client_url`` is what kubeconfigs of tenants point at. ``away_until`` keeps workers off a cluster that
     does not answer, so that it does not hold up the others'. ``ingress_domain`` is what host names of tenants are
     within (``<tenant>.<domain>``); without one they may claim none. ``limits_events`` lets them
-    write events, which no quota of Kubernetes counts. ``storage_classes`` are those of the cluster that
+    write events, which no quota of Kubernetes counts. ``opened`` says line by line which of the cluster's own objects its
+    tenants see (``kube.kinds.openings``). ``storage_classes`` are those of the cluster that
     make volumes, ``checks`` the findings of the last self-check.
     """
 
@@ -83,6 +84,7 @@ class Cluster(models.Model):
     tenant_role = models.CharField(_("ClusterRole of tenants"), max_length=253, default="tenantry-tenant-admin")
     ingress_domain = models.CharField(_("domain of tenants' host names"), max_length=190, blank=True)
     limits_events = models.BooleanField(_("limits the rate of events (EventRateLimit)"), default=False)
+    opened = models.TextField(_("objects opened to tenants"), blank=True, default="")
     storage_classes = models.JSONField(default=list, editable=False)
     checks = models.JSONField(default=list, editable=False)
     checked_at = models.DateTimeField(null=True, editable=False)

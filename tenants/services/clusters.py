@@ -13,8 +13,9 @@ from audit.models import Outcome
 from audit.recorder import SYSTEM_CHAIN, Actor
 from kube.authentication.kubeconfig import InvalidKubeconfig, RegisteredCluster, check_server, read_kubeconfig
 from kube.authentication.pki import load_certificates
+from kube.kinds.openings import openings_from
 from kube.requests.names import is_dns_subdomain
-from kube.requests.status import Cause, Conflict, Invalid, NotFound
+from kube.requests.status import BadRequest, Cause, Conflict, Invalid, NotFound
 from tenants.clusters import encryption, selfcheck
 from tenants.clusters.changes import cluster_changed
 from tenants.models import Cluster
@@ -26,7 +27,7 @@ TENANT_ROLES: Final = ("tenantry-tenant-admin", "tenantry-tenant-edit", "tenantr
 """What a workspace's admin account may be bound to (``tenants/manifests/tenant-roles.yaml``), the most first."""
 
 _CHANGEABLE: Final = frozenset(
-    {"server", "ca_data", "client_url", "tenant_role", "ingress_domain", "limits_events", "is_default"}
+    {"server", "ca_data", "client_url", "tenant_role", "ingress_domain", "limits_events", "opened", "is_default"}
 )
 
 
@@ -41,6 +42,7 @@ def cluster_register(
     tenant_role: str = TENANT_ROLES[0],
     ingress_domain: str = "",
     limits_events: bool = False,
+    opened: str = "",
     is_default: bool = False,
 ) -> Cluster:
     """Register a cluster, or replace the credential of the one with this name. Operators only.
@@ -68,6 +70,7 @@ def cluster_register(
             "tenant_role": _role(tenant_role),
             "ingress_domain": _domain(ingress_domain),
             "limits_events": limits_events,
+            "opened": _opened(opened),
             "is_default": is_default,
             "last_error": "",
         },
@@ -81,7 +84,9 @@ def cluster_register(
 
 @transaction.atomic
 def cluster_change(*, actor: Actor, name: str, **changes: Any) -> Cluster:
-    """Change server, ca_data, client_url, tenant_role, ingress_domain, limits_events or is_default. Operators only.
+    """Change server, ca_data, client_url, tenant_role, ingress_domain, limits_events, opened or is_default.
+
+    Operators only.
 
     Another server or CA wipes the credential: it must be registered anew, or it would be sent to the new host.
     Raises ``NotFound``, ``Invalid``.
@@ -102,6 +107,8 @@ def cluster_change(*, actor: Actor, name: str, **changes: Any) -> Cluster:
         changes["tenant_role"] = _role(str(changes["tenant_role"]))
     if "ingress_domain" in changes:
         changes["ingress_domain"] = _domain(str(changes["ingress_domain"]))
+    if "opened" in changes:
+        changes["opened"] = _opened(str(changes["opened"]))
     wiped = any(field in changes and changes[field] != getattr(cluster, field) for field in ("server", "ca_data"))
     if changes.get("is_default"):
         Cluster.objects.filter(is_default=True).exclude(pk=cluster.pk).update(is_default=False)
@@ -200,6 +207,15 @@ def _role(name: str) -> str:
         message = f"must be one of {', '.join(TENANT_ROLES)}; add rules to them by tenantry.io/aggregate-to-admin"
         raise _invalid("tenant_role", message)
     return name
+
+
+def _opened(text: str) -> str:
+    """Lines that each open something of the cluster's own to its tenants."""
+    try:
+        openings_from(text)
+    except BadRequest as error:
+        raise _invalid("opened", error.message) from None
+    return text
 
 
 def _domain(name: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from access.admission.base import CREATE, DELETE, Attributes, NoopPlugin
 from kube.authentication.identity import SERVICE_ACCOUNT_PREFIX, Principal
+from kube.kinds import openings
 from kube.requests.logicalclusters import ROOT, is_tenant_space
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import Forbidden
@@ -17,7 +18,7 @@ _SECRETS: Final = ("", "secrets")
 _NAMESPACES: Final = ("", "namespaces")
 _ACCOUNTS: Final = ("", "serviceaccounts")
 _BINDINGS: Final = (objects.RBAC, "rolebindings")
-_CONCERNED: Final = frozenset({*objects.OWNED, _SECRETS, _NAMESPACES})
+_CONCERNED: Final = frozenset({*objects.OWNED, _SECRETS, _NAMESPACES, *openings.KINDS})
 _HOLDING: Final = frozenset({_SECRETS, _ACCOUNTS, _BINDINGS})
 """Kinds that a suspension removes: a finalizer would keep it from taking hold."""
 
@@ -35,7 +36,10 @@ class WorkspaceObjectProtection(NoopPlugin):
         kind = (attributes.resource.group, attributes.resource.plural)
         if kind not in _CONCERNED or attributes.cluster == ROOT or attributes.principal.is_system:
             return ()
-        refusal = _of_namespace(attributes) if kind == _NAMESPACES else _of_content(attributes, kind)
+        if kind in openings.KINDS:
+            refusal = _of_opened(attributes)
+        else:
+            refusal = _of_namespace(attributes) if kind == _NAMESPACES else _of_content(attributes, kind)
         if refusal:
             raise Forbidden(
                 f'{attributes.resource.qualified_name} "{attributes.name}" is forbidden: {refusal}',
@@ -64,6 +68,13 @@ def _of_namespace(attributes: Attributes) -> str:
 def _described(body: Mapping[str, Any] | None) -> list[str | None]:
     annotations = ((body or {}).get("metadata") or {}).get("annotations") or {}
     return [annotations.get(name) for name in (objects.NAME_ANNOTATION, objects.TIER_ANNOTATION)]
+
+
+def _of_opened(attributes: Attributes) -> str:
+    before, after = (_marks(body).get(objects.CLUSTER_LABEL) for body in (attributes.old, attributes.object))
+    if before is not None:
+        return f'it is the cluster "{before}"\'s, opened to be read'
+    return "only the gateway shows what a cluster opens" if after is not None else ""
 
 
 def _of_content(attributes: Attributes, kind: tuple[str, str]) -> str:

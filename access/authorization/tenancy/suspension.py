@@ -54,6 +54,16 @@ _NOT_BOUND: Final = no_opinion(STEP, "locks do not bind the system tenant")
 _OPEN: Final = no_opinion(STEP, "nothing is locked here")
 
 
+def _is_its_own_look(request: RequestInfo) -> bool:
+    """Whether the Namespace object itself is read: that it is closed, or ending, is what its people are to see."""
+    return (
+        request.resource == "namespaces"
+        and not request.group
+        and not request.subresource
+        and request.verb in ("get", "list", "watch")
+    )
+
+
 class SuspensionAuthorizer:
     """Denies what is behind a lock. Locks bind tenants' users, never the system tenant, who must be able to open."""
 
@@ -77,7 +87,8 @@ class SuspensionAuthorizer:
         behind = self._locks.tenants
         if not behind or behind.isdisjoint((principal.tenant, request.tenant, SYSTEM_TENANT)):
             return _OPEN
-        reason = self._reason(principal, request.cluster, request.namespace, request.tenant)
+        inside = "" if _is_its_own_look(request) else request.namespace
+        reason = self._reason(principal, request.cluster, inside, request.tenant)
         if reason is None:
             return _OPEN
         if principal.tenant != request.tenant:

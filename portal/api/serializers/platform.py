@@ -38,6 +38,7 @@ class ClusterSettingsRequest(RequestSerializer):
     tenant_role = serializers.CharField(max_length=253, required=False, default="tenantry-tenant-admin")
     ingress_domain = serializers.CharField(max_length=190, required=False, default="", allow_blank=True)
     limits_events = serializers.BooleanField(required=False, default=False)
+    opened = serializers.CharField(max_length=16_384, required=False, default="", allow_blank=True)
     is_default = serializers.BooleanField(required=False, default=False)
 
 
@@ -98,6 +99,7 @@ class ClusterSerializer(serializers.ModelSerializer[Cluster]):
             "tenant_role",
             "ingress_domain",
             "limits_events",
+            "opened",
             "storage_classes",
             "checks",
             "checked_at",

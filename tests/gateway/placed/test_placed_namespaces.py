@@ -164,7 +164,9 @@ def test_a_namespace_made_again_is_another_one(door: Door) -> None:
     before = owner.get(path).body["metadata"]["uid"]
     assert owner.post(f"{path}/configmaps", config_map("mine")).status == 201
     assert owner.delete(path).status == 200
-    assert owner.get(f"{path}/configmaps/mine").status == 403
+    door.until(lambda: owner.get(f"{path}/configmaps/mine").status == 403)
+    # What ends is shown as ending: kubectl waits for it.
+    assert owner.get(path).body["status"]["phase"] == "Terminating"
     door.until(lambda: phase_of(owner, name) == "")
     assert owner.get(f"{path}/configmaps/mine").status == 404
     door.place(owner, name)

@@ -1,0 +1,113 @@
+"""What the product itself reads of a cluster, with its own credential: lists page by page, and watches (GW12).
+
+Never on anybody's behalf. A cluster may be hostile: what is no object is an error, and nothing is read without end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import AsyncGenerator
+from typing import Any, Final
+from urllib.parse import quote
+
+import orjson
+
+from gateway.upstream.client import Answer, BadGateway
+from gateway.upstream.clusters import Clusters
+from kube.requests.status import ServiceUnavailable
+
+WATCH_SECONDS: Final = 300
+_PAGE: Final = 500
+_PAGES_MOST: Final = 1000
+_BYTES_MOST: Final = 64 * 1024 * 1024
+
+
+async def read_list(clusters: Clusters, cluster: str, path: str) -> tuple[list[dict[str, Any]], str]:
+    """All objects of a collection, and the resource version of the list. Raises ``StatusError``."""
+    items: list[dict[str, Any]] = []
+    more = ""
+    for _ in range(_PAGES_MOST):
+        answer = await _ask(clusters, cluster, f"{path}?limit={_PAGE}{more}")
+        body = await _object(answer)
+        found = body.get("items") or []
+        if not isinstance(found, list) or not all(_is_object(item) for item in found):
+            raise BadGateway("its list is none")
+        items += found
+        metadata = body.get("metadata") or {}
+        if not metadata.get("continue"):
+            return items, str(metadata.get("resourceVersion") or "")
+        more = f"&continue={quote(str(metadata['continue']))}"
+    raise BadGateway("its list does not end")
+
+
+async def read_events(
+    clusters: Clusters, cluster: str, path: str, since: str
+) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:
+    """What happens in a collection after a resource version, until the cluster ends it. Raises ``StatusError``."""
+    query = f"watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={quote(since)}"
+    answer = await _ask(clusters, cluster, f"{path}?{query}", long_running=True)
+    rest = b""
+    async with contextlib.aclosing(answer.chunks) as chunks:  # type: ignore[type-var]
+        async for chunk in chunks:
+            *lines, rest = (rest + chunk).split(b"\n")
+            if len(rest) > _BYTES_MOST:
+                raise BadGateway("an event does not end")
+            for line in filter(None, lines):
+                event = _decoded(line)
+                item = event.get("object")
+                if not isinstance(item, dict) or not (event.get("type") in ("ERROR", "BOOKMARK") or _is_object(item)):
+                    raise BadGateway("an event is none")
+                yield str(event.get("type")), item
+
+
+async def _object(answer: Answer) -> dict[str, Any]:
+    data = b""
+    async for chunk in answer.chunks:
+        data += chunk
+        if len(data) > _BYTES_MOST:
+            await answer.aclose()
+            raise BadGateway("its list does not end")
+    return _decoded(data)
+
+
+def _decoded(data: bytes) -> dict[str, Any]:
+    try:
+        body = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        body = None
+    if not isinstance(body, dict) or not isinstance(body.get("metadata") or {}, dict):
+        raise BadGateway("it answers with something else")
+    return body
+
+
+def _is_object(item: object) -> bool:
+    """Whether the parts that every object has are what they must be."""
+    if not isinstance(item, dict) or not isinstance(item.get("metadata"), dict):
+        return False
+    metadata = item["metadata"]
+    texts = [metadata.get("name"), metadata.get("namespace") or ""]
+    labels = metadata.get("labels") or {}
+    return (
+        all(isinstance(text, str) for text in texts)
+        and isinstance(labels, dict)
+        and all(isinstance(value, str) for value in labels.values())
+    )
+
+
+async def _ask(clusters: Clusters, cluster: str, target: str, *, long_running: bool = False) -> Answer:
+    upstream, token = clusters.as_gateway(cluster)
+    headers = ((b"accept", b"application/json"), (b"user-agent", b"tenantry"))
+    answer = await upstream.request(
+        "GET",
+        target.encode("ascii"),
+        headers,
+        b"",
+        token=token,
+        audit_id=str(uuid.uuid4()),
+        long_running=long_running,
+    )
+    if answer.status != 200:
+        await answer.aclose()
+        raise ServiceUnavailable(f"it answers {answer.status}: its gateway-role.yaml may be an older one")
+    return answer

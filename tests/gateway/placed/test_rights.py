@@ -1,0 +1,128 @@
+"""Rights of people in placed namespaces: membership, the space's bindings, and the namespace's own (GW19)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gateway.server import explanation
+from kube.authentication.identity import Principal
+from tenants.models import Role
+from tests.gateway.callers import Caller, config_map
+from tests.gateway.placed.conftest import Door
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+RBAC = "rbac.authorization.k8s.io"
+
+
+def binding(name: str, user: str, kind: str, role: str) -> dict[str, Any]:
+    """A RoleBinding to somebody by name."""
+    return {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": RBAC, "kind": kind, "name": role},
+        "subjects": [{"apiGroup": RBAC, "kind": "User", "name": f"tenantry:{user}"}],
+    }
+
+
+def may(caller: Caller, namespace: str, verb: str, resource: str, group: str = "") -> bool:
+    """What a review answers."""
+    attributes = {"namespace": namespace, "verb": verb, "resource": resource, "group": group}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes},
+    }
+    return caller.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review).body["status"]["allowed"]
+
+
+def test_a_rolebinding_of_the_namespace_counts_while_it_is_there(door: Door, kubectl: Callable[..., str]) -> None:
+    """Requests, reviews, lists of rules and explain say the same, from its creation to its end."""
+    owner, viewer = door.person("olga", Role.OWNER), door.person("vera", Role.VIEWER)
+    name = door.place(owner)
+    user = f"vera@{door.name}.test"
+    path, bindings = f"/api/v1/namespaces/{name}/configmaps", f"/apis/{RBAC}/v1/namespaces/{name}/rolebindings"
+    assert (may(viewer, name, "create", "configmaps"), viewer.post(path, config_map("a")).status) == (False, 403)
+    assert owner.post(bindings, binding("writes", user, "ClusterRole", "tenantry-tenant-edit")).status == 201
+    door.until(lambda: may(viewer, name, "create", "configmaps"))
+    assert viewer.post(path, config_map("a")).status == 201
+    assert not may(viewer, "default", "create", "configmaps")
+    assert "configmaps" in kubectl(viewer, "-n", name, "auth", "can-i", "--list")
+    principal = Principal(name=user, groups=("tenantry:viewer",), tenant=door.name, authenticator="portal")
+    _, _, said = explanation.explain(principal, "POST", path, f"root:{door.name}")
+    assert (said.allowed, "writes" in said.reason) == (True, True)
+    assert owner.delete(f"{bindings}/writes").status == 200
+    door.until(lambda: not may(viewer, name, "create", "configmaps"))
+    assert viewer.post(path, config_map("b")).status == 403
+
+
+def test_a_role_of_the_namespace_gives_what_it_says(door: Door) -> None:
+    """GW4: with the least account, so that the viewer's reading of secrets is an editor's token for that alone."""
+    owner, viewer = door.person("olga", Role.OWNER), door.person("vera", Role.VIEWER)
+    name = door.place(owner)
+    prefix = f"/apis/{RBAC}/v1/namespaces/{name}"
+    rules = [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"], "resourceNames": ["open"]}]
+    role = {"apiVersion": f"{RBAC}/v1", "kind": "Role", "metadata": {"name": "reads"}, "rules": rules}
+    assert owner.post(f"{prefix}/roles", role).status == 201
+    assert owner.post(f"{prefix}/rolebindings", binding("r", f"vera@{door.name}.test", "Role", "reads")).status == 201
+    for secret in ("open", "shut"):
+        body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": secret}, "stringData": {"a": "b"}}
+        assert owner.post(f"/api/v1/namespaces/{name}/secrets", body).status == 201
+    door.until(lambda: viewer.get(f"/api/v1/namespaces/{name}/secrets/open").status == 200)
+    assert viewer.get(f"/api/v1/namespaces/{name}/secrets/shut").status == 403
+    assert viewer.get(f"/api/v1/namespaces/{name}/secrets").status == 403
+
+
+def test_members_may_what_their_account_on_the_cluster_may(door: Door) -> None:
+    """Leases are no business of Kubernetes' own ``edit``; on this cluster they are of workspaces' editors."""
+    owner, editor, viewer = (door.person(role.value, role) for role in (Role.OWNER, Role.EDITOR, Role.VIEWER))
+    name = door.place(owner)
+    group = "coordination.k8s.io"
+    path = f"/apis/{group}/v1/namespaces/{name}/leases"
+    door.until(lambda: may(editor, name, "create", "leases", group))
+    lease = {"apiVersion": f"{group}/v1", "kind": "Lease", "metadata": {"name": "l"}}
+    assert editor.post(path, lease).status == 201
+    assert not may(viewer, name, "create", "leases", group)
+
+
+def test_an_open_watch_ends_with_the_binding_that_it_rests_on(door: Door) -> None:
+    owner, viewer = door.person("olga", Role.OWNER), door.person("vera", Role.VIEWER)
+    name = door.place(owner)
+    bindings = f"/apis/{RBAC}/v1/namespaces/{name}/rolebindings"
+    path = f"/api/v1/namespaces/{name}/secrets"
+    body = binding("reads", f"vera@{door.name}.test", "ClusterRole", "tenantry-tenant-edit")
+    assert owner.post(bindings, body).status == 201
+    version = door.until(lambda: viewer.get(path).body["metadata"].get("resourceVersion"))
+    with viewer.watch(path, resourceVersion=version) as watch:
+        assert owner.delete(f"{bindings}/reads").status == 200
+        last = watch.until_end()[-1]
+    assert (last["type"], last["object"]["reason"]) == ("ERROR", "Forbidden")
+
+
+def test_what_the_clusters_people_bind_by_name_counts_as_well(door: Door) -> None:
+    owner, viewer = door.person("olga", Role.OWNER), door.person("vera", Role.VIEWER)
+    name = door.place(owner)
+    user = f"--user=vera@{door.name}.test"
+    door.cluster.kubectl("create", "rolebinding", "b", "-n", name, "--clusterrole=tenantry-tenant-edit", user)
+    door.until(lambda: may(viewer, name, "create", "configmaps"))
+
+
+def test_bindings_of_strangers_give_nothing(door: Door) -> None:
+    """Groups of the cluster, and its system users, are refused by the fences and nobody here."""
+    owner = door.person("olga", Role.OWNER)
+    name = door.place(owner)
+    path = f"/apis/{RBAC}/v1/namespaces/{name}/rolebindings"
+    for subject in (
+        {"apiGroup": RBAC, "kind": "Group", "name": "system:authenticated"},
+        {"apiGroup": RBAC, "kind": "Group", "name": "tenantry:viewer"},
+        {"apiGroup": RBAC, "kind": "User", "name": "mallory"},
+        {"apiGroup": RBAC, "kind": "User", "name": "system:serviceaccount:default:default"},
+        {"kind": "ServiceAccount", "name": "default", "namespace": "default"},
+    ):
+        body = {**binding("odd", "x", "ClusterRole", "tenantry-tenant-view"), "subjects": [subject]}
+        answer = owner.post(path, body)
+        assert answer.status == 422, answer.body
