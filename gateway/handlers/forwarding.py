@@ -6,9 +6,9 @@ role covers it, never the caller's credential and never the gateway's.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import quote, urlencode
 
 from gateway.handlers.relaying import relay
@@ -23,6 +23,8 @@ from kube.authorization.leastrole import at_most
 from kube.authorization.rbac import Attributes
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import Forbidden, ServiceUnavailable
+
+Given = TypeVar("Given", bound="Answer | Tunnel")
 
 _REVIEWS: Final = "authorization.k8s.io"
 """Questions about rights are answered here, for placed namespaces as for stored ones."""
@@ -50,7 +52,7 @@ async def placement_of(runtime: Runtime, info: RequestInfo) -> Placement | None:
 async def forward(runtime: Runtime, request: Request, placement: Placement, recheck: Recheck) -> Response | Stream:
     """Pass an authorised request on to its cluster, and the answer back. Raises ``StatusError``."""
     info = request.info
-    if placement.phase != "Active":
+    if not placement.is_active:
         raise ServiceUnavailable(f'the namespace "{info.namespace}" is not ready yet', retry_after=1)
     if info.subresource == "proxy":
         raise Forbidden(
@@ -58,7 +60,7 @@ async def forward(runtime: Runtime, request: Request, placement: Placement, rech
             kind=info.resource,
             name=info.name,
         )
-    role, membership = await _role(runtime, request, placement)
+    role, membership = await role_of(runtime, request, placement)
     if info.verb not in _READS or info.connects:
         write = PlacedWrite(
             principal=request.principal,
@@ -71,10 +73,14 @@ async def forward(runtime: Runtime, request: Request, placement: Placement, rech
         )
         for condition in PLACED_ADMISSION:
             await condition.admit(write)
-    return relay(runtime, request, await _asked(runtime, request, placement, role), recheck)
+    if info.connects:
+        answer: Answer | Tunnel = await _connect(runtime, request, placement, role)
+    else:
+        answer = await ask(runtime, request, placement, role, follows=info.is_long_running)
+    return relay(runtime, request, answer, recheck)
 
 
-async def _role(runtime: Runtime, request: Request, placement: Placement) -> tuple[str, str]:
+async def role_of(runtime: Runtime, request: Request, placement: Placement) -> tuple[str, str]:
     """The account whose token the request carries, and the highest that the caller's membership gives."""
     principal, info = request.principal, request.info
     roles = await runtime.clusters.roles(placement.cluster)
@@ -104,32 +110,46 @@ async def _role(runtime: Runtime, request: Request, placement: Placement) -> tup
     return role, membership
 
 
-async def _asked(runtime: Runtime, request: Request, placement: Placement, role: str) -> Answer | Tunnel:
-    """The cluster's answer; a token that it does not take is replaced once."""
-    info, target = request.info, target_of(request)
-    upstream = runtime.clusters.upstream(placement.cluster)
+async def ask(runtime: Runtime, request: Request, placement: Placement, role: str, *, follows: bool) -> Answer:
+    """The cluster's answer."""
+    upstream, target = runtime.clusters.upstream(placement.cluster), target_of(request)
 
-    async def ask(token: str) -> Answer | Tunnel:
-        if info.connects:
-            return await upstream.upgrade(
-                info.method, target, request.raw_headers, token=token, audit_id=request.audit_id
-            )
+    async def attempt(token: str) -> Answer:
         return await upstream.request(
-            info.method,
+            request.info.method,
             target,
             request.raw_headers,
             request.body,
             token=token,
             audit_id=request.audit_id,
-            long_running=info.is_long_running,
+            long_running=follows,
         )
 
+    return await _with_token(runtime, placement, role, attempt)
+
+
+async def _connect(runtime: Runtime, request: Request, placement: Placement, role: str) -> Answer | Tunnel:
+    """The connection into a pod, or the cluster's answer in its place."""
+    upstream, target = runtime.clusters.upstream(placement.cluster), target_of(request)
+
+    async def attempt(token: str) -> Answer | Tunnel:
+        return await upstream.upgrade(
+            request.info.method, target, request.raw_headers, token=token, audit_id=request.audit_id
+        )
+
+    return await _with_token(runtime, placement, role, attempt)
+
+
+async def _with_token(
+    runtime: Runtime, placement: Placement, role: str, attempt: Callable[[str], Awaitable[Given]]
+) -> Given:
+    """What comes of an attempt; a token that the cluster does not take is replaced once."""
     token = await runtime.workspace_tokens.get(placement, role)
-    answer = await ask(token)
+    answer = await attempt(token)
     if isinstance(answer, Tunnel) or answer.status != 401:
         return answer
     answer.close()
-    answer = await ask(await runtime.workspace_tokens.after_refusal(placement, role, token))
+    answer = await attempt(await runtime.workspace_tokens.after_refusal(placement, role, token))
     if isinstance(answer, Tunnel) or answer.status != 401:
         return answer
     answer.close()
