@@ -434,6 +434,6 @@ def test_a_connection_into_a_pod_takes_create_whatever_the_method(
         bound(people["olga"], HOME, name, "User", name)
     path = f"/api/v1/namespaces/default/pods/none/{subresource}"
     refused = server.user("manor", f"reads-{subresource}").get(path)
-    assert (refused.status, refused["reason"]) == (403, "Forbidden")
-    assert f'cannot create resource "pods/{subresource}"' in refused["message"]
+    assert (refused.status, refused.body["reason"]) == (403, "Forbidden")
+    assert f'cannot create resource "pods/{subresource}"' in refused.body["message"]
     assert server.user("manor", f"types-{subresource}").get(path).status == 404

@@ -230,7 +230,7 @@ def test_connections_into_pods_are_for_who_may_change_what_runs_there(door: Door
     for subresource in ("exec", "attach", "portforward"):
         assert viewer.get(f"{pod}/{subresource}").status == 403
         answer = owner.get(f"{pod}/{subresource}")
-        assert (answer.status, answer["message"]) == (400, "a connection can be upgraded to websocket or SPDY/3.1")
+        assert (answer.status, answer.body["message"]) == (400, "a connection can be upgraded to websocket or SPDY/3.1")
     closed = owner.get(f"{pod}/proxy/")
-    assert (closed.status, closed["reason"]) == (403, "Forbidden")
-    assert "kubectl port-forward" in closed["message"]
+    assert (closed.status, closed.body["reason"]) == (403, "Forbidden")
+    assert "kubectl port-forward" in closed.body["message"]
