@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final
 
 from gateway.handlers import (
+    acrossnamespaces,
     connecting,
     discovery,
     forwarding,
@@ -25,6 +26,7 @@ from gateway.http.negotiation import require_acceptable, warning_headers
 from gateway.process.runtime import Runtime
 from gateway.process.watches import Recheck
 from gateway.resources.selection import OpenNamespaces
+from gateway.upstream.versions import is_merged
 from kube.kinds.reststrategies import DEPRECATED
 from kube.requests.decoding import HEAVY, weight
 from kube.requests.status import Expired, StatusError
@@ -93,8 +95,15 @@ async def _handle(runtime: Runtime, request: Request, recheck: Recheck) -> Respo
         return await reviews.review(runtime, request, kind)
     if (kind.name, kind.resource.group) == ("Tenant", "") and info.verb in ("create", "delete"):
         return await tenants.serve(runtime, request, kind)
-    if kind.resource.namespaced and not info.namespace and not request.principal.is_system:
-        recheck = _outside_closed_namespaces(runtime, request, recheck)
+    if kind.resource.namespaced and not info.namespace:
+        if not request.principal.is_system:
+            recheck = _outside_closed_namespaces(runtime, request, recheck)
+        if info.verb in ("list", "watch") and not info.all_tenants:
+            placements, since = await runtime.placements.in_space(info.cluster)
+            if placements or is_merged(request.query.get("resourceVersion", "")):
+                if info.verb == "list":
+                    return await acrossnamespaces.list_(runtime, request, kind, placements)
+                return await acrossnamespaces.watch(runtime, request, kind, recheck, placements, since)
     return await verbs.perform(runtime, request, kind, recheck)
 
 

@@ -54,9 +54,9 @@ async def placement_of(runtime: Runtime, info: RequestInfo) -> Placement | None:
 async def forward(runtime: Runtime, request: Request, placement: Placement, recheck: Recheck) -> Response | Stream:
     """Pass an authorised request on to its cluster, and the answer back. Raises ``StatusError``."""
     info = request.info
-    if placement.phase != "Active":
+    if not placement.is_active:
         raise ServiceUnavailable(f'the namespace "{info.namespace}" is not ready yet', retry_after=1)
-    role, membership = await _role(runtime, request, placement)
+    role, membership = await role_of(runtime, request, placement)
     if info.verb not in _READS:
         write = PlacedWrite(
             principal=request.principal,
@@ -70,7 +70,7 @@ async def forward(runtime: Runtime, request: Request, placement: Placement, rech
         for condition in PLACED_ADMISSION:
             await condition.admit(write)
     follows = info.verb == "watch" or (info.subresource == "log" and request.query.get("follow") in ("true", "1"))
-    answer = await _asked(runtime, request, placement, role, follows=follows)
+    answer = await ask(runtime, request, placement, role, follows=follows)
     if answer.status not in _STATUSES or answer.status < 200:
         await answer.aclose()
         raise BadGateway(f'the cluster "{placement.cluster}" answered with the status {answer.status}')
@@ -83,7 +83,7 @@ async def forward(runtime: Runtime, request: Request, placement: Placement, rech
     return Stream(chunks, media, headers, answer.status)
 
 
-async def _role(runtime: Runtime, request: Request, placement: Placement) -> tuple[str, str]:
+async def role_of(runtime: Runtime, request: Request, placement: Placement) -> tuple[str, str]:
     """The account whose token the request carries, and the highest that the caller's membership gives."""
     principal, info = request.principal, request.info
     roles = await runtime.clusters.roles(placement.cluster)
@@ -112,12 +112,12 @@ async def _role(runtime: Runtime, request: Request, placement: Placement) -> tup
     return role, membership
 
 
-async def _asked(runtime: Runtime, request: Request, placement: Placement, role: str, *, follows: bool) -> Answer:
+async def ask(runtime: Runtime, request: Request, placement: Placement, role: str, *, follows: bool) -> Answer:
     """The cluster's answer; a token that it does not take is replaced once."""
     upstream = runtime.clusters.upstream(placement.cluster)
     target = target_of(request)
 
-    async def ask(token: str) -> Answer:
+    async def attempt(token: str) -> Answer:
         return await upstream.request(
             request.info.method,
             target,
@@ -129,11 +129,11 @@ async def _asked(runtime: Runtime, request: Request, placement: Placement, role:
         )
 
     token = await runtime.workspace_tokens.get(placement, role)
-    answer = await ask(token)
+    answer = await attempt(token)
     if answer.status != 401:
         return answer
     await answer.aclose()
-    answer = await ask(await runtime.workspace_tokens.after_refusal(placement, role, token))
+    answer = await attempt(await runtime.workspace_tokens.after_refusal(placement, role, token))
     if answer.status != 401:
         return answer
     await answer.aclose()

@@ -190,15 +190,15 @@ async def read_list(
 ) -> tuple[Sequence[Stored], int, str, int | None]:
     """The items, the revision, the token for what follows, and how many follow when that is known."""
     query = request.query
-    limit = _limit(query.get("limit", ""))
+    limit = limit_of(query.get("limit", ""))
     if query.get("resourceVersion") == "0" and query.get("resourceVersionMatch") != "Exact":
         # What may be old comes whole, as from kube-apiserver's own cache.
         limit = 0
     token = query.get("continue", "")
     version = query.get("resourceVersion", "")
     match = query.get("resourceVersionMatch", "")
-    _check_options(query)
-    binding = _binding(request, kind)
+    check_options(query)
+    binding = binding_of(request, kind)
     at_least: int | None = None
     exact: int | None = None
     after: Place | None = None
@@ -259,7 +259,8 @@ async def _pages(
         after = _place(listing.items[-1].key)
 
 
-def _limit(text: str) -> int:
+def limit_of(text: str) -> int:
+    """A ``limit`` parameter, 0 for none. Raises ``BadRequest`` for what is no number."""
     if not text:
         return 0
     if not text.isascii() or not text.removeprefix("-").isdigit() or len(text) > 18:
@@ -267,7 +268,7 @@ def _limit(text: str) -> int:
     return min(max(int(text), 0), _LIMIT_MAX)
 
 
-def _check_options(query: Mapping[str, str]) -> None:
+def check_options(query: Mapping[str, str]) -> None:
     """Raises ``Invalid`` for revisions that cannot be asked for together, ``BadRequest`` for what is no number."""
     version, match = query.get("resourceVersion", ""), query.get("resourceVersionMatch", "")
     seconds = query.get("timeoutSeconds", "")
@@ -289,7 +290,7 @@ def _check_options(query: Mapping[str, str]) -> None:
         raise writeoptions.invalid_options("ListOptions", causes)
 
 
-def _binding(request: Request, kind: Kind) -> str:
+def binding_of(request: Request, kind: Kind) -> str:
     """What a continue token is good for: this space, resource, selectors and caller, and nothing else (TS3)."""
     info, query = request.info, request.query
     parts = (

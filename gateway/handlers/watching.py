@@ -48,10 +48,10 @@ async def watch(runtime: Runtime, request: Request, kind: Kind, recheck: Recheck
     accept = negotiate(request)
     chosen = selection(request, kind)
     bookmarks = writeoptions.flag(request.query.get("allowWatchBookmarks"))
-    initial_events = _initial_events(request)
+    initial_events = initial_events_of(request)
     seconds = _timeout(request)
     start = await _start(runtime, request, chosen, initial_events=initial_events)
-    encoder = _Encoder(request, kind, accept)
+    encoder = Encoder(request, kind, accept)
     chunks = _chunks(
         runtime,
         request,
@@ -66,7 +66,8 @@ async def watch(runtime: Runtime, request: Request, kind: Kind, recheck: Recheck
     return Stream(chunks)
 
 
-def _initial_events(request: Request) -> bool | None:
+def initial_events_of(request: Request) -> bool | None:
+    """Whether ``sendInitialEvents`` asks for what is there (``None``: unsaid). Raises ``Invalid``."""
     query, field = request.query, "resourceVersionMatch"
     value, match = query.get("sendInitialEvents"), query.get(field, "")
     # kube-apiserver lets a watch that says nothing begin with the objects that are there, as if it had been asked to.
@@ -111,7 +112,7 @@ async def _start(runtime: Runtime, request: Request, chosen: Selection, *, initi
     )
 
 
-class _Encoder:
+class Encoder:
     """Turns events into lines in the negotiated form."""
 
     def __init__(self, request: Request, kind: Kind, accept: Accept) -> None:
@@ -192,7 +193,7 @@ async def _chunks(
     runtime: Runtime,
     request: Request,
     chosen: Selection,
-    encoder: _Encoder,
+    encoder: Encoder,
     start: _Start,
     recheck: Recheck,
     seconds: float,
@@ -264,7 +265,7 @@ async def _chunks(
         await source.aclose()
 
 
-def _seen(event: Event, chosen: Selection, encoder: _Encoder) -> bytes:
+def _seen(event: Event, chosen: Selection, encoder: Encoder) -> bytes:
     """The event as this watcher must see it: what comes into its selection is added, what leaves it is deleted."""
     if chosen.is_whole:
         return encoder.line(event.type, event.data)

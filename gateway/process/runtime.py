@@ -27,6 +27,7 @@ from gateway.resources.kinds import Catalogs
 from gateway.upstream.clusters import Clusters
 from gateway.upstream.placements import Placements
 from gateway.upstream.tokens import WorkspaceTokens
+from gateway.upstream.versions import MergedVersions
 from kube.requests.logicalclusters import ROOT
 from kube.requests.status import ServiceUnavailable
 from store.engine import Engine
@@ -59,6 +60,7 @@ class Runtime:
     executor: FairExecutor = field(default_factory=FairExecutor)
     watchdog: Watchdog = field(default_factory=Watchdog)
     open_watches: OpenWatches = field(default_factory=OpenWatches)
+    merged_versions: MergedVersions = field(default_factory=MergedVersions)
     write_locks: KeyedLocks = field(default_factory=KeyedLocks)
     metrics: Metrics = field(default_factory=Metrics)
     stopping: bool = False

@@ -6,7 +6,7 @@ placement means the workspace by its UID: whatever comes later under the same na
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -14,11 +14,15 @@ import orjson
 
 from kube.requests.logicalclusters import is_tenant_space
 from store.interface import Reader
-from store.types import Key, Stored
+from store.types import Key, Range, Stored
 from tenants.clusters.objects import CLUSTER_LABEL, WORKSPACE_LABEL
 
 _MARK: Final = CLUSTER_LABEL.encode()
 _REMEMBERED: Final = 16_384
+
+ACTIVE: Final = "Active"
+SUSPENDED: Final = "Suspended"
+"""Phases of a placed namespace: in use, and closed to everybody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,16 @@ class Placement:
     space: str
     namespace: str
     phase: str
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it is in use."""
+        return self.phase == ACTIVE
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nobody may see what is in it."""
+        return self.phase == SUSPENDED
 
 
 class Placements:
@@ -53,15 +67,26 @@ class Placements:
         stored = await self._store.get(key, cached=True) or await self._store.get(key)
         if stored is None:
             return None
-        place = (space, namespace)
+        return self._remembered(stored)
+
+    def _remembered(self, stored: Stored) -> Placement | None:
+        place = (stored.key.space, stored.key.name)
         known = self._known.get(place)
         if known is not None and known[0] is stored:
             return known[1]
-        placement = placement_in(stored.data, key)
+        placement = placement_in(stored.data, stored.key)
         if len(self._known) >= _REMEMBERED:
             self._known.clear()
         self._known[place] = (stored, placement)
         return placement
+
+    async def in_space(self, space: str) -> tuple[Sequence[Placement], int]:
+        """The placements of a space that are in use, by the names of their namespaces, and at which revision."""
+        if not is_tenant_space(space):
+            return (), 0
+        listing = await self._store.list(Range(space, "", "namespaces"))
+        found = (self._remembered(stored) for stored in listing.items if _MARK in stored.data)
+        return [placement for placement in found if placement is not None and placement.is_active], listing.revision
 
 
 def placement_in(data: bytes, key: Key) -> Placement | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Final
@@ -77,6 +77,21 @@ def table(
         "columnDefinitions": [column.as_dict() for column in convertor.columns] if headers else None,
         "rows": rows,
     }
+
+
+def aligned_rows(
+    rows: Sequence[dict[str, Any]], own: Mapping[str, Any], head: Mapping[str, Any]
+) -> Sequence[dict[str, Any]]:
+    """The rows of a table with columns of its ``own``, for a table whose columns ``head`` names; by the columns' names.
+
+    What is not known of a row is empty.
+    """
+    names = [column["name"] for column in own.get("columnDefinitions") or ()]
+    wanted = [column["name"] for column in head.get("columnDefinitions") or ()]
+    if names == wanted:
+        return rows
+    places = [names.index(name) if name in names else None for name in wanted]
+    return [{**row, "cells": [None if place is None else row["cells"][place] for place in places]} for row in rows]
 
 
 def partial_object(item: dict[str, Any], version: str = "v1") -> dict[str, Any]:

@@ -1,0 +1,154 @@
+"""A list across namespaces that are stored and namespaces that are on clusters (GW4).
+
+The parts are read at the same time. What is there of the whole is one list with one resource version; a chunk takes some
+of every part, and its token says where each goes on. A part that cannot be read is an error, for whoever keeps a list
+(an informer) must never take some of it for the whole; only people, who read tables, get the rest with a warning.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import zlib
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+import orjson
+
+from gateway.handlers.acrossnamespaces.parts import STORED, Part, Query, read_all
+from gateway.handlers.reading import binding_of, check_options, limit_of, revision_of
+from gateway.http.messages import Request, Response
+from gateway.http.negotiation import Accept, negotiate, respond
+from gateway.process.runtime import Runtime
+from gateway.resources.kinds import Kind
+from gateway.resources.selection import selection
+from gateway.upstream.placements import Placement
+from gateway.upstream.versions import Scope
+from kube.objects.tables import aligned_rows
+from kube.requests.status import BadRequest, Expired, StatusError
+
+_EXPIRED: Final = "The resourceVersion for the provided list is too old."
+_TOKEN_MAX: Final = 256 * 1024
+
+
+def scope_of(request: Request, kind: Kind) -> Scope:
+    """What resource versions of such a list are about."""
+    group, kept = kind.resource.place
+    return request.info.cluster, group, kept
+
+
+async def list_(runtime: Runtime, request: Request, kind: Kind, placements: Sequence[Placement]) -> Response:
+    """The list, or a chunk of it. Raises ``StatusError``."""
+    accept, query = negotiate(request), request.query
+    selection(request, kind)
+    check_options(query)
+    version, binding = query.get("resourceVersion", ""), binding_of(request, kind)
+    limit = 0 if version == "0" else limit_of(query.get("limit", ""))
+    places = {placement.workspace: placement for placement in placements}
+    token = query.get("continue", "")
+    if token:
+        if version not in ("", "0"):
+            raise BadRequest("specifying resource version is not allowed when using continue")
+        number, queries = _read_token(token, binding)
+        queries = {name: asked for name, asked in queries.items() if name == STORED or name in places}
+    else:
+        number, queries = "", _queries(runtime, request, kind, places, exact=bool(limit))
+    share = {"limit": str(max(1, limit // max(1, len(queries))))} if limit else {}
+    queries = {name: {**asked, **share} for name, asked in queries.items()}
+    parts = await read_all(runtime, request, kind, accept, places, queries)
+    found = {name: part for name, part in parts.items() if isinstance(part, Part)}
+    failures = {name: part for name, part in parts.items() if isinstance(part, StatusError)}
+    if failures:
+        _excuse(request, accept, places, failures, something=not token and any(part.objects for part in found.values()))
+    if not token:
+        versions = {name: part.version for name, part in found.items()}
+        number = runtime.merged_versions.number(scope_of(request, kind), versions)
+    return await _shown(request, kind, accept, found, number, limit, binding)
+
+
+def _queries(
+    runtime: Runtime, request: Request, kind: Kind, places: Mapping[str, Placement], *, exact: bool
+) -> dict[str, Query]:
+    """What each part is asked for, at which version. Raises ``Expired`` for one that nobody knows any more."""
+    version, match = request.query.get("resourceVersion", ""), request.query.get("resourceVersionMatch", "")
+    names = (STORED, *places)
+    if version in ("", "0"):
+        asked = {"resourceVersion": version} if version else {}
+        return {name: asked | ({"resourceVersionMatch": match} if match else {}) for name in names}
+    revision_of(version)
+    exact = match == "Exact" or (not match and exact)
+    known = runtime.merged_versions.parts(scope_of(request, kind), version)
+    if known is None:
+        if exact:
+            raise Expired(_EXPIRED)
+        # What is there now is not older.
+        return {name: {} for name in names}
+    match = "Exact" if exact else "NotOlderThan"
+    at: dict[str, Query] = {
+        name: {"resourceVersion": known[name], "resourceVersionMatch": match} for name in names if name in known
+    }
+    return at if exact else {name: at.get(name, {}) for name in names}
+
+
+def _excuse(
+    request: Request,
+    accept: Accept,
+    places: Mapping[str, Placement],
+    failures: Mapping[str, StatusError],
+    *,
+    something: bool,
+) -> None:
+    """Say what is missing, to people; raise the failure for everybody else, and where there is nothing but failures."""
+    first = next(iter(failures.values()))
+    if not accept.is_table or not something or isinstance(first, (BadRequest, Expired)):
+        raise first
+    for name, error in failures.items():
+        request.warnings.append(f'the namespace "{places[name].namespace}" is missing: {error.message}')
+
+
+async def _shown(
+    request: Request, kind: Kind, accept: Accept, found: Mapping[str, Part], number: str, limit: int, binding: str
+) -> Response:
+    objects: list[dict[str, Any]] = []
+    following: dict[str, Query] = {}
+    head = next((part.head for part in found.values()), {})
+    for name, part in found.items():
+        if limit and objects and len(objects) + len(part.objects) > limit:
+            # There are more parts than room: this one comes later, as it is now.
+            following[name] = {"resourceVersion": part.version, "resourceVersionMatch": "Exact"}
+            continue
+        objects += aligned_rows(part.objects, part.head, head) if accept.is_table else part.objects
+        if part.token:
+            following[name] = {"continue": part.token}
+    metadata: dict[str, Any] = {"resourceVersion": number}
+    if following or kind.resource.custom:
+        metadata["continue"] = _token_of(number, following, binding) if following else ""
+    body = {**head, "metadata": metadata, "rows" if accept.is_table else "items": objects}
+    return await request.offload_large(
+        len(objects) * 1024, partial(respond, request, body, accept=Accept(accept.media))
+    )
+
+
+def _token_of(number: str, following: Mapping[str, Query], binding: str) -> str:
+    packed = zlib.compress(orjson.dumps([number, following, binding]))
+    return base64.urlsafe_b64encode(packed).decode().rstrip("=")
+
+
+def _read_token(token: str, binding: str) -> tuple[str, dict[str, Query]]:
+    """The version and what follows of each part. It leads only to parts that the caller may read: it needs no signature."""
+    try:
+        unpacking = zlib.decompressobj()
+        packed = base64.urlsafe_b64decode(token[: _TOKEN_MAX // 4] + "===")
+        number, following, bound = orjson.loads(unpacking.decompress(packed, _TOKEN_MAX))
+        fits = bound == binding and isinstance(number, str) and all(map(_is_query, following.values()))
+    except (binascii.Error, zlib.error, ValueError, TypeError, AttributeError):
+        fits = False
+    if not fits:
+        raise BadRequest("invalid continue token: continue key is not valid")
+    return number, following
+
+
+def _is_query(query: Any) -> bool:
+    names = {"continue", "resourceVersion", "resourceVersionMatch"}
+    return isinstance(query, dict) and names.issuperset(query) and all(isinstance(text, str) for text in query.values())

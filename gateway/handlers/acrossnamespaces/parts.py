@@ -1,0 +1,187 @@
+"""Lists of one kind, one place at a time: the store's part of a space, and each of its placed namespaces (GW4).
+
+What a cluster answers is checked as far as it is relied on: a list, of one version, of this namespace and no other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import orjson
+
+from gateway.handlers import forwarding, reading
+from gateway.http.messages import Request
+from gateway.http.negotiation import Accept
+from gateway.process.runtime import Runtime
+from gateway.resources.kinds import Kind
+from gateway.upstream.client import Answer, BadGateway
+from gateway.upstream.placements import Placement
+from kube.requests.status import BadRequest, Expired, Forbidden, StatusError, TooManyRequests
+
+STORED: Final = ""
+"""The name of the store's part; a placed namespace's is its workspace's UID."""
+
+BYTES_MAX: Final = 128 * 1024 * 1024
+"""What all clusters together may answer to one list."""
+
+_PASSED_ON: Final = ("labelSelector", "fieldSelector", "includeObject")
+_OURS: Final = frozenset({b"accept", b"accept-encoding"})
+
+Query = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One place's answer: the rows or items, the version, and where it goes on (empty: it does not)."""
+
+    head: Mapping[str, Any]
+    objects: Sequence[dict[str, Any]]
+    version: str
+    token: str
+
+
+class Room:
+    """The bytes that are left for one request's answers."""
+
+    def __init__(self) -> None:
+        self._left = BYTES_MAX
+
+    def take(self, size: int, cluster: str) -> None:
+        """Raises ``BadGateway`` when it is used up."""
+        self._left -= size
+        if self._left < 0:
+            raise BadGateway(
+                f'the cluster "{cluster}" answers with more than {BYTES_MAX >> 20} MiB: ask for less at once (limit)'
+            )
+
+
+def media_of(accept: Accept) -> bytes:
+    """What a part is asked for as: JSON, in the form that the client wants."""
+    form = f";as={accept.kind};v={accept.version};g={accept.group}" if accept.kind else ""
+    return b"application/json" + form.encode("ascii")
+
+
+def stored_request(request: Request, accept: Accept, query: Query) -> Request:
+    """The request for the store's part."""
+    headers = {name: value for name, value in request.headers.items() if name not in _OURS}
+    return replace(
+        request,
+        query={**_passed_on(request), **query},
+        headers={**headers, b"accept": media_of(accept)},
+        write=lambda _: False,
+    )
+
+
+def placed_request(request: Request, placement: Placement, accept: Accept, query: Query) -> Request:
+    """The request for a placed namespace's part."""
+    query = {**_passed_on(request), **query}
+    headers = tuple(pair for pair in request.raw_headers if pair[0] not in _OURS)
+    return replace(
+        request,
+        info=replace(request.info, namespace=placement.namespace),
+        query=query,
+        parameters={name: (value,) for name, value in query.items()},
+        raw_headers=(*headers, (b"accept", media_of(accept))),
+    )
+
+
+def _passed_on(request: Request) -> dict[str, str]:
+    return {name: request.query[name] for name in _PASSED_ON if name in request.query}
+
+
+async def read_stored(runtime: Runtime, request: Request, kind: Kind, accept: Accept, query: Query) -> Part:
+    """The store's part. Raises as ``reading.list_``."""
+    answer = await reading.list_(runtime, stored_request(request, accept, query), kind)
+    return _part(orjson.loads(answer.body), accept)
+
+
+async def read_placed(
+    runtime: Runtime, request: Request, placement: Placement, accept: Accept, query: Query, room: Room
+) -> Part | None:
+    """A placed namespace's part; ``None`` where the kind is not there, or not for tenants. Raises ``StatusError``."""
+    asked = placed_request(request, placement, accept, query)
+    try:
+        role, _ = await forwarding.role_of(runtime, asked, placement)
+    except Forbidden:
+        return None
+    answer = await forwarding.ask(runtime, asked, placement, role, follows=False)
+    data = await _whole(answer, placement, room)
+    if answer.status == 404:
+        return None
+    if answer.status != 200:
+        raise refusal(answer.status, data, placement)
+    try:
+        part = await request.offload_large(len(data), lambda: _part(orjson.loads(data), accept))
+        # Rows without objects name nobody: nothing that reads them could be led astray.
+        named = asked.query.get("includeObject") != "None"
+        if named and any(_namespace_of(row, accept) != placement.namespace for row in part.objects):
+            raise ValueError("objects of other namespaces")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        raise BadGateway(f'the cluster "{placement.cluster}" answered with something that is no such list') from None
+    return part
+
+
+async def _whole(answer: Answer, placement: Placement, room: Room) -> bytes:
+    pieces = []
+    try:
+        async for piece in answer.chunks:
+            room.take(len(piece), placement.cluster)
+            pieces.append(piece)
+    finally:
+        await answer.aclose()
+    return b"".join(pieces)
+
+
+def _part(body: dict[str, Any], accept: Accept) -> Part:
+    metadata = body.pop("metadata")
+    objects = body.pop("rows" if accept.is_table else "items") or []
+    return Part(body, objects, str(metadata["resourceVersion"]), metadata.get("continue") or "")
+
+
+def _namespace_of(row: dict[str, Any], accept: Accept) -> str:
+    shown = row["object"] if accept.is_table else row
+    return str(shown["metadata"]["namespace"])
+
+
+def refusal(status: int, data: bytes, placement: Placement) -> StatusError:
+    """What a cluster's refusal means to a client that asked about many places."""
+    try:
+        text = str(orjson.loads(data).get("message", ""))[:500]
+    except (ValueError, AttributeError):
+        text = ""
+    text = text or f'the cluster "{placement.cluster}" answered {status}'
+    match status:
+        case 400:
+            return BadRequest(text)
+        case 410:
+            return Expired(text)
+        case 429:
+            return TooManyRequests(text, retry_after=1)
+    return BadGateway(f'the cluster "{placement.cluster}" answered {status} for the namespace "{placement.namespace}"')
+
+
+async def read_all(
+    runtime: Runtime,
+    request: Request,
+    kind: Kind,
+    accept: Accept,
+    placements: Mapping[str, Placement],
+    queries: Mapping[str, Query],
+) -> dict[str, Part | StatusError | None]:
+    """Every part that is asked for by name, at the same time; the failures of clusters among them."""
+    room = Room()
+
+    async def read(name: str) -> Part | StatusError | None:
+        if name == STORED:
+            return await read_stored(runtime, request, kind, accept, queries[name])
+        try:
+            return await read_placed(runtime, request, placements[name], accept, queries[name], room)
+        except StatusError as error:
+            return error
+
+    async with asyncio.TaskGroup() as group:
+        tasks = {name: group.create_task(read(name)) for name in queries}
+    return {name: task.result() for name, task in tasks.items()}

@@ -1,0 +1,326 @@
+"""A watch across namespaces that are stored and namespaces that are on clusters (GW4).
+
+1. It begins with a version of each part: those that the client's number stands for, or those of a list whose objects are
+   shown first. So nothing between a list and its watch is lost or shown twice.
+2. Each part has a reader of its own. It puts whole events into one bounded queue, in its own order; a client that does not
+   read holds all of them back. A reader whose cluster hangs up goes on behind the last event that it has put there.
+3. The number of a bookmark stands for what has been shown of every part, so that a client goes on from there on this
+   process. Behind the events of each turn comes one, where the client takes them: an event's own version is its
+   cluster's, and means nothing to the others.
+4. A namespace that comes is listed and then read like the others. One that ends is read until its cluster says no more,
+   for its objects go one by one; one that is closed is not.
+5. The store's part is an ordinary watch: it is the one that is registered, asks for the right again, and ends with the
+   right or with the time. When it ends, all end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import orjson
+
+from gateway.handlers import forwarding, watching
+from gateway.handlers.acrossnamespaces.listing import scope_of
+from gateway.handlers.acrossnamespaces.parts import (
+    STORED,
+    Part,
+    Query,
+    Room,
+    placed_request,
+    read_all,
+    read_placed,
+    refusal,
+    stored_request,
+)
+from gateway.handlers.reading import revision_of
+from gateway.http.errors import as_event, as_status_error
+from gateway.http.messages import Request, Stream
+from gateway.http.negotiation import Accept, negotiate
+from gateway.process.runtime import Runtime
+from gateway.process.watches import Recheck
+from gateway.resources import writeoptions
+from gateway.resources.kinds import Kind
+from gateway.resources.selection import selection
+from gateway.upstream.client import BadGateway
+from gateway.upstream.placements import Placement
+from kube.requests.status import Expired, Forbidden, StatusError
+from store.types import Range, StoreError
+
+logger = logging.getLogger(__name__)
+
+_WAITING_MAX: Final = 256
+"""Events that wait for the client, of all parts together."""
+_LINE_MAX: Final = 16 * 1024 * 1024
+_PAUSES: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
+"""Seconds before a cluster that has hung up is asked again, the last one from then on."""
+
+
+@dataclass(slots=True)
+class _Turn:
+    """What a reader has for the client: lines of a part up to a version, or the end of all."""
+
+    name: str = STORED
+    version: str = ""
+    lines: bytes = b""
+    ends: bool = False
+
+
+@dataclass(slots=True)
+class _Merger:
+    """One watch while it is open."""
+
+    runtime: Runtime
+    request: Request
+    kind: Kind
+    accept: Accept
+    queue: asyncio.Queue[_Turn] = field(default_factory=lambda: asyncio.Queue(_WAITING_MAX))
+    readers: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+
+    async def follow_stored(self, stream: AsyncIterator[bytes]) -> None:
+        """The store's part, bookmarks turned into versions; when it ends all end."""
+        async for chunk in stream:
+            for line in chunk.splitlines(keepends=True):
+                type_, version = _told(orjson.loads(line))
+                # An error is the last thing that it says.
+                await self.queue.put(
+                    _Turn(STORED, version, b"" if type_ == "BOOKMARK" else line, ends=type_ == "ERROR")
+                )
+        await self.queue.put(_Turn(ends=True))
+
+    async def follow_placed(self, placement: Placement, version: str) -> None:
+        """A placed namespace's part behind ``version``; without one what is there comes first."""
+        failures = 0
+        while True:
+            try:
+                if not version:
+                    part = await read_placed(self.runtime, self.request, placement, self.accept, {}, Room())
+                    if part is None:
+                        return
+                    version = part.version
+                    await self.queue.put(_Turn(placement.workspace, version, added(part, self.kind, self.accept)))
+                async for turn in self._events(placement, version):
+                    version, failures = turn.version, 0
+                    await self.queue.put(turn)
+            except (Forbidden, _NotThere):
+                return
+            except Expired as error:
+                await self.queue.put(_Turn(lines=_line(error), ends=True))
+                return
+            except StatusError as error:
+                # A cluster that is away holds nobody else up, and what happens meanwhile is told when it is back.
+                logger.info("the watch of %s pauses: %s", placement.namespace, error.message)
+            if not await self._is_shown(placement):
+                return
+            await asyncio.sleep(_PAUSES[min(failures, len(_PAUSES) - 1)])
+            failures += 1
+
+    async def _events(self, placement: Placement, version: str) -> AsyncIterator[_Turn]:
+        query = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": version}
+        asked = placed_request(self.request, placement, self.accept, query)
+        role, _ = await forwarding.role_of(self.runtime, asked, placement)
+        answer = await forwarding.ask(self.runtime, asked, placement, role, follows=True)
+        try:
+            if answer.status == 404:
+                raise _NotThere
+            if answer.status != 200:
+                raise refusal(answer.status, b"", placement)
+            async for line in _lines(answer.chunks, placement):
+                try:
+                    event = orjson.loads(line)
+                    type_, version = _told(event)
+                except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+                    raise BadGateway(f'the cluster "{placement.cluster}" sends events that are none') from None
+                if type_ == "ERROR":
+                    raise refusal(int(event["object"].get("code") or 500), orjson.dumps(event["object"]), placement)
+                yield _Turn(placement.workspace, version, b"" if type_ == "BOOKMARK" else line + b"\n")
+        finally:
+            await answer.aclose()
+
+    async def _is_shown(self, placement: Placement) -> bool:
+        now = await self.runtime.placements.of(placement.space, placement.namespace)
+        return now is not None and now.workspace == placement.workspace and now.is_active
+
+    async def follow_namespaces(self, since: int) -> None:
+        """Begin to read what comes, and stop with what is closed."""
+        info = self.request.info
+        source = self.runtime.store.watch(Range(info.cluster, "", "namespaces"), since=since)
+        try:
+            async for events, _ in source:
+                for event in events:
+                    placement = await self.runtime.placements.of(info.cluster, event.key.name)
+                    if placement is None:
+                        continue
+                    reader = self.readers.get(placement.workspace)
+                    if placement.is_active and reader is None:
+                        self.begin(placement, "")
+                    elif placement.is_closed and reader is not None:
+                        reader.cancel()
+                        del self.readers[placement.workspace]
+        except StoreError as error:
+            await self.queue.put(_Turn(lines=_line(as_status_error(error)), ends=True))
+        finally:
+            await source.aclose()
+
+    def begin(self, placement: Placement, version: str) -> None:
+        """Read a placed namespace's part."""
+        reader = asyncio.create_task(self._ending_all(self.follow_placed(placement, version)))
+        self.readers[placement.workspace] = reader
+
+    async def _ending_all(self, work: Any) -> None:
+        """A reader that fails must not leave a watch that looks whole."""
+        try:
+            await work
+        except Exception as error:
+            if not isinstance(error, StatusError):
+                logger.exception("a part of a watch cannot be read")
+            await self.queue.put(_Turn(lines=_line(as_status_error(error)), ends=True))
+
+    async def chunks(
+        self, stored: AsyncIterator[bytes], parts: dict[str, str], initial: Sequence[bytes], since: int,
+        placements: Iterable[Placement], encoder: watching.Encoder, recheck: Recheck, *, bookmarks: bool, mark_initial: bool,
+    ) -> AsyncIterator[bytes]:  # fmt: skip
+        """The lines of all parts as they come."""
+        others: list[asyncio.Task[None]] = []
+        scope = scope_of(self.request, self.kind)
+
+        def bookmark(*, initial: bool = False) -> bytes:
+            return encoder.bookmark(int(self.runtime.merged_versions.number(scope, parts)), initial=initial)
+
+        try:
+            # The store's part registers the watch first: what is taken away from here on finds it.
+            others.append(asyncio.create_task(self._ending_all(self.follow_stored(stored))))
+            await asyncio.sleep(0)
+            try:
+                await recheck()
+            except Exception as error:  # noqa: BLE001 - whatever happens, nothing may be shown
+                yield _line(as_status_error(error))
+                return
+            for lines in initial:
+                yield lines
+            if mark_initial:
+                yield bookmark(initial=True)
+            others.append(asyncio.create_task(self._ending_all(self.follow_namespaces(since))))
+            for placement in placements:
+                self.begin(placement, parts.get(placement.workspace, ""))
+            while True:
+                turns = [await self.queue.get()]
+                while not self.queue.empty() and len(turns) < _WAITING_MAX:
+                    turns.append(self.queue.get_nowait())
+                lines = b"".join(turn.lines for turn in turns)
+                if any(turn.ends for turn in turns):
+                    if lines:
+                        yield lines
+                    return
+                parts |= {turn.name: turn.version for turn in turns if turn.version}
+                yield lines + bookmark() if bookmarks else lines
+        finally:
+            for task in (*others, *self.readers.values()):
+                task.cancel()
+            await asyncio.gather(*others, *self.readers.values(), return_exceptions=True)
+
+
+async def watch(
+    runtime: Runtime, request: Request, kind: Kind, recheck: Recheck, placements: Sequence[Placement], since: int
+) -> Stream:
+    """Open a watch; ``placements`` are those of revision ``since``. Raises ``StatusError`` for what cannot begin."""
+    accept, query = negotiate(request), request.query
+    selection(request, kind)
+    bookmarks = writeoptions.flag(query.get("allowWatchBookmarks"))
+    initial_events = watching.initial_events_of(request)
+    encoder = watching.Encoder(request, kind, accept)
+    version = query.get("resourceVersion", "")
+    initial: list[bytes] = []
+    known = None
+    if version not in ("", "0"):
+        revision_of(version)
+        known = runtime.merged_versions.parts(scope_of(request, kind), version)
+        if known is None and initial_events is not True:
+            raise Expired(f"too old resource version: {version}")
+    if known is not None and initial_events is not True:
+        parts = dict(known)
+    else:
+        shown = initial_events is not False
+        read = await _read(runtime, request, kind, accept, placements, {} if shown else {"limit": "1"})
+        parts = {name: part.version for name, part in read.items()}
+        initial = [added(part, kind, accept) for part in read.values()] if shown else []
+    asked = {"watch": "true", "allowWatchBookmarks": "true", "resourceVersion": parts[STORED]}
+    if "timeoutSeconds" in query:
+        asked["timeoutSeconds"] = query["timeoutSeconds"]
+    stored = await watching.watch(runtime, stored_request(request, accept, asked), kind, recheck)
+    merger = _Merger(runtime, request, kind, accept)
+    # What was not there for tenants when the list was read is not looked for.
+    read_on = [placement for placement in placements if known is not None or placement.workspace in parts]
+    return Stream(
+        merger.chunks(
+            stored.chunks,
+            parts,
+            initial,
+            since,
+            read_on,
+            encoder,
+            recheck,
+            bookmarks=bookmarks,
+            mark_initial=initial_events is True and bookmarks,
+        )
+    )
+
+
+async def _read(
+    runtime: Runtime, request: Request, kind: Kind, accept: Accept, placements: Sequence[Placement], query: Query
+) -> dict[str, Part]:
+    """Every part, whole. Raises the failure of any: a watch that begins with less would be taken for the whole."""
+    places = {placement.workspace: placement for placement in placements}
+    read = await read_all(runtime, request, kind, accept, places, dict.fromkeys((STORED, *places), query))
+    for part in read.values():
+        if isinstance(part, StatusError):
+            raise part
+    return {name: part for name, part in read.items() if isinstance(part, Part)}
+
+
+class _NotThere(Exception):
+    """The cluster does not know the kind."""
+
+
+def added(part: Part, kind: Kind, accept: Accept) -> bytes:
+    """What is there already, as events."""
+    lines = []
+    for found in part.objects:
+        if accept.is_table:
+            shown = {**part.head, "metadata": {"resourceVersion": part.version}, "rows": [found]}
+        elif accept.is_partial:
+            shown = {"kind": "PartialObjectMetadata", "apiVersion": f"{accept.group}/{accept.version}", **found}
+        else:
+            shown = {"kind": kind.name, "apiVersion": kind.api_version, **found}
+        lines.append(orjson.dumps({"type": "ADDED", "object": shown}) + b"\n")
+    return b"".join(lines)
+
+
+def _told(event: Mapping[str, Any]) -> tuple[str, str]:
+    """The type of an event, and the version up to which its part is known with it (empty for an error)."""
+    type_, shown = event["type"], event["object"]
+    if type_ == "ERROR":
+        return type_, ""
+    if shown["kind"] != "Table":
+        return type_, str(shown["metadata"]["resourceVersion"])
+    version = shown["metadata"].get("resourceVersion") or shown["rows"][0]["object"]["metadata"]["resourceVersion"]
+    return type_, str(version)
+
+
+async def _lines(chunks: AsyncIterator[bytes], placement: Placement) -> AsyncIterator[bytes]:
+    """The lines of a stream, without their ends. Raises ``BadGateway`` for one that is none."""
+    rest = b""
+    async for chunk in chunks:
+        *whole, rest = (rest + chunk).split(b"\n")
+        if len(rest) > _LINE_MAX:
+            raise BadGateway(f'the cluster "{placement.cluster}" sends an event without end')
+        for line in whole:
+            if line:
+                yield line
+
+
+def _line(error: StatusError) -> bytes:
+    return orjson.dumps(as_event(error)) + b"\n"

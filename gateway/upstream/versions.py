@@ -1,0 +1,62 @@
+"""Resource versions of what is read from several places at once: one number for the version of each of them (GW4).
+
+The number only grows, over restarts as well: it begins with the time. What it stands for is known to this process and
+forgotten when there are too many: whoever comes with one that is not known is told that it has expired, and lists anew.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from typing import Final
+
+LOWEST: Final = 10**15
+"""Every number is higher, and every revision of the store lower: neither is taken for the other."""
+
+_PARTS_MAX: Final = 100_000
+"""Versions that are remembered, each place counted."""
+
+Scope = tuple[str, str, str]
+"""What the numbers are about: logical cluster, group, resource."""
+
+Parts = Mapping[str, str]
+"""The version of each place by its name."""
+
+
+class MergedVersions:
+    """The numbers that this process has given; ``now`` gives Unix seconds."""
+
+    def __init__(self, now: Callable[[], float] = time.time) -> None:
+        self._now = now
+        self._last = LOWEST
+        self._known: OrderedDict[int, tuple[Scope, Parts]] = OrderedDict()
+        self._newest: dict[Scope, int] = {}
+        self._size = 0
+
+    def number(self, scope: Scope, parts: Parts) -> str:
+        """The number for these versions, the last one given where nothing has changed since."""
+        newest = self._newest.get(scope)
+        if newest is not None and newest in self._known and self._known[newest][1] == parts:
+            self._known.move_to_end(newest)
+            return str(newest)
+        self._last = number = max(self._last + 1, int(self._now() * 1_000_000))
+        self._known[number] = scope, dict(parts)
+        self._newest[scope] = number
+        self._size += len(parts)
+        while self._size > _PARTS_MAX and len(self._known) > 1:
+            forgotten, (scope, parts) = self._known.popitem(last=False)
+            self._size -= len(parts)
+            if self._newest.get(scope) == forgotten:
+                del self._newest[scope]
+        return str(number)
+
+    def parts(self, scope: Scope, version: str) -> Parts | None:
+        """What a number stands for, ``None`` where it is not known as one of this scope."""
+        known = self._known.get(int(version)) if is_merged(version) else None
+        return known[1] if known is not None and known[0] == scope else None
+
+
+def is_merged(version: str) -> bool:
+    """Whether a resource version can only have been given for several places at once."""
+    return version.isascii() and version.isdigit() and len(version) <= 19 and int(version) > LOWEST
