@@ -2,9 +2,9 @@
 
 Celery's messages only say "look". A worker claims one due row at a time; the fence grows with each claim, so a worker
 that was thought dead can no longer commit. Suspensions go first; of the tenants whoever keeps fewest workers busy is
-next, by lot among equals, so that nobody's many operations hold another's few. An operation is claimed only when no
-other worker can still be calling the cluster for the same workspace: leases are longer than the longest call, and are
-renewed before each one.
+next, by lot among equals, so that nobody's many operations hold another's few, and no registered cluster keeps all
+lanes. An operation is claimed only when no other worker can still be calling the cluster for the same workspace: leases
+are longer than the longest call, and are renewed before each one.
 
 Why a worker that dies, hangs or is overtaken at any point does no harm:
 
@@ -51,6 +51,13 @@ READS_RENEW_AFTER: Final = 1.0
 FAILED_RETRY_SECONDS: Final = 300.0
 TENANT_LANES: Final = 8
 """How many operations of one tenant may run at once; suspensions are not counted out."""
+CLUSTER_LANES: Final = 10
+CLUSTER_LANES_CLOSING: Final = 14
+"""How many operations may run at once on one registered cluster, and how many when suspensions are among them.
+
+A worker has sixteen lanes: a cluster that answers slowly keeps some of them free for the others, and its own ordinary
+operations some for its suspensions.
+"""
 
 _CLOSING_BACKOFF_LONGEST: Final = 2.0
 _CLOSING_WAIT_LONGEST: Final = 8.0
@@ -71,12 +78,17 @@ WHERE id = (
   LEFT JOIN (SELECT bw.tenant_id, count(*) AS lanes FROM operations b JOIN workspaces bw ON bw.id = b.workspace_id
              WHERE b.state = 'running' AND b.lease_until > clock_timestamp()
              GROUP BY bw.tenant_id) busy ON busy.tenant_id = w.tenant_id
+  LEFT JOIN (SELECT cw.cluster_id, count(*) AS lanes FROM operations b JOIN workspaces cw ON cw.id = b.workspace_id
+             WHERE b.state = 'running' AND b.lease_until > clock_timestamp()
+             GROUP BY cw.cluster_id) held ON held.cluster_id = w.cluster_id
   WHERE o.state IN ('pending', 'running', 'failed') AND o.not_before <= clock_timestamp()
     AND (c.away_until IS NULL OR c.away_until <= clock_timestamp())
     AND (%(workspace)s::uuid IS NULL OR o.workspace_id = %(workspace)s)
     AND NOT EXISTS (SELECT 1 FROM operations other WHERE other.workspace_id = o.workspace_id
                     AND other.id <> o.id AND other.lease_until > clock_timestamp())
     AND (o.desired = 'suspended' OR coalesce(busy.lanes, 0) < %(lanes)s)
+    AND (c.kind = 'embedded' OR coalesce(held.lanes, 0) <
+         CASE o.desired WHEN 'suspended' THEN %(cluster_closing)s ELSE %(cluster)s END)
   ORDER BY o.desired <> 'suspended', coalesce(busy.lanes, 0), md5(w.tenant_id || %(lot)s), o.not_before
   FOR UPDATE OF o SKIP LOCKED LIMIT 1)
 RETURNING id, fence
@@ -261,7 +273,14 @@ def claim(workspace_id: UUID | None = None) -> tuple[UUID, int] | None:
     """The id and fence of the next due operation (of one workspace), now leased to the caller, or ``None``."""
     with connection.cursor() as cursor:
         lot = str(random.random())  # noqa: S311 (a lottery among tenants, no secret)
-        values = {"lease": LEASE_SECONDS, "workspace": workspace_id, "lanes": TENANT_LANES, "lot": lot}
+        values = {
+            "lease": LEASE_SECONDS,
+            "workspace": workspace_id,
+            "lanes": TENANT_LANES,
+            "cluster": CLUSTER_LANES,
+            "cluster_closing": CLUSTER_LANES_CLOSING,
+            "lot": lot,
+        }
         cursor.execute(_CLAIM, values)
         row: tuple[UUID, int] | None = cursor.fetchone()
     return row

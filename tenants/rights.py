@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from audit.recorder import Actor
 from kube.requests.status import Forbidden, NotFound
-from tenants.models import Membership, Role
+from tenants.models import Membership, Role, Status, Tenant, TenantState, Workspace
 
 _RANK = {Role.OWNER: 3, Role.ADMIN: 2, Role.EDITOR: 1, Role.VIEWER: 0}
 
@@ -38,6 +38,26 @@ def require_role(actor: Actor, tenant: str, needed: Role) -> Role:
     if not role_at_least(role, needed):
         raise Forbidden(f"This needs the role {needed.label} in {tenant}; yours is {role.label}.", kind="tenants")
     return role
+
+
+def require_open(actor: Actor, tenant: Tenant, workspace: Workspace | None = None) -> None:
+    """Forbidden, with the reason, for whoever is no operator where an operator has closed the door, or it ends (GW5).
+
+    Its people go on to read, may leave, and may end what gives rights (credentials, personal access tokens, policies);
+    every service that does anything else with a tenant, or with a workspace of it, asks here.
+    """
+    if actor.operator:
+        return
+    if tenant.state != TenantState.ACTIVE:
+        raise Forbidden(
+            _closed(f"tenant {tenant.name}", tenant.get_state_display(), tenant.suspended_reason), kind="tenants"
+        )
+    if workspace is not None and workspace.status == Status.SUSPENDED:
+        raise Forbidden(_closed("workspace", "suspended", workspace.suspended_reason), kind="workspaces")
+
+
+def _closed(what: str, state: str, reason: str) -> str:
+    return f"The {what} is {state.lower()}{reason and f': {reason}'}. Only operators may change anything in it."
 
 
 def require_operator(actor: Actor) -> None:

@@ -7,9 +7,12 @@ makes a suspension true goes through the same door.
 
 from __future__ import annotations
 
-from django.db import connection
+from datetime import timedelta
 
-from tenants.models import Lock, Workspace
+from django.db import connection
+from django.db.models.functions import Now, TruncSecond
+
+from tenants.models import Lock, Tenant, Workspace
 
 CHANNEL = "tenantry_locks"
 
@@ -29,6 +32,17 @@ def lock_clear(*, space: str, namespace: str = "") -> None:
 def workspace_unlock(workspace: Workspace) -> None:
     """Open a workspace that is ready, from the commit on."""
     lock_clear(space=workspace.tenant.cluster_path, namespace=workspace.k8s_namespace)
+
+
+def credentials_spend(tenant: Tenant) -> None:
+    """From the commit on nothing counts that was made out to the tenant's name so far (TS1, P5).
+
+    To the next full second: tokens say no more of when they were issued.
+    """
+    moment = TruncSecond(Now()) + timedelta(seconds=1)
+    Tenant.objects.filter(pk=tenant.pk).update(credentials_not_before=moment)
+    tenant.refresh_from_db(fields=["credentials_not_before"])
+    _notify(tenant.cluster_path, "")
 
 
 def locks_all() -> dict[tuple[str, str], str]:

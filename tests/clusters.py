@@ -8,6 +8,8 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -58,6 +60,13 @@ class TestCluster:
 @pytest.fixture(scope="session")
 def cluster_kube_apiserver(kube_apiserver):
     """The real kube-apiserver with our manifests applied, behind a proxy."""
+    with prepared(kube_apiserver) as found:
+        yield found
+
+
+@contextmanager
+def prepared(kube_apiserver: kubeapiserver.KubeApiserver) -> Iterator[TestCluster]:
+    """A kube-apiserver with our manifests applied, behind a proxy."""
     for file in ("tenant-roles.yaml", "gateway-role.yaml", "fences.yaml", "mutations.yaml"):
         done = kube_apiserver.kubectl("apply", "--server-side", "-f", str(MANIFESTS / file))
         assert done.returncode == 0, done.stderr

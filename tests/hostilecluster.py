@@ -19,12 +19,13 @@ Reply = Callable[[str, str], "tuple[int, Any] | Callable[[ssl.SSLSocket], None]"
 
 
 class HostileCluster:
-    """Listens on a free port of 127.0.0.1; ``reply`` may be changed at any time."""
+    """Listens on a free port of 127.0.0.1; ``reply`` may be changed at any time, and may look at what was ``sent`` last."""
 
     def __init__(self) -> None:
         self.ca = trustme.CA()
         self.reply: Reply = lambda _method, _path: (200, {"kind": "Status", "apiVersion": "v1"})
         self.calls: list[tuple[str, str]] = []
+        self.sent = b""
         self._context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         self.ca.issue_cert("127.0.0.1").configure_cert(self._context)
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -57,7 +58,7 @@ class HostileCluster:
                     while header := lines.readline().strip():
                         name, _, value = header.partition(b":")
                         length = int(value) if name.lower() == b"content-length" else length
-                    lines.read(length)
+                    self.sent = lines.read(length)
                     self.calls.append((request[0], request[1]))
                     reply = self.reply(request[0], request[1])
                     if not isinstance(reply, tuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from access.authentication.base import Authenticator, Credentials, Refused
@@ -16,8 +16,12 @@ logger = logging.getLogger(__name__)
 class AuthenticationChain:
     """Tries each authenticator; one that fails, or breaks, never stops the next."""
 
-    def __init__(self, authenticators: Sequence[Authenticator]) -> None:
+    def __init__(
+        self, authenticators: Sequence[Authenticator], *, not_before: Callable[[str], float] = lambda _tenant: 0.0
+    ) -> None:
+        """``not_before`` says from which moment on (Unix seconds) credentials of a tenant count."""
         self._authenticators = tuple(authenticators)
+        self._not_before = not_before
 
     async def authenticate(self, credentials: Credentials, *, now: float) -> Principal:
         """Who asks. Raises ``Unauthorized`` (401) when nobody knows; ``authenticator`` in the result names who knew."""
@@ -31,11 +35,24 @@ class AuthenticationChain:
                 logger.exception("authenticator %s failed", authenticator.name)
                 refusals.append(f"{authenticator.name}: failed")
             else:
-                if principal is not None:
+                if principal is not None and self.counts(principal):
                     return _as_brought(principal)
+                if principal is not None:
+                    refusals.append(
+                        f"{authenticator.name}: the credential is from before its tenant was opened or got its name"
+                    )
         if refusals:
             logger.info("unable to authenticate the request: %s", "; ".join(refusals))
         raise Unauthorized
+
+    def counts(self, principal: Principal) -> bool:
+        """Whether the credential was made out since the tenant was last opened, or given its name (TS1, P5).
+
+        Those that do not say when they were made out count: their ends are in the hands of who keeps the list.
+        """
+        if principal.issued_at is None or principal.tenant is None or principal.is_system:
+            return True
+        return principal.issued_at >= self._not_before(principal.tenant)
 
 
 def _as_brought(principal: Principal) -> Principal:

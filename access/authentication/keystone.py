@@ -54,6 +54,7 @@ class KeystoneAuthenticator:
             tenant=tenant,
             authenticator=self.name,
             credential_id=CREDENTIAL_PREFIX + known.audit_id,
+            issued_at=known.issued,
             not_after=known.expires,
         )
 

@@ -113,6 +113,8 @@ class OidcAuthenticator:
             tenant=identity.tenant,
             authenticator=self.name,
             credential_id=f"JTI={token_id}" if isinstance(token_id, str) and 0 < len(token_id) <= 256 else "",
+            # One that does not say when is as old as can be.
+            issued_at=float(claims.get("iat", 0)),
             not_after=float(claims["exp"]) + self._issuer.leeway,
         )
 

@@ -108,6 +108,7 @@ class ServiceAccountAuthenticator:
             authenticator=self.name,
             cluster=claims.cluster,
             credential_id=f"JTI={claims.token_id}",
+            issued_at=float(claims.issued_at),
             not_after=float(claims.expires_at),
         )
 

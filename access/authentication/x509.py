@@ -62,6 +62,7 @@ class X509Authenticator:
             tenant=identity.tenant,
             authenticator=self.name,
             credential_id="X509SHA256=" + hashlib.sha256(der).hexdigest(),
+            issued_at=certificate.not_valid_before_utc.timestamp(),
             not_after=certificate.not_valid_after_utc.timestamp(),
         )
         return principal, certificate.not_valid_before_utc.timestamp()

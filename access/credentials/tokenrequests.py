@@ -1,4 +1,4 @@
-"""Asks a cluster for a token of a workspace's own account, and looks at what comes: whose it is, how long it lives.
+"""Asks a cluster for a token of a workspace's own account, and looks at what comes: whose, ended by what, how long.
 
 Nothing is believed because the cluster said it: it may be hostile, and its answer may be for somebody else.
 """
@@ -49,9 +49,15 @@ def token_request(
     client: ClusterClient, workspace: Workspace, *, account: str, now: datetime, anchor: Anchor | None = None
 ) -> ClusterToken:
     """A token of one of the workspace's accounts, of two hours at most. Raises ``BrokenPromise``."""
+    uid = workspace.service_accounts.get(account, "")
     spec: dict[str, Any] = {"expirationSeconds": SECONDS}
+    bound: dict[str, Any] = {
+        "namespace": workspace.k8s_namespace,
+        "serviceaccount": {"name": account, "uid": uid},
+    }
     if anchor is not None:
-        spec["boundObjectRef"] = {"apiVersion": "v1", "kind": "Secret", "name": anchor.name, "uid": anchor.uid}
+        bound["secret"] = {"name": anchor.name, "uid": anchor.uid}
+        spec["boundObjectRef"] = {"apiVersion": "v1", "kind": "Secret", **bound["secret"]}
     body = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",
@@ -59,7 +65,7 @@ def token_request(
         "metadata": {
             "name": account,
             "namespace": workspace.k8s_namespace,
-            "uid": workspace.service_accounts.get(account, ""),
+            "uid": uid,
         },
         "spec": spec,
     }
@@ -77,6 +83,9 @@ def token_request(
         raise BrokenPromise("The cluster's token does not end within two hours.")
     if claims.get("sub") != f"system:serviceaccount:{workspace.k8s_namespace}:{account}":
         raise BrokenPromise("The cluster issued somebody else's token.")
+    about = claims.get("kubernetes.io")
+    if not isinstance(about, dict) or any(about.get(kind) != meant for kind, meant in bound.items()):
+        raise BrokenPromise("The cluster's token is not bound to its account and its anchor: it could not be revoked.")
     jti = claims.get("jti")
     return ClusterToken(
         str(text), jti if isinstance(jti, str) and 0 < len(jti) <= 64 and jti.isprintable() else None, expires_at

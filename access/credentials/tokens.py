@@ -25,7 +25,7 @@ from audit.recorder import SYSTEM_CHAIN, Actor
 from kube.requests.status import Cause, Forbidden, Invalid, NotFound
 from tenants.models import Role, Tenant, User
 from tenants.naming import check_text
-from tenants.rights import require_role
+from tenants.rights import require_open, require_role
 
 PREFIX: Final = "tnt_"
 LONGEST: Final = timedelta(days=366)
@@ -56,7 +56,8 @@ def token_create(
     """A new token of ``user`` for the REST API, for all the user's tenants or only one.
 
     Users make their own. Raises ``Invalid`` for a bad name, an unknown scope, an expiry in the past or more than a year
-    ahead, or a 51st token; ``Forbidden`` for another user's or for operator scope without being one; ``NotFound`` for
+    ahead, or a 51st token; ``Forbidden`` for another user's, for operator scope without being one, or for a tenant that is
+    closed; ``NotFound`` for
     a tenant that is not the user's.
     """
     name = check_text(name, field="name", kind="Token", limit=64, required=True)
@@ -70,6 +71,7 @@ def token_create(
         raise Forbidden("Only operators may have tokens for operator actions.", kind="tokens")
     if tenant is not None:
         require_role(actor, tenant.name, Role.VIEWER)
+        require_open(actor, tenant)
     body = "".join(secrets.choice(_ALPHABET) for _ in range(32))
     text = PREFIX + body + _checksum(body)
     with transaction.atomic():
@@ -95,13 +97,19 @@ def token_create(
 def token_authenticate(text: str, *, now: datetime) -> PersonalAccessToken | None:
     """The living token that ``text`` is, with its ``user`` and ``tenant``, or ``None``; never raises for bad input.
 
-    Dead are revoked and expired tokens and those of disabled users. ``last_used_at`` follows by the minute.
+    Dead are revoked and expired tokens, those of disabled users, and those for one tenant that are older than their
+    user's membership there. ``last_used_at`` follows by the minute.
     """
     match = _FORM.fullmatch(text)
     if match is None or not hmac.compare_digest(_checksum(match[1]), match[2]):
         return None
     token = PersonalAccessToken.objects.select_related("user", "tenant").filter(digest=_digest(text)).first()
     if token is None or token.revoked_at is not None or token.expires_at <= now or not token.user.is_active:
+        return None
+    if (
+        token.tenant is not None
+        and not token.user.memberships.filter(tenant=token.tenant, created_at__lte=token.created_at).exists()
+    ):
         return None
     if token.last_used_at is None or token.last_used_at < now - _TOUCH_EVERY:
         PersonalAccessToken.objects.filter(pk=token.pk).update(last_used_at=now)

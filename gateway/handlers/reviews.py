@@ -65,7 +65,9 @@ async def _known(runtime: Runtime, token: str, audiences: list[str], now: float)
         found: dict[str, Principal] = {}
         for audience in audiences:
             with suppress(Refused):
-                found[audience] = await runtime.accounts.principal(token, audiences=(audience,), now=now)
+                account = await runtime.accounts.principal(token, audiences=(audience,), now=now)
+                if runtime.authentication.counts(account):
+                    found[audience] = account
         return (next(iter(found.values())), list(found)) if found else None
     try:
         principal = await runtime.authentication.authenticate(Credentials(authorization=f"Bearer {token}"), now=now)

@@ -62,15 +62,16 @@ async def create_token(runtime: Runtime, request: Request, kind: Kind) -> Respon
     audiences = _audiences(spec, runtime.options.audiences)
     seconds = min(_seconds(spec), runtime.options.max_token_lifetime)
     bound = await _bound(runtime, request, spec)
-    now = int(request.now)
+    now, tenant = int(request.now), tenant_of(info.cluster)
     claims = ServiceAccountClaims(
         issuer=runtime.options.service_account_issuer,
         audiences=audiences,
-        issued_at=now,
+        # Of the second in which the tenant was opened again this is a new one.
+        issued_at=max(now, int(runtime.suspensions.not_before(tenant))),
         not_before=now,
         expires_at=now + seconds,
         token_id=str(uuid.uuid4()),
-        tenant=tenant_of(info.cluster),
+        tenant=tenant,
         cluster=info.cluster,
         namespace=info.namespace,
         account=Reference(info.name, metadata["uid"]),

@@ -1,6 +1,8 @@
 """The suspensions of the database in memory: loaded at start, told of changes, and polled behind that (GW5).
 
-A row of the table ``locks`` suspends a logical cluster, or one namespace of it. Why no request passes a suspension:
+A row of the table ``locks`` suspends a logical cluster, or one namespace of it. With them comes from when on credentials
+of a tenant count: a door is never known to be open before it is known which of the old keys are spent (P5). Why no
+request passes a suspension:
 
 1. The row is committed together with the decision to suspend, and ``NOTIFY`` with it.
 2. A notification only wakes the reader; the whole table is read each time, so a lost or doubled one changes nothing.
@@ -29,6 +31,11 @@ logger = logging.getLogger(__name__)
 
 CHANNEL: Final = "tenantry_locks"
 POLL_SECONDS: Final = 0.5
+_QUESTION: Final = """
+SELECT space, namespace, reason, '' FROM locks
+UNION ALL
+SELECT name, '', '', extract(epoch FROM credentials_not_before)::text FROM tenants WHERE credentials_not_before IS NOT NULL
+"""
 STALE_SECONDS: Final = 2.0
 """Without a successful poll for this long the locks are unknown, and tenants' requests are refused."""
 
@@ -42,6 +49,7 @@ class SuspensionCache:
     def __init__(self, database_url: str, on_change: Callable[[str], None]) -> None:
         self._on_change = on_change
         self._locks: dict[tuple[str, str], str] = {}
+        self._not_before: dict[str, float] = {}
         self.tenants: frozenset[str] = frozenset()
         """The tenants behind locked doors."""
         self.changes = 0
@@ -61,6 +69,10 @@ class SuspensionCache:
     def reason(self, cluster: str, namespace: str) -> str | None:
         """Why this namespace of this logical cluster is closed, or ``None``."""
         return suspension_reason(self._locks, cluster, namespace)
+
+    def not_before(self, tenant: str) -> float:
+        """From when on credentials of the tenant count, in Unix seconds; 0 for all that there are."""
+        return self._not_before.get(tenant, 0.0)
 
     def namespaces(self, cluster: str) -> frozenset[str]:
         """The namespaces of this logical cluster that are closed by themselves."""
@@ -96,11 +108,12 @@ class SuspensionCache:
         # Of the moment before the question: the answer may be of any moment after it.
         asked_at = time.monotonic()
         async with asyncio.timeout(STALE_SECONDS):
-            result = await self._connection.ask("SELECT space, namespace, reason FROM locks")
+            result = await self._connection.ask(_QUESTION)
         rows = [
-            [(result.get_value(row, column) or b"").decode() for column in range(3)] for row in range(result.ntuples)
+            [(result.get_value(row, column) or b"").decode() for column in range(4)] for row in range(result.ntuples)
         ]
-        locks = {(space, namespace): reason for space, namespace, reason in rows}
+        self._not_before = {tenant: float(moment) for tenant, _, _, moment in rows if moment}
+        locks = {(space, namespace): reason for space, namespace, reason, moment in rows if not moment}
         changed = {space for (space, _), _ in locks.items() ^ self._locks.items()}
         self._locks = locks
         self.tenants = suspended_tenants(locks)

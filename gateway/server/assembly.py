@@ -138,7 +138,7 @@ async def build_runtime(
             catalogs=catalogs,
             custom=custom,
             suspensions=suspensions,
-            authentication=AuthenticationChain(authentication.authenticators),
+            authentication=AuthenticationChain(authentication.authenticators, not_before=suspensions.not_before),
             authorization=authorization.chain,
             maximal_permission=authorization.maximal_permission,
             throttle=TenantThrottle(options.tenant_limits, open_watches.of),

@@ -51,7 +51,8 @@ class Principal:
     ``tenant`` is ``None`` only for whoever belongs to no tenant (anonymous); ``None`` equals nothing.
     ``cluster`` is the logical cluster that a service account lives in, ``None`` for everybody else.
     ``scope`` is the only logical cluster in which the identity counts, ``None`` where it counts everywhere.
-    ``not_after`` is the moment (Unix seconds) at which the credential ends, so that streams end with it.
+    ``issued_at`` is the moment (Unix seconds) at which the credential was made out, ``None`` where it does not say.
+    ``not_after`` is the moment at which it ends, so that streams end with it.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Principal:
     cluster: str | None = None
     scope: str | None = None
     credential_id: str = ""
+    issued_at: float | None = None
     not_after: float | None = None
 
     @property

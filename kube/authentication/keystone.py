@@ -42,7 +42,8 @@ class Token:
     """What Keystone says about a token.
 
     ``scope`` and ``roles`` are those the token itself has: none for an unscoped one. A ``delegated`` token
-    (application credential, trust) stands for part of its user's rights only. ``expires`` is in Unix seconds.
+    (application credential, trust) stands for part of its user's rights only. ``issued`` (0 where Keystone does not
+    say) and ``expires`` are in Unix seconds.
     """
 
     user: str
@@ -54,6 +55,7 @@ class Token:
     delegated: bool
     audit_id: str
     expires: float
+    issued: float = 0.0
     project_id: str = ""
 
     def extra(self) -> dict[str, tuple[str, ...]]:
@@ -87,6 +89,7 @@ def token_of(body: Mapping[str, Any]) -> Token:
         delegated=any(key in token for key in _DELEGATIONS),
         audit_id=str(audit_ids[0]),
         expires=_moment(token.get("expires_at")),
+        issued=_moment(token["issued_at"]) if "issued_at" in token else 0.0,
         project_id=_name(project, "id") if isinstance(project, dict) else "",
     )
 

@@ -14,9 +14,10 @@ from typing import Any, Final
 from cel_expr_python import cel
 
 from kube.cel import regexes
+from kube.cel.costs import CostEstimate
 from kube.cel.library import RANGE_MAX
 from kube.cel.rules import Expression, Rule, Rules, cel_view
-from kube.cel.syntax import CostEstimate, escaped
+from kube.cel.typechecker import escaped
 from kube.kinds.schemas import Schema
 from kube.objects.patches import same
 from kube.requests.fielderrors import forbidden, invalid, required

@@ -52,6 +52,7 @@ def _declared(name: str, overloads: list[tuple[bool, list[Any], Any, Callable[..
 
 
 def _same(a: Any, b: Any) -> bool:
+    # CEL's equality: true is no 1, as it would be in Python; numbers of different types may be equal.
     if isinstance(a, bool) or isinstance(b, bool):
         return a is b
     if isinstance(a, list) and isinstance(b, list):
@@ -150,6 +151,7 @@ def _intersects(a: list[Any], b: list[Any]) -> bool:
 
 
 def _bounded(a: list[Any], b: list[Any]) -> None:
+    # Members are compared each with each, for maps have no hash: the product is the work.
     if len(a) * len(b) > 100_000:
         raise ValueError("the sets are too large to be compared")
 
@@ -240,6 +242,7 @@ def _is(parse: Callable[[str], Any]) -> Callable[[str], bool]:
 
 
 def _url(text: str) -> Own:
+    # As Go's ParseRequestURI: a scheme in front or a path from the root; a port that is no number is refused by reading it.
     parts = urlsplit(text)
     if not (parts.scheme and text[len(parts.scheme)] == ":") and not text.startswith("/"):
         raise ValueError("URL is not absolute")
@@ -264,6 +267,7 @@ def _host(value: Own) -> str:
 
 
 def _hostname(value: Own) -> str:
+    # Go's url.Hostname: without the port, and without the brackets of an IPv6 address.
     host = _host(value)
     return host[1 : host.index("]")] if host.startswith("[") else host.partition(":")[0]
 
@@ -294,6 +298,8 @@ def _version_key(text: str) -> tuple[Any, ...]:
     found = _SEMVER.fullmatch(text)
     if found is None:
         raise ValueError("no semantic version")
+    # Semantic versioning, rule 11: numbers before words, both in their own order; what has something behind the numbers
+    # comes before what has nothing. What follows a ``+`` never counts.
     before = tuple((0, int(p), "") if p.isdigit() else (1, 0, p) for p in found[4].split(".")) if found[4] else ()
     return (int(found[1]), int(found[2]), int(found[3]), not before, before)
 

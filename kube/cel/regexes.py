@@ -82,6 +82,13 @@ def _matches(text: str, pattern: str) -> Iterator[str]:
 
 def _run(program: Sequence[Step], text: str, start: int) -> tuple[int, int] | None:
     """Where the leftmost match at or after ``start`` begins and ends, of those beginning there the preferred one."""
+    # 1. A thread is an instruction and where its match began; the list is in order of preference, and every thread
+    #    has read the same letters. So the text is walked through once, whatever the pattern repeats.
+    # 2. ``seen`` lets one thread through an instruction at each place: the first that comes is the preferred one, and
+    #    another one could only do the same. A place costs no more steps than the program is long.
+    # 3. A new thread begins at every place until something has matched, behind those that began before: leftmost first.
+    # 4. Who reaches the end beats all behind it in the list; who stands before it may still find what Go prefers.
+    # 5. All searches of an expression share one budget, so that many small ones cost no more than a large one.
     threads: list[tuple[int, int]] = []
     best: tuple[int, int] | None = None
     steps = _steps.get()
@@ -114,6 +121,8 @@ def _follow(
     program: Sequence[Step], at: int, begun: int, text: str, place: int, seen: set[int], waiting: list[tuple[int, int]]
 ) -> None:
     """Where a thread can stand without reading on, the preferred places first."""
+    # A stack and no recursion, for patterns are the tenants': the branch that is pushed last, the preferred one, is gone
+    # through with all that follows it before the other is looked at.
     stack = [at]
     while stack:
         at = stack.pop()
@@ -166,6 +175,7 @@ def _compile(tree: Any, flags: int, program: list[Step]) -> None:
 def _compile_repeat(least: int, most: Any, inside: Any, program: list[Step], *, flags: int, greedy: bool) -> None:
     if least > _REPEATS_MAX or (most is not codes.MAXREPEAT and most > _REPEATS_MAX):
         raise ValueError("the pattern is too large to be searched for")
+    # What must be there is written out; the bound on the program's length, checked at every part, is the bound on it.
     for _ in range(least):
         before = len(program)
         _compile(inside, flags, program)
@@ -173,12 +183,14 @@ def _compile_repeat(least: int, most: Any, inside: Any, program: list[Step], *, 
             # Nothing, however often, is nothing.
             return
     if most is codes.MAXREPEAT:
+        # A loop that reads nothing on its way round comes back to an instruction that has been seen, and ends there.
         head = len(program)
         program.append(())
         _compile(inside, flags, program)
         program.append(("jump", head))
         program[head] = _split(head + 1, len(program), greedy=greedy)
         return
+    # What may be there: each copy is preceded by a way out to behind the last one, which is known only afterwards.
     splits = []
     for _ in range(int(most) - least):
         splits.append(len(program))

@@ -11,9 +11,11 @@ from typing import Any, Final
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_bindings, ext_encoders, ext_optional, ext_strings
 
+from kube.cel.costs import CostEstimate, estimate_cost
 from kube.cel.library import functions
 from kube.cel.macros import expand_macros
-from kube.cel.syntax import CostEstimate, DeclType, Tree, TypeCheckError, check, estimate_cost, located
+from kube.cel.syntaxtree import Tree
+from kube.cel.typechecker import DeclType, TypeCheckError, check, located
 from kube.kinds.schemas import Schema
 from kube.requests.fielderrors import forbidden, invalid, not_supported, required
 from kube.requests.status import Cause

@@ -93,11 +93,11 @@ class UserAdmin(ServiceBackedAdmin):
     add_fields = ("email", "name", "usable_password", "password1", "password2", "is_staff")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """By the service."""
+        """Allowed; the service decides about the account itself."""
         return self.has_module_permission(request)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """By the service."""
+        """Allowed; the service decides about the account itself."""
         return self.has_module_permission(request)
 
     def get_urls(self) -> list[Any]:
@@ -159,7 +159,7 @@ class UserAdmin(ServiceBackedAdmin):
         return TemplateResponse(request, "admin/auth/user/change_password.html", context)
 
     def save_model(self, request: HttpRequest, obj: User, form: Any, change: bool) -> None:
-        """Create or change."""
+        """Create or change by the service, which checks and audits."""
         if change:
             changed = {name: form.cleaned_data[name] for name in form.changed_data}
             accounts.user_change(actor=actor(request), user_id=obj.pk, **changed)
@@ -199,14 +199,14 @@ class PersonalAccessTokenAdmin(ServiceBackedAdmin):
 
     @admin.action(description="Revoke")
     def revoke(self, request: HttpRequest, rows: QuerySet[PersonalAccessToken]) -> None:
-        """End them at once."""
+        """Revoke the chosen tokens; they are refused from the next request on."""
         who = actor(request)
         self.each(request, rows, lambda row: token_revoke(actor=who, token_id=row.pk, now=timezone.now()), "Revoked")
 
 
 @admin.register(Credential)
 class CredentialAdmin(ServiceBackedAdmin):
-    """Issued kubeconfigs as facts."""
+    """Who was issued a kubeconfig and when, to read; operators may revoke."""
 
     list_display = ("jti", "workspace", "issued_to", "role", "ip_address", "issued_at", "expires_at", "revoked_at")
     list_select_related = ("workspace", "issued_to")
@@ -216,7 +216,7 @@ class CredentialAdmin(ServiceBackedAdmin):
 
     @admin.action(description="Revoke")
     def revoke(self, request: HttpRequest, rows: QuerySet[Credential]) -> None:
-        """One by one, on their clusters."""
+        """Revoke the chosen credentials one by one: each needs its cluster."""
         who = actor(request)
         self.each(
             request,

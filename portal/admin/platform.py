@@ -18,25 +18,25 @@ _CHOICES = ("pod_security", "network")
 
 @admin.register(Tier)
 class TierAdmin(ServiceBackedAdmin):
-    """Plans; a changed one reaches its workspaces (GW2)."""
+    """Tiers: quotas, limits and fences of workspaces; a change reaches those that have it (GW2)."""
 
     list_display = ("name", "display_name", "workspaces_per_user", "is_available", "position")
     ordering = ("position", "name")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """By the service."""
+        """Allowed; the service decides about the object itself."""
         return self.has_module_permission(request)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """By the service."""
+        """Allowed; the service decides about the object itself."""
         return self.has_module_permission(request)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """By the service."""
+        """Allowed; the service decides about the object itself."""
         return self.has_module_permission(request)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
-        """The name stays."""
+        """The name cannot be changed: workspaces refer to it."""
         return ("name",) if obj else ()
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
@@ -47,7 +47,7 @@ class TierAdmin(ServiceBackedAdmin):
         return form
 
     def save_model(self, request: HttpRequest, obj: Tier, form: Any, change: bool) -> None:
-        """Create or change."""
+        """Create or change by the service, which checks and audits."""
         values = {**form.cleaned_data, **{name: form.cleaned_data[name] or [] for name in _LISTS}}
         values = {name: value for name, value in values.items() if value or name not in _CHOICES}
         if change:
@@ -56,7 +56,7 @@ class TierAdmin(ServiceBackedAdmin):
             services.tier_create(actor=actor(request), **values)
 
     def delete_model(self, request: HttpRequest, obj: Tier) -> None:
-        """Only an unused one."""
+        """Delete by the service; ``Conflict`` while workspaces have it."""
         services.tier_delete(actor=actor(request), name=obj.name)
 
 
@@ -84,7 +84,7 @@ class ClusterAdmin(ServiceBackedAdmin):
     actions = ("connect",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Cluster]:
-        """Without the credential."""
+        """All columns but the encrypted credential, which is never loaded here."""
         return super().get_queryset(request).defer("sealed_credential")
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -92,16 +92,16 @@ class ClusterAdmin(ServiceBackedAdmin):
         return self.has_module_permission(request)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """By the service."""
+        """Allowed; the service decides about the object itself."""
         return self.has_module_permission(request)
 
     def save_model(self, request: HttpRequest, obj: Cluster, form: Any, change: bool) -> None:
-        """Change what was changed."""
+        """Change by the service the fields that the form changed, and no other."""
         changed = {name: form.cleaned_data[name] for name in form.changed_data}
         services.cluster_change(actor=actor(request), name=obj.name, **changed)
 
     def delete_model(self, request: HttpRequest, obj: Cluster) -> None:
-        """Only an empty one."""
+        """Delete by the service; ``Conflict`` while workspaces are on it."""
         services.cluster_delete(actor=actor(request), name=obj.name)
 
     @admin.action(description="Check the connection")

@@ -23,18 +23,18 @@ class AuditEntryAdmin(ServiceBackedAdmin):
 
     @admin.display(description="Event", ordering="action")
     def event(self, entry: AuditEntry) -> str:
-        """In words."""
+        """The name of the event in words."""
         return labels.action_name(entry.action)
 
     @admin.display(description="Detail")
     def what_else(self, entry: AuditEntry) -> str:
-        """As YAML, which people read more easily than JSON."""
+        """The details as YAML, which people read more easily than JSON."""
         return lines(yaml.safe_dump(entry.detail, sort_keys=False, allow_unicode=True) if entry.detail else "")
 
 
 @admin.register(AuditChain)
 class AuditChainAdmin(ServiceBackedAdmin):
-    """The end of each chain."""
+    """The last entry of each audit chain, to read."""
 
     list_display = ("chain", "sequence", "hash")
     ordering = ("chain",)

@@ -36,7 +36,7 @@ class TenantAdmin(ServiceBackedAdmin):
     action_form = ReasonActionForm
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """By the service."""
+        """Allowed; the service decides about the object itself."""
         return self.has_module_permission(request)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
@@ -44,11 +44,11 @@ class TenantAdmin(ServiceBackedAdmin):
         return self.has_module_permission(request) and (obj is None or obj.name != "system")
 
     def save_model(self, request: HttpRequest, obj: Tenant, form: Any, change: bool) -> None:
-        """Create it with its space."""
+        """Create the tenant by the service, its space with it."""
         services.tenant_create(actor=actor(request), name=obj.name, display_name=obj.display_name)
 
     def delete_model(self, request: HttpRequest, obj: Tenant) -> None:
-        """Begin its end."""
+        """Begin to delete the tenant; workers end what is in it."""
         services.tenant_delete(actor=actor(request), name=obj.name)
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
@@ -57,7 +57,7 @@ class TenantAdmin(ServiceBackedAdmin):
 
     @admin.action(description="Suspend (give a reason)")
     def suspend(self, request: HttpRequest, rows: QuerySet[Tenant]) -> None:
-        """Close their spaces."""
+        """Suspend the chosen tenants, with the reason that was given (GW5)."""
         reason = request.POST.get("reason", "")
         who = actor(request)
         self.each(
@@ -66,7 +66,7 @@ class TenantAdmin(ServiceBackedAdmin):
 
     @admin.action(description="Resume")
     def resume(self, request: HttpRequest, rows: QuerySet[Tenant]) -> None:
-        """Open them again."""
+        """Resume the chosen tenants."""
         who = actor(request)
         self.each(request, rows, lambda row: services.tenant_resume(actor=who, name=row.name), "Resumed")
 
@@ -83,28 +83,28 @@ class MembershipAdmin(ServiceBackedAdmin):
     ordering = ("tenant_id", "pk")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """By the service."""
+        """Allowed; the service decides about the object itself."""
         return self.has_module_permission(request)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """By the service."""
+        """Allowed; the service decides about the object itself."""
         return self.has_module_permission(request)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """By the service."""
+        """Allowed; the service decides about the object itself."""
         return self.has_module_permission(request)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
-        """Only the role changes."""
+        """Person and tenant of a membership cannot be changed, only the role."""
         return ("tenant", "user") if obj else ()
 
     def save_model(self, request: HttpRequest, obj: Membership, form: Any, change: bool) -> None:
-        """Set the role."""
+        """Set the role by the service, which keeps the last owner."""
         made = services.membership_set(actor=actor(request), tenant=obj.tenant_id, user=obj.user, role=Role(obj.role))
         obj.pk = made.pk
 
     def delete_model(self, request: HttpRequest, obj: Membership) -> None:
-        """End it."""
+        """End the membership by the service, its credentials with it."""
         services.membership_remove(actor=actor(request), tenant=obj.tenant_id, user=obj.user)
 
 
@@ -124,7 +124,7 @@ class WorkspaceAdmin(ServiceBackedAdmin):
 
     @admin.display(description="Service accounts")
     def accounts(self, workspace: Workspace) -> str:
-        """Their names and UIDs."""
+        """The names and UIDs of the workspace's service accounts."""
         return lines("\n".join(f"{name}  {uid}" for name, uid in workspace.service_accounts.items()))
 
     @admin.display(description="Role bindings that a suspension took away")
@@ -134,12 +134,12 @@ class WorkspaceAdmin(ServiceBackedAdmin):
 
     @admin.display(description="Receipt")
     def proofs(self, workspace: Workspace) -> str:
-        """Of the suspension, in words."""
+        """The receipt of the suspension: each layer, and when it was verified."""
         return lines(progress.receipt_text(workspace))
 
     @admin.action(description="Suspend (give a reason)")
     def suspend(self, request: HttpRequest, rows: QuerySet[Workspace]) -> None:
-        """Pull the kill switch."""
+        """Suspend the chosen workspaces, with the reason that was given (GW5)."""
         reason = request.POST.get("reason", "")
         who = actor(request)
         self.each(
@@ -151,14 +151,14 @@ class WorkspaceAdmin(ServiceBackedAdmin):
 
     @admin.action(description="Resume")
     def resume(self, request: HttpRequest, rows: QuerySet[Workspace]) -> None:
-        """Bring them back."""
+        """Resume the chosen workspaces; credentials from before stay dead (P5)."""
         who = actor(request)
         self.each(request, rows, lambda row: services.workspace_resume(actor=who, workspace_id=row.pk), "Resumed")
 
 
 @admin.register(Operation)
 class OperationAdmin(ServiceBackedAdmin):
-    """The queue of record, to read."""
+    """The queue of operations, to read: what is to be done for which workspace, and how it stands."""
 
     list_display = ("workspace", "desired", "generation", "state", "step", "attempts", "error", "created_at")
     exclude = ("steps_done",)
@@ -169,14 +169,14 @@ class OperationAdmin(ServiceBackedAdmin):
 
     @admin.display(description="Steps done")
     def done(self, operation: Operation) -> str:
-        """With the time that each took."""
+        """The steps that are done, with the seconds that each took."""
         steps = progress.steps_of(operation.steps_done, since=operation.created_at)
         return lines("\n".join(f"{step.took:>9}  {labels.step_name(step.name)}: {step.note}" for step in steps))
 
 
 @admin.register(Lock)
 class LockAdmin(ServiceBackedAdmin):
-    """Closed doors, to read."""
+    """Which spaces and namespaces are suspended, and why; to read."""
 
     list_display = ("space", "namespace", "reason", "created_at")
     search_fields = ("space__startswith",)

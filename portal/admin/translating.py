@@ -20,7 +20,7 @@ COUNTED = 10_000
 
 
 class BoundedPaginator(Paginator):  # type: ignore[type-arg]
-    """Counts so far and no further."""
+    """A paginator that counts up to ``COUNTED`` rows and no further: audit tables have millions."""
 
     @cached_property
     def count(self) -> int:
@@ -72,14 +72,14 @@ class ServiceBackedAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     def changeform_view(
         self, request: HttpRequest, object_id: str | None = None, form_url: str = "", extra_context: Any = None
     ) -> Any:
-        """The form, or the refusal above it."""
+        """The form; what the service refuses stands above it instead of an error page."""
         context = {"show_save_and_add_another": False, "show_save_and_continue": False, **(extra_context or {})}
         return self._said(
             request, lambda: super(ServiceBackedAdmin, self).changeform_view(request, object_id, form_url, context)
         )
 
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> Any:
-        """The question, or the refusal above it."""
+        """The question before a deletion; what the service refuses stands above it."""
         return self._said(
             request, lambda: super(ServiceBackedAdmin, self).delete_view(request, object_id, extra_context)
         )
@@ -88,10 +88,10 @@ class ServiceBackedAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         """The audit log is the record; Django's own would be a second one without a chain."""
 
     def log_change(self, *_args: Any) -> Any:
-        """As ``log_addition``."""
+        """Nothing, as ``log_addition``: the services write the audit log."""
 
     def log_deletions(self, *_args: Any) -> Any:
-        """As ``log_addition``."""
+        """Nothing, as ``log_addition``: the services write the audit log."""
 
     def each(self, request: HttpRequest, rows: Iterable[Model], act: Callable[[Any], object], done: str) -> None:
         """Do ``act`` to every selected row and say how many it worked for, and what was refused."""
@@ -114,7 +114,7 @@ class ServiceBackedAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
 
 
 def lines(text: str) -> str:
-    """Lines as they are, for what would be raw JSON otherwise."""
+    """Lines of text as HTML, escaped, for what would be raw JSON otherwise."""
     return format_html("<pre>{}</pre>", text) if text else "-"
 
 

@@ -99,6 +99,7 @@ STEPS: Final = {
     "old-tokens": "Tokens from before dead",
     "held": "No right left",
     "streams": "What goes on",
+    "own-accounts": "The tenant's own service accounts made anew",
     "pods-ended": "Pods stopped",
     "namespace-deleted": "Deletion asked for",
     "namespace-gone": "Namespace gone",

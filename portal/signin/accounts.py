@@ -20,7 +20,7 @@ from portal.http.actors import actor_of, visitor_of
 from portal.signin import attempts, refusals
 from tenants.models import User
 from tenants.rights import require_operator
-from tenants.services.revocation import credentials_end
+from tenants.services.revocation import access_tokens_end, credentials_end
 
 _CHANGEABLE = ("name", "status", "is_staff", "is_superuser", "issuer", "subject")
 _SUPERUSERS_ONLY = {"is_superuser", "issuer", "subject"}
@@ -50,7 +50,7 @@ def sign_in(request: HttpRequest, *, email: str, password: str) -> User | None:
 
 
 def sign_out(request: HttpRequest) -> None:
-    """End the session."""
+    """End the caller's session in this browser and say so in the audit log."""
     if request.user.is_authenticated:
         actor_of(request).record(Action.SIGN_OUT, chain=SYSTEM_CHAIN, target="session")
     auth.logout(request)
@@ -102,7 +102,8 @@ def user_change(*, actor: Actor, user_id: UUID, **changes: Any) -> User:
     Never one's own rights. Only superusers change superusers or make them (API-23), or say whose sign-in at the
     OpenID Connect provider opens an account.
 
-    Disabling ends the person's sessions with their next request, and their credentials. Raises ``NotFound``, ``Conflict``, ``Forbidden``.
+    Disabling ends the person's sessions with their next request, and their credentials and personal access tokens: who is
+    enabled again signs in again. Raises ``NotFound``, ``Conflict``, ``Forbidden``.
     """
     require_operator(actor)
     user = User.objects.select_for_update().filter(pk=user_id).first()
@@ -117,14 +118,18 @@ def user_change(*, actor: Actor, user_id: UUID, **changes: Any) -> User:
     for field in _CHANGEABLE:
         if field in changes:
             setattr(user, field, changes[field])
+    if not user.is_active:
+        user.session_epoch += 1
     try:
         with transaction.atomic():
-            user.save(update_fields=[field for field in _CHANGEABLE if field in changes])
+            user.save(update_fields=[*(field for field in _CHANGEABLE if field in changes), "session_epoch"])
     except IntegrityError:
         raise Conflict("Another account is linked to this subject already.", kind="users") from None
     detail: dict[str, Any] = {"user": user.email, "before": before, "after": changes}
     if not user.is_active or (before.get("is_staff") and not user.is_staff):
         detail["credentials_revoked"] = credentials_end(actor=actor, user=user)
+    if not user.is_active:
+        detail["tokens_revoked"] = access_tokens_end(user)
     actor.record(Action.USER_CHANGED, chain=SYSTEM_CHAIN, target=f"users/{user.id}", detail=detail)
     return user
 

@@ -43,12 +43,12 @@ _IPV6_PREFIX: Final = 64
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What has been taken for one attempt."""
+    """The tokens that one attempt to sign in has taken from its buckets."""
 
     taken: tuple[tuple[Bucket, str], ...]
 
     def succeeded(self) -> None:
-        """Give it back."""
+        """Give the tokens back: only failures are to count."""
         for bucket, key in self.taken:
             actionlimits.refund(bucket, key)
 

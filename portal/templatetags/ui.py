@@ -32,6 +32,16 @@ def icon(name: str, *, large: bool = False, label: str = "") -> SafeString:
     return format_html('<svg class="{}" aria-hidden="true"><use href="{}#{}"/></svg>', size, static("icons.svg"), name)
 
 
+@register.simple_block_tag
+def table(content: str, label: str) -> SafeString:
+    """A table of ``thead`` and ``tbody``: it scrolls by itself where it is wide, and its rows are cards on a phone."""
+    return format_html(
+        '<div class="table-wrap" tabindex="0" role="group" aria-label="{}"><table class="table table--cards">{}</table></div>',
+        label,
+        content,
+    )
+
+
 def relative(value: datetime, now: datetime) -> str:
     """A time as people say it: ``3 minutes ago``, ``in 2 hours``, ``just now``."""
     seconds = (now - value).total_seconds()

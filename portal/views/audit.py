@@ -55,7 +55,7 @@ def audit(request: HttpRequest) -> HttpResponse:
 @require_safe
 @login_required
 def audit_entry(request: HttpRequest, pk: UUID) -> HttpResponse:
-    """One event with its hashes."""
+    """One event with its hashes; ``NotFound`` for one that the caller may not see."""
     entry = entry_visible_to(actor_of(request), pk)
     detail = json.dumps(entry.detail, indent=2, ensure_ascii=False) if entry.detail else ""
     return render(request, "pages/audit/entry.html", {"entry": entry, "detail": detail})

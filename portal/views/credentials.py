@@ -111,7 +111,7 @@ def tenant_kubeconfig(request: HttpRequest, name: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def credential_end(request: HttpRequest, pk: UUID, credential: str) -> HttpResponse:
-    """Revoke one credential."""
+    """Confirm and revoke one credential that the caller may see."""
     actor = actor_of(request)
     row = credential_visible_to(actor, credential)
     return render_action(

@@ -39,7 +39,7 @@ _YEAR = 365 * 86400
 @require_safe
 @login_required
 def tokens(request: HttpRequest) -> HttpResponse:
-    """My tokens."""
+    """The caller's personal access tokens, without the secrets."""
     user: Any = request.user
     now = timezone.now()
     rows = tokens_of(user)
@@ -53,7 +53,7 @@ def tokens(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def token_new(request: HttpRequest) -> HttpResponse:
-    """Make a token and show it once."""
+    """The form, and the new token's text, which is shown this once and stored nowhere."""
     actor = actor_of(request)
     user: Any = request.user
     mine = {tenant.name: tenant for tenant in selectors.tenants_visible_to(actor).order_by("name")[:200]}
@@ -91,7 +91,7 @@ def token_new(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def token_end(request: HttpRequest, pk: UUID) -> HttpResponse:
-    """Revoke one of my tokens."""
+    """Confirm and revoke one of the caller's tokens."""
     token = token_of(request.user, pk)  # type: ignore[arg-type]
     return render_action(
         request,
@@ -110,14 +110,14 @@ def token_end(request: HttpRequest, pk: UUID) -> HttpResponse:
 @require_safe
 @login_required
 def profile(request: HttpRequest) -> HttpResponse:
-    """Theme, density, password, memberships."""
+    """The caller's own page: theme, density, password, memberships."""
     return _profile(request, PasswordForm())
 
 
 @require_POST
 @login_required
 def appearance(request: HttpRequest) -> HttpResponse:
-    """Keep the look in this browser."""
+    """Keep theme and density in cookies of this browser (POST)."""
     form = AppearanceForm(request.POST)
     response = redirect("profile")
     if form.is_valid():
@@ -169,7 +169,7 @@ def users(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def user_new(request: HttpRequest) -> HttpResponse:
-    """A new account. Operators only."""
+    """The form, and a new account. Operators only."""
     actor = actor_of(request)
     require_operator(actor)
     return render_action(
@@ -187,7 +187,7 @@ def user_new(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def user_status(request: HttpRequest, pk: UUID) -> HttpResponse:
-    """Disable an account, or enable it again. Operators only."""
+    """Confirm and disable an account, its sessions and tokens with it, or enable it again. Operators only."""
     actor = actor_of(request)
     require_operator(actor)
     person = User.objects.filter(pk=pk).first()

@@ -26,7 +26,7 @@ from tenants.rights import require_operator
 @require_safe
 @login_required
 def tiers(request: HttpRequest) -> HttpResponse:
-    """All tiers, withdrawn ones too."""
+    """All tiers, withdrawn ones too, with the number of their workspaces. Operators only."""
     actor = actor_of(request)
     require_operator(actor)
     counts = dict(Workspace.objects.exclude(phase=Phase.DELETED).values_list("tier_id").annotate(Count("pk")))
@@ -37,7 +37,7 @@ def tiers(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def tier_new(request: HttpRequest) -> HttpResponse:
-    """A new tier."""
+    """The form, and the new tier. Operators only."""
     actor = actor_of(request)
     require_operator(actor)
     return render_action(
@@ -57,7 +57,7 @@ def tier_new(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def tier(request: HttpRequest, name: str) -> HttpResponse:
-    """Change a tier; its workspaces follow (GW2)."""
+    """The form, and the changed tier; its workspaces follow (GW2). Operators only."""
     actor = actor_of(request)
     require_operator(actor)
     found = selectors.tier_visible_to(actor, name)
@@ -82,7 +82,7 @@ def tier(request: HttpRequest, name: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def tier_delete(request: HttpRequest, name: str) -> HttpResponse:
-    """Delete a tier that nobody has."""
+    """Confirm and delete a tier; ``Conflict`` while workspaces have it. Operators only."""
     actor = actor_of(request)
     require_operator(actor)
     selectors.tier_visible_to(actor, name)
@@ -104,7 +104,7 @@ def tier_delete(request: HttpRequest, name: str) -> HttpResponse:
 @require_safe
 @login_required
 def clusters(request: HttpRequest) -> HttpResponse:
-    """All clusters."""
+    """All clusters with the number of their workspaces. Operators only."""
     require_operator(actor_of(request))
     rows = Cluster.objects.defer("sealed_credential").order_by("name")
     found = list(rows.annotate(workspace_count=Count("workspaces", filter=~Q(workspaces__phase=Phase.DELETED))))
@@ -116,7 +116,7 @@ def clusters(request: HttpRequest) -> HttpResponse:
 @require_safe
 @login_required
 def cluster(request: HttpRequest, name: str) -> HttpResponse:
-    """One cluster; its credential is never shown."""
+    """One cluster and what its last check found, never its credential. Operators only."""
     found = selectors.cluster_named(actor_of(request), name)
     context = {
         "cluster": found,
@@ -160,7 +160,7 @@ def cluster_new(request: HttpRequest) -> HttpResponse:
 @require_POST
 @login_required
 def cluster_check(request: HttpRequest, name: str) -> HttpResponse:
-    """Connect now and say what happened."""
+    """Connect to a cluster now and say what was found (POST). Operators only."""
     error = services.cluster_check(actor=actor_of(request), name=name)
     if error:
         messages.error(request, error, extra_tags="deny")
@@ -172,7 +172,7 @@ def cluster_check(request: HttpRequest, name: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def cluster_delete(request: HttpRequest, name: str) -> HttpResponse:
-    """Forget a cluster without workspaces."""
+    """Confirm and forget a cluster; ``Conflict`` while workspaces are on it. Operators only."""
     actor = actor_of(request)
     selectors.cluster_named(actor, name)
     return render_action(

@@ -21,7 +21,7 @@ from tenants.rights import require_role
 @require_safe
 @login_required
 def policies(request: HttpRequest, name: str) -> HttpResponse:
-    """The policies in words."""
+    """The policies of a tenant's space in words: whom they let in from elsewhere, to what."""
     actor = actor_of(request)
     with everything():  # whether somebody else's tenant still is the one that was let in
         rows = services.policies_of(actor, name)
@@ -37,7 +37,7 @@ def policies(request: HttpRequest, name: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def policy_end(request: HttpRequest, name: str, policy: str) -> HttpResponse:
-    """End one of them."""
+    """Confirm and delete one policy."""
     actor = actor_of(request)
     selectors.tenant_visible_to(actor, name)
     require_role(actor, name, Role.ADMIN)

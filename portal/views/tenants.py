@@ -37,7 +37,7 @@ _JTI = "JTI="
 @require_safe
 @login_required
 def tenants(request: HttpRequest) -> HttpResponse:
-    """My tenants; operators see all."""
+    """The caller's tenants, newest first; of operators, all."""
     actor = actor_of(request)
     query = request.GET.get("q", "").strip()[:63]
     found = selectors.tenants_page(actor, search=query, after=request.GET.get("after", "")[:63], limit=PAGE + 1)
@@ -55,7 +55,7 @@ def tenants(request: HttpRequest) -> HttpResponse:
 @require_safe
 @login_required
 def tenant(request: HttpRequest, name: str) -> HttpResponse:
-    """One tenant: numbers, workspaces, activity."""
+    """One tenant: numbers, workspaces, activity. ``NotFound`` for whoever is no member."""
     actor = actor_of(request)
     found = selectors.tenant_visible_to(actor, name)
     numbers = selectors.overview_of(actor, tenant=name)
@@ -129,7 +129,7 @@ def tenant_requests(request: HttpRequest, name: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def tenant_new(request: HttpRequest) -> HttpResponse:
-    """A new tenant."""
+    """The form, and the new tenant with its space. Operators only."""
     actor = actor_of(request)
     require_operator(actor)
     return render_action(
@@ -152,7 +152,7 @@ def tenant_new(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def tenant_suspend(request: HttpRequest, name: str) -> HttpResponse:
-    """Close a tenant."""
+    """Confirm and suspend a tenant: its space, its workspaces, all credentials (GW5). Operators only."""
     actor = actor_of(request)
     found = _for_operator(actor, name)
     return render_action(
@@ -172,7 +172,7 @@ def tenant_suspend(request: HttpRequest, name: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def tenant_resume(request: HttpRequest, name: str) -> HttpResponse:
-    """Open it again."""
+    """Confirm and resume a suspended tenant; what was suspended on its own stays closed. Operators only."""
     actor = actor_of(request)
     found = _for_operator(actor, name)
     return render_action(
@@ -191,7 +191,7 @@ def tenant_resume(request: HttpRequest, name: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def tenant_delete(request: HttpRequest, name: str) -> HttpResponse:
-    """End a tenant; the name must be typed."""
+    """Confirm, by typing the name, and delete a tenant with all that is in it. Owners and operators."""
     actor = actor_of(request)
     found = selectors.tenant_visible_to(actor, name)
     require_role(actor, name, Role.OWNER)
@@ -213,7 +213,7 @@ def tenant_delete(request: HttpRequest, name: str) -> HttpResponse:
 @require_safe
 @login_required
 def members(request: HttpRequest, name: str) -> HttpResponse:
-    """Who is in a tenant, and as what."""
+    """The members of a tenant with their roles. ``NotFound`` for whoever is no member."""
     actor = actor_of(request)
     found = selectors.tenant_visible_to(actor, name)
     context = {
@@ -229,7 +229,7 @@ def members(request: HttpRequest, name: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def member_add(request: HttpRequest, name: str) -> HttpResponse:
-    """Add somebody who has an account."""
+    """The form, and a membership for somebody who has an account. Owners, admins and operators."""
     actor = actor_of(request)
     found = selectors.tenant_visible_to(actor, name)
     require_role(actor, name, Role.ADMIN)
@@ -253,7 +253,7 @@ def member_add(request: HttpRequest, name: str) -> HttpResponse:
 @require_POST
 @login_required
 def member_role(request: HttpRequest, name: str, user_id: UUID) -> HttpResponse:
-    """Give a member another role."""
+    """Give a member another role (POST). Who may give which is the service's to say."""
     actor = actor_of(request)
     form = RoleForm(request.POST)
     try:
@@ -273,7 +273,7 @@ def member_role(request: HttpRequest, name: str, user_id: UUID) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def member_remove(request: HttpRequest, name: str, user_id: UUID) -> HttpResponse:
-    """End a membership."""
+    """Confirm and end a membership, its credentials with it. The last owner stays."""
     actor = actor_of(request)
     found = selectors.tenant_visible_to(actor, name)
     member = selectors.member_of(actor, name, user_id)

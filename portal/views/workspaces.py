@@ -45,7 +45,7 @@ _LAYERS = (
 @require_safe
 @login_required
 def workspaces(request: HttpRequest) -> HttpResponse:
-    """The workspaces of my tenants, newest first."""
+    """The workspaces of the caller's tenants, newest first; of operators, all."""
     actor = actor_of(request)
     query, status = request.GET.get("q", "").strip()[:63], request.GET.get("status", "")
     status = status if status in {Status.ACTIVE, Status.SUSPENDED} else ""
@@ -152,7 +152,7 @@ def workspace_activity(request: HttpRequest, pk: UUID) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def workspace_suspend(request: HttpRequest, pk: UUID) -> HttpResponse:
-    """The kill switch (GW5)."""
+    """Confirm, with a reason, and suspend a workspace: the kill switch (GW5). Operators only."""
     actor = actor_of(request)
     found = selectors.workspace_visible_to(actor, pk)
     return render_action(
@@ -178,7 +178,7 @@ def workspace_suspend(request: HttpRequest, pk: UUID) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def workspace_resume(request: HttpRequest, pk: UUID) -> HttpResponse:
-    """Bring it back; old credentials stay dead."""
+    """Confirm and resume a suspended workspace; credentials from before stay dead (P5). Operators only."""
     actor = actor_of(request)
     found = selectors.workspace_visible_to(actor, pk)
     return render_action(
@@ -198,7 +198,7 @@ def workspace_resume(request: HttpRequest, pk: UUID) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def workspace_delete(request: HttpRequest, pk: UUID) -> HttpResponse:
-    """End it; the name must be typed."""
+    """Confirm, by typing the name, and delete a workspace with everything in its namespace."""
     actor = actor_of(request)
     found = selectors.workspace_visible_to(actor, pk)
     return render_action(
@@ -220,7 +220,7 @@ def workspace_delete(request: HttpRequest, pk: UUID) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def workspace_tier(request: HttpRequest, pk: UUID) -> HttpResponse:
-    """Another tier."""
+    """The form, and another tier for a workspace: its quota and default limits change."""
     actor = actor_of(request)
     found = selectors.workspace_visible_to(actor, pk)
     return render_action(

@@ -101,6 +101,7 @@ def namespace(workspace: Workspace) -> dict[str, Any]:
         TENANT_LABEL: workspace.tenant_id,
         NAME_ANNOTATION: workspace.name,
         "tenantry.io/hosts": f"{workspace.tenant_id}.{domain}" if domain else "",
+        "tenantry.io/network": workspace.tier.network,
         "tenantry.io/events": "limited" if workspace.cluster.limits_events else "",
         "tenantry.io/storage-classes": ",".join(workspace.cluster.storage_classes),
         "tenantry.io/priority-classes": ",".join(workspace.tier.priority_classes),

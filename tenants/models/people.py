@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
@@ -45,6 +46,8 @@ class User(AbstractBaseUser, PermissionsMixin):
     is_staff = models.BooleanField(_("operator"), default=False)
     issuer = models.CharField(_("OpenID issuer"), max_length=255, blank=True)
     subject = models.CharField(_("OpenID subject"), max_length=255, blank=True)
+    session_epoch = models.PositiveIntegerField(default=0, editable=False)
+    """How often all sessions of the person were ended."""
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
     USERNAME_FIELD = "email"
@@ -67,6 +70,15 @@ class User(AbstractBaseUser, PermissionsMixin):
 
     def __str__(self) -> str:
         return self.email
+
+    def get_session_auth_hash(self) -> str:
+        """What a session has to carry: it changes with the password, and when all sessions are ended."""
+        return f"{super().get_session_auth_hash()}{self.session_epoch or ''}"
+
+    def get_session_auth_fallback_hash(self) -> Iterator[str]:
+        """The same by the secret keys of before."""
+        for known in super().get_session_auth_fallback_hash():
+            yield f"{known}{self.session_epoch or ''}"
 
     @property
     def is_active(self) -> bool:  # type: ignore[override]
@@ -91,6 +103,8 @@ class Tenant(models.Model):
     suspended_reason = models.CharField(_("reason of the suspension"), max_length=512, blank=True)
     suspended_at = models.DateTimeField(null=True, blank=True)
     suspended_by = models.CharField(max_length=254, blank=True)
+    credentials_not_before = models.DateTimeField(null=True, editable=False)
+    """From when on what is made out to the tenant's name counts: it was resumed, or given a name that another had."""
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     members: models.ManyToManyField[User, Membership] = models.ManyToManyField(
         User, through="tenants.Membership", related_name="tenants"
@@ -100,6 +114,14 @@ class Tenant(models.Model):
         db_table = "tenants"
         verbose_name = _("tenant")
         verbose_name_plural = _("tenants")
+        indexes = [
+            # Asked for by every API server all the time.
+            models.Index(
+                fields=["name"],
+                condition=models.Q(credentials_not_before__isnull=False),
+                name="tenant_spent_credentials",
+            ),
+        ]
         constraints = [
             models.CheckConstraint(
                 condition=models.Q(name__regex=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$") & ~models.Q(name="all"),

@@ -68,6 +68,8 @@ class Workspace(models.Model):
     accounts_spent = models.BooleanField(default=False, editable=False)
     accounts_gone_at = models.DateTimeField(null=True, editable=False)
     saved_bindings = models.JSONField(default=list, blank=True)
+    saved_accounts = models.JSONField(default=list, editable=False)
+    renewed_accounts = models.JSONField(default=list, editable=False)
     receipt = models.JSONField(default=list, blank=True)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     ready_at = models.DateTimeField(null=True, blank=True)

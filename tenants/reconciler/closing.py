@@ -127,7 +127,7 @@ def remove_bindings(lease: OperationLease) -> str:
     collection = objects.path(workspace, "rolebindings")
     saved = {binding["metadata"]["name"]: binding for binding in workspace.saved_bindings}
     refused = []
-    for page in _pages(lease, collection):
+    for page in pages(lease, collection):
         items = [item for item in page if is_revoked_by_closing(workspace, item)]
         # The copy of an earlier attempt is added to, never replaced.
         saved |= {(copy := _copy(item))["metadata"]["name"]: copy for item in items}
@@ -143,7 +143,7 @@ def remove_bindings(lease: OperationLease) -> str:
                 refused.append(f"{_shown(name)} ({answer.message})")
     if refused:
         raise Refused(f"RoleBindings cannot be deleted: {', '.join(refused)[:600]}")
-    for page in _pages(lease, collection):
+    for page in pages(lease, collection):
         held = [_shown(item["metadata"]["name"]) for item in page if is_revoked_by_closing(workspace, item)]
         if held:
             raise Retry(f"RoleBindings are still on the cluster: {', '.join(held)[:200]}", 0.5)
@@ -300,8 +300,11 @@ def credentials_conclude(workspace: Workspace, *, by: str) -> None:
     credentials.filter(revocation_confirmed_at=None).update(revocation_confirmed_at=now)
 
 
-def _pages(lease: OperationLease, collection: str) -> Iterator[list[dict[str, Any]]]:
-    """The collection, page by page: neither many objects nor big ones may keep it from being read."""
+def pages(lease: OperationLease, collection: str) -> Iterator[list[dict[str, Any]]]:
+    """The collection, page by page: neither many objects nor big ones may keep it from being read.
+
+    Every item has a name. Raises ``Retry`` and ``Refused`` as the cluster answers.
+    """
     limit, more = _PAGE, ""
     for _ in range(_PAGES_MOST):
         answer = lease.client.get(f"{collection}?limit={limit}{more and f'&continue={quote(more)}'}")
@@ -346,8 +349,13 @@ def _copy(binding: Mapping[str, Any]) -> dict[str, Any]:
         "roleRef": binding.get("roleRef"),
         "subjects": binding.get("subjects") or [],
     }
-    storable: dict[str, Any] = json.loads(json.dumps(copy).replace(_NUL, _REPLACEMENT))
-    return storable
+    return storable(copy)
+
+
+def storable(copy: Mapping[str, Any]) -> dict[str, Any]:
+    """The copy of an object as a row can hold it."""
+    kept: dict[str, Any] = json.loads(json.dumps(copy).replace(_NUL, _REPLACEMENT))
+    return kept
 
 
 def _shown(name: str) -> str:

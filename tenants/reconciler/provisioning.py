@@ -6,7 +6,8 @@ creates what is missing, repairs what is ours and differs, and never touches wha
 The order of the steps is what makes them safe:
 
 0. ``shown``: the tenant's space shows the namespace, on its way; the end shows it as active.
-1. ``old-accounts``: what tokens from before a suspension rest on goes before anything is given back.
+1. ``old-accounts``: what tokens from before a suspension rest on goes before anything is given back, and the tenant's own
+   accounts are made anew where the suspension had not come to it.
 2. ``namespace``, ``network-policy``, ``quota``, ``limits``: the fences, while nobody may do anything behind them.
 3. ``quota-counted``: a quota is enforced only once the cluster has counted it; until then any number of pods fits.
 4. ``service-accounts``: new ones, with new uids, to which no old token is bound.
@@ -31,7 +32,7 @@ from tenants.clusters.client import Outcome, object_path
 from tenants.models import Cluster, Phase, Status, Workspace
 from tenants.operationqueue import OperationLease, Refused, Retry, database_now, raise_for_outcome
 from tenants.placednamespaces import NameTaken, placed_namespace_show
-from tenants.reconciler import closing
+from tenants.reconciler import closing, ownaccounts
 from tenants.suspensions import workspace_unlock
 
 _QUOTA_WAIT_SECONDS = 0.3
@@ -102,6 +103,8 @@ def _old_accounts(lease: OperationLease) -> Mapping[str, Any] | None:
         return None
     if closing.namespace_exists(lease):
         closing.remove_bindings(lease)
+        if workspace.accounts_spent:
+            ownaccounts.renew(lease)
         gone_at: datetime | None = closing.remove_accounts(lease)
     else:
         gone_at = database_now() if workspace.namespace_uid else None

@@ -9,7 +9,9 @@ was opened there before is not cut by that: the receipt says so, and ``Workspace
    suspended.
 3. ``held`` is the promise: the phase, the credentials' revocation and the audit entry with the receipt are committed in
    one transaction.
-4. Pods come last, for they carry no rights of people: first the quota allows none and is seen to be counted, so that
+4. The tenant's own ServiceAccounts are made anew (``ownaccounts``). They have no right in the namespace by now, and so
+   hold up nothing; but their tokens would have it again after a resume.
+5. Pods come last, for they carry no rights of people: first the quota allows none and is seen to be counted, so that
    nothing brings them back; then they are deleted.
 """
 
@@ -23,7 +25,7 @@ from audit.recorder import WORKER
 from tenants.clusters import objects
 from tenants.models import Cluster, Phase, Status, Workspace
 from tenants.operationqueue import OperationLease, Retry, database_now, raise_for_outcome
-from tenants.reconciler import closing
+from tenants.reconciler import closing, ownaccounts
 from tenants.reconciler.provisioning import quota_counted, quota_set, show
 
 GRACE_SECONDS: Final = 30
@@ -43,6 +45,7 @@ def perform(lease: OperationLease) -> None:
     lease.step(*closing.ANCHORS)
     lease.step("held", _goes_on, _held)
     lease.step("shown", show)
+    lease.step("own-accounts", ownaccounts.renew)
     if lease.workspace.stopped:
         lease.step("pods-ended", pods_end)
     lease.finish(_concluded)

@@ -98,7 +98,7 @@ def _next_generation(workspace: Workspace, actor: Actor, desired: Desired) -> Op
 def _close(workspace: Workspace) -> None:
     """A new receipt, and a note that whatever was issued so far must never work again."""
     workspace.receipt = [_layer("lock", timezone.now())]
-    workspace.accounts_spent = True
+    workspace.accounts_spent, workspace.renewed_accounts = True, []
 
 
 def _layer(name: str, at: datetime) -> dict[str, object]:

@@ -8,7 +8,7 @@ from audit.actions import Action
 from audit.recorder import Actor
 from kube.requests.status import Cause, Conflict, Forbidden, Invalid, NotFound
 from tenants.models import Membership, Role, Tenant, User
-from tenants.rights import require_role, role_at_least
+from tenants.rights import require_open, require_role, role_at_least
 from tenants.services.revocation import credentials_end
 
 
@@ -17,7 +17,7 @@ def membership_set(*, actor: Actor, tenant: str, user: User, role: Role) -> Memb
     """Make ``user`` a member as ``role``, or change the role.
 
     Admins of the tenant set members up to admin, owners and operators everybody. A lower role ends the credentials that
-    the higher one gave. Raises ``NotFound``, ``Forbidden``,
+    the higher one gave. Raises ``NotFound``, ``Forbidden`` (also where the tenant is closed),
     ``Invalid`` for an unknown role, ``Conflict`` when the last owner would be lost.
     """
     if role not in Role.values:
@@ -38,7 +38,7 @@ def membership_set(*, actor: Actor, tenant: str, user: User, role: Role) -> Memb
 
 @transaction.atomic
 def membership_remove(*, actor: Actor, tenant: str, user: User) -> None:
-    """End a membership, and every credential that came of it; members may always leave.
+    """End a membership, and every credential that came of it; members may always leave, a closed tenant too.
 
     Raises as ``membership_set`` does, ``NotFound`` for no member.
     """
@@ -56,10 +56,13 @@ def _current(actor: Actor, tenant: str, user: User, role: Role | None) -> Member
 
     The lock makes two owners who remove each other wait for one another.
     """
-    if Tenant.objects.select_for_update().filter(name=tenant).first() is None:
+    found = Tenant.objects.select_for_update().filter(name=tenant).first()
+    if found is None:
         raise NotFound(f'tenants "{tenant}" not found', kind="tenants", name=tenant)
     leaving = role is None and actor.user_id == user.id
     own = require_role(actor, tenant, Role.VIEWER if leaving else Role.ADMIN)
+    if not leaving:
+        require_open(actor, found)
     membership = Membership.objects.filter(tenant_id=tenant, user=user).first()
     highest = max((r for r in (role, Role(membership.role) if membership else None) if r), key=_rank, default=None)
     if highest is Role.OWNER and not role_at_least(own, Role.OWNER):

@@ -9,7 +9,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from audit.recorder import Actor
-from tenants.models import User
+from tenants.models import Tenant, User
 
 
 def credentials_end(*, actor: Actor, user: User, tenant: str = "") -> int:
@@ -26,6 +26,14 @@ def credentials_end(*, actor: Actor, user: User, tenant: str = "") -> int:
     ended: int = living.update(revoked_at=now, revoked_by=actor.name[:254])
     if ended:
         transaction.on_commit(_wake)
+    return ended
+
+
+def access_tokens_end(holder: User | Tenant) -> int:
+    """Revoke the living personal access tokens of a person, or those for one tenant alone; how many there were."""
+    rows = holder.access_tokens if isinstance(holder, User) else holder.personalaccesstoken_set
+    living = rows.filter(revoked_at=None)
+    ended: int = living.update(revoked_at=timezone.now())
     return ended
 
 

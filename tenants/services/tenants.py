@@ -9,15 +9,17 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from audit.actions import Action
+from audit.models import AuditChain
 from audit.recorder import Actor
 from kube.requests.status import AlreadyExists, Conflict, NotFound
 from store.types import PreconditionFailed
 from tenants import spaces
 from tenants.models import Membership, Phase, Role, Status, Tenant, TenantState, User, Workspace
 from tenants.naming import check_tenant_name, check_text
-from tenants.rights import require_operator, require_role
+from tenants.rights import require_open, require_operator, require_role
 from tenants.services import desiredstate
-from tenants.suspensions import lock_clear, lock_set
+from tenants.services.revocation import access_tokens_end
+from tenants.suspensions import credentials_spend, lock_clear, lock_set
 
 
 @transaction.atomic
@@ -32,8 +34,8 @@ def tenant_create(
 ) -> Tenant:
     """Create a tenant with its space: the row, the ``Tenant`` object, ``default`` and the members' bindings (TS1).
 
-    ``owner`` becomes the first owner. Operators only. Raises ``AlreadyExists`` for a taken name, ``Invalid`` for one
-    that is no DNS label or reserved.
+    ``owner`` becomes the first owner. What was made out to a tenant that had the name before does not count. Operators
+    only. Raises ``AlreadyExists`` for a taken name, ``Invalid`` for one that is no DNS label or reserved.
     """
     require_operator(actor)
     check_tenant_name(name)
@@ -43,6 +45,9 @@ def tenant_create(
             tenant = Tenant.objects.create(name=name, display_name=display_name)
     except IntegrityError:
         raise AlreadyExists(f'tenants "{name}" already exists', kind="tenants", name=name) from None
+    if AuditChain.objects.filter(chain=name).exists():
+        # Somebody had the name before, and certificates and ID tokens are made out to names.
+        credentials_spend(tenant)
     if owner is not None:
         Membership.objects.create(tenant=tenant, user=owner, role=Role.OWNER)
     detail = {"displayName": display_name, "owner": owner.email if owner else ""}
@@ -58,11 +63,13 @@ def tenant_create(
 def tenant_delete(*, actor: Actor, name: str) -> Tenant:
     """Begin the end of a tenant: closed at once, then workers delete all that is in it and the tenant itself (TS1).
 
-    Operators, and owners of the tenant. Deleting twice is one deletion. Raises ``NotFound``, ``Forbidden``.
+    Operators, and owners of the tenant unless it is suspended. Deleting twice is one deletion. Raises ``NotFound``,
+    ``Forbidden``.
     """
     tenant = _locked(actor, name, Role.OWNER)
     if tenant.state == TenantState.TERMINATING:
         return tenant
+    require_open(actor, tenant)
     tenant.state = TenantState.TERMINATING
     tenant.save(update_fields=["state"])
     lock_set(space=tenant.cluster_path, reason="The tenant is being deleted.")
@@ -78,9 +85,9 @@ def tenant_delete(*, actor: Actor, name: str) -> Tenant:
 def tenant_suspend(*, actor: Actor, name: str, reason: str, stop: bool = False) -> Tenant:
     """Close a tenant's space and suspend its workspaces, from the commit on (GW5). Operators only.
 
-    All that still exist, those that are being deleted too; with ``stop`` their pods end as well. Suspending twice keeps
-    the first and tries at once what waits. A tenant that is being deleted goes on ending. Raises ``NotFound``,
-    ``Forbidden``, ``Invalid`` without a reason.
+    All that still exist, those that are being deleted too; with ``stop`` their pods end as well. Personal access tokens
+    for this tenant alone end. Suspending twice keeps the first and tries at once what waits. A tenant that is being
+    deleted goes on ending. Raises ``NotFound``, ``Forbidden``, ``Invalid`` without a reason.
     """
     require_operator(actor)
     reason = check_text(reason, field="reason", kind="Tenant", limit=512, required=True)
@@ -102,7 +109,7 @@ def tenant_suspend(*, actor: Actor, name: str, reason: str, stop: bool = False) 
         desiredstate.request_suspended(workspace, actor, reason, with_tenant=True, stop=stop)
     if stop:
         _stop(there, actor)
-    detail = {"reason": reason, "stop": stop}
+    detail = {"reason": reason, "stop": stop, "tokens_revoked": access_tokens_end(tenant)}
     actor.record(Action.TENANT_SUSPENDED, chain=name, target=f"tenants/{name}", detail=detail)
     if tenant.state == TenantState.SUSPENDED:
         spaces.tenant_mark_phase(tenant)
@@ -114,6 +121,8 @@ def tenant_suspend(*, actor: Actor, name: str, reason: str, stop: bool = False) 
 def tenant_resume(*, actor: Actor, name: str) -> Tenant:
     """Open a suspended tenant again, with those workspaces that were suspended with it. Operators only.
 
+    Whatever was made out to the tenant's people and service accounts so far, and says when, does not count any more (P5).
+
     Resuming an active tenant changes nothing. Raises ``NotFound``, ``Forbidden``, ``Conflict`` while being deleted.
     """
     require_operator(actor)
@@ -124,6 +133,7 @@ def tenant_resume(*, actor: Actor, name: str) -> Tenant:
         return tenant
     tenant.state, tenant.suspended_reason, tenant.suspended_at, tenant.suspended_by = TenantState.ACTIVE, "", None, ""
     tenant.save()
+    credentials_spend(tenant)
     lock_clear(space=tenant.cluster_path)
     held = Workspace.objects.filter(tenant=tenant, status=Status.SUSPENDED, suspended_with_tenant=True)
     for workspace in held.select_for_update():

@@ -27,7 +27,7 @@ from tenants.models import (
     Workspace,
 )
 from tenants.naming import check_label, check_namespace_of, check_text
-from tenants.rights import require_operator, require_role, role_at_least, role_of
+from tenants.rights import require_open, require_operator, require_role, role_at_least, role_of
 from tenants.services import desiredstate
 
 
@@ -115,12 +115,14 @@ def workspace_resume(*, actor: Actor, workspace_id: UUID) -> Workspace:
 def workspace_delete(*, actor: Actor, workspace_id: UUID) -> Workspace:
     """Begin the end of a workspace: closed at once, its namespace deleted by a worker, the row kept as deleted.
 
-    Its own user, admins of the tenant, operators. Deleting twice is one deletion. Raises ``NotFound``, ``Forbidden``.
+    Operators, and unless it is closed its own user and admins of the tenant. Deleting twice is one deletion. Raises
+    ``NotFound``, ``Forbidden``.
     """
     workspace = _locked(actor, workspace_id)
     _require_own(actor, workspace)
     if workspace.status == Status.DELETED:
         return workspace
+    require_open(actor, workspace.tenant, workspace)
     desiredstate.request_deleted(workspace, actor)
     _record(actor, Action.WORKSPACE_DELETED, workspace)
     transaction.on_commit(desiredstate.enqueue_sweep)
@@ -136,6 +138,7 @@ def workspace_change_tier(*, actor: Actor, workspace_id: UUID, tier: str) -> Wor
     """
     workspace = _locked(actor, workspace_id)
     _require_own(actor, workspace)
+    require_open(actor, workspace.tenant, workspace)
     if workspace.status != Status.ACTIVE:
         raise Conflict("Only an active workspace can change its tier.", kind="workspaces", name=str(workspace_id))
     if workspace.tier_id == tier:
@@ -185,6 +188,7 @@ def _init(
         return found
     if not role_at_least(role, Role.EDITOR):
         raise Forbidden("Viewers cannot create workspaces.", kind="workspaces")
+    require_open(actor, tenant)
     _require_active(tenant)
     tier = _offered(actor, tier_name)
     _require_room(user.id, tier)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from http.client import HTTPResponse, HTTPSConnection
+from itertools import count
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote, urlencode, urlsplit
@@ -43,6 +44,11 @@ class Certified:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._known: dict[tuple[str, ...], tuple[Path, Path]] = {}
+        self._numbers = count()
+
+    def anew(self) -> None:
+        """Make out new ones from now on: those from before count for nobody who has a tenant's name now."""
+        self._known.clear()
 
     def pair(self, tenant: str, name: str, *groups: str) -> tuple[Path, Path]:
         identity = (tenant, name, *groups)
@@ -54,10 +60,11 @@ class Certified:
                 name,
                 organizations=[f"tenant:{tenant}"],
                 units=groups,
-                now=datetime.now(UTC),
+                # As old as it is, not five minutes older.
+                now=datetime.now(UTC) + pki.BACKDATED,
                 lifetime=timedelta(hours=1),
             )
-            self._known[identity] = self.write(made, f"user-{len(self._known)}")
+            self._known[identity] = self.write(made, f"user-{next(self._numbers)}")
         return self._known[identity]
 
     def write(self, pair: pki.KeyPair, name: str) -> tuple[Path, Path]:

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kube.cel import library
+from kube.cel.costs import HANDED_OVER
 from kube.cel.evaluation import BUDGET, violations
 from kube.cel.rules import rule_causes, rules_of
-from kube.cel.syntax import HANDED_OVER
 from kube.customresources.definitions import crd_causes
 from kube.customresources.schemas import structural_schema
 from kube.customresources.validation import object_causes, without_nulls

@@ -33,9 +33,11 @@ def house(name: str) -> House:
 
 
 @pytest.fixture(autouse=True)
-def _quiet(db: None, settings: Any) -> None:
+def _quiet(db: None, settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody waits for workers here, and no client of Django's looks through every static file before its first page."""
     settings.WORKSPACE_INIT_WAIT = 0
+    # The transaction around a whole test may take its time.
+    monkeypatch.setattr("store.synchronous.HOLD_SECONDS", 0)
     settings.WHITENOISE_AUTOREFRESH = True
     settings.SEALING_KEYS = [Fernet.generate_key().decode()]
 

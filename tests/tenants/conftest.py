@@ -16,8 +16,10 @@ OPERATOR = Actor(name="operator@example.org", operator=True, ip="192.0.2.1", use
 
 
 @pytest.fixture(autouse=True)
-def _sealing_keys(settings):
+def _sealing_keys(settings, monkeypatch):
     settings.SEALING_KEYS = [Fernet.generate_key().decode()]
+    # The transaction around a whole test may take its time.
+    monkeypatch.setattr("store.synchronous.HOLD_SECONDS", 0)
 
 
 def actor_of(user: User) -> Actor:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import base64
 import copy
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
 import pytest
 from django.utils import timezone
 
-from access.credentials import credentials_expire
+from access.credentials import credentials_expire, kubeconfig_issue
 from access.models import Credential
+from kube.requests.status import ServiceUnavailable
 from tenants.clusters import client as clusters
 from tenants.clusters import objects
 from tenants.clusters.client import Outcome, client_to
@@ -257,6 +261,60 @@ def test_reads_keep_a_lease_too(hostile, workspace, monkeypatch):
     hostile.reply = lambda _method, path: (200, object_at(path))
     operations_run(limit=1)
     assert len(renewed) >= len(hostile.calls)
+
+
+CLAIMS = [
+    ("sub",),
+    ("kubernetes.io",),
+    ("kubernetes.io", "namespace"),
+    ("kubernetes.io", "serviceaccount"),
+    ("kubernetes.io", "serviceaccount", "uid"),
+    ("kubernetes.io", "secret"),
+    ("kubernetes.io", "secret", "name"),
+    ("kubernetes.io", "secret", "uid"),
+]
+
+
+@pytest.mark.parametrize("wrong", [None, *CLAIMS], ids=str)
+@pytest.mark.parametrize("value", [None, "x", {"name": "x"}], ids=["missing", "text", "object"])
+def test_no_token_is_handed_out_that_its_anchor_would_not_end(hostile, workspace, wrong, value):
+    """GW3: what a token says of its account and its anchor is what was asked for, or it could not be revoked."""
+    namespace, account = workspace.k8s_namespace, objects.ACCOUNTS["admin"]
+    accounts = dict.fromkeys(objects.ACCOUNTS.values(), "v")
+    Workspace.objects.update(phase=Phase.READY, service_accounts=accounts)
+
+    def reply(method: str, path: str) -> tuple[int, Any]:
+        if not path.endswith("/token"):
+            return 200, object_at(path)
+        bound: dict[str, Any] = {"namespace": namespace, "serviceaccount": {"name": account, "uid": "v"}}
+        bound["secret"] = {"name": json.loads(hostile.sent)["spec"]["boundObjectRef"]["name"], "uid": "u"}
+        ends = timezone.now() + timedelta(hours=1)
+        claims: dict[str, Any] = {
+            "sub": f"system:serviceaccount:{namespace}:{account}",
+            "exp": int(ends.timestamp()),
+            "kubernetes.io": bound,
+        }
+        if wrong is not None:
+            place = claims
+            for part in wrong[:-1]:
+                place = place[part]
+            del place[wrong[-1]]
+            if value is not None:
+                place[wrong[-1]] = value
+        payload = base64.urlsafe_b64encode(json.dumps(claims).encode()).decode().rstrip("=")
+        return 201, {
+            "kind": "TokenRequest",
+            "status": {"token": f"e30.{payload}.e30", "expirationTimestamp": f"{ends}"},
+        }
+
+    hostile.reply = reply
+    issue = partial(kubeconfig_issue, actor=actor_of(workspace.user), workspace_id=workspace.id, now=timezone.now())
+    if wrong is None:
+        assert "e30" in issue().yaml
+        return
+    with pytest.raises(ServiceUnavailable):
+        issue()
+    assert Credential.objects.get().failed_at is not None
 
 
 def test_a_canary_without_a_token_asks_nobody(hostile, workspace):

@@ -1,4 +1,7 @@
-"""The kill switch in every interleaving: what was issued before a closing is dead once it is reported (GW5, P4, P5)."""
+"""The kill switch in every interleaving: what was issued before a closing is dead once it is reported (GW5, P4, P5).
+
+So are, after a resume, tokens of accounts that the tenant made itself.
+"""
 
 from __future__ import annotations
 
@@ -40,6 +43,7 @@ from tenants.services import (
 from tests.clusters import TestCluster
 from tests.faultproxy import Fault
 from tests.tenants.conftest import OPERATOR, actor_of, make_tenant, make_user
+from tests.tenants.test_own_accounts import Namespace
 
 HELD_WITHIN = timedelta(seconds=10)
 _numbers = itertools.count()
@@ -54,7 +58,8 @@ class Token:
     """What was issued, and whether a closing was ordered, or reported, since."""
 
     text: str
-    credential: Credential
+    credential: Credential | None
+    """``None`` for one of an account that the tenant made itself, as its pods have it."""
     closing: bool = False
     dead: bool = False
 
@@ -128,6 +133,8 @@ class KillSwitch(RuleBasedStateMachine):
         self.tokens: list[Token] = []
         hand = EmbeddedHand if self.cluster.kind == "embedded" else RealHand
         self.hand = hand(self.workspace, self.cluster)
+        self.namespace = Namespace(self.cluster, self.workspace)
+        self.namespace.account("chart")
 
     @property
     def workspace(self) -> Workspace:
@@ -141,6 +148,16 @@ class KillSwitch(RuleBasedStateMachine):
             return
         text = yaml.safe_load(issued.yaml)["users"][0]["user"]["token"]
         self.tokens.append(Token(text, issued.credential))
+
+    @property
+    def issued(self) -> list[Token]:
+        return [token for token in self.tokens if token.credential is not None]
+
+    @rule(account=st.sampled_from(["default", "chart"]))
+    def issue_own(self, account: str) -> None:
+        text = self.namespace.token_if_any(account)
+        if text:
+            self.tokens.append(Token(text, None))
 
     @rule(stop=st.booleans())
     def suspend(self, stop: bool) -> None:
@@ -166,10 +183,10 @@ class KillSwitch(RuleBasedStateMachine):
             except StatusError:
                 continue
 
-    @precondition(lambda self: self.tokens)
+    @precondition(lambda self: self.issued)
     @rule(data=st.data())
     def revoke(self, data: st.DataObject) -> None:
-        token = data.draw(st.sampled_from(self.tokens))
+        token = data.draw(st.sampled_from(self.issued))
         revoked = credential_revoke(actor=OPERATOR, jti=token.credential.jti, now=timezone.now())
         if self.cluster.kind == "embedded" and revoked.revocation_confirmed_at is not None:
             token.dead = True
@@ -192,10 +209,10 @@ class KillSwitch(RuleBasedStateMachine):
     def cluster_back(self) -> None:
         self.cluster.proxy.heal()
 
-    @precondition(lambda self: self.tokens)
+    @precondition(lambda self: self.issued)
     @rule(data=st.data(), deed=st.sampled_from(["replace", "hold", "delete"]))
     def hostile(self, data: st.DataObject, deed: str) -> None:
-        anchor = data.draw(st.sampled_from(self.tokens)).credential.anchor
+        anchor = data.draw(st.sampled_from(self.issued)).credential.anchor
         if deed == "hold":
             self.hand.hold(anchor)
             return
@@ -231,7 +248,7 @@ class KillSwitch(RuleBasedStateMachine):
         if self._closed() or workspace.phase == Phase.READY:
             for token in self.tokens:
                 token.dead |= token.closing
-        accepted = [token.credential.anchor for token in self.tokens if token.dead and self._accepts(token.text)]
+        accepted = [token for token in self.tokens if token.dead and self._accepts(token)]
         assert not accepted, (workspace.status, workspace.phase, workspace.receipt)
 
     def teardown(self) -> None:
@@ -283,17 +300,23 @@ class KillSwitch(RuleBasedStateMachine):
             cursor.execute("UPDATE operations SET lease_until = NULL WHERE workspace_id = %s", [self.pk])
         Cluster.objects.update(away_until=None)
 
-    def _accepts(self, token: str) -> bool:
+    def _accepts(self, token: Token) -> bool:
+        """Whether it opens anything; own accounts have no right in a closed namespace, and are unknown in an open one."""
+        code = self._answer(token.text)
+        unknown = code in {401, 503}
+        return code == 200 or (token.credential is None and self.workspace.phase == Phase.READY and not unknown)
+
+    def _answer(self, token: str) -> int:
         proxy = self.cluster.proxy
         context = ssl.create_default_context(cadata=proxy._upstream_ca)
         workspace = self.workspace
         url = f"{proxy._upstream}/api/v1/namespaces/{workspace.k8s_namespace}/secrets"
         request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
         try:
-            return urllib.request.urlopen(request, context=context, timeout=10).status == 200
+            return urllib.request.urlopen(request, context=context, timeout=10).status
         except urllib.error.HTTPError as error:
             assert error.code in {401, 403, 503}
-            return False
+            return error.code
 
 
 @pytest.mark.timeout(900)
@@ -321,14 +344,21 @@ def test_no_token_outlives_a_closing(cluster, tiers, monkeypatch, examples, step
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_property_would_see_a_token_that_lives_on(embedded, tiers, monkeypatch):
+@pytest.mark.parametrize("own", [False, True], ids=["ours", "the tenant's own"])
+def test_the_property_would_see_a_token_that_lives_on(embedded, tiers, monkeypatch, own):
     """The machine with accounts that outlive a suspension: it must fail."""
     monkeypatch.setattr(actionlimits, "take", lambda *_: None)
-    monkeypatch.setattr("tenants.reconciler.closing.remove_accounts", lambda _: database_now())
-    monkeypatch.setattr("tenants.reconciler.closing.anchor_end", lambda *_, **__: AnchorState.GONE)
+    if own:
+        monkeypatch.setattr("tenants.reconciler.ownaccounts.renew", lambda _: None)
+    else:
+        monkeypatch.setattr("tenants.reconciler.closing.remove_accounts", lambda _: database_now())
+        monkeypatch.setattr("tenants.reconciler.closing.anchor_end", lambda *_, **__: AnchorState.GONE)
     machine = type("Machine", (KillSwitch,), {"cluster": embedded, "patch": monkeypatch})
     tried = machine()
-    tried.issue()
+    if own:
+        tried.issue_own("chart")
+    else:
+        tried.issue()
     tried.suspend(False)
     tried.work(1)
     tried.the_dead_stay_dead()

@@ -245,7 +245,7 @@ CLOSING = [
     "claimed",
     *(
         f"{step}.{moment}"
-        for step in ("bindings", "canary", "service-accounts", "anchors", "held", "pods-ended")
+        for step in ("bindings", "canary", "service-accounts", "anchors", "held", "own-accounts", "pods-ended")
         for moment in ("before", "called", "committed")
     ),
     "finish.before",

@@ -141,7 +141,7 @@ def test_who_may_ask(alice):
     with pytest.raises(Invalid, match="tenant"):
         init(alice)
     tenant_suspend(actor=OPERATOR, name="acme", reason="unpaid")
-    with pytest.raises(Conflict):
+    with pytest.raises(Forbidden, match="unpaid"):
         init(alice, tenant="acme")
 
 
@@ -174,8 +174,10 @@ def test_only_operators_pull_the_switch(alice):
     workspace_suspend(actor=OPERATOR, workspace_id=workspace.id, reason="first")
     assert workspace_suspend(actor=OPERATOR, workspace_id=workspace.id, reason="second").suspended_reason == "first"
     with pytest.raises(Conflict):
-        workspace_change_tier(actor=actor_of(alice), workspace_id=workspace.id, tier="standard")
-    workspace_delete(actor=actor_of(alice), workspace_id=workspace.id)
+        workspace_change_tier(actor=OPERATOR, workspace_id=workspace.id, tier="standard")
+    with pytest.raises(Forbidden, match="first"):
+        workspace_delete(actor=actor_of(alice), workspace_id=workspace.id)
+    workspace_delete(actor=OPERATOR, workspace_id=workspace.id)
     with pytest.raises(Conflict):
         workspace_resume(actor=OPERATOR, workspace_id=workspace.id)
 

@@ -151,7 +151,7 @@ class Provider:
         return {**told, **claims}
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections to the provider."""
         _run(self._verifier.close())
 
     def _describe(self) -> Mapping[str, Any]:

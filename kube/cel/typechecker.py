@@ -1,4 +1,4 @@
-"""What a compiled expression says: its syntax tree, and what its schema makes of it before anything is evaluated.
+"""What the schema makes of an expression: its type, or what is wrong with it.
 
 The evaluator knows values, not schemas. So fields that do not exist and operators between types that cannot meet
 are found here, in kube-apiserver's words, when a CRD is written and not when its first object is.
@@ -6,12 +6,10 @@ are found here, in kube-apiserver's words, when a CRD is written and not when it
 
 from __future__ import annotations
 
-import math
-import struct
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from kube.cel.syntaxtree import Node, Tree
 from kube.kinds.schemas import Schema
 
 DeclType = Schema | None
@@ -32,22 +30,6 @@ _NAMES: Final = {
 _COMPARISONS: Final = frozenset({"_==_", "_!=_", "_<_", "_<=_", "_>_", "_>=_"})
 _ARITHMETIC: Final = frozenset({"_+_", "_-_", "_*_", "_/_", "_%_"})
 _LOGIC: Final = frozenset({"_&&_", "_||_", "!_"})
-_BUILDS_TEXT: Final = frozenset(
-    {"_+_", "format", "replace", "join", "split", "substring", "lowerAscii", "upperAscii", "trim", "reverse", "quote"}
-)
-_READS_TEXT: Final = frozenset(
-    {"matches", "find", "findAll", "contains", "startsWith", "endsWith", "indexOf", "lastIndexOf", "size"}
-)
-HANDED_OVER: Final = frozenset(
-    {
-        *("pairs__", "mapped__", "merged__", "sorted__", "sort", "reverse", "slice", "distinct", "flatten"),
-        *("isSorted", "sum", "min", "max", "indexOf", "lastIndexOf"),
-        *("sets.contains", "sets.equivalent", "sets.intersects"),
-    }
-)
-"""Functions that are handed whole lists and maps: each member is made anew for them, every time."""
-
-_LOOKED_THROUGH: Final = frozenset({"_==_", "_!=_", "_+_", "@in"})
 _SCALARS: Final = frozenset({"string", "integer", "number", "boolean", "null"})
 _CONVERTED: Final = {"date-time": "timestamp", "date": "timestamp", "duration": "duration", "byte": "base64.decode"}
 _PATTERNS: Final = frozenset({"matches", "find", "findAll"})
@@ -58,169 +40,6 @@ _RESERVED: Final = frozenset(
     )
 )
 _ESCAPES: Final = (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__"))
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """One node. ``kind`` is const, ident, select, call, list, struct or fold (what macros become).
-
-    ``name`` is the identifier, field, function or loop variable; a fold's ``value`` is its accumulator's name and its
-    ``args`` are range, start, condition, step and result. A call's target is its first argument.
-    """
-
-    id: int
-    kind: str
-    name: str = ""
-    args: tuple[Node, ...] = ()
-    value: Any = None
-    test: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Tree:
-    """An expression's tree with the offset of each node in the text."""
-
-    root: Node
-    offsets: Mapping[int, int]
-
-    @classmethod
-    def read(cls, serialized: bytes) -> Tree:
-        """From the checked expression that the compiler gives out (``cel.expr.CheckedExpr``)."""
-        checked = dict(_fields(dict(_fields(serialized))[2]))
-        offsets: dict[int, int] = {}
-        for number, value in _fields(checked[5]):
-            if number == 4:
-                entry = dict(_fields(value))
-                offsets[entry.get(1, 0)] = entry.get(2, 0)
-        return cls(_node(checked[4]), offsets)
-
-    def nodes(self) -> Iterator[tuple[Node, int]]:
-        """Every node with the number of loops around it."""
-        waiting = [(self.root, 0)]
-        while waiting:
-            node, depth = waiting.pop()
-            yield node, depth
-            deeper = depth + (node.kind == "fold" and not is_bind(node))
-            waiting += [(arg, deeper if index > 1 else depth) for index, arg in enumerate(node.args)]
-
-    def mentions(self, name: str) -> bool:
-        """Whether a variable of that name is read."""
-        return any(node.kind == "ident" and node.name == name for node, _ in self.nodes())
-
-
-@dataclass(frozen=True, slots=True)
-class CostEstimate:
-    """What evaluating costs: ``steps`` in loops ``depth`` deep; ``texts`` calls go through texts, ``built`` make some.
-
-    ``growth`` is by how much a text can grow by being put together with itself, ``copies`` the same for lists and maps,
-    and ``nested`` how often a loop puts into a list what is as large as the whole. ``wholes`` calls look through lists
-    and maps, and to ``handed`` they are handed over. ``lists`` are the lists that loops make, each with the number of
-    loops around and the path of what it is made of. ``ranges`` and ``splits`` say where long lists come from nothing.
-    """
-
-    steps: int
-    depth: int
-    texts: int
-    built: int
-    growth: int
-    squares: bool
-    copies: int
-    nested: int
-    wholes: int
-    handed: int
-    lists: tuple[tuple[int, tuple[str, ...] | None], ...]
-    ranges: bool
-    splits: bool
-
-
-def estimate_cost(tree: Tree, scalars: Collection[int] = ()) -> CostEstimate:
-    """The weight of an expression; ``scalars`` are the nodes whose values are known to be no lists and no maps."""
-    nodes = list(tree.nodes())
-    calls = [node.name for node, _ in nodes if node.kind == "call"]
-    binds = any(is_bind(node) for node, _ in nodes)
-    sums = calls.count("_+_")
-    folds = [(node, depth, grown) for node, depth in nodes if node.kind == "fold" and (grown := _put_in(node))]
-    appends = {id(grown) for _, _, grown in folds}
-    plain = frozenset(scalars)
-    wholes = sum(_looks_through(node, plain) for node, _ in nodes if id(node) not in appends)
-    made = {id(grown.args[1]) for _, _, grown in folds}
-    literals = [
-        many
-        for node, _ in nodes
-        if node.kind in ("list", "struct") and id(node) not in made
-        if (many := sum(not _is_scalar(arg, plain) for arg in node.args)) > 1
-    ]
-    doubles = sum(node.name == "_+_" and _looks_through(node, plain) for node, _ in nodes if id(node) not in appends)
-    return CostEstimate(
-        steps=len(nodes),
-        depth=max(depth for _, depth in nodes),
-        texts=sum(name in _READS_TEXT or name in _BUILDS_TEXT for name in calls),
-        built=sum(name in _BUILDS_TEXT for name in calls),
-        growth=1 << min(sums, 40) if binds else 1 + sums,
-        squares="replace" in calls or "join" in calls,
-        copies=min(math.prod(literals) << min(doubles, 40), 1 << 40) if binds else sum(literals, 1) + doubles,
-        nested=sum(not _is_own(grown, node, plain) for node, _, grown in folds),
-        wholes=wholes,
-        handed=sum(name in HANDED_OVER for name in calls),
-        lists=tuple((depth, _path(node.args[0])) for node, depth, _ in folds),
-        ranges="lists.range" in calls,
-        splits="split" in calls or "findAll" in calls,
-    )
-
-
-def _put_in(node: Node) -> Node | None:
-    """The sum by which a loop puts one more member into its list (what ``map`` and ``filter`` become)."""
-    step = node.args[3]
-    for part in (step, *step.args):
-        if part.name == "_+_" and part.args[0].name == node.value and part.args[1].kind == "list":
-            return part
-    return None
-
-
-def _is_own(grown: Node, fold: Node, scalars: Collection[int]) -> bool:
-    """Whether a loop puts in what is, or is a part of, what it goes through: all of it is no more than that."""
-    made = grown.args[1]
-    bound = {fold.name}
-    for node in _below(made):
-        if node.kind == "fold":
-            bound |= {node.name, node.value}
-    free = (node for node in _below(made) if node.kind == "ident" and node.name not in bound)
-    return all(_is_scalar(arg, scalars) for arg in made.args) or not any(free)
-
-
-def _below(node: Node) -> Iterator[Node]:
-    waiting = [node]
-    while waiting:
-        found = waiting.pop()
-        yield found
-        waiting += found.args
-
-
-def _looks_through(node: Node, scalars: Collection[int]) -> bool:
-    """Whether a call looks through a list or a map, as far as one can tell."""
-    if node.kind != "call" or node.name not in _LOOKED_THROUGH:
-        return False
-    if node.name == "@in":
-        return node.args[1].kind not in ("list", "struct")
-    return not any(_is_scalar(arg, scalars) for arg in node.args)
-
-
-def _is_scalar(node: Node, scalars: Collection[int]) -> bool:
-    return node.kind == "const" or node.id in scalars
-
-
-def _path(node: Node) -> tuple[str, ...] | None:
-    """The names of a plain path (``self.a.b``), or ``None``."""
-    names: list[str] = []
-    while node.kind == "select" and not node.test:
-        names.append(node.name)
-        node = node.args[0]
-    return (node.name, *reversed(names)) if node.kind == "ident" and node.name in ("self", "oldSelf") else None
-
-
-def is_bind(node: Node) -> bool:
-    """Whether a fold is ``cel.bind``, which goes round once."""
-    return node.kind == "fold" and node.args[0].kind == "list" and not node.args[0].args
 
 
 class TypeCheckError(Exception):
@@ -320,6 +139,10 @@ class _Checker:
         return types[-1]
 
     def _call(self, node: Node, scope: Mapping[str, DeclType]) -> DeclType:
+        # 1. Optional selection and indexing give what may be absent: the field is checked, the result is not known.
+        # 2. Every argument is checked, the unknown ones too; ``known`` are the types of those with one.
+        # 3. Refused is only what no value of the known types could mean. ``None`` lets everything pass: the evaluator
+        #    says at run time what cannot be said here, and a rule that works on a real server is never refused.
         name = node.name
         if name == "_?._":
             self._field(self.of(node.args[0], scope, whole=False), str(node.args[1].value), node)
@@ -425,71 +248,3 @@ def _constant(value: Any) -> DeclType:
     if isinstance(value, str):
         return _TEXT
     return _NULL if value is None else None
-
-
-def _node(data: bytes) -> Node:
-    fields = dict(_fields(data))
-    number = fields.get(2, 0)
-    if 3 in fields:
-        return Node(number, "const", value=_const(fields[3]))
-    if 4 in fields:
-        return Node(number, "ident", dict(_fields(fields[4])).get(1, b"").decode())
-    if 5 in fields:
-        part = dict(_fields(fields[5]))
-        return Node(number, "select", part[2].decode(), (_node(part[1]),), test=bool(part.get(3)))
-    if 6 in fields:
-        call = list(_fields(fields[6]))
-        target = [_node(value) for key, value in call if key == 1]
-        args = [_node(value) for key, value in call if key == 3]
-        return Node(number, "call", dict(call)[2].decode(), (*target, *args))
-    if 7 in fields:
-        return Node(number, "list", args=tuple(_node(value) for key, value in _fields(fields[7]) if key == 1))
-    if 9 in fields:
-        fold = dict(_fields(fields[9]))
-        loop = tuple(_node(fold[key]) for key in (2, 4, 5, 6, 7))
-        return Node(number, "fold", fold.get(1, b"").decode(), loop, fold[3].decode())
-    entries = [dict(_fields(value)) for key, value in _fields(fields.get(8, b"")) if key == 2]
-    parts = tuple(_node(entry[key]) for entry in entries for key in (3, 4) if key in entry)
-    return Node(number, "struct", args=parts)
-
-
-def _const(data: bytes) -> Any:
-    for number, value in _fields(data):
-        match number:
-            case 2:
-                return bool(value)
-            case 3:
-                return value - (1 << 64) if value >> 63 else value
-            case 5:
-                return struct.unpack("<d", value)[0]
-            case 6:
-                return value.decode()
-    return None
-
-
-def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    """The (number, value) pairs of a protobuf message; texts and messages are bytes."""
-    at = 0
-    while at < len(data):
-        tag, at = _varint(data, at)
-        kind = tag & 7
-        if kind == 0:
-            value, at = _varint(data, at)
-            yield tag >> 3, value
-            continue
-        size = {1: 8, 5: 4}.get(kind)
-        if size is None:
-            size, at = _varint(data, at)
-        yield tag >> 3, data[at : at + size]
-        at += size
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        byte = data[at]
-        at += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, at
-        shift += 7
