@@ -9,24 +9,33 @@ from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from tenants.models import Tenant, Workspace
+from tenants.models import CredentialKind, Tenant, Workspace
 
 
 class Credential(models.Model):
-    """One issued kubeconfig (GW3). ``jti`` ties the cluster's audit (``credential-id``) to a person.
+    """One issued credential (GW3). ``jti`` ties the audit of the API server (``credential-id``) to a person.
 
-    The row is made, and committed, before the token is asked for; ``jti`` and ``expires_at`` follow. ``anchor`` is the
-    Secret that the token is bound to, by its uid: deleting it revokes this one token. ``revocation_confirmed_at`` is
-    set when the anchor, or the account behind it, was seen to be gone, after a revocation or after the expiry; one
-    that cannot be confirmed is asked for again at ``confirm_after``, so that it holds up no other.
+    ``kind`` says which of a cluster's credentials it is (``tenants.models.CredentialKind``). One without ``workspace``
+    is for the tenant's whole space.
+
+    A ``direct`` one is a service account's token of the cluster. The row is made, and committed, before the token is
+    asked for; ``jti`` and ``expires_at`` follow. ``anchor`` is the Secret that the token is bound to, by its uid:
+    deleting it revokes this one token. ``revocation_confirmed_at`` is set when the anchor, or the account behind it, was
+    seen to be gone, after a revocation or after the expiry; one that cannot be confirmed is asked for again at
+    ``confirm_after``, so that it holds up no other.
+
+    The others are tokens of the portal, which the product's own API server knows by this row alone: there is no anchor,
+    and ``anchor_uid`` is the workspace's service account, which is made anew when a suspension ends.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
-    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, related_name="credentials")
+    kind = models.CharField(max_length=7, choices=CredentialKind.choices, default=CredentialKind.DIRECT)
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="credentials")
+    workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, null=True, related_name="credentials")
     issued_to = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="credentials")
     jti = models.CharField(_("credential ID"), max_length=64, null=True, unique=True)
     role = models.CharField(max_length=6)
-    anchor = models.CharField(max_length=253)
+    anchor = models.CharField(max_length=253, blank=True)
     anchor_uid = models.CharField(max_length=64, blank=True)
     ip_address = models.GenericIPAddressField(_("IP address"), null=True)
     user_agent = models.CharField(max_length=256, blank=True)
@@ -47,7 +56,7 @@ class Credential(models.Model):
             models.Index(fields=["workspace", "-issued_at"], name="credential_workspace_time"),
             models.Index(
                 fields=["issued_at"],
-                condition=models.Q(revocation_confirmed_at__isnull=True),
+                condition=models.Q(revocation_confirmed_at__isnull=True, kind="direct"),
                 name="credential_anchor_alive",
             ),
         ]
@@ -57,7 +66,11 @@ class Credential(models.Model):
                 name="credential_expires_after_issue",
             ),
             models.CheckConstraint(
-                condition=models.Q(role__in=["admin", "editor", "viewer"]), name="credential_role_known"
+                condition=~models.Q(kind="direct") | models.Q(workspace__isnull=False),
+                name="credential_of_a_cluster_has_a_workspace",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(role__in=["owner", "admin", "editor", "viewer"]), name="credential_role_known"
             ),
         ]
 

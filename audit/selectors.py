@@ -100,6 +100,12 @@ def requests_of_tenant(
     return page_of(rows, after, limit)
 
 
+def requests_refused_by(tenant: str, steps: Sequence[str], *, since: datetime, limit: int) -> list[ApiRequest]:
+    """The last of a tenant's API requests that one of these steps refused, newest first."""
+    rows = ApiRequest.objects.filter(tenant=tenant, allowed=False, created_at__gte=since, step__in=steps)
+    return list(rows.order_by("-created_at", "-id")[:limit])
+
+
 def request_of(key: str) -> ApiRequest | None:
     """The request of ``ApiRequest.key``, found by the primary key. Raises ``BadRequest`` for what is no key."""
     moment, identifier = _read_cursor(key)

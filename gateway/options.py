@@ -32,6 +32,7 @@ class Options:
     service_account_signing_key_file: Path | None = None
     service_account_key_files: tuple[Path, ...] = ()
     api_audiences: tuple[str, ...] = ()
+    portal_token_key_file: Path | None = None
     authentication: AuthenticationOptions = field(default_factory=AuthenticationOptions)
     authorization: AuthorizationOptions = field(default_factory=AuthorizationOptions)
     default_tenant: str = ""

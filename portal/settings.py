@@ -12,6 +12,7 @@ import environ
 from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
 
+from access.admission import configuration
 from access.authorization.options import (
     AUTHORIZED_SECONDS,
     DEFAULT,
@@ -20,6 +21,7 @@ from access.authorization.options import (
     AuthorizationOptions,
     modes,
 )
+from access.reloading import UnusableFile
 from kube.workspaces.types import RequiredGroupsSyntax
 from portal.http import proxies
 from portal.quickstart.embedded.sockets import OWNER, postgresql_url, redis_url
@@ -156,6 +158,11 @@ AUTHORIZATION = AuthorizationOptions(
 
 ADMISSION_CONTROL_CONFIG_FILE = _path("ADMISSION_CONTROL_CONFIG_FILE")
 """What ``manage.py apiserver`` tells its admission plug-ins unless a flag names another file."""
+try:
+    TENANT_QUOTA = configuration.read(ADMISSION_CONTROL_CONFIG_FILE).tenant_quota.hard
+except UnusableFile as error:
+    raise ImproperlyConfigured(f"ADMISSION_CONTROL_CONFIG_FILE: {error}") from None
+"""The quota of tenants that are given none at their creation (AD1)."""
 
 AUTH_USER_MODEL = "tenants.User"
 AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend", "portal.signin.oidc.backend.OidcBackend"]
@@ -260,6 +267,7 @@ SPECTACULAR_SETTINGS = {
         "WorkspaceStatusEnum": "tenants.models.Status",
         "TenantStateEnum": "tenants.models.TenantState",
         "OutcomeEnum": "audit.models.Outcome",
+        "CredentialKindEnum": "tenants.models.CredentialKind",
     },
 }
 
@@ -308,6 +316,9 @@ APISERVER_FLAGS: list[str] = shlex.split(env.str("APISERVER_FLAGS", ""))
 PORTAL_URL = env.str("PORTAL_URL", f"http://127.0.0.1:{PORTAL_PORT}")
 PKI_DIR = DATA_DIR / "pki"
 """Where generated certificates and signing keys are kept, each readable by its owner alone."""
+
+PORTAL_TOKEN_KEY_FILE = _path("PORTAL_TOKEN_KEY_FILE") or PKI_DIR / "portal-tokens.key"
+"""The key (PEM) that signs people's tokens for the API server, which verifies them by ``--portal-token-key-file``."""
 
 AUDIT_CHECKPOINTS_FILE = _path("AUDIT_CHECKPOINTS_FILE") or DATA_DIR / "audit-checkpoints.jsonl"
 """Where the signed ends of the audit's chains are appended, once a minute while anything happens (GW13)."""

@@ -11,9 +11,6 @@ from tenants.models import Membership, Role, Status, Tenant, TenantState, Worksp
 
 _RANK = {Role.OWNER: 3, Role.ADMIN: 2, Role.EDITOR: 1, Role.VIEWER: 0}
 
-GROUP_PREFIX = "tenantry:"
-"""Members act in their tenant's space as ``tenantry:<role>``; no external authenticator may produce these groups."""
-
 
 def role_at_least(role: str, needed: Role) -> bool:
     """Whether ``role`` is ``needed`` or more."""

@@ -17,12 +17,13 @@ from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
 
+from kube.authentication.identity import MEMBERS
 from store import synchronous
 from store.models import StoredObject
 from store.types import Create, Delete, Key, PreconditionFailed, Update
 from tenants import manifests
 from tenants.models import Role, Tenant, TenantState
-from tenants.rights import GROUP_PREFIX
+from tenants.quotas import tenant_quota_object
 
 ROOT: Final = "root"
 _RBAC: Final = "rbac.authorization.k8s.io"
@@ -54,13 +55,16 @@ def tenant_key(name: str) -> Key:
     return Key(ROOT, "", "tenants", "", name)
 
 
-def space_create(tenant: Tenant, *, labels: Mapping[str, str], annotations: Mapping[str, str]) -> None:
-    """Write the ``Tenant`` object and the first objects of its space, in the caller's transaction.
+def space_create(
+    tenant: Tenant, *, labels: Mapping[str, str], annotations: Mapping[str, str], quota: Mapping[str, str]
+) -> None:
+    """Write the ``Tenant`` object and the first objects of its space, its quota among them, in the caller's transaction.
 
     Call it last: every writer of the store waits until the transaction ends. Raises ``PreconditionFailed`` when the
     store has any of them already.
     """
-    synchronous.commit([Create(key, body) for key, body in _first_objects(tenant, labels, annotations)])
+    objects = [*_first_objects(tenant, labels, annotations), tenant_quota_object(tenant.name, quota)]
+    synchronous.commit([Create(key, body) for key, body in objects])
 
 
 @transaction.atomic
@@ -142,7 +146,7 @@ def _first_objects(
 
     prefix = f"/apis/{_RBAC}/v1/tenants/{name}"
     for member, target in MEMBER_ROLES.items():
-        group = f"{GROUP_PREFIX}{member.value}"
+        group = f"{MEMBERS}{member.value}"
         link = f"{prefix}/clusterrolebindings/{group}"
         binding = _body(f"{_RBAC}/v1", "ClusterRoleBinding", group, link, tenant=name)
         binding["roleRef"] = {"apiGroup": _RBAC, "kind": "ClusterRole", "name": target}

@@ -149,7 +149,7 @@ def credential(of: Workspace, to: User, *, issued_at: datetime | None = None, **
         "expires_at": issued_at + timedelta(hours=2),
         **fields,
     }
-    return Credential.objects.create(workspace=of, issued_to=to, issued_at=issued_at, **values)
+    return Credential.objects.create(tenant=of.tenant, workspace=of, issued_to=to, issued_at=issued_at, **values)
 
 
 def api_request(tenant: str, **fields: Any) -> ApiRequest:

@@ -40,8 +40,8 @@ class Attributes:
     """One write on its way. ``object`` is ``None`` for a deletion, ``old`` for a creation.
 
     Plugins change ``object`` in place while they mutate. ``name`` is the final name, ``namespace`` the object's.
-    ``now`` is the time of the request in Unix seconds. ``warnings`` reach the client, ``notes`` the audit; ``offload`` is
-    for pure work that large objects make long.
+    ``now`` is the time of the request in Unix seconds. ``warnings`` reach the client, ``notes`` the audit; ``together``
+    is what is written, or held, in the same transaction; ``offload`` is for pure work that large objects make long.
     """
 
     principal: Principal
@@ -57,6 +57,7 @@ class Attributes:
     dry_run: bool = False
     warnings: list[str] = field(default_factory=list)
     notes: list[Decision] = field(default_factory=list)
+    together: list[Operation] = field(default_factory=list)
     offload: Executor = run_inline
 
     @property

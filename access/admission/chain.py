@@ -19,17 +19,16 @@ class AdmissionChain:
 
     async def admit(self, attributes: Attributes) -> list[Operation]:
         """Admit one write. Returns what must be kept or held together with it; raises ``StatusError`` to refuse."""
-        operations: list[Operation] = []
         name = ""
         try:
             for name, admit in self._admit:  # noqa: B007 - the one that refuses
                 await admit(attributes)
             for name, validate in self._validate:  # noqa: B007
-                operations += await validate(attributes)
+                attributes.together += await validate(attributes)
         except StatusError as refusal:
             attributes.notes.append(Decision(Verdict.DENY, f"admission/{name}", refusal.message))
             raise
-        return operations
+        return attributes.together
 
 
 def _has_say(plugin: Plugin, round_: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -9,14 +10,19 @@ from typing import Any, Final
 import yaml
 
 from access.reloading import FILE_MAX, UnusableFile
-from kube.podsecurity.configuration import (
-    PodSecurityConfiguration,
-    PodSecurityConfigurationError,
-    read_configuration,
-)
+from kube.kinds import tenantscope
+from kube.podsecurity import configuration as podsecurity
+from kube.podsecurity.configuration import PodSecurityConfiguration
+from kube.quota import configuration as quota
+from kube.quota.configuration import TenantQuotaConfiguration
 
 _VERSIONS: Final = tuple(f"apiserver.config.k8s.io/{version}" for version in ("v1", "v1beta1", "v1alpha1"))
-_POD_SECURITY: Final = "PodSecurity"
+_FIELDS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
+    "PodSecurity": ("pod_security", podsecurity.read_configuration),
+    "TenantScope": ("refused_to_tenants", tenantscope.read_configuration),
+    "TenantQuota": ("tenant_quota", quota.read_configuration),
+}
+"""The plug-ins that take a configuration: where it is kept here, and who reads it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,6 +30,8 @@ class AdmissionConfiguration:
     """What the operator tells the plug-ins."""
 
     pod_security: PodSecurityConfiguration = field(default_factory=PodSecurityConfiguration)
+    refused_to_tenants: frozenset[tuple[str, str]] = tenantscope.DEFAULT_REFUSED
+    tenant_quota: TenantQuotaConfiguration = field(default_factory=TenantQuotaConfiguration)
 
 
 def read(path: Path | None) -> AdmissionConfiguration:
@@ -31,10 +39,10 @@ def read(path: Path | None) -> AdmissionConfiguration:
     if path is None:
         return AdmissionConfiguration()
     try:
-        plugins = dict(_plugin(path, each, f"plugins[{index}]") for index, each in enumerate(_plugins(path)))
-        return AdmissionConfiguration(pod_security=plugins.get(_POD_SECURITY, PodSecurityConfiguration()))
-    except (ValueError, PodSecurityConfigurationError) as error:
+        told = dict(_plugin(path, each, f"plugins[{index}]") for index, each in enumerate(_plugins(path)))
+    except ValueError as error:
         raise UnusableFile(f"{path}: {error}") from None
+    return AdmissionConfiguration(**told)
 
 
 def _plugins(path: Path) -> list[Any]:
@@ -49,16 +57,15 @@ def _plugins(path: Path) -> list[Any]:
     return plugins
 
 
-def _plugin(path: Path, entry: Any, at: str) -> tuple[str, PodSecurityConfiguration]:
-    """A plug-in and what it is told, here or in a file beside this one."""
-    if not isinstance(entry, dict) or entry.get("name") != _POD_SECURITY:
-        raise ValueError(f"{at}.name must be {_POD_SECURITY}: nothing else takes a configuration")
-    file, configuration = entry.get("path"), entry.get("configuration")
-    if bool(file) == bool(configuration):
+def _plugin(path: Path, entry: Any, at: str) -> tuple[str, Any]:
+    """The field of a plug-in, and what it is told, here or in a file beside this one."""
+    if not isinstance(entry, dict) or entry.get("name") not in _FIELDS:
+        raise ValueError(f"{at}.name must be one of {', '.join(_FIELDS)}: no other takes a configuration")
+    file, told = entry.get("path"), entry.get("configuration")
+    if bool(file) == bool(told):
         raise ValueError(f"{at} must have either path or configuration")
-    if file:
-        configuration = _load(path.parent / str(file))
-    return _POD_SECURITY, read_configuration(configuration)
+    kept, reader = _FIELDS[entry["name"]]
+    return kept, reader(_load(path.parent / str(file)) if file else told)
 
 
 def _load(path: Path) -> Any:

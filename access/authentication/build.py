@@ -21,7 +21,7 @@ from access.authentication.tokenfile import TokenFileAuthenticator
 from access.authentication.webhook import WebhookAuthenticator
 from access.httpclient import HttpClient, service_url, verifying, webhook_of_file
 from access.reloading import UnusableFile
-from kube.authentication import authenticationconfig
+from kube.authentication import authenticationconfig, portaltokens
 from kube.authentication.oidcclaims import ClaimRules
 from store.supervision import Supervised
 
@@ -73,13 +73,14 @@ def build_authenticators(
     *,
     certificates: Authenticator | None = None,
     service_accounts: Authenticator | None = None,
+    portal: Authenticator | None = None,
     service_account_issuer: str = "",
     audiences: Sequence[str] = (),
     anonymous: bool = False,
     data_folder: Path | None = None,
     tenant_uid: Callable[[str], Awaitable[str]] | None = None,
 ) -> Authentication:
-    """Certificates, token file, basic file, service accounts, OpenID Connect, webhook, Keystone, anonymous.
+    """Certificates, token file, basic file, service accounts, the portal's people, OpenID Connect, webhook, Keystone, anonymous.
 
     What needs nothing but memory comes before what asks others; and a token of our own issuer, or of a configured
     provider, is never shown to a webhook or to Keystone. Raises ``UnusableOptions``.
@@ -89,7 +90,7 @@ def build_authenticators(
         own = frozenset(provider.issuer for provider in providers)
         if service_account_issuer in own:
             raise UnusableOptions("an OpenID Connect issuer has the name of the service accounts' issuer")
-        own |= {service_account_issuer} - {""}
+        own |= {service_account_issuer, portaltokens.ISSUER} - {""}
         webhook = _webhook(options, audiences, own)
         keystone = _keystone(options, data_folder, tenant_uid)
         files: list[Authenticator] = []
@@ -102,6 +103,7 @@ def build_authenticators(
         certificates,
         *files,
         service_accounts,
+        portal,
         *providers,
         webhook,
         keystone_users,

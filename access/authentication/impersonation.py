@@ -71,6 +71,7 @@ async def impersonate(
         authenticator=NAME,
         cluster=_home(asked.cluster, tenant) if wish.service_account is not None else None,
         scope=asked.cluster,
+        namespace=caller.namespace,
         credential_id=caller.credential_id,
         not_after=caller.not_after,
     )

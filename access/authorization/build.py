@@ -1,9 +1,9 @@
 """The order of authorization, written once (AZ1 to AZ7, KC12).
 
-suspension → system workspaces → what the server alone writes → tenant isolation, with cross-tenant grants → the operators'
-masters → the workspace gates (top-level organisation, content, required groups, initializing, maximal permission policy;
-KC1 to KC8) → the configured modes → Keystone's roles. The gates before the modes cannot be configured away, so that the
-order of the modes never matters for isolation.
+suspension → what the credential is for → system workspaces → what the server alone writes → tenant isolation, with
+cross-tenant grants → the operators' masters → the workspace gates (top-level organisation, content, required groups,
+initializing, maximal permission policy; KC1 to KC8) → the configured modes → Keystone's roles. The gates before the modes
+cannot be configured away, so that the order of the modes never matters for isolation.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from access.authorization.modes.node import NodeAuthorizer, NodeGraphs
 from access.authorization.modes.rbac import PolicyCache, RbacAuthorizer
 from access.authorization.modes.webhook import WebhookAuthorizer
 from access.authorization.options import NO_OPINION, AuthorizationOptions
+from access.authorization.tenancy.credentialscope import CredentialScope
 from access.authorization.tenancy.grants import CrossTenantGrants, TenantPolicies
 from access.authorization.tenancy.isolation import SystemMasters, TenantIsolation
 from access.authorization.tenancy.serverowned import ServerOwned
@@ -109,6 +110,7 @@ def build_authorization(
     chain = AuthorizationChain(
         [
             SuspensionAuthorizer(locks),
+            CredentialScope(),
             SystemWorkspaces(),
             ServerOwned(workspaces),
             TenantIsolation(system_only, CrossTenantGrants(objects, file)),

@@ -6,10 +6,10 @@ No token is ever stored, logged or put into an error (GW9).
 from access.credentials.issuing import (
     IssuedKubeconfig,
     IssuedTenantKubeconfig,
-    credential_roles,
     kubeconfig_issue,
     tenant_kubeconfig_issue,
 )
+from access.credentials.records import credential_roles
 from access.credentials.revoking import credential_revoke, credentials_expire
 from access.credentials.tokens import CreatedToken, token_authenticate, token_create, token_revoke
 

@@ -1,40 +1,42 @@
 """Issues kubeconfigs, in the one order that leaves no unrecorded token (GW3, GW9).
 
-Ownership → active, under the row's lock → rate limit → intent committed → anchor → token → checked → outcome → YAML.
-A file for a whole tenant is this for each of its workspaces.
-No record, no token; and a token whose workspace was closed in the meantime dies with its anchor, unseen.
+Ownership → active, under the row's lock → rate limit → row and record committed → token → YAML. No record, no token.
 """
 
 from __future__ import annotations
 
-import contextlib
 import uuid
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Any, Final
+from datetime import datetime, timedelta
+from typing import Final
 from uuid import UUID
 
-from django.db import DatabaseError, transaction
+from django.db import transaction
 from django.views.decorators.debug import sensitive_variables
 
-from access.credentials.tokenrequests import Anchor, BrokenPromise, ClusterToken, require_done, token_request
+from access.credentials.clustertokens import cluster_access
+from access.credentials.portaltokens import (
+    FIRST_NAMESPACE,
+    find_own_apiserver,
+    own_apiserver,
+    portal_access,
+    portal_token,
+)
+from access.credentials.records import allows, highest_role, issue_record, refusal_record
+from access.credentials.tokenrequests import SECONDS
 from access.models import Credential
-from audit.actions import Action
 from audit.addresses import address_of
-from audit.models import Outcome as AuditOutcome
+from audit.models import Outcome
 from audit.recorder import Actor
-from kube.authentication.kubeconfig import Access, InvalidKubeconfig, write_kubeconfig
+from kube.authentication.kubeconfig import Access, write_kubeconfig
 from kube.requests.status import Conflict, Forbidden, NotFound, ServiceUnavailable, StatusError, TooManyRequests
 from tenants import actionlimits
 from tenants.clusters import objects
-from tenants.clusters.anchors import AnchorState, anchor_end
-from tenants.clusters.client import ClusterClient, ClusterUnusable, client_for
-from tenants.models import Phase, Role, Status, Workspace
+from tenants.models import CredentialKind, Phase, Role, Status, Tenant, TenantState, Workspace
 from tenants.rights import require_role, role_of
 
-_ROLE_OF_MEMBER: Final = {Role.OWNER: "admin", Role.ADMIN: "admin", Role.EDITOR: "editor", Role.VIEWER: "viewer"}
-_RANK: Final = {"admin": 2, "editor": 1, "viewer": 0}
 _IN_ONE_FILE: Final = 100
+_LIFE: Final = timedelta(seconds=SECONDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,29 +57,35 @@ class IssuedTenantKubeconfig:
 
 
 @sensitive_variables()
-def kubeconfig_issue(*, actor: Actor, workspace_id: UUID, role: str = "", now: datetime) -> IssuedKubeconfig:
+def kubeconfig_issue(
+    *, actor: Actor, workspace_id: UUID, role: str = "", kind: str = CredentialKind.DIRECT, now: datetime
+) -> IssuedKubeconfig:
     """A kubeconfig for a workspace, good for two hours at most.
 
-    ``role`` is ``admin``, ``editor`` or ``viewer``, by default the highest that the actor's membership allows.
-    Raises ``NotFound`` for a workspace that is not the actor's to know of, ``Forbidden`` for a role above the actor's,
-    ``Conflict`` while it is not ready or suspended, ``TooManyRequests``, ``ServiceUnavailable`` when the cluster
-    cannot be reached or does not answer as agreed; then nothing is left behind.
+    ``role`` is ``admin``, ``editor`` or ``viewer``, by default the highest that the actor's membership allows; ``kind``
+    one that the workspace's cluster offers. Raises ``NotFound`` for a workspace that is not the actor's to know of,
+    ``Forbidden`` for a role above the actor's, ``Conflict`` while it is not ready or suspended and for a kind that is
+    not offered, ``TooManyRequests``, ``ServiceUnavailable`` when the cluster cannot be reached or does not answer as
+    agreed; then nothing is left behind.
     """
-    workspace, credential = _intend(actor, workspace_id, role, now)
-    access = _opened(actor, workspace, credential, now)
-    return IssuedKubeconfig(credential, write_kubeconfig([access]))
+    workspace, credential = _intend(actor, workspace_id, role, kind, now)
+    return IssuedKubeconfig(credential, write_kubeconfig([_access(actor, workspace, credential, now)]))
 
 
 @sensitive_variables()
 def tenant_kubeconfig_issue(*, actor: Actor, tenant: str, now: datetime) -> IssuedTenantKubeconfig:
-    """One kubeconfig for all workspaces of a tenant that are ready, the first hundred by name: a context each.
+    """One kubeconfig for a tenant: a context for each workspace that is ready, the first hundred by name.
 
-    Each context is a credential of its own, with the highest role that the actor's membership allows. What one cluster
-    refuses is left out and named. Raises ``NotFound`` for a tenant that is not the actor's to know of, ``Conflict`` where
-    no workspace is ready, ``TooManyRequests``, ``ServiceUnavailable`` where nothing could be issued.
+    Workspaces whose cluster is reached through Tenantry share one credential, which opens the tenant's space with the
+    rights of the actor's membership; each other has a credential of its own, with the highest role that the membership
+    allows. What one cluster refuses is left out and named. Raises ``NotFound`` for a tenant that is not the actor's to
+    know of, ``Conflict`` where it is closed or nothing is ready, ``TooManyRequests``, ``ServiceUnavailable`` where nothing
+    could be issued.
     """
     require_role(actor, tenant, Role.VIEWER)
-    ready = Workspace.objects.filter(tenant_id=tenant, status=Status.ACTIVE, phase=Phase.READY)
+    ready = Workspace.objects.filter(tenant_id=tenant, status=Status.ACTIVE, phase=Phase.READY).select_related(
+        "cluster"
+    )
     rows = list(ready.order_by("name")[:_IN_ONE_FILE])
     if not rows:
         raise Conflict(f"No workspace of {tenant} is ready.", kind="tenants", name=tenant)
@@ -86,12 +94,24 @@ def tenant_kubeconfig_issue(*, actor: Actor, tenant: str, now: datetime) -> Issu
     issued: list[Credential] = []
     missing: list[tuple[Workspace, str]] = []
     away: dict[UUID, StatusError] = {}
+    server = find_own_apiserver()
+    through = [row for row in rows if server and CredentialKind.GATEWAY in row.cluster.credential_kinds]
+    if server is not None and through:
+        credential = _intend_for_tenant(actor, tenant, now)
+        token = portal_token(credential, now=now, expires_at=now + _LIFE)
+        issued.append(credential)
+        accesses.append(portal_access(credential, server, token, namespace=FIRST_NAMESPACE))
+        accesses += [
+            portal_access(credential, server, token, workspace=row.name, namespace=row.k8s_namespace) for row in through
+        ]
     for row in rows:
+        if row in through:
+            continue
         error = away.get(row.cluster_id)
         if error is None:
             try:
-                workspace, credential = _intend(actor, row.pk, "", now, limited=False)
-                accesses.append(_opened(actor, workspace, credential, now))
+                workspace, credential = _intend(actor, row.pk, "", CredentialKind.DIRECT, now, limited=False)
+                accesses.append(_access(actor, workspace, credential, now))
                 issued.append(credential)
                 continue
             except ServiceUnavailable as silent:
@@ -106,32 +126,18 @@ def tenant_kubeconfig_issue(*, actor: Actor, tenant: str, now: datetime) -> Issu
 
 
 @sensitive_variables()
-def _opened(actor: Actor, workspace: Workspace, credential: Credential, now: datetime) -> Access:
-    """Turn the intent into a token that opens the workspace, or into a failure that leaves nothing behind."""
-    account = objects.ACCOUNTS[credential.role]
-    client = None
-    try:
-        client = client_for(workspace.cluster, workspace.tenant_id)
-        credential.anchor_uid = _anchor(client, workspace, credential, account)
-        anchor = Anchor(credential.anchor, credential.anchor_uid)
-        token = token_request(client, workspace, account=account, now=now, anchor=anchor)
-        access = _access(workspace, credential, token)
-        _conclude(actor, workspace, credential, token)
-    except StatusError as error:
-        # Closed in the meantime: the token, if there is one, must not outlive its anchor.
-        _undo(actor, client, workspace, credential, reason=error.message, now=now)
-        raise
-    except (BrokenPromise, ClusterUnusable) as error:
-        _undo(actor, client, workspace, credential, reason=str(error), now=now)
-        raise ServiceUnavailable(str(error), retry_after=5) from None
-    except DatabaseError:
-        _undo(actor, client, workspace, credential, reason="The issue could not be recorded.", now=now)
-        raise ServiceUnavailable("The issue could not be recorded, so nothing was issued.", retry_after=5) from None
-    return access
+def _access(actor: Actor, workspace: Workspace, credential: Credential, now: datetime) -> Access:
+    """The token behind a committed row, as a context."""
+    if credential.kind == CredentialKind.DIRECT:
+        return cluster_access(actor, workspace, credential, now)
+    token = portal_token(credential, now=now, expires_at=now + _LIFE)
+    return portal_access(
+        credential, own_apiserver(), token, workspace=workspace.name, namespace=workspace.k8s_namespace
+    )
 
 
 def _intend(
-    actor: Actor, workspace_id: UUID, role: str, now: datetime, *, limited: bool = True
+    actor: Actor, workspace_id: UUID, role: str, kind: str, now: datetime, *, limited: bool = True
 ) -> tuple[Workspace, Credential]:
     """Check everything under the workspace's row lock and commit the intent, or the refusal; raise the refusal."""
     refusal: StatusError
@@ -142,7 +148,7 @@ def _intend(
             raise _unknown(workspace_id)
         try:
             member = role_of(actor, workspace.tenant_id)
-            chosen = _chosen(workspace, member, role, workspace_id)
+            chosen = _chosen(workspace, member, role, kind, workspace_id)
             if limited:
                 actionlimits.take(actionlimits.CREDENTIAL, actor.user_id or actor.name)
         except StatusError as error:
@@ -150,37 +156,61 @@ def _intend(
             # Refusals are recorded as often as credentials are given, so that a flood of them fills nothing.
             quota = actionlimits.wait_for(actionlimits.CREDENTIAL, f"refused:{actor.user_id or actor.name}")
             if quota == 0 and not isinstance(error, TooManyRequests):
-                _record(actor, workspace, AuditOutcome.DENIED, {"role": role, "reason": error.message})
+                refusal_record(actor, workspace, {"role": role, "kind": kind[:8], "reason": error.message})
         else:
-            identifier = uuid.uuid4()
-            credential = Credential.objects.create(
-                id=identifier,
-                workspace=workspace,
-                issued_to_id=actor.user_id or workspace.user_id,
-                role=chosen,
-                anchor=f"tenantry-anchor-{identifier.hex}",
-                ip_address=address_of(actor.ip),
-                user_agent=actor.user_agent[:256],
-                issued_at=now,
-            )
-            _record(actor, workspace, AuditOutcome.INTENT, {"id": str(identifier), "role": chosen})
+            user = actor.user_id or workspace.user_id
+            credential = _committed(actor, user, workspace.tenant, workspace, chosen, kind, now)
             return workspace, credential
     raise refusal
 
 
-def credential_roles(member: Role) -> list[str]:
-    """The roles that a member's credentials may have, the highest first."""
-    highest = _RANK[_ROLE_OF_MEMBER[member]]
-    return [role for role, rank in _RANK.items() if rank <= highest]
+@transaction.atomic
+def _intend_for_tenant(actor: Actor, tenant: str, now: datetime) -> Credential:
+    """Check the tenant under its row's lock, and commit a credential for its space."""
+    found = Tenant.objects.select_for_update().get(name=tenant)
+    member = require_role(actor, tenant, Role.VIEWER)
+    if found.state != TenantState.ACTIVE:
+        raise Conflict(f"The tenant is closed: {found.suspended_reason}", kind="tenants", name=tenant)
+    if actor.user_id is None:
+        raise Forbidden("A credential is issued to a person.", kind="tenants", name=tenant)
+    return _committed(actor, actor.user_id, found, None, member.value, CredentialKind.GATEWAY, now)
 
 
-def _chosen(workspace: Workspace, member: Role | None, role: str, workspace_id: UUID) -> str:
+def _committed(
+    actor: Actor, user: UUID, tenant: Tenant, workspace: Workspace | None, role: str, kind: str, now: datetime
+) -> Credential:
+    """The row, and its record; one of the portal's is whole from the beginning."""
+    identifier, direct = uuid.uuid4(), kind == CredentialKind.DIRECT
+    account = workspace.service_accounts.get(objects.ACCOUNTS[role], "") if workspace is not None else ""
+    credential = Credential.objects.create(
+        id=identifier,
+        kind=kind,
+        tenant=tenant,
+        workspace=workspace,
+        issued_to_id=user,
+        role=role,
+        jti=None if direct else str(uuid.uuid4()),
+        anchor=f"tenantry-anchor-{identifier.hex}" if direct else "",
+        anchor_uid="" if direct else account,
+        ip_address=address_of(actor.ip),
+        user_agent=actor.user_agent[:256],
+        issued_at=now,
+        expires_at=None if direct else now + _LIFE,
+    )
+    detail: dict[str, object] = {"id": str(identifier), "role": role}
+    if not direct:
+        detail |= {"jti": credential.jti, "expires": credential.expires_at}
+    issue_record(actor, credential, Outcome.INTENT if direct else Outcome.SUCCESS, detail)
+    return credential
+
+
+def _chosen(workspace: Workspace, member: Role | None, role: str, kind: str, workspace_id: UUID) -> str:
     """The role of the credential; raises the refusal that fits."""
     if member is None:
         raise _unknown(workspace_id)
-    highest = _ROLE_OF_MEMBER[member]
+    highest = highest_role(member)
     chosen = role or highest
-    if chosen not in _RANK or _RANK[chosen] > _RANK[highest]:
+    if chosen == "owner" or not allows(member, chosen):
         raise Forbidden(f"Your role in {workspace.tenant_id} allows credentials up to {highest}.", kind="workspaces")
     if workspace.status == Status.SUSPENDED:
         raise Conflict(f"The workspace is suspended: {workspace.suspended_reason}", kind="workspaces")
@@ -188,90 +218,10 @@ def _chosen(workspace: Workspace, member: Role | None, role: str, workspace_id: 
         raise Conflict("The workspace is closed.", kind="workspaces")
     if workspace.phase != Phase.READY:
         raise Conflict("The workspace is not ready yet.", kind="workspaces", name=workspace.name)
+    if kind not in workspace.cluster.credential_kinds:
+        offered = ", ".join(workspace.cluster.credential_kinds) or "none"
+        raise Conflict(f"The cluster {workspace.cluster.name} offers other credentials: {offered}.", kind="workspaces")
     return chosen
-
-
-def _anchor(client: ClusterClient, workspace: Workspace, credential: Credential, account: str) -> str:
-    """Create the Secret that the token is bound to; its uid."""
-    body = objects.anchor(workspace, credential.anchor, account, workspace.service_accounts.get(account, ""))
-    answer = require_done(client.create(objects.path(workspace, "secrets"), body))
-    return str(answer.metadata.get("uid") or "")[:64]
-
-
-@sensitive_variables()
-def _access(workspace: Workspace, credential: Credential, token: ClusterToken) -> Access:
-    """The context of a kubeconfig, which is known to be writable: what the cluster said is in it."""
-    access = Access(
-        name=f"{workspace.tenant_id}.{workspace.name}.{credential.role}",
-        server=workspace.cluster.client_url or workspace.cluster.server,
-        certificate_authority=workspace.cluster.ca_data.encode(),
-        namespace=workspace.k8s_namespace,
-        token=token.text,
-    )
-    try:
-        write_kubeconfig([access])
-    except InvalidKubeconfig:
-        raise BrokenPromise("The cluster's answer held no token.") from None
-    return access
-
-
-def _conclude(actor: Actor, workspace: Workspace, credential: Credential, token: ClusterToken) -> None:
-    """Commit the outcome if the workspace is still as it was: after a suspension was answered no token comes out."""
-    with transaction.atomic():
-        current = Workspace.objects.select_for_update().get(pk=workspace.pk)
-        # Another phase is a resume that has not yet come to the accounts: they are old ones.
-        ready = current.status == Status.ACTIVE and current.phase == Phase.READY
-        if not ready or current.service_accounts != workspace.service_accounts:
-            raise Conflict("The workspace was closed while the credential was made.", kind="workspaces")
-        revoked = Credential.objects.select_for_update().get(pk=credential.pk).revoked_at is not None
-        member = role_of(actor, workspace.tenant_id)
-        if revoked or member is None or _RANK[credential.role] > _RANK[_ROLE_OF_MEMBER[member]]:
-            raise Forbidden("The right to the workspace ended while the credential was made.", kind="workspaces")
-        credential.jti, credential.expires_at = token.jti, token.expires_at
-        credential.save(update_fields=["jti", "expires_at", "anchor_uid"])
-        detail = {
-            "id": str(credential.id),
-            "jti": token.jti,
-            "expires": token.expires_at,
-            "anchor": credential.anchor,
-            "role": credential.role,
-        }
-        _record(actor, workspace, AuditOutcome.SUCCESS, detail)
-
-
-def _undo(
-    actor: Actor,
-    client: ClusterClient | None,
-    workspace: Workspace,
-    credential: Credential,
-    *,
-    reason: str,
-    now: datetime,
-) -> None:
-    """Delete the anchor and write the failure down; what does not succeed here is left to ``credentials_expire``."""
-    state = AnchorState.SILENT
-    if client is not None:
-        state = anchor_end(client, workspace, credential.anchor, credential.anchor_uid, now=now)
-    with contextlib.suppress(DatabaseError), transaction.atomic():
-        Credential.objects.filter(pk=credential.pk).update(
-            jti=None,
-            expires_at=None,
-            failed_at=now,
-            anchor_uid=credential.anchor_uid,
-            revocation_confirmed_at=now if state is AnchorState.GONE else None,
-        )
-        _record(actor, workspace, AuditOutcome.FAILURE, {"id": str(credential.id), "reason": reason})
-
-
-def _record(actor: Actor, workspace: Workspace, outcome: AuditOutcome, detail: dict[str, Any]) -> None:
-    actor.record(
-        Action.KUBECONFIG_ISSUED,
-        chain=workspace.tenant_id,
-        outcome=outcome,
-        target=f"workspaces/{workspace}",
-        workspace_id=workspace.id,
-        detail=detail,
-    )
 
 
 def _unknown(workspace_id: UUID) -> NotFound:

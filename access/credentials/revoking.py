@@ -1,4 +1,8 @@
-"""Ends credentials one by one: the anchor Secret goes, and with it the token within 10 s (the API server's cache)."""
+"""Ends credentials one by one.
+
+Of a cluster's token the anchor Secret goes, and with it the token within 10 s (the API server's cache). The portal's own
+tokens end with their row: the product's API servers are told when the transaction commits.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +22,8 @@ from audit.actions import Action
 from audit.recorder import Actor
 from tenants.clusters.anchors import AnchorState, anchor_end
 from tenants.clusters.client import PATIENCE_SECONDS, ClusterUnusable, client_for
+from tenants.models import CredentialKind, Workspace
+from tenants.services.revocation import credentials_changed
 
 _ABANDONED: Final = timedelta(minutes=10)
 _BATCH: Final = 200
@@ -32,20 +38,24 @@ def credential_revoke(*, actor: Actor, jti: str, now: datetime) -> Credential:
     Raises ``NotFound``.
     """
     credential = credential_visible_to(actor, jti)
-    workspace = credential.workspace
+    place = f"workspaces/{credential.workspace}" if credential.workspace else f"tenants/{credential.tenant_id}"
     with transaction.atomic():
         current = Credential.objects.select_for_update().get(pk=credential.pk)
         if current.revoked_at is None:
             current.revoked_at, current.revoked_by = now, actor.name[:254]
-            current.save(update_fields=["revoked_at", "revoked_by"])
+            if credential.kind != CredentialKind.DIRECT:
+                current.revocation_confirmed_at = now
+                credentials_changed()
+            current.save(update_fields=["revoked_at", "revoked_by", "revocation_confirmed_at"])
             actor.record(
                 Action.CREDENTIAL_REVOKED,
-                chain=workspace.tenant_id,
-                target=f"workspaces/{workspace}/credentials/{credential.jti or credential.id}",
-                workspace_id=workspace.id,
+                chain=credential.tenant_id,
+                target=f"{place}/credentials/{credential.jti or credential.id}",
+                workspace_id=credential.workspace_id,
                 detail={"id": str(credential.id), "jti": credential.jti, "issued_to": credential.issued_to.email},
             )
-    _confirm(credential, now)
+    if credential.kind == CredentialKind.DIRECT:
+        _confirm(credential, now)
     return Credential.objects.select_related("issued_to", "workspace").get(pk=credential.pk)
 
 
@@ -61,13 +71,15 @@ def credentials_expire(*, now: datetime) -> int:
     due = Q(confirm_after=None) | Q(confirm_after__lte=now)
     turn = Window(
         RowNumber(),
-        partition_by=F("workspace__tenant_id"),
+        partition_by=F("tenant_id"),
         order_by=[F("confirm_attempts"), F("revoked_at").asc(nulls_last=True), F("issued_at")],
     )
-    rows = Credential.objects.filter(ended, due, revocation_confirmed_at=None).annotate(turn=turn)
+    rows = Credential.objects.filter(ended, due, kind=CredentialKind.DIRECT, revocation_confirmed_at=None).annotate(
+        turn=turn
+    )
     confirmed, away, spent = 0, set(), defaultdict[UUID, float](float)
     for credential in rows.select_related("workspace__cluster").order_by("confirm_attempts", "turn")[:_BATCH]:
-        cluster = credential.workspace.cluster_id
+        cluster = _workspace(credential).cluster_id
         if cluster in away:
             continue
         begun = time.monotonic()
@@ -80,8 +92,14 @@ def credentials_expire(*, now: datetime) -> int:
     return confirmed
 
 
+def _workspace(credential: Credential) -> Workspace:
+    """What a cluster's token is always for."""
+    assert credential.workspace is not None  # noqa: S101 - a constraint of the database
+    return credential.workspace
+
+
 def _confirm(credential: Credential, now: datetime) -> AnchorState:
-    workspace = credential.workspace
+    workspace = _workspace(credential)
     try:
         client = client_for(workspace.cluster, workspace.tenant_id)
     except ClusterUnusable:

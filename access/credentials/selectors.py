@@ -24,6 +24,18 @@ def credentials_of_workspace(actor: Actor, workspace: Workspace, *, limit: int =
     return list(rows.order_by("-issued_at")[:limit])
 
 
+def credentials_of_tenant(actor: Actor, tenant: str, *, limit: int = 50) -> list[Credential]:
+    """Credentials for a tenant's whole space, newest first: its admins see all, others their own.
+
+    Raises ``NotFound`` for whoever is no member of the tenant.
+    """
+    role = require_role(actor, tenant, Role.VIEWER)
+    rows = Credential.objects.filter(tenant_id=tenant, workspace=None).select_related("issued_to")
+    if not role_at_least(role, Role.ADMIN):
+        rows = rows.filter(issued_to_id=actor.user_id)
+    return list(rows.order_by("-issued_at")[:limit])
+
+
 def credential_visible_to(actor: Actor, jti: str) -> Credential:
     """One credential by its JTI (or by its id, as long as there is no JTI). Raises ``NotFound``."""
     rows = Credential.objects.select_related("workspace__tenant", "workspace__cluster", "issued_to")
@@ -34,7 +46,7 @@ def credential_visible_to(actor: Actor, jti: str) -> Credential:
         except ValueError:
             credential = None
     if credential is not None:
-        role = require_role(actor, credential.workspace.tenant_id, Role.VIEWER)
+        role = require_role(actor, credential.tenant_id, Role.VIEWER)
         if role_at_least(role, Role.ADMIN) or credential.issued_to_id == actor.user_id:
             return credential
     raise NotFound(f'credentials "{jti[:64]}" not found', kind="credentials", name=jti[:64])

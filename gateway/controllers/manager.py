@@ -9,11 +9,17 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
+import orjson
+
 from access.admission.kubernetes.resourcequota import ResourceQuota
+from access.admission.tenancy.tenantquota import TenantQuotaAdmission
 from gateway.controllers.apibindings import BindingController
 from gateway.controllers.definitions import DefinitionController
 from gateway.controllers.workspaces import WorkspaceController
 from gateway.resources.customresources import CustomResources
+from kube.quota import tenantquotas
+from kube.quota.tenantquotas import TENANT_QUOTAS
+from kube.requests.logicalclusters import tenant_of
 from store.engine import Engine
 from store.fairqueue import FairQueue
 from store.garbagecollection import GarbageCollector
@@ -22,27 +28,51 @@ from store.types import Event, EventType, Key, PreconditionFailed, Range, StoreE
 
 logger = logging.getLogger(__name__)
 
+_RESOURCE_QUOTAS: Final = ("", "resourcequotas")
 _SETTLE_SECONDS: Final = 0.2
 """Deletions come in swarms: a namespace's quotas are counted once they have passed."""
 
 
 class QuotaController:
-    """Counts the quotas of a namespace afresh after deletions, which the garbage collector does not settle."""
+    """Counts quotas of namespaces and tenants afresh after what no admission settles: collections, first objects."""
 
-    def __init__(self, store: Engine, plugin: ResourceQuota, custom: CustomResources) -> None:
+    def __init__(
+        self, store: Engine, plugin: ResourceQuota, tenants: TenantQuotaAdmission, custom: CustomResources
+    ) -> None:
         self._store = store
         self._plugin = plugin
+        self._tenants = tenants
         self._custom = custom
         self._soon: set[Key] = set()
         self._queue = FairQueue(self._reconcile_safely)
 
     def on_events(self, events: Sequence[Event]) -> None:
-        """Note the namespaces that lost something, or got a quota."""
+        """Note the namespaces and tenants that lost something, or got a quota."""
+        self._note_tenants(events)
         for event in events:
             key = event.key
             new_quota = key.resource == "resourcequotas" and not key.group and event.type is EventType.ADDED
             if key.namespace and (event.type is EventType.DELETED or new_quota):
                 self._enqueue(Key(key.space, "", "resourcequotas", key.namespace, ""))
+
+    def _note_tenants(self, events: Sequence[Event]) -> None:
+        """What came or went counts afresh, unless a change of the tenant's quota follows: its admission has settled it."""
+        pending: Key | None = None
+        for event in events:
+            key = event.key
+            if key[1:3] == TENANT_QUOTAS:
+                pending = None
+                if not tenantquotas.is_counted(orjson.loads(event.data)):
+                    self._enqueue_tenant(key)
+            elif key[1:3] != _RESOURCE_QUOTAS:
+                if pending is not None:
+                    self._enqueue_tenant(pending)
+                pending = key if event.type is not EventType.MODIFIED else None
+        if pending is not None:
+            self._enqueue_tenant(pending)
+
+    def _enqueue_tenant(self, key: Key) -> None:
+        self._enqueue(Key(key.space, key.group, key.resource, "", ""))
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -59,10 +89,13 @@ class QuotaController:
 
     async def _reconcile_safely(self, key: Key) -> None:
         try:
-            await self._recount(key.space, key.namespace)
+            if key.namespace:
+                await self._recount(key.space, key.namespace)
+            elif key[1:3] == TENANT_QUOTAS or await self._tenants.concerns(key):
+                await self._tenants.recount(tenant_of(key.space), time.time())
         except StoreError as error:
             if not isinstance(error, PreconditionFailed):
-                logger.warning("quotas of %s/%s were not recounted: %s", key.space, key.namespace, error)
+                logger.warning("quotas of %s %s were not recounted: %s", key.space, key.namespace, error)
             self._enqueue(key)
         except BaseException:
             # Whatever it was, it must be done when this begins anew.
@@ -84,13 +117,14 @@ async def run_controllers(
     url: str,
     custom: CustomResources,
     quotas: ResourceQuota,
+    tenant_quotas: TenantQuotaAdmission,
     further: Sequence[tuple[str, Callable[[], Awaitable[None]]]] = (),
 ) -> AsyncIterator[None]:
     """The workers run; an advisory lock makes sure that one process does what only one may.
 
     ``further`` are workers of rooms above, by name.
     """
-    recounts = QuotaController(store, quotas, custom)
+    recounts = QuotaController(store, quotas, tenant_quotas, custom)
     controller = DefinitionController(store)
     bindings = BindingController(store)
     tree = WorkspaceController(store, database_url, url)

@@ -157,7 +157,7 @@ async def delete_object(
         _propagate(new, options)
         attributes = attributes_of(request, kind, DELETE, key.name, None, old)
         attributes.namespace = key.namespace
-        async with runtime.write_locks.of_namespace(key.space, key.namespace):
+        async with runtime.write_locks.of_quotas(key):
             extra = await runtime.admission.admit(attributes)
             if "deletionTimestamp" not in metadata:
                 metadata["deletionTimestamp"] = objects.timestamp(request.now)

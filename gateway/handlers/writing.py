@@ -81,7 +81,7 @@ async def create_object(
         key = objects.key_of(request.info, kind.resource, candidate["metadata"]["name"])
         confine_new(request, kind, key, candidate)
         attributes = attributes_of(request, kind, CREATE, key.name, candidate, None)
-        async with runtime.write_locks.of_namespace(key.space, key.namespace):
+        async with runtime.write_locks.of_quotas(key):
             extra = await runtime.admission.admit(attributes)
             if request.dry_run:
                 if (taken := await runtime.store.get(key)) is not None:
@@ -171,7 +171,7 @@ async def update_object(
         new = await request.offload(settled, current, old, await transform(old))
         confine_new(request, kind, key, new)
         attributes = attributes_of(request, kind, UPDATE, key.name, new, old)
-        async with runtime.write_locks.of_namespace(key.space, key.namespace):
+        async with runtime.write_locks.of_quotas(key, updates=True):
             extra = await runtime.admission.admit(attributes)
             as_before = await request.offload(unchanged, old, new)
             if as_before or request.dry_run:

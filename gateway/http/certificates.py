@@ -1,7 +1,8 @@
 """The server's certificates and keys: the given ones, or ones generated once into the data folder.
 
 Generated: a CA with a server certificate, a client CA with the operators' ``admin.kubeconfig`` (O=tenant:system,
-OU=system:masters, CN=admin), and the key that signs service accounts' tokens. Keys are readable by their owner alone.
+OU=system:masters, CN=admin), the key that signs service accounts' tokens, and the one
+with which the portal signs people's. Keys are readable by their owner alone.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class Certificates:
     own_client_ca: Path
     signing_key: Path
     verifying_keys: tuple[Path, ...]
+    portal_token_key: Path
     admin_kubeconfig: Path
 
 
@@ -58,7 +60,8 @@ def prepare(options: Options) -> Certificates:
         else:
             certificate, key = _server(folder, server_ca, options.bind_address)
             trusted = folder / "ca.crt"
-        signing_key = options.service_account_signing_key_file or _signing_key(folder)
+        signing_key = options.service_account_signing_key_file or _signing_key(folder, "service-account")
+        portal_token_key = options.portal_token_key_file or _signing_key(folder, "portal-tokens")
         admin = _admin(options)
     client_cas = (folder / "client-ca.crt", *((options.client_ca_file,) if options.client_ca_file else ()))
     return Certificates(
@@ -69,6 +72,7 @@ def prepare(options: Options) -> Certificates:
         folder / "client-ca.crt",
         signing_key,
         options.service_account_key_files or (signing_key,),
+        portal_token_key,
         admin,
     )
 
@@ -129,8 +133,8 @@ def _server(folder: Path, authority: pki.KeyPair, bind_address: str) -> tuple[Pa
     return folder / "server.crt", folder / "server.key"
 
 
-def _signing_key(folder: Path) -> Path:
-    path = folder / "service-account.key"
+def _signing_key(folder: Path, name: str) -> Path:
+    path = folder / f"{name}.key"
     if not path.is_file():
         key = ec.generate_private_key(ec.SECP256R1())
         _write(

@@ -1,4 +1,4 @@
-"""Writers of one object, or of one namespace with a quota, take turns instead of fighting."""
+"""Writers of one object, or of what one quota counts, take turns instead of fighting."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Hashable
 
+from kube.requests.logicalclusters import space_of, tenant_of
 from store.types import Key
 
 
 class KeyedLocks:
     """Locks by name that exist only while somebody holds or wants them.
 
-    They make writers of this process line up; between processes the store's preconditions decide. Whoever needs both
-    takes the object's before the namespace's.
+    They make writers of this process line up; between processes the store's preconditions decide. Whoever needs
+    several takes the object's first, then the namespace's, then the tenant's.
     """
 
     def __init__(self) -> None:
-        self._wanted: set[tuple[str, str]] = set()
+        self._wanted: set[tuple[str, ...]] = set()
         self._locks: dict[Hashable, tuple[asyncio.Lock, int]] = {}
 
     def line_up(self, space: str, namespace: str, *, wanted: bool) -> None:
@@ -27,13 +28,19 @@ class KeyedLocks:
         else:
             self._wanted.discard((space, namespace))
 
+    def line_up_tenant(self, space: str, group: str, resource: str) -> None:
+        """Let those who make or remove objects of a resource in a tenant's space, or below it, take turns from now on."""
+        self._wanted.add((space, group, resource))
+
     @contextlib.asynccontextmanager
-    async def of_namespace(self, space: str, namespace: str) -> AsyncIterator[None]:
-        """One writer at a time where turns are wanted; no waiting elsewhere."""
-        if (space, namespace) not in self._wanted:
-            yield
-            return
-        async with self._turn((space, namespace)):
+    async def of_quotas(self, key: Key, *, updates: bool = False) -> AsyncIterator[None]:
+        """One writer at a time where turns are wanted; no waiting elsewhere. Most updates change nothing that counts."""
+        tenant = space_of(tenant_of(key.space))
+        async with contextlib.AsyncExitStack() as turns:
+            if (key.space, key.namespace) in self._wanted:
+                await turns.enter_async_context(self._turn((key.space, key.namespace)))
+            if not updates and (tenant, key.group, key.resource) in self._wanted:
+                await turns.enter_async_context(self._turn((tenant,)))
             yield
 
     def of_object(self, key: Key) -> contextlib.AbstractAsyncContextManager[None]:

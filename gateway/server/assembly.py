@@ -29,6 +29,7 @@ from access.admission.kubernetes.strategies import Strategies
 from access.admission.kubernetes.validation import ObjectValidation
 from access.admission.tenancy.apibindings import ApiBindings
 from access.admission.tenancy.tenantlifecycle import TenantLifecycle
+from access.admission.tenancy.tenantquota import TenantQuotaAdmission
 from access.admission.tenancy.tenantreferences import TenantReferences
 from access.admission.tenancy.tenantscope import TenantScope
 from access.admission.tenancy.workspacelifecycle import WorkspaceLifecycle
@@ -37,10 +38,12 @@ from access.admission.tenancy.workspaces import WorkspaceTree
 from access.authentication.build import Authentication, build_authenticators
 from access.authentication.chain import AuthenticationChain
 from access.authentication.keyfiles import KeyFiles
+from access.authentication.portal import PortalAuthenticator, StandingCredentials
 from access.authentication.serviceaccount import ServiceAccountAuthenticator
 from access.authentication.x509 import X509Authenticator
 from access.authorization.build import build_authorization
 from access.authorization.modes.keystone import KeystoneAuthorizer
+from access.reloading import ReloadedFile
 from access.requestlimits import TenantThrottle
 from audit.requests import RequestLog
 from gateway.controllers import manager
@@ -60,6 +63,7 @@ from gateway.upstream.openedobjects import OpenedObjects
 from gateway.upstream.placedrights import PlacedRights
 from gateway.upstream.placements import Placements
 from gateway.upstream.tokens import WorkspaceTokens
+from kube.authentication.serviceaccounttokens import load_verifying_keys
 from kube.requests.logicalclusters import ROOT
 from kube.requests.status import AlreadyExists
 from kube.workspaces.objects import root_objects
@@ -106,10 +110,16 @@ async def build_runtime(
         quotas = ResourceQuota(
             store, namespaced, lambda space, namespace, wanted: write_locks.line_up(space, namespace, wanted=wanted)
         )
+
+        async def served(cluster: str) -> Sequence[tuple[str, str, str]]:
+            await custom.ensure(cluster)
+            return sorted({(*r.storage_key, r.place[1]) for r in catalogs.of(cluster) if r.persistent})
+
+        tenant_quotas = TenantQuotaAdmission(store, served, configured.tenant_quota.rules, write_locks.line_up_tenant)
         # What changes objects first, then what judges them; quotas last, when nothing else can refuse.
         admission = AdmissionChain(
             [
-                TenantScope(),
+                TenantScope(configured.refused_to_tenants),
                 TenantLifecycle(store),
                 TenantReferences(store),
                 CertificateRequests(),
@@ -129,6 +139,7 @@ async def build_runtime(
                 WorkspaceLifecycle(store),
                 PodSecurity(store, configured.pod_security),
                 quotas,
+                tenant_quotas,
             ]
         )
         requests, clusters = RequestLog(options.database_url), Clusters(options.database_url)
@@ -171,7 +182,13 @@ async def build_runtime(
             url = options.url
             work = (
                 manager.run_controllers(
-                    store, options.database_url, url, custom, quotas, [("rights", rights.run), ("opened", opened.run)]
+                    store,
+                    options.database_url,
+                    url,
+                    custom,
+                    quotas,
+                    tenant_quotas,
+                    [("rights", rights.run), ("opened", opened.run)],
                 )
                 if background
                 else nullcontext()
@@ -205,6 +222,9 @@ def _authentication(
         options.authentication,
         certificates=X509Authenticator([own]),
         service_accounts=accounts,
+        portal=PortalAuthenticator(
+            ReloadedFile(certificates.portal_token_key, load_verifying_keys), StandingCredentials(options.database_url)
+        ),
         service_account_issuer=options.service_account_issuer,
         audiences=options.audiences,
         anonymous=options.anonymous_auth,

@@ -26,6 +26,9 @@ HOME_EXTRA: Final = "authentication.kcp.io/cluster-name"
 
 AUTHENTICATED: Final = "system:authenticated"
 UNAUTHENTICATED: Final = "system:unauthenticated"
+MEMBERS: Final = "tenantry:"
+"""Members of a tenant act in its space as the group ``tenantry:<role>``; no external authenticator may produce these groups."""
+
 ANONYMOUS: Final = "system:anonymous"
 MASTERS: Final = "system:masters"
 SERVICE_ACCOUNTS: Final = "system:serviceaccounts"
@@ -51,6 +54,7 @@ class Principal:
     ``tenant`` is ``None`` only for whoever belongs to no tenant (anonymous); ``None`` equals nothing.
     ``cluster`` is the logical cluster that a service account lives in, ``None`` for everybody else.
     ``scope`` is the only logical cluster in which the identity counts, ``None`` where it counts everywhere.
+    ``namespace`` is the only namespace of the tenant's space that the credential opens; empty: it is not for one alone.
     ``issued_at`` is the moment (Unix seconds) at which the credential was made out, ``None`` where it does not say.
     ``not_after`` is the moment at which it ends, so that streams end with it.
     """
@@ -63,6 +67,7 @@ class Principal:
     authenticator: str
     cluster: str | None = None
     scope: str | None = None
+    namespace: str = ""
     credential_id: str = ""
     issued_at: float | None = None
     not_after: float | None = None

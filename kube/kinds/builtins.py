@@ -288,6 +288,15 @@ def _own() -> Iterable[Resource]:
     ):
         yield _resource(apis, kind, plural, categories="kcp", namespaced=False, versions=alpha, parts=parts)
     yield _resource(
+        "tenancy.tenantry.io",
+        "TenantQuota",
+        "tenantquotas",
+        short="tq",
+        namespaced=False,
+        versions=alpha,
+        parts="status",
+    )
+    yield _resource(
         "abac.authorization.kubernetes.io",
         "Policy",
         "policies",

@@ -42,6 +42,11 @@ def _flag(description: str) -> dict[str, Any]:
     return {"description": description, "type": "boolean"}
 
 
+def _amounts(description: str) -> dict[str, Any]:
+    quantity = {"$ref": f"{_REFERENCE}io.k8s.apimachinery.pkg.api.resource.Quantity"}
+    return {"description": description, "type": "object", "additionalProperties": quantity}
+
+
 def _list(items: Mapping[str, Any]) -> dict[str, Any]:
     return {"description": items.get("description", ""), "type": "array", "items": dict(items)}
 
@@ -201,6 +206,18 @@ def _kinds() -> tuple[tuple[str, str, str, str, dict[str, Any], dict[str, Any] |
                 versions=_list(_ANY),
             ),
             None,
+        ),
+        (
+            "tenancy.tenantry.io",
+            "v1alpha1",
+            "TenantQuota",
+            "What all namespaces and workspaces of the tenant may hold together; operators change it, nobody removes it.",
+            _object("The bounds.", hard=_amounts("How much there may be, by resource name as in a ResourceQuota.")),
+            _object(
+                "What is observed.",
+                hard=_amounts("The bounds that are in force."),
+                used=_amounts("How much there is."),
+            ),
         ),
         (
             "abac.authorization.kubernetes.io",

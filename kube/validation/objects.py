@@ -14,6 +14,7 @@ from kube.cel.rules import rules_of
 from kube.customresources.validation import object_causes
 from kube.kinds.resources import Resource
 from kube.kinds.schemas import Definitions, Schema
+from kube.quota.tenantquotas import TENANT_QUOTAS
 from kube.requests.fielderrors import invalid
 from kube.requests.status import Cause
 from kube.validation import (
@@ -155,6 +156,7 @@ def _unique(causes: list[Cause]) -> list[Cause]:
 
 _JUDGES: Final[dict[tuple[str, str], Judge]] = {
     (abac.GROUP, "Policy"): abacpolicies.policy_causes,
+    (TENANT_QUOTAS[0], "TenantQuota"): quotas.resource_quota_causes,
     ("", "ConfigMap"): configuration.config_map_causes,
     ("", "Endpoints"): endpoints.endpoints_causes,
     ("", "Event"): events.event_causes,

@@ -13,7 +13,7 @@ import yaml
 from audit.models import ApiRequest
 from audit.recorder import Actor
 from gateway.server import explanation
-from kube.authentication.identity import AUTHENTICATED, Principal
+from kube.authentication.identity import AUTHENTICATED, MEMBERS, Principal
 from kube.authorization import recommendations
 from kube.authorization.decisions import Decision, Verdict
 from kube.authorization.rbac import Attributes
@@ -25,7 +25,7 @@ from kube.requests.status import BadRequest, Forbidden
 from portal.database.scopes import everything
 from portal.pages import labels
 from tenants.models import Membership, Role
-from tenants.rights import GROUP_PREFIX, role_at_least, role_of
+from tenants.rights import role_at_least, role_of
 
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})
 _WORDS: Final = {
@@ -174,7 +174,7 @@ def may_grant(actor: Actor, cluster: str) -> bool:
 def _grantor(actor: Actor, tenant: str) -> Principal:
     """How the person appears at the API server as a member of a tenant."""
     role = role_of(actor, tenant)
-    groups = (AUTHENTICATED,) if role is None else (f"{GROUP_PREFIX}{role.value}", AUTHENTICATED)
+    groups = (AUTHENTICATED,) if role is None else (f"{MEMBERS}{role.value}", AUTHENTICATED)
     return Principal(name=actor.name, groups=groups, tenant=tenant, authenticator="portal")
 
 
@@ -224,7 +224,7 @@ def own_identity(actor: Actor) -> dict[str, Any]:
     first = Membership.objects.filter(user_id=actor.user_id).order_by("tenant_id").first()  # type: ignore[misc]
     if first is None:
         return {"user": actor.name}
-    return {"user": actor.name, "tenant": first.tenant_id, "groups": f"{GROUP_PREFIX}{first.role}"}
+    return {"user": actor.name, "tenant": first.tenant_id, "groups": f"{MEMBERS}{first.role}"}
 
 
 def _require_permitted(
@@ -245,13 +245,13 @@ def _require_permitted(
     if name != actor.name:
         raise Forbidden("You may ask about yourself; the tenant's admins may ask about its users.")
     # Groups are facts of the membership here, not of the form: nobody tries on other people's groups.
-    return tenant, [f"{GROUP_PREFIX}{roles[tenant]}"]
+    return tenant, [f"{MEMBERS}{roles[tenant]}"]
 
 
 def _groups_of(name: str, tenant: str) -> list[str]:
     """The groups that a person of the portal has in a tenant; none for anybody else."""
     role = Membership.objects.filter(user__email__iexact=name, tenant_id=tenant).values_list("role", flat=True).first()
-    return [] if role is None else [f"{GROUP_PREFIX}{role}"]
+    return [] if role is None else [f"{MEMBERS}{role}"]
 
 
 def _step(decision: Decision) -> Step:

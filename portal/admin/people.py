@@ -208,8 +208,19 @@ class PersonalAccessTokenAdmin(ServiceBackedAdmin):
 class CredentialAdmin(ServiceBackedAdmin):
     """Who was issued a kubeconfig and when, to read; operators may revoke."""
 
-    list_display = ("jti", "workspace", "issued_to", "role", "ip_address", "issued_at", "expires_at", "revoked_at")
-    list_select_related = ("workspace", "issued_to")
+    list_display = (
+        "jti",
+        "kind",
+        "tenant",
+        "workspace",
+        "issued_to",
+        "role",
+        "ip_address",
+        "issued_at",
+        "expires_at",
+        "revoked_at",
+    )
+    list_select_related = ("tenant", "workspace", "issued_to")
     search_fields = ("jti__exact", "issued_to__email__istartswith")
     ordering = ("-issued_at", "-id")
     actions = ("revoke",)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 from django.db.models import Count, Q, Sum
@@ -11,11 +12,12 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from access.credentials import tenant_kubeconfig_issue
+from access.credentials import credential_revoke, tenant_kubeconfig_issue
+from access.credentials.selectors import credential_visible_to, credentials_of_tenant
 from access.models import Credential
 from audit.models import ApiRequest
 from audit.recorder import Actor
-from kube.requests.status import Forbidden
+from kube.requests.status import Forbidden, NotFound
 from portal.api.endpoint import (
     LIMIT,
     Endpoint,
@@ -31,15 +33,17 @@ from portal.api.serializers.tenants import (
     MemberChangeRequest,
     MemberCreateRequest,
     MemberSerializer,
+    QuotaChangeRequest,
     QuotaSerializer,
     TenantCreateRequest,
     TenantSerializer,
     UsageSerializer,
 )
-from portal.api.serializers.workspaces import CreatedTenantCredentialsSerializer
+from portal.api.serializers.workspaces import CreatedTenantCredentialsSerializer, CredentialSerializer
 from portal.http.actors import person_named
 from tenants import selectors, services
 from tenants.models import Membership, Role, Tenant
+from tenants.quotas import tenant_quota
 
 
 class TenantList(Endpoint):
@@ -83,7 +87,9 @@ class TenantList(Endpoint):
         actor = api_operator(request)
         data = self.validated_body(request, TenantCreateRequest)
         owner = person_named(data["owner"], field="owner") if data.get("owner") else None
-        made = services.tenant_create(actor=actor, name=data["name"], display_name=data["display_name"], owner=owner)
+        made = services.tenant_create(
+            actor=actor, name=data["name"], display_name=data["display_name"], owner=owner, quota=data.get("quota")
+        )
         return created_response(TenantSerializer, made, f"/api/v1/tenants/{made.name}/")
 
 
@@ -201,14 +207,49 @@ class MemberDetail(Endpoint):
         return Response(status=204)
 
 
+class TenantCredentialList(Endpoint):
+    """Credentials for a tenant's whole space."""
+
+    @extend_schema(
+        operation_id="listTenantCredentials",
+        summary="Who was issued what for the whole tenant, newest first",
+        responses={200: page_schema(CredentialSerializer)},
+    )
+    def get(self, request: Request, name: str) -> Response:
+        """The last two hundred; admins see all, others their own."""
+        _visible(request, name)
+        rows = credentials_of_tenant(api_actor(request), name, limit=200)
+        return paginated_response(request, rows, CredentialSerializer)
+
+
+class TenantCredentialRevoke(Endpoint):
+    """End one credential for the whole tenant before its time."""
+
+    @extend_schema(
+        operation_id="revokeTenantCredential",
+        summary="Revoke one credential for the whole tenant",
+        request=None,
+        responses={200: CredentialSerializer},
+    )
+    def post(self, request: Request, name: str, jti: str) -> Response:
+        """Dead with the answer's commit."""
+        actor = api_actor(request)
+        _visible(request, name)
+        found = credential_visible_to(actor, jti)
+        if found.tenant_id != name or found.workspace_id is not None:
+            raise NotFound("There is no such credential.", kind="credentials")
+        return Response(CredentialSerializer(credential_revoke(actor=actor, jti=jti, now=timezone.now())).data)
+
+
 class TenantCredentialsCreate(Endpoint):
     """Credentials for all workspaces of a tenant, in one file."""
 
     @extend_schema(
         operation_id="issueTenantKubeconfig",
         summary="Issue one kubeconfig with a context for each workspace",
-        description="Each context is a credential of its own, with all the rights of the caller's role, for two hours "
-        "at most. What a cluster refuses is left out and named in `missing`.",
+        description="Workspaces that are reached through Tenantry share a credential for the tenant's space, each "
+        "other has one of its own; with all the rights of the caller's role, for two hours at most. What a cluster "
+        "refuses is left out and named in `missing`.",
         request=None,
         responses={201: CreatedTenantCredentialsSerializer},
     )
@@ -222,16 +263,38 @@ class TenantCredentialsCreate(Endpoint):
 
 
 class TenantQuota(Endpoint):
-    """What a tenant's workspaces may use."""
+    """What a tenant may hold, and what its workspaces may use (AD1)."""
 
     @extend_schema(
-        operation_id="getQuota", summary="Read the limits of a tenant's workspaces", responses={200: QuotaSerializer}
+        operation_id="getQuota",
+        summary="Read a tenant's quota, what is used of it, and its workspaces' limits",
+        responses={200: QuotaSerializer},
     )
     def get(self, request: Request, name: str) -> Response:
-        """The first two hundred workspaces."""
+        """With the first two hundred workspaces."""
         _visible(request, name)
+        return Response(self._shown(request, name))
+
+    @extend_schema(
+        operation_id="setQuota",
+        summary="Change a tenant's quota (operators)",
+        description="Below what is used, nothing is taken away and nothing more is admitted.",
+        request=QuotaChangeRequest,
+        responses={200: QuotaSerializer},
+    )
+    def put(self, request: Request, name: str) -> Response:
+        """All bounds at once: what is not named is not bounded."""
+        _visible(request, name)
+        hard = self.validated_body(request, QuotaChangeRequest)["hard"]
+        services.tenant_quota_change(actor=api_operator(request), name=name, hard=hard)
+        return Response(self._shown(request, name))
+
+    @staticmethod
+    def _shown(request: Request, name: str) -> dict[str, Any]:
         found = selectors.workspaces_page(api_actor(request), tenant=name, limit=200).rows
-        return Response(QuotaSerializer({"workspaces": found}).data)
+        quota = tenant_quota(name)
+        shown: dict[str, Any] = QuotaSerializer({"hard": quota.hard, "used": quota.used, "workspaces": found}).data
+        return shown
 
 
 class TenantUsage(Endpoint):
@@ -250,9 +313,7 @@ def _usage(actor: Actor, tenant: Tenant) -> dict[str, int]:
     requests = ApiRequest.objects.filter(tenant=tenant.name, created_at__gte=since).aggregate(
         all=Sum("count"), refused=Sum("count", filter=Q(allowed=False))
     )
-    issued = Credential.objects.filter(workspace__tenant=tenant, issued_at__gte=since, failed_at=None).aggregate(
-        all=Count("pk")
-    )
+    issued = Credential.objects.filter(tenant=tenant, issued_at__gte=since, failed_at=None).aggregate(all=Count("pk"))
     return {
         "workspaces": numbers.workspaces,
         "ready": numbers.ready,

@@ -209,12 +209,12 @@ class CredentialCreate(Endpoint):
     def post(self, request: Request, pk: str) -> Response:
         """With the rights that are asked for, at most the caller's own."""
         found = _visible(request, pk)
-        role = (
-            self.validated_body(request, CredentialCreateRequest).get("role", "")
+        wanted = (
+            self.validated_body(request, CredentialCreateRequest)
             if request.META.get("CONTENT_LENGTH", "0") not in {"", "0"}
-            else ""
+            else {}
         )
-        issued = kubeconfig_issue(actor=api_actor(request), workspace_id=found.pk, role=role, now=timezone.now())
+        issued = kubeconfig_issue(actor=api_actor(request), workspace_id=found.pk, **wanted, now=timezone.now())
         return secret_response({**CredentialSerializer(issued.credential).data, "kubeconfig": issued.yaml}, status=201)
 
 

@@ -81,7 +81,7 @@ RIGHTS: Final[Mapping[str, Right]] = {
     ),
     "users_groups": Right(_ALL, _READ, rows=f"user_id = {_USER}"),
     "users_user_permissions": Right(_ALL, _READ, rows=f"user_id = {_USER}"),
-    "credentials": Right(_ALL, "SELECT, INSERT, UPDATE", rows=_OF_WORKSPACE),
+    "credentials": Right(_ALL, "SELECT, INSERT, UPDATE", rows=_of("tenant_id")),
     "personal_access_tokens": Right(
         _ALL, _ALL, rows=f"user_id = {_USER} AND (tenant_id IS NULL OR {_of('tenant_id')})"
     ),

@@ -17,7 +17,7 @@ from kube.requests.status import StatusError
 from portal.pages import labels
 from portal.pages.navigation import DENSITIES, THEMES
 from portal.signin.accounts import MAX_PASSWORD
-from tenants.models import Network, PodSecurity, Role, Tier
+from tenants.models import CredentialKind, Network, PodSecurity, Role, Tier
 
 
 class Renderer(TemplatesSetting):
@@ -123,13 +123,23 @@ class ConfirmForm(forms.Form):
         return self.expected
 
 
-class KubeconfigForm(forms.Form):
-    """With which rights; the role's own by default."""
+_WAYS: dict[str, str] = {
+    CredentialKind.GATEWAY: "Through Tenantry a file ends at once when the right does, and requests carry your name.",
+    CredentialKind.DIRECT: "Straight at the cluster it carries the name of the workspace's service account.",
+}
 
+
+class KubeconfigForm(forms.Form):
+    """By which way, the recommended one first, and with which rights, the role's own by default."""
+
+    kind = forms.ChoiceField(label="Way")
     role = forms.ChoiceField(label="Rights")
 
-    def __init__(self, *args: Any, roles: list[str], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, kinds: list[str], roles: list[str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        ways = [(kind, CredentialKind(kind).label) for kind in kinds]
+        self.fields["kind"].choices = ways  # type: ignore[attr-defined]
+        self.fields["kind"].help_text = " ".join(_WAYS[kind] for kind in kinds)
         words = {
             "admin": "Admin: workloads, network policies, roles and service accounts",
             "editor": "Editor: change workloads",
@@ -243,6 +253,17 @@ class ListField(forms.CharField):
         return json.dumps(value, indent=2) if isinstance(value, list) else value
 
 
+class TenantQuotaForm(forms.Form):
+    """What a tenant may hold."""
+
+    hard = QuantitiesField(
+        required=False,
+        label="Quota",
+        max_length=16_384,
+        help_text="Amounts by resource name, one a line: <code>pods: 100</code>. What is not named is not bounded.",
+    )
+
+
 class TierForm(forms.Form):
     """A tier. Its name cannot be changed."""
 
@@ -303,6 +324,14 @@ class ClusterForm(forms.Form):
         required=False,
         label="The cluster limits the rate of events (EventRateLimit)",
         help_text="Else tenants write none: no quota of Kubernetes counts them.",
+    )
+    credential_kinds = forms.MultipleChoiceField(
+        required=False,
+        label="Credentials for people",
+        choices=CredentialKind.choices,
+        initial=CredentialKind.values,
+        widget=forms.CheckboxSelectMultiple,
+        help_text="Through Tenantry they end at once and carry the person's name; straight at the cluster they pass it by.",
     )
     is_default = forms.BooleanField(required=False, label="Default for new workspaces")
 

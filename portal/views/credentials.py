@@ -23,7 +23,7 @@ from portal.pages import labels
 from portal.pages.forms import EmptyForm, KubeconfigForm, add_status_error
 from portal.views.actions import form_status, render_action
 from tenants import selectors
-from tenants.models import Role, Workspace
+from tenants.models import CredentialKind, Role, Workspace
 from tenants.rights import role_of
 
 _ONCE = (
@@ -41,12 +41,14 @@ def workspace_kubeconfig(request: HttpRequest, pk: UUID) -> HttpResponse:
     actor = actor_of(request)
     found = selectors.workspace_visible_to(actor, pk)
     back = reverse("workspace", args=[found.pk])
-    form = KubeconfigForm(request.POST or None, roles=credential_roles(role_of(actor, found.tenant_id) or Role.VIEWER))
+    form = KubeconfigForm(
+        request.POST or None,
+        kinds=found.cluster.credential_kinds,
+        roles=credential_roles(role_of(actor, found.tenant_id) or Role.VIEWER),
+    )
     if request.method == "POST" and form.is_valid():
         try:
-            issued = kubeconfig_issue(
-                actor=actor, workspace_id=found.pk, role=form.cleaned_data["role"], now=timezone.now()
-            )
+            issued = kubeconfig_issue(actor=actor, workspace_id=found.pk, **form.cleaned_data, now=timezone.now())
         except StatusError as error:
             add_status_error(request, form, error)
         else:
@@ -101,7 +103,7 @@ def tenant_kubeconfig(request: HttpRequest, name: str) -> HttpResponse:
         "title": f"Kubeconfig for all workspaces of {name}",
         "submit": "Issue kubeconfig",
         "back": back,
-        "texts": ["One file with a context for each workspace that is ready, each with all the rights of your role."],
+        "texts": ["One file with a context for each workspace that is ready, with all the rights of your role."],
         "points": _ONCE,
         "crumbs": crumbs,
     }
@@ -110,20 +112,22 @@ def tenant_kubeconfig(request: HttpRequest, name: str) -> HttpResponse:
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
-def credential_end(request: HttpRequest, pk: UUID, credential: str) -> HttpResponse:
+def credential_end(request: HttpRequest, credential: str) -> HttpResponse:
     """Confirm and revoke one credential that the caller may see."""
     actor = actor_of(request)
     row = credential_visible_to(actor, credential)
+    direct = row.kind == CredentialKind.DIRECT
+    place = reverse("workspace", args=[row.workspace_id]) if row.workspace else reverse("tenant", args=[row.tenant_id])
     return render_action(
         request,
         EmptyForm(request.POST),
         lambda _: credential_revoke(actor=actor, jti=credential, now=timezone.now()),
         title="Revoke this credential",
         submit="Revoke",
-        done="The credential is revoked; the cluster refuses it within ten seconds.",
-        back=reverse("workspace", args=[row.workspace_id]),
+        done=f"The credential is revoked; it is refused within {'ten seconds' if direct else 'a second'}.",
+        back=place,
         texts=[f"It was issued to {row.issued_to.email} from {row.ip_address or 'an unknown address'}. Others stay."],
-        crumbs=workspace_crumbs(row.workspace),
+        crumbs=workspace_crumbs(row.workspace) if row.workspace else _tenant_crumbs(row.tenant_id),
         destroys=True,
     )
 
@@ -146,13 +150,14 @@ def credential_row(row: Credential) -> dict[str, Any]:
     return {
         "issued_to": row.issued_to.email,
         "role": row.role,
+        "way": row.get_kind_display(),
         "jti": row.jti or "",
         "ip_address": row.ip_address,
         "issued_at": row.issued_at,
         "ends_at": row.revoked_at or row.expires_at,
         "state": state,
         "revocable": state.text == "Works",
-        "revoke_url": reverse("credential-revoke", args=[row.workspace_id, row.jti or row.pk]),
+        "revoke_url": reverse("credential-revoke", args=[row.jti or row.pk]),
     }
 
 

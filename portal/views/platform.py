@@ -19,7 +19,7 @@ from portal.pages.forms import ClusterForm, ConfirmForm, EmptyForm, TierForm
 from portal.pages.tiers import tier_card
 from portal.views.actions import render_action
 from tenants import selectors, services
-from tenants.models import Cluster, Phase, Status, Workspace
+from tenants.models import Cluster, CredentialKind, Phase, Status, Workspace
 from tenants.rights import require_operator
 
 
@@ -121,6 +121,7 @@ def cluster(request: HttpRequest, name: str) -> HttpResponse:
     context = {
         "cluster": found,
         "shown": _cluster_state(found),
+        "ways": [CredentialKind(kind).label for kind in found.credential_kinds],
         "has_credential": _has_credential(found),
         "external": found.kind == Cluster.Kind.EXTERNAL,
         "workspace_count": found.workspaces.exclude(phase=Phase.DELETED).count(),

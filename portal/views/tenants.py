@@ -14,7 +14,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
-from access.credentials.selectors import people_of_credentials
+from access.credentials.selectors import credentials_of_tenant, people_of_credentials
 from audit.models import ApiRequest
 from audit.recorder import Actor
 from audit.selectors import Filters, chain_began, entries_of_chain, requests_of_tenant
@@ -25,6 +25,7 @@ from portal.pages import labels, plots
 from portal.pages.forms import ConfirmForm, EmptyForm, MemberForm, RoleForm, SuspendForm, TenantForm
 from portal.pages.pagination import pager
 from portal.views.actions import render_action
+from portal.views.credentials import credential_row
 from tenants import selectors, services
 from tenants.models import Role, Tenant, TenantState
 from tenants.rights import require_operator, require_role, role_at_least, role_of
@@ -89,6 +90,7 @@ def tenant(request: HttpRequest, name: str) -> HttpResponse:
         "entries": entries_of_chain(name, filters=Filters(settled=True, since=chain_began(name)), limit=8).rows
         if may["read_all"]
         else [],
+        "credentials": [credential_row(row) for row in credentials_of_tenant(actor, name, limit=20)],
         "suspend_text": "Suspend" if found.state == TenantState.ACTIVE else "Suspend again",
         "suspended_text": f"{found.suspended_reason}. Its space and its workspaces are closed.",
     }

@@ -31,7 +31,7 @@ from portal.views.actions import form_status, render_action
 from portal.views.credentials import credential_row, workspace_crumbs
 from portal.views.overview import editable_tenants
 from tenants import selectors, services
-from tenants.models import Cluster, Phase, Role, Status, TenantState, Workspace
+from tenants.models import Cluster, CredentialKind, Phase, Role, Status, TenantState, Workspace
 from tenants.rights import role_at_least, role_of
 
 _LAYERS = (
@@ -110,6 +110,7 @@ def workspace(request: HttpRequest, pk: UUID) -> HttpResponse:
         "progress": _progress(found),
         "meters": meters.meters_of(found.tier.quota, None),
         "credentials": credentials,
+        "ways": [CredentialKind(kind).label for kind in found.cluster.credential_kinds],
         "receipt": progress.steps_of(found.receipt),
         "receipt_text": progress.receipt_text(found),
         "api_server": found.cluster.client_url or found.cluster.server,
@@ -258,7 +259,7 @@ def _rights(actor: Actor, found: Workspace) -> dict[str, bool]:
     alive = found.status != Status.DELETED
     open_ = found.status == Status.ACTIVE and found.tenant.state == TenantState.ACTIVE
     return {
-        "issue": role is not None and open_ and found.ready_at is not None,
+        "issue": role is not None and open_ and found.ready_at is not None and bool(found.cluster.credential_kinds),
         "suspend": actor.operator and found.phase != Phase.DELETED,
         "resume": actor.operator and found.status == Status.SUSPENDED,
         "delete": own and alive,

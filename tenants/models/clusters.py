@@ -24,6 +24,13 @@ class Network(models.TextChoices):
     OPEN = "open", _("Everything")
 
 
+class CredentialKind(models.TextChoices):
+    """What people work with a workspace by, the recommended one first."""
+
+    GATEWAY = "gateway", _("Through Tenantry")
+    DIRECT = "direct", _("Straight at the cluster")
+
+
 class Tier(models.Model):
     """A plan: the quota and limits of a workspace and how many of them a user may have (GW2).
 
@@ -56,6 +63,11 @@ class Tier(models.Model):
         return self.display_name or self.name
 
 
+def direct_only() -> list[str]:
+    """What clusters offered before there was a choice."""
+    return [CredentialKind.DIRECT]
+
+
 class Cluster(models.Model):
     """A Kubernetes API server that workspaces are made on (GW12).
 
@@ -65,7 +77,7 @@ class Cluster(models.Model):
     within (``<tenant>.<domain>``); without one they may claim none. ``limits_events`` lets them
     write events, which no quota of Kubernetes counts. ``opened`` says line by line which of the cluster's own objects its
     tenants see (``kube.kinds.openings``). ``storage_classes`` are those of the cluster that
-    make volumes, ``checks`` the findings of the last self-check.
+    make volumes, ``credential_kinds`` what people may be given for its workspaces, ``checks`` the findings of the last self-check.
     """
 
     class Kind(models.TextChoices):
@@ -83,6 +95,7 @@ class Cluster(models.Model):
     sealed_credential = models.BinaryField(null=True, editable=False)
     tenant_role = models.CharField(_("ClusterRole of tenants"), max_length=253, default="tenantry-tenant-admin")
     ingress_domain = models.CharField(_("domain of tenants' host names"), max_length=190, blank=True)
+    credential_kinds = models.JSONField(_("credentials for people"), default=direct_only, blank=True)
     limits_events = models.BooleanField(_("limits the rate of events (EventRateLimit)"), default=False)
     opened = models.TextField(_("objects opened to tenants"), blank=True, default="")
     storage_classes = models.JSONField(default=list, editable=False)

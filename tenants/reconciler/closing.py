@@ -30,7 +30,7 @@ from kube.authentication.serviceaccounttokens import is_token
 from tenants.clusters import objects
 from tenants.clusters.anchors import AnchorState, anchor_end
 from tenants.clusters.client import Answer, Outcome
-from tenants.models import Cluster, Phase, Workspace
+from tenants.models import Cluster, CredentialKind, Phase, Workspace
 from tenants.operationqueue import OperationLease, Refused, Retry, database_now, raise_for_outcome
 
 TOKEN_CACHE_SECONDS: Final = {Cluster.Kind.EXTERNAL: 12.0, Cluster.Kind.EMBEDDED: 1.0}
@@ -257,7 +257,8 @@ def _anchors(lease: OperationLease) -> Mapping[str, Any]:
     Credentials are kept by the floor above; their rows point here, so they are read without knowing that floor.
     """
     workspace = lease.workspace
-    rows = workspace.credentials.filter(revocation_confirmed_at=None).values_list("anchor", "anchor_uid")
+    anchored = workspace.credentials.filter(kind=CredentialKind.DIRECT, revocation_confirmed_at=None)
+    rows = anchored.values_list("anchor", "anchor_uid")
     total, gone, now = rows.count(), 0, database_now()
     for name, uid in rows.order_by("-issued_at")[:_ANCHORS_MOST]:
         state = anchor_end(lease.client, workspace, name, uid, now=now)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from django.db import IntegrityError, transaction
@@ -18,7 +19,7 @@ from kube.requests.names import is_dns_subdomain
 from kube.requests.status import BadRequest, Cause, Conflict, Invalid, NotFound
 from tenants.clusters import encryption, selfcheck
 from tenants.clusters.changes import cluster_changed
-from tenants.models import Cluster
+from tenants.models import Cluster, CredentialKind
 from tenants.naming import check_label
 from tenants.rights import require_operator
 from tenants.services import desiredstate
@@ -27,7 +28,17 @@ TENANT_ROLES: Final = ("tenantry-tenant-admin", "tenantry-tenant-edit", "tenantr
 """What a workspace's admin account may be bound to (``tenants/manifests/tenant-roles.yaml``), the most first."""
 
 _CHANGEABLE: Final = frozenset(
-    {"server", "ca_data", "client_url", "tenant_role", "ingress_domain", "limits_events", "opened", "is_default"}
+    {
+        "server",
+        "ca_data",
+        "client_url",
+        "tenant_role",
+        "ingress_domain",
+        "limits_events",
+        "opened",
+        "credential_kinds",
+        "is_default",
+    }
 )
 
 
@@ -43,12 +54,14 @@ def cluster_register(
     ingress_domain: str = "",
     limits_events: bool = False,
     opened: str = "",
+    credential_kinds: Sequence[str] | None = None,
     is_default: bool = False,
 ) -> Cluster:
     """Register a cluster, or replace the credential of the one with this name. Operators only.
 
     ``kubeconfig`` is the gateway's own (``tenants/manifests/``); its server must be https with an inline CA.
-    ``client_url`` is what kubeconfigs of users point at, by default the server. Does not connect:
+    ``client_url`` is what kubeconfigs of users point at, by default the server. ``credential_kinds`` are what people may
+    be given; where nothing is said, what the cluster had, and for a new one everything. Does not connect:
     ``cluster_check`` does. Raises ``Invalid`` naming the field.
     """
     require_operator(actor)
@@ -59,6 +72,9 @@ def cluster_register(
         raise Invalid("Cluster is invalid: kind: Unsupported value", kind="Cluster", causes=causes)
     if is_default:
         Cluster.objects.filter(is_default=True).exclude(name=name).update(is_default=False)
+    known = Cluster.objects.filter(name=name).first()
+    if credential_kinds is None:
+        credential_kinds = known.credential_kinds if known is not None else CredentialKind.values
     cluster, created = Cluster.objects.select_for_update().update_or_create(
         name=name,
         defaults={
@@ -71,6 +87,7 @@ def cluster_register(
             "ingress_domain": _domain(ingress_domain),
             "limits_events": limits_events,
             "opened": _opened(opened),
+            "credential_kinds": _kinds(credential_kinds),
             "is_default": is_default,
             "last_error": "",
         },
@@ -84,9 +101,7 @@ def cluster_register(
 
 @transaction.atomic
 def cluster_change(*, actor: Actor, name: str, **changes: Any) -> Cluster:
-    """Change server, ca_data, client_url, tenant_role, ingress_domain, limits_events, opened or is_default.
-
-    Operators only.
+    """Change what is said of a cluster: the fields of ``_CHANGEABLE``. Operators only.
 
     Another server or CA wipes the credential: it must be registered anew, or it would be sent to the new host.
     Raises ``NotFound``, ``Invalid``.
@@ -105,6 +120,8 @@ def cluster_change(*, actor: Actor, name: str, **changes: Any) -> Cluster:
         changes["client_url"] = _url(str(changes["client_url"]), "client_url")
     if "tenant_role" in changes:
         changes["tenant_role"] = _role(str(changes["tenant_role"]))
+    if "credential_kinds" in changes:
+        changes["credential_kinds"] = _kinds(changes["credential_kinds"])
     if "ingress_domain" in changes:
         changes["ingress_domain"] = _domain(str(changes["ingress_domain"]))
     if "opened" in changes:
@@ -216,6 +233,13 @@ def _opened(text: str) -> str:
     except BadRequest as error:
         raise _invalid("opened", error.message) from None
     return text
+
+
+def _kinds(kinds: object) -> list[str]:
+    """Kinds of credentials in the order in which they are recommended."""
+    if not isinstance(kinds, list | tuple) or not all(kind in CredentialKind.values for kind in kinds):
+        raise _invalid("credential_kinds", f"must be a list of {', '.join(CredentialKind.values)}")
+    return [kind for kind in CredentialKind.values if kind in kinds]
 
 
 def _domain(name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from celery import current_app
-from django.db import transaction
+from django.db import connection, transaction
 from django.utils import timezone
 
 from audit.recorder import Actor
@@ -22,11 +22,18 @@ def credentials_end(*, actor: Actor, user: User, tenant: str = "") -> int:
     # They are kept by the floor above; their rows point at the person.
     living = user.credentials.filter(revoked_at=None, failed_at=None).exclude(expires_at__lt=now)
     if tenant:
-        living = living.filter(workspace__tenant_id=tenant)
+        living = living.filter(tenant_id=tenant)
     ended: int = living.update(revoked_at=now, revoked_by=actor.name[:254])
+    credentials_changed()
     if ended:
         transaction.on_commit(_wake)
     return ended
+
+
+def credentials_changed() -> None:
+    """Tell the API servers, at the commit, to look again at the credentials in use; they look by themselves as well."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_notify('tenantry_credentials', '')")
 
 
 def access_tokens_end(holder: User | Tenant) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 
+from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 from django.utils import timezone
@@ -11,14 +13,18 @@ from django.utils import timezone
 from audit.actions import Action
 from audit.models import AuditChain
 from audit.recorder import Actor
+from kube.quota import tenantquotas
+from kube.requests.fielderrors import invalid_object
 from kube.requests.status import AlreadyExists, Conflict, NotFound
+from kube.validation.quotas import resource_quota_causes
 from store.types import PreconditionFailed
 from tenants import spaces
 from tenants.models import Membership, Phase, Role, Status, Tenant, TenantState, User, Workspace
 from tenants.naming import check_tenant_name, check_text
+from tenants.quotas import tenant_quota_write
 from tenants.rights import require_open, require_operator, require_role
 from tenants.services import desiredstate
-from tenants.services.revocation import access_tokens_end
+from tenants.services.revocation import access_tokens_end, credentials_changed
 from tenants.suspensions import credentials_spend, lock_clear, lock_set
 
 
@@ -31,13 +37,17 @@ def tenant_create(
     owner: User | None = None,
     labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
+    quota: Mapping[str, str] | None = None,
 ) -> Tenant:
     """Create a tenant with its space: the row, the ``Tenant`` object, ``default`` and the members' bindings (TS1).
 
-    ``owner`` becomes the first owner. What was made out to a tenant that had the name before does not count. Operators
-    only. Raises ``AlreadyExists`` for a taken name, ``Invalid`` for one that is no DNS label or reserved.
+    ``owner`` becomes the first owner. ``quota`` bounds what it may hold, by resource name; the configured default
+    without one (AD1). What was made out to a tenant that had the name before does not count. Operators only. Raises
+    ``AlreadyExists`` for a taken name, ``Invalid`` for one that is no DNS label or reserved, and for amounts that are
+    none.
     """
     require_operator(actor)
+    hard = settings.TENANT_QUOTA if quota is None else checked_hard(quota, name)
     check_tenant_name(name)
     display_name = check_text(display_name, field="displayName", kind="Tenant", limit=128)
     try:
@@ -53,10 +63,36 @@ def tenant_create(
     detail = {"displayName": display_name, "owner": owner.email if owner else ""}
     actor.record(Action.TENANT_CREATED, chain=name, target=f"tenants/{name}", detail=detail)
     try:
-        spaces.space_create(tenant, labels=labels or {}, annotations=annotations or {})
+        spaces.space_create(tenant, labels=labels or {}, annotations=annotations or {}, quota=hard)
     except PreconditionFailed:
         raise AlreadyExists(f'tenants "{name}" already exists', kind="tenants", name=name) from None
     return tenant
+
+
+@transaction.atomic
+def tenant_quota_change(*, actor: Actor, name: str, hard: Mapping[str, str]) -> None:
+    """Bound what a tenant may hold, from the commit on (AD1). Operators only.
+
+    Below what is used, nothing is taken away and nothing more is admitted. Raises ``NotFound``, ``Forbidden``,
+    ``Invalid``.
+    """
+    require_operator(actor)
+    hard = checked_hard(hard, name)
+    _locked(actor, name, Role.OWNER)
+    detail = {"hard": dict(hard)}
+    actor.record(Action.TENANT_QUOTA_CHANGED, chain=name, target=f"tenants/{name}", detail=detail)
+    while True:
+        with contextlib.suppress(PreconditionFailed):
+            tenant_quota_write(name, hard)
+            return
+
+
+def checked_hard(hard: Mapping[str, str], name: str) -> dict[str, str]:
+    """A quota's amounts, if they are such. Raises ``Invalid`` with a cause for each that is not."""
+    causes = resource_quota_causes({"spec": {"hard": dict(hard)}})
+    if causes:
+        raise invalid_object(tenantquotas.GROUP, "TenantQuota", name, causes)
+    return dict(hard)
 
 
 @transaction.atomic
@@ -135,6 +171,11 @@ def tenant_resume(*, actor: Actor, name: str) -> Tenant:
     tenant.save()
     credentials_spend(tenant)
     lock_clear(space=tenant.cluster_path)
+    # What was issued for the space before the suspension stays dead, as what was issued for its workspaces does.
+    tenant.credentials.filter(workspace=None, revoked_at=None).update(
+        revoked_at=timezone.now(), revoked_by=actor.name[:254]
+    )
+    credentials_changed()
     held = Workspace.objects.filter(tenant=tenant, status=Status.SUSPENDED, suspended_with_tenant=True)
     for workspace in held.select_for_update():
         desiredstate.request_resumed(workspace, actor)

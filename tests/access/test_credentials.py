@@ -23,9 +23,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from access.credentials import (
+    clustertokens,
     credential_revoke,
     credentials_expire,
-    issuing,
     kubeconfig_issue,
     token_authenticate,
     token_create,
@@ -193,14 +193,14 @@ def test_a_membership_that_ends_while_a_token_is_made_lets_none_out(cluster, wor
     """RV-17."""
     bob = make_user("bob@example.org")
     join(workspace.tenant, bob)
-    made = issuing.token_request
+    made = clustertokens.token_request
 
     def leaving(*arguments, **named):
         token = made(*arguments, **named)
         membership_remove(actor=actor_of(alice), tenant="acme", user=bob)
         return token
 
-    monkeypatch.setattr(issuing, "token_request", leaving)
+    monkeypatch.setattr(clustertokens, "token_request", leaving)
     with pytest.raises(Forbidden, match="ended while the credential was made"):
         issue(bob, workspace)
     credential = Credential.objects.get()

@@ -85,6 +85,7 @@ def explain(
 
 STEPS = [
     "suspension",
+    "credential-scope",
     "system-workspaces",
     "server-owned",
     "tenant-isolation",

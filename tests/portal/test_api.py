@@ -69,6 +69,7 @@ def routes(house: House, jti: str = "jti") -> list[tuple[str, str, Any]]:
         ("PATCH", f"{tenant}/members/{member}/", {"role": "owner"}),
         ("DELETE", f"{tenant}/members/{member}/", None),
         ("GET", f"{tenant}/quota/", None),
+        ("PUT", f"{tenant}/quota/", {"hard": {"pods": "1"}}),
         ("GET", f"{tenant}/usage/", None),
         ("GET", f"audit-logs/?tenant={house.tenant.name}", None),
         ("GET", f"audit-logs/?workspace={house.workspace.pk}", None),
@@ -76,7 +77,7 @@ def routes(house: House, jti: str = "jti") -> list[tuple[str, str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("number", range(24))
+@pytest.mark.parametrize("number", range(25))
 def test_foreign_id_does_not_exist(number: int, acme: House, globex: House) -> None:
     """P1: for sessions, for tokens, and for a token of one's other tenant."""
     factories.credential(globex.workspace, globex.editor, jti="jti")
@@ -93,7 +94,7 @@ def test_foreign_id_does_not_exist(number: int, acme: House, globex: House) -> N
     assert globex.viewer.memberships.get().role == "viewer"
 
 
-@pytest.mark.parametrize("number", range(24))
+@pytest.mark.parametrize("number", range(25))
 def test_stranger_is_asked_to_authenticate(number: int, acme: House) -> None:
     method, path, body = routes(acme)[number]
     response = send(Client(), method, path, body)

@@ -154,7 +154,12 @@ def test_no_answer_stops_the_sweeps(hostile, workspace, value, code):
     """Generated: every value of the wrong kind at every place that is read, in every piece of work that asks a cluster."""
     now = timezone.now()
     credential = Credential.objects.create(
-        workspace=workspace, issued_to=workspace.user, role="admin", anchor="tenantry-anchor-1", failed_at=now
+        tenant=workspace.tenant,
+        workspace=workspace,
+        issued_to=workspace.user,
+        role="admin",
+        anchor="tenantry-anchor-1",
+        failed_at=now,
     )
 
     def work() -> None:

@@ -162,6 +162,7 @@ def test_one_tenants_many_credentials_do_not_fill_the_batch(cluster, workspace, 
     for owner, count in ((workspace, 6), (theirs, 1)):
         for number in range(count):
             Credential.objects.create(
+                tenant=owner.tenant,
                 workspace=owner,
                 issued_to=owner.user,
                 role="admin",

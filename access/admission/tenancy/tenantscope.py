@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Final
 
 from access.admission.base import CREATE, Attributes, NoopPlugin
 from kube.requests.logicalclusters import ROOT
 from kube.requests.status import Forbidden
 from store.types import Operation
-
-DEFAULT_REFUSED: Final = frozenset({("", "nodes"), ("apps", "daemonsets")})
-"""Nodes belong to the platform, and a DaemonSet runs on every one of them."""
 
 
 class TenantScope(NoopPlugin):
@@ -19,7 +15,7 @@ class TenantScope(NoopPlugin):
 
     name = "TenantScope"
 
-    def __init__(self, refused: Collection[tuple[str, str]] = DEFAULT_REFUSED) -> None:
+    def __init__(self, refused: Collection[tuple[str, str]]) -> None:
         self._refused = frozenset(refused)
 
     async def validate(self, attributes: Attributes) -> Sequence[Operation]:

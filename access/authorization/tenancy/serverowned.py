@@ -1,4 +1,4 @@
-"""What the server alone writes, and where nothing of a kind can be: no right opens it (KC4, KC5, KC13)."""
+"""What the server alone writes, and where nothing of a kind can be: no right opens it (AD1, KC4, KC5, KC13)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from access.authorization.base import NO_RULES, RuleSet, deny, no_opinion
 from access.authorization.workspaces.state import Workspaces
 from kube.authentication.identity import Principal, is_masters
 from kube.authorization.decisions import Decision
+from kube.quota.tenantquotas import TENANT_QUOTAS
 from kube.requests.logicalclusters import ClusterKind, cluster_kind_of
 from kube.requests.requestinfo import RequestInfo
 from kube.workspaces.apiexports import BINDINGS, EXPORTS
@@ -15,7 +16,7 @@ from kube.workspaces.types import LOGICAL_CLUSTERS, WORKSPACES
 
 STEP: Final = "server-owned"
 _WRITES: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
-_GROUPS: Final = frozenset({WORKSPACES[0], LOGICAL_CLUSTERS[0], EXPORTS[0]})
+_GROUPS: Final = frozenset({WORKSPACES[0], LOGICAL_CLUSTERS[0], EXPORTS[0], TENANT_QUOTAS[0]})
 _STATUS: Final = frozenset({WORKSPACES, EXPORTS, BINDINGS})
 _NOT_OURS: Final = no_opinion(STEP, "not what the server alone writes")
 
@@ -47,6 +48,8 @@ class ServerOwned:
         if request.group not in _GROUPS or request.verb not in _WRITES or is_masters(principal):
             return _NOT_OURS
         kind = (request.group, request.resource)
+        if kind == TENANT_QUOTAS and not (principal.is_system and request.verb in ("update", "patch")):
+            return deny(self.name, "a tenant's quota is changed by operators, and made and removed with the tenant")
         if request.subresource == "status":
             if kind == LOGICAL_CLUSTERS:
                 return None

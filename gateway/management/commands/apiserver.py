@@ -63,6 +63,7 @@ class Command(BaseCommand):
         )
         add("--service-account-signing-key-file", type=Path, help="key that signs them; generated when not given")
         add("--service-account-key-file", type=Path, action="append", default=[], help="keys that verify them")
+        add("--portal-token-key-file", type=Path, help="keys that verify people's tokens of the portal; generated")
         add("--api-audiences", type=_names, default=(), help="audiences of this server, the issuer by default")
         add("--default-tenant", default="", help="tenant of users without one")
         add("--external-url", default="", help="where clients reach this server; its address by default")
@@ -112,6 +113,7 @@ class Command(BaseCommand):
             service_account_signing_key_file=flags["service_account_signing_key_file"],
             service_account_key_files=tuple(flags["service_account_key_file"]),
             api_audiences=flags["api_audiences"],
+            portal_token_key_file=flags["portal_token_key_file"],
             default_tenant=flags["default_tenant"],
             external_url=flags["external_url"],
             workspace_depth=flags["workspace_depth"],

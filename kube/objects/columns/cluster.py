@@ -204,6 +204,7 @@ CONVERTORS: Final[dict[tuple[str, str], TableConvertor]] = {
         "Last Seen|Type|Reason|Object|+Subobject|+Source|Message|+First Seen|+Count|+Name", _event
     ),
     ("", "ResourceQuota"): convertor("Name|Request|Limit|Age", _resource_quota),
+    ("tenancy.tenantry.io", "TenantQuota"): convertor("Name|Request|Limit|Age", _resource_quota),
     ("rbac.authorization.k8s.io", "RoleBinding"): convertor("Name|Role|Age|+Users|+Groups|+ServiceAccounts", _binding),
     ("rbac.authorization.k8s.io", "ClusterRoleBinding"): convertor(
         "Name|Role|Age|+Users|+Groups|+ServiceAccounts", _binding

@@ -5,7 +5,9 @@ from __future__ import annotations
 from rest_framework import serializers
 
 from portal.api.serializers.base import RequestSerializer
-from tenants.models import Cluster, Network, PodSecurity, Tier
+from tenants.models import Cluster, CredentialKind, Network, PodSecurity, Tier
+
+_KINDS = "What people may be given for its workspaces; everything when nothing is said."
 
 
 class TierChangeRequest(RequestSerializer):
@@ -39,6 +41,9 @@ class ClusterSettingsRequest(RequestSerializer):
     ingress_domain = serializers.CharField(max_length=190, required=False, default="", allow_blank=True)
     limits_events = serializers.BooleanField(required=False, default=False)
     opened = serializers.CharField(max_length=16_384, required=False, default="", allow_blank=True)
+    credential_kinds = serializers.ListField(
+        child=serializers.ChoiceField(choices=CredentialKind.choices), required=False, help_text=_KINDS
+    )
     is_default = serializers.BooleanField(required=False, default=False)
 
 
@@ -84,6 +89,7 @@ class TierSerializer(serializers.ModelSerializer[Tier]):
 class ClusterSerializer(serializers.ModelSerializer[Cluster]):
     """A cluster, without its credential."""
 
+    credential_kinds = serializers.ListField(child=serializers.ChoiceField(choices=CredentialKind.choices))
     storage_classes = serializers.ListField(child=serializers.CharField())
     checks = serializers.ListField(child=serializers.DictField())
 
@@ -100,6 +106,7 @@ class ClusterSerializer(serializers.ModelSerializer[Cluster]):
             "ingress_domain",
             "limits_events",
             "opened",
+            "credential_kinds",
             "storage_classes",
             "checks",
             "checked_at",

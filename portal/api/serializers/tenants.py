@@ -18,6 +18,11 @@ class TenantCreateRequest(RequestSerializer):
     owner = serializers.EmailField(
         max_length=254, required=False, allow_blank=True, help_text="An existing user, who becomes the first owner."
     )
+    quota = serializers.DictField(
+        child=serializers.CharField(max_length=64),
+        required=False,
+        help_text="What it may hold, by resource name as in a ResourceQuota; the configured default without it.",
+    )
 
 
 class MemberChangeRequest(RequestSerializer):
@@ -72,9 +77,19 @@ class QuotaOfWorkspaceSerializer(serializers.Serializer[Any]):
 
 
 class QuotaSerializer(serializers.Serializer[Any]):
-    """The hard limits of a tenant's workspaces."""
+    """What a tenant may hold and what it holds, by resource name, and the hard limits of its workspaces."""
 
+    hard = serializers.DictField(child=serializers.CharField())
+    used = serializers.DictField(child=serializers.CharField())
     workspaces = QuotaOfWorkspaceSerializer(many=True)
+
+
+class QuotaChangeRequest(RequestSerializer):
+    """A tenant's new quota."""
+
+    hard = serializers.DictField(
+        child=serializers.CharField(max_length=64), help_text="amounts by resource name, as in a ResourceQuota"
+    )
 
 
 class UsageSerializer(serializers.Serializer[Any]):

@@ -10,7 +10,7 @@ from rest_framework import serializers
 from access.models import Credential
 from portal.api.serializers.base import RequestSerializer
 from portal.pages import labels
-from tenants.models import Status, Workspace
+from tenants.models import CredentialKind, Status, Workspace
 
 
 class WorkspaceCreateRequest(RequestSerializer):
@@ -29,8 +29,9 @@ class WorkspaceChangeRequest(RequestSerializer):
 
 
 class CredentialCreateRequest(RequestSerializer):
-    """With which rights; the caller's own by default."""
+    """By which of the ways that the cluster offers, and with which rights; the caller's own by default."""
 
+    kind = serializers.ChoiceField(choices=CredentialKind.choices, required=False)
     role = serializers.ChoiceField(choices=["admin", "editor", "viewer"], required=False)
 
 
@@ -40,6 +41,9 @@ class WorkspaceSerializer(serializers.ModelSerializer[Workspace]):
     tenant = serializers.CharField(source="tenant_id")
     user = serializers.EmailField(source="user.email")
     cluster = serializers.CharField(source="cluster.name")
+    credential_kinds = serializers.ListField(
+        child=serializers.ChoiceField(choices=CredentialKind.choices), source="cluster.credential_kinds"
+    )
     tier = serializers.CharField(source="tier_id")
     namespace = serializers.CharField(source="k8s_namespace")
     service_account = serializers.CharField(source="k8s_sa_name")
@@ -56,6 +60,7 @@ class WorkspaceSerializer(serializers.ModelSerializer[Workspace]):
             "tenant",
             "user",
             "cluster",
+            "credential_kinds",
             "tier",
             "namespace",
             "service_account",
@@ -109,6 +114,9 @@ class CredentialSerializer(serializers.ModelSerializer[Credential]):
         fields = (
             "id",
             "jti",
+            "kind",
+            "tenant",
+            "workspace",
             "issued_to",
             "role",
             "ip_address",

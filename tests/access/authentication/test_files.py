@@ -202,7 +202,7 @@ def server_key(path):
     path.write_bytes(pair.key)
     certificate = path.with_name("server.crt")
     certificate.write_bytes(pair.certificate)
-    ServerTls(Certificates(certificate, path, certificate, (certificate,), certificate, path, (), path)).check()
+    ServerTls(Certificates(certificate, path, certificate, (certificate,), certificate, path, (), path, path)).check()
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o604, 0o602, 0o644])

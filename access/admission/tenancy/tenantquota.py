@@ -1,0 +1,225 @@
+"""The quota of the tenant, settled in the same transaction as the object's write, so never one unit over (AD1 to AD3)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import orjson
+
+from access.admission.base import CREATE, DELETE, UPDATE, Attributes, NoopPlugin
+from kube.quota import tenantquotas
+from kube.quota.podresources import amounts
+from kube.quota.quantities import InvalidQuantity, Quantity
+from kube.quota.tenantquotas import TENANT_QUOTAS, TenantQuota, UsageRule
+from kube.quota.usage import QuotaExceeded
+from kube.requests.logicalclusters import is_tenant_space, space_of, tenant_of
+from kube.requests.names import SYSTEM_TENANT
+from kube.requests.status import BadRequest, Forbidden
+from kube.workspaces.types import WORKSPACES
+from store.interface import Store
+from store.types import Create, Key, Operation, Range, Stored, Update
+
+_NONE: Final = Quantity()
+_KNOWN_MAX: Final = 4096
+
+Served = Callable[[str], Awaitable[Sequence[tuple[str, str, str]]]]
+"""The (group, plural, name in the store) of whatever a logical cluster keeps objects of."""
+
+
+class TenantQuotaAdmission(NoopPlugin):
+    """Counts every write in a tenant's space, and in the workspaces below it, against the tenant's quota.
+
+    Each write that changes what is used also replaces the ``TenantQuota`` object, on the revision that it counted from:
+    when another write was faster, the store refuses all of it and the request is admitted anew. ``line_up`` is told of
+    the resources that are counted, so that writers of one process take turns instead of colliding. What is used of a
+    name that nobody has counted yet is counted first.
+
+    It is the last plug-in: what the others keep together with the object counts as well.
+    """
+
+    name = "TenantQuota"
+
+    def __init__(
+        self,
+        store: Store,
+        served: Served,
+        rules: tuple[UsageRule, ...],
+        line_up: Callable[[str, str, str], None],
+    ) -> None:
+        self._store = store
+        self._served = served
+        self._rules = rules
+        self._line_up = line_up
+        self._known: dict[str, tuple[int, TenantQuota]] = {}
+        """By space: the newest that was read, for most writes ask only what it is about."""
+
+    async def admit(self, attributes: Attributes) -> None:
+        """Fill in the status of a quota that is changed: what is limited, and what is used already."""
+        body = attributes.object
+        if attributes.place != TENANT_QUOTAS or body is None or attributes.operation != UPDATE:
+            return
+        try:
+            quota = self._read(attributes.cluster, body)
+            used = await self._count(attributes.cluster, quota, attributes.now)
+        except (InvalidQuantity, KeyError, TypeError, AttributeError):
+            return  # Validation says what is wrong.
+        body["status"] = tenantquotas.with_used(body, used)["status"]
+        for name, (taken, limit) in tenantquotas.beyond(quota, used).items():
+            attributes.warnings.append(
+                f"{name}: {taken} used, {limit} allowed: nothing is taken away, and nothing more is admitted"
+            )
+
+    async def validate(self, attributes: Attributes) -> Sequence[Operation]:
+        """Raises ``Forbidden`` for what exceeds the quota, or changes it; otherwise returns its new status."""
+        if attributes.place == TENANT_QUOTAS:
+            _protect(attributes)
+            return ()
+        tenant = tenant_of(attributes.cluster)
+        if tenant == SYSTEM_TENANT:
+            return ()
+        key = quota_key(tenant)
+        stored = await self._store.get(key, cached=True) or await self._store.get(key)
+        if stored is None:
+            return ()  # The tenant is being made, or is gone: its own plug-in refuses what comes in.
+        try:
+            return await self._settle(attributes, stored)
+        except Forbidden:
+            # What refuses must be the newest state: others may have given back what is missing here.
+            newest = await self._store.get(key)
+            if newest is None or newest.revision == stored.revision:
+                raise
+            return await self._settle(attributes, newest)
+
+    async def _settle(self, attributes: Attributes, stored: Stored) -> Sequence[Operation]:
+        now = datetime.fromtimestamp(attributes.now, UTC)
+        try:
+            quota = self._quota(stored)
+            if quota.concerns(*attributes.resource.storage_key):
+                self._line_up(stored.key.space, *attributes.resource.place)
+            elif not any(isinstance(operation, Create) for operation in attributes.together):
+                return ()
+            change = _change(attributes, quota, now)
+            if not change:
+                return ()
+            body = orjson.loads(stored.data)
+            used = tenantquotas.used_of(body)
+            if not quota.hard.keys() <= used.keys():
+                used = await self._count(stored.key.space, quota, attributes.now)
+            if attributes.operation != DELETE:
+                quota.check({name: amount for name, amount in change.items() if amount.nanos > 0}, used)
+        except QuotaExceeded as error:
+            raise attributes.forbidden(f"{error}{await self._beside(attributes)}") from None
+        except InvalidQuantity as error:
+            raise BadRequest(str(error)) from None
+        settled = tenantquotas.with_used(body, tenantquotas.after(used, change))
+        return (Update(stored.key, stored.revision, settled),)
+
+    async def _beside(self, attributes: Attributes) -> str:
+        """What the quotas of the namespace say, for who is refused by the tenant's."""
+        place = Range(attributes.cluster, "", "resourcequotas", attributes.namespace)
+        listing = await self._store.list(place, cached=True) if attributes.namespace else None
+        said = ""
+        for stored in listing.items if listing is not None else ():
+            status = orjson.loads(stored.data).get("status") or {}
+            used, hard = amounts(status.get("used")), amounts(status.get("hard"))
+            both = [f"{name}={used[name]} of {hard[name]}" for name in sorted(hard) if name in used]
+            said += f"; used of quota {stored.key.name} of the namespace: {','.join(both)}"
+        return said
+
+    def _quota(self, stored: Stored) -> TenantQuota:
+        known = self._known.get(stored.key.space)
+        if known is None or known[0] != stored.revision:
+            if len(self._known) >= _KNOWN_MAX:
+                self._known.clear()
+            known = stored.revision, self._read(stored.key.space, orjson.loads(stored.data))
+            self._known[stored.key.space] = known
+        return known[1]
+
+    def _read(self, cluster: str, body: dict[str, Any]) -> TenantQuota:
+        return tenantquotas.read_tenant_quota(tenant_of(cluster), body, self._rules)
+
+    async def _count(self, space: str, quota: TenantQuota, now: float) -> dict[str, Quantity]:
+        """What is there, in the tenant's space and in every workspace below it."""
+        moment, counted = datetime.fromtimestamp(now, UTC), []
+        async for cluster in self._clusters(space):
+            for group, plural, kept in await self._served(cluster):
+                if not quota.concerns(group, plural):
+                    continue
+                listing = await self._store.list(Range(cluster, group, kept))
+                counted += [quota.counted(group, plural, orjson.loads(item.data), now=moment) for item in listing.items]
+        return quota.total(counted)
+
+    async def _clusters(self, space: str) -> AsyncIterator[str]:
+        yield space
+        for item in (await self._store.list(Range(space, *WORKSPACES))).items:
+            async for below in self._clusters(f"{space}:{item.key.name}"):
+                yield below
+
+    async def recount(self, tenant: str, now: float) -> None:
+        """Count a tenant's use afresh: what controllers make and remove is not settled on its way."""
+        stored = await self._store.get(quota_key(tenant))
+        if stored is None:
+            return
+        body = orjson.loads(stored.data)
+        try:
+            quota = self._read(stored.key.space, body)
+            counted = tenantquotas.with_used(body, await self._count(stored.key.space, quota, now))
+        except InvalidQuantity:
+            return
+        if counted != body:
+            await self._store.commit(Update(stored.key, stored.revision, counted))
+
+    async def concerns(self, key: Key) -> bool:
+        """Whether a tenant's quota bounds anything of what a key is of."""
+        stored = await self._store.get(quota_key(tenant_of(key.space)), cached=True)
+        try:
+            return stored is not None and self._quota(stored).concerns(key.group, key.resource.partition(":")[0])
+        except InvalidQuantity:
+            return False
+
+
+def quota_key(tenant: str) -> Key:
+    """Where a tenant's quota is kept."""
+    return Key(space_of(tenant), *TENANT_QUOTAS, "", tenantquotas.NAME)
+
+
+def _change(attributes: Attributes, quota: TenantQuota, now: datetime) -> dict[str, Quantity]:
+    """What is used more, and, below zero, less, by a write and what is kept together with it."""
+    group, plural = attributes.resource.storage_key
+    new, old = attributes.object, attributes.old
+    change: dict[str, Quantity] = {}
+    if attributes.operation == CREATE and new is not None:
+        change = quota.demand(group, plural, new, now=now)
+    elif attributes.operation == UPDATE and new is not None and old is not None:
+        change = _more(quota.counted(group, plural, new, now=now), quota.counted(group, plural, old, now=now))
+    elif attributes.operation == DELETE and old is not None:
+        change = _more({}, quota.counted(group, plural, old, now=now))
+    for made in _made(attributes.together):
+        counted = quota.counted(made.key.group, made.key.resource, made.body, now=now)
+        change = {name: change.get(name, _NONE) + counted.get(name, _NONE) for name in {**change, **counted}}
+    return {name: amount for name, amount in change.items() if amount.nanos}
+
+
+def _made(operations: Sequence[Operation]) -> Iterator[Create]:
+    return (operation for operation in operations if isinstance(operation, Create))
+
+
+def _more(new: dict[str, Quantity], old: dict[str, Quantity]) -> dict[str, Quantity]:
+    return {name: new.get(name, _NONE) - old.get(name, _NONE) for name in {**new, **old}}
+
+
+def _protect(attributes: Attributes) -> None:
+    """The only one of a tenant is made with it and goes with it, and the system tenant alone changes it (AD1)."""
+    if attributes.operation == CREATE:
+        own = is_tenant_space(attributes.cluster)
+        raise attributes.forbidden(
+            f"every tenant has one quota, {tenantquotas.NAME}, which operators change"
+            if own
+            else "quotas of tenants are in the tenants' own spaces"
+        )
+    if attributes.operation == DELETE:
+        raise attributes.forbidden("a tenant's quota cannot be removed, only changed, by operators")
+    if not attributes.principal.is_system:
+        raise attributes.forbidden("a tenant's quota is changed by operators alone")

@@ -1,0 +1,180 @@
+"""People with a token of the portal: known to the API server as members of their tenant, as they are in the portal (D9).
+
+What a credential is good for stands in the database alone, so that it ends there: with its revocation, the membership,
+the account, the workspace, the tenant.
+
+1. A credential that this process does not know is asked for at once.
+2. All that it knows are asked for again together, every half second and when ``tenantry_credentials`` is notified;
+   where one has changed, open streams are looked at again.
+3. What is known is as old as the question, not as the answer: after two seconds without an answer nothing is known,
+   and the token is refused.
+4. A credential that has ended has ended for good, and is not asked for again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from access.authentication.base import Credentials, Refused
+from access.reloading import ReloadedFile
+from kube.authentication.identity import AUTHENTICATED, MEMBERS, Principal
+from kube.authentication.portaltokens import ISSUER, verify
+from kube.authentication.serviceaccounttokens import InvalidToken, VerifyingKey, unverified_issuer
+from store.postgresql.arrays import Texts
+from store.postgresql.connections import AWAY
+from store.postgresql.dedicatedconnection import DedicatedConnection
+
+logger = logging.getLogger(__name__)
+
+NAME: Final = "portal"
+CHANNEL: Final = "tenantry_credentials"
+POLL_SECONDS: Final = 0.5
+STALE_SECONDS: Final = 2.0
+
+_RANK: Final = ("viewer", "editor", "admin", "owner")
+"""Roles of members and of credentials, the least first; operators are owners everywhere."""
+
+# A resume makes accounts anew, and whatever was issued before it stays dead (GW5).
+_QUESTION: Final = """
+SELECT c.jti, c.issued_to_id, u.email, c.tenant_id, coalesce(w.k8s_namespace, ''), c.role,
+  CASE WHEN u.is_staff THEN 'owner' ELSE m.role END
+FROM credentials c
+JOIN users u ON u.id = c.issued_to_id AND u.status = 'active'
+JOIN tenants t ON t.name = c.tenant_id AND t.state <> 'terminating'
+LEFT JOIN workspaces w ON w.id = c.workspace_id
+LEFT JOIN memberships m ON m.tenant_id = c.tenant_id AND m.user_id = c.issued_to_id
+WHERE c.jti = ANY (%s) AND c.kind <> 'direct' AND c.revoked_at IS NULL AND c.expires_at > now()
+  AND (c.workspace_id IS NULL OR (w.status <> 'deleted' AND jsonb_path_exists(
+    w.service_accounts, '$.* ? (@ == $uid)', jsonb_build_object('uid', c.anchor_uid))))
+  AND (u.is_staff OR m.role IS NOT NULL)
+"""
+
+
+class Standing(NamedTuple):
+    """What a credential is good for. ``namespace`` is empty for one of the whole tenant."""
+
+    user: str
+    email: str
+    tenant: str
+    namespace: str
+    role: str
+
+
+@dataclass(slots=True)
+class _Known:
+    """What was found, ``None`` where the credential has ended, and when that was asked."""
+
+    standing: Standing | None
+    asked_at: float
+    expires_at: float
+
+
+class StandingCredentials:
+    """The credentials in use in this process, as the database has them."""
+
+    def __init__(self, database_url: str) -> None:
+        self._known: dict[str, _Known] = {}
+        self._told = asyncio.Event()
+        self._turn = asyncio.Lock()
+        self._wire = DedicatedConnection(
+            database_url, "tenantry-credentials", channel=CHANNEL, heard=lambda _: self._told.set(), lost=self._told.set
+        )
+
+    async def standing(self, token_id: str, *, expires_at: float) -> Standing | None:
+        """What the credential is good for, ``None`` when it has ended. Raises ``Refused`` when nobody can tell."""
+        known = self._known.get(token_id)
+        if known is None or (known.standing is not None and time.monotonic() - known.asked_at >= STALE_SECONDS):
+            try:
+                await self._ask([(token_id, expires_at)])
+            except AWAY:
+                raise Refused("the database cannot be asked about the credential") from None
+            known = self._known[token_id]
+        known.expires_at = max(known.expires_at, expires_at)
+        return known.standing
+
+    async def follow(self, on_change: Callable[[], None]) -> None:
+        """Keep what is known right, until cancelled; ``on_change`` is called after some credential has changed."""
+        try:
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._told.wait(), POLL_SECONDS)
+                # Cleared before the reading: what is told while it runs brings another one.
+                self._told.clear()
+                now = time.time()
+                self._known = {token_id: known for token_id, known in self._known.items() if known.expires_at > now}
+                living = [(token_id, known.expires_at) for token_id, known in self._known.items() if known.standing]
+                try:
+                    changed = await self._ask(living)
+                except AWAY as error:
+                    logger.warning("the portal's credentials cannot be read: %s", type(error).__name__)
+                    await asyncio.sleep(POLL_SECONDS)
+                    continue
+                if changed:
+                    on_change()
+        finally:
+            self._wire.close()
+
+    async def _ask(self, tokens: Sequence[tuple[str, float]]) -> bool:
+        """Ask about these; whether one that was known is another now. Without any, only hear what is told."""
+        async with asyncio.timeout(STALE_SECONDS), self._turn:
+            # Of the moment before the question: the answer may be of any moment after it.
+            asked_at = time.monotonic()
+            result = await self._wire.ask(_QUESTION, [Texts([token_id for token_id, _ in tokens])])
+        found = {}
+        for row in range(result.ntuples):
+            values = [(result.get_value(row, column) or b"").decode() for column in range(7)]
+            token_id, user, email, tenant, namespace, given, member = values
+            found[token_id] = Standing(user, email, tenant, namespace, min(given, member, key=_RANK.index))
+        changed = False
+        for token_id, expires_at in tokens:
+            before, standing = self._known.get(token_id), found.get(token_id)
+            if before is not None and (before.asked_at > asked_at or before.standing is None):
+                continue
+            changed |= before is not None and before.standing != standing
+            self._known[token_id] = _Known(standing, asked_at, expires_at)
+        return changed
+
+
+class PortalAuthenticator:
+    """Accepts the tokens that the portal issues to people."""
+
+    name = NAME
+
+    def __init__(self, key: ReloadedFile[tuple[VerifyingKey, ...]], credentials: StandingCredentials) -> None:
+        self._key = key
+        self._credentials = credentials
+
+    async def authenticate(self, credentials: Credentials, *, now: float) -> Principal | None:
+        """The person, with the lesser of the credential's role and the membership's; ``None`` for other tokens."""
+        token = credentials.bearer
+        if token is None or unverified_issuer(token) != ISSUER:
+            return None
+        try:
+            claims = verify(token, keys=self._key.value, now=now)
+        except InvalidToken as error:
+            raise Refused(str(error)) from None
+        standing = await self._credentials.standing(claims.token_id, expires_at=claims.expires_at)
+        if standing is None or standing.user != claims.user:
+            raise Refused("the credential has ended")
+        return Principal(
+            name=standing.email,
+            uid=standing.user,
+            groups=(f"{MEMBERS}{standing.role}", AUTHENTICATED),
+            tenant=standing.tenant,
+            namespace=standing.namespace,
+            authenticator=NAME,
+            credential_id=f"JTI={claims.token_id}",
+            not_after=float(claims.expires_at),
+        )
+
+    async def follow(self, on_change: Callable[[], None]) -> None:
+        """Follow the credentials in use, and the key, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._credentials.follow(on_change))
+            tasks.create_task(self._key.follow(on_change))

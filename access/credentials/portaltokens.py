@@ -1,0 +1,72 @@
+"""A token of the portal for the product's own API server: what a ``gateway`` credential holds (D9, GW9).
+
+The row is committed, and recorded, before the token is made; the token is made here, and kept nowhere. It ends with the
+row: ``access.authentication.portal``.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from django.conf import settings
+from django.views.decorators.debug import sensitive_variables
+
+from access.models import Credential
+from kube.authentication import portaltokens
+from kube.authentication.kubeconfig import Access
+from kube.authentication.portaltokens import PortalClaims
+from kube.authentication.serviceaccounttokens import load_signing_key
+from kube.requests.status import Conflict, ServiceUnavailable
+from tenants.models import Cluster
+
+FIRST_NAMESPACE: Final = "default"
+
+
+def find_own_apiserver() -> Cluster | None:
+    """Where the product's own API server is, and its CA; ``None`` where it is not registered."""
+    rows = Cluster.objects.defer("sealed_credential").filter(kind=Cluster.Kind.EMBEDDED)
+    return rows.order_by("created_at").first()
+
+
+def own_apiserver() -> Cluster:
+    """The same. Raises ``Conflict`` where none is registered."""
+    found = find_own_apiserver()
+    if found is None:
+        raise Conflict(
+            "The product's own API server is not registered: manage.py bootstrap registers it.", kind="clusters"
+        )
+    return found
+
+
+@sensitive_variables()
+def portal_token(credential: Credential, *, now: datetime, expires_at: datetime) -> str:
+    """A token of a credential that is committed. Raises ``ServiceUnavailable`` without a key."""
+    try:
+        key = load_signing_key(Path(settings.PORTAL_TOKEN_KEY_FILE).read_bytes())
+    except (OSError, ValueError):
+        raise ServiceUnavailable(
+            "The portal's key for tokens cannot be read: PORTAL_TOKEN_KEY_FILE names it.", retry_after=60
+        ) from None
+    claims = PortalClaims(
+        token_id=str(credential.jti),
+        user=str(credential.issued_to_id),
+        issued_at=int(now.timestamp()),
+        expires_at=int(expires_at.timestamp()),
+    )
+    return portaltokens.sign(claims, key)
+
+
+def portal_access(
+    credential: Credential, server: Cluster, token: str, *, workspace: str = "", namespace: str
+) -> Access:
+    """The context of a kubeconfig by a token of the portal; without ``workspace`` that of the tenant's space."""
+    place = f"{credential.tenant_id}.{workspace}" if workspace else credential.tenant_id
+    return Access(
+        name=f"{place}.{credential.role}.{credential.kind}",
+        server=server.client_url or server.server,
+        certificate_authority=server.ca_data.encode(),
+        namespace=namespace,
+        token=token,
+    )

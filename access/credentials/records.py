@@ -1,0 +1,50 @@
+"""What all credentials have in common: how long they live, which roles they may have, how their issue is recorded."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from access.models import Credential
+from audit.actions import Action
+from audit.models import Outcome
+from audit.recorder import Actor
+from tenants.models import Role, Workspace
+
+_ROLE_OF_MEMBER: Final = {Role.OWNER: "admin", Role.ADMIN: "admin", Role.EDITOR: "editor", Role.VIEWER: "viewer"}
+_RANK: Final = {"owner": 3, "admin": 2, "editor": 1, "viewer": 0}
+
+
+def highest_role(member: Role) -> str:
+    """The most that a member's credential for a workspace may be."""
+    return _ROLE_OF_MEMBER[member]
+
+
+def credential_roles(member: Role) -> list[str]:
+    """The roles that a member's credentials for a workspace may have, the highest first."""
+    return [role for role, rank in _RANK.items() if rank <= _RANK[highest_role(member)]]
+
+
+def allows(member: Role, role: str) -> bool:
+    """Whether a member may have a credential of this role; one for the tenant's space may be an owner's."""
+    return role in _RANK and _RANK[role] <= _RANK[member.value]
+
+
+def issue_record(actor: Actor, credential: Credential, outcome: Outcome, detail: dict[str, Any]) -> None:
+    """Write down what became of an issue."""
+    _record(actor, credential.tenant_id, credential.workspace, outcome, {**detail, "kind": str(credential.kind)})
+
+
+def refusal_record(actor: Actor, workspace: Workspace, detail: dict[str, Any]) -> None:
+    """Write down that nothing was issued, and why."""
+    _record(actor, workspace.tenant_id, workspace, Outcome.DENIED, detail)
+
+
+def _record(actor: Actor, tenant: str, workspace: Workspace | None, outcome: Outcome, detail: dict[str, Any]) -> None:
+    actor.record(
+        Action.KUBECONFIG_ISSUED,
+        chain=tenant,
+        outcome=outcome,
+        target=f"workspaces/{workspace}" if workspace is not None else f"tenants/{tenant}",
+        workspace_id=workspace.id if workspace is not None else None,
+        detail=detail,
+    )

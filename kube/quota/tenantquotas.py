@@ -1,0 +1,149 @@
+"""The quota of a tenant: what all its namespaces and workspaces hold together (AD1 to AD3).
+
+Amounts are those of ResourceQuota, and those that usage rules read from annotations and fields of any kind. As there,
+holding them under concurrency is the caller's: what ``demand`` returns is kept in the transaction that writes the object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Final
+
+from kube.quota import usage
+from kube.quota.podresources import Amounts, add, amounts
+from kube.quota.quantities import Quantity, parse_quantity
+from kube.quota.usage import NONE, Quota, QuotaExceeded
+
+GROUP: Final = "tenancy.tenantry.io"
+VERSION: Final = "v1alpha1"
+TENANT_QUOTAS: Final = (GROUP, "tenantquotas")
+NAME: Final = "quota"
+"""The name of the only ``TenantQuota`` object of a tenant; it is in the tenant's own space."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageRule:
+    """Objects of a resource take as much of ``name`` as an annotation, or a field, says; nothing where there is none.
+
+    ``path`` is that of the field; where it leads through a list, its members add up.
+    """
+
+    name: str
+    group: str
+    plural: str
+    annotation: str = ""
+    path: tuple[str, ...] = ()
+
+    def amount(self, body: Mapping[str, Any]) -> Quantity:
+        """What an object takes. Raises ``InvalidQuantity``."""
+        if self.annotation:
+            annotations = (body.get("metadata") or {}).get("annotations") or {}
+            return _sum([annotations.get(self.annotation)])
+        found: list[Any] = [body]
+        for name in self.path:
+            found = [part.get(name) for each in found for part in _members(each) if isinstance(part, Mapping)]
+        return _sum([value for each in found for value in _members(each)])
+
+
+def _members(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _sum(values: Iterable[Any]) -> Quantity:
+    total = NONE
+    for value in values:
+        if value is not None and not isinstance(value, Mapping | bool):
+            total = total + parse_quantity(value)
+    return total
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantQuota:
+    """What a tenant may hold, by resource name; ``rules`` are the configured ones."""
+
+    tenant: str
+    hard: Amounts
+    rules: tuple[UsageRule, ...] = ()
+
+    def concerns(self, group: str, plural: str) -> bool:
+        """Whether it bounds anything of a resource."""
+        return usage.counts(self._quota, group, plural, {}) or bool(self._rules_of(group, plural))
+
+    def counted(self, group: str, plural: str, body: Mapping[str, Any], *, now: datetime) -> dict[str, Quantity]:
+        """What an object takes of it. Raises ``InvalidQuantity``."""
+        consumed = usage.usage(group, plural, body, now=now)
+        consumed |= {rule.name: rule.amount(body) for rule in self._rules_of(group, plural)}
+        return {name: amount for name, amount in consumed.items() if name in self.hard}
+
+    def demand(self, group: str, plural: str, body: Mapping[str, Any], *, now: datetime) -> dict[str, Quantity]:
+        """What a new object takes of it.
+
+        Raises ``QuotaExceeded`` when it must state requests or limits and does not, or takes less than nothing;
+        ``InvalidQuantity`` for an amount that is none.
+        """
+        usage.demand(self._quota, group, plural, body, now=now)
+        wanted = self.counted(group, plural, body, now=now)
+        negative = sorted(name for name, amount in wanted.items() if amount.nanos < 0)
+        if negative:
+            raise QuotaExceeded(f"quota usage is negative for resource(s): {','.join(negative)}")
+        return wanted
+
+    def check(self, grown: Amounts, used: Amounts) -> None:
+        """Whether there is room. Raises ``QuotaExceeded`` naming what is short."""
+        usage.check(self._quota, grown, used)
+
+    def total(self, usages: Iterable[Amounts]) -> dict[str, Quantity]:
+        """The sum of what objects take, for every name that it bounds."""
+        return usage.total(usages, self._quota)
+
+    @property
+    def _quota(self) -> Quota:
+        return Quota(name=f"tenant {self.tenant}", hard=self.hard)
+
+    def _rules_of(self, group: str, plural: str) -> list[UsageRule]:
+        return [rule for rule in self.rules if (rule.group, rule.plural) == (group, plural) and rule.name in self.hard]
+
+
+def read_tenant_quota(tenant: str, body: Mapping[str, Any], rules: tuple[UsageRule, ...]) -> TenantQuota:
+    """Read a ``TenantQuota`` object. Raises ``InvalidQuantity``."""
+    return TenantQuota(tenant=tenant, hard=amounts((body.get("spec") or {}).get("hard")), rules=rules)
+
+
+def used_of(body: Mapping[str, Any]) -> dict[str, Quantity]:
+    """What the object says is used. Names of which nothing is known yet are missing. Raises ``InvalidQuantity``."""
+    return amounts((body.get("status") or {}).get("used"))
+
+
+def is_counted(body: Mapping[str, Any]) -> bool:
+    """Whether something is known of every name that is bounded."""
+    return ((body.get("spec") or {}).get("hard") or {}).keys() <= ((body.get("status") or {}).get("used") or {}).keys()
+
+
+def with_hard(body: Mapping[str, Any], hard: Mapping[str, str]) -> dict[str, Any]:
+    """The object with other bounds. What is used of newly bounded names is not known before somebody counts."""
+    used = (body.get("status") or {}).get("used") or {}
+    status = {"hard": dict(hard), "used": {name: amount for name, amount in used.items() if name in hard}}
+    return {**body, "spec": {"hard": dict(hard)}, "status": status}
+
+
+def with_used(body: Mapping[str, Any], used: Amounts) -> dict[str, Any]:
+    """The object with what is used."""
+    hard = dict((body.get("spec") or {}).get("hard") or {})
+    return {**body, "status": {"hard": hard, "used": {name: str(used[name]) for name in sorted(used) if name in hard}}}
+
+
+def beyond(quota: TenantQuota, used: Amounts) -> dict[str, tuple[str, str]]:
+    """The names of which more is used than is allowed: how much, and how much may be."""
+    return {
+        name: (str(used[name]), str(limit))
+        for name, limit in sorted(quota.hard.items())
+        if name in used and used[name] > limit
+    }
+
+
+def after(used: Amounts, change: Amounts) -> dict[str, Quantity]:
+    """What is used after a change; never less than nothing, whatever was counted wrong before."""
+    changed = add(used, change)
+    return {name: amount if amount.nanos > 0 else replace(amount, nanos=0) for name, amount in changed.items()}

@@ -1,0 +1,91 @@
+"""The quotas of tenants, as Django code reads and writes them: objects in the tenants' spaces (AD1).
+
+What is used is counted where writes are admitted (``access/admission/tenancy/tenantquota.py``).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+from django.db import transaction
+from django.utils import timezone
+
+from kube.quota import tenantquotas
+from kube.requests.logicalclusters import space_of
+from kube.requests.names import SYSTEM_TENANT
+from store import synchronous
+from store.types import Create, Key, Range, Update
+from tenants.models import Tenant
+
+_VERSION: Final = f"{tenantquotas.GROUP}/{tenantquotas.VERSION}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuotaUse:
+    """What may be, and what is, by resource name. ``namespace`` is empty for that of the tenant."""
+
+    hard: Mapping[str, str]
+    used: Mapping[str, str]
+    namespace: str = ""
+    name: str = tenantquotas.NAME
+
+
+def tenant_quota(tenant: str) -> QuotaUse:
+    """What a tenant may hold, and what it holds; nothing is bounded where no quota is."""
+    stored = synchronous.get(_key(tenant))
+    return _use(orjson.loads(stored.data)) if stored is not None else QuotaUse(hard={}, used={})
+
+
+def namespace_quotas(tenant: str) -> list[QuotaUse]:
+    """The quotas of the namespaces of a tenant's space, by namespace and name."""
+    listing = synchronous.listing(Range(space_of(tenant), "", "resourcequotas"))
+    return [_use(orjson.loads(stored.data)) for stored in listing.items]
+
+
+def tenant_quota_object(tenant: str, hard: Mapping[str, str]) -> tuple[Key, dict[str, Any]]:
+    """A new tenant's quota. What is used is not known before somebody counts."""
+    metadata = {
+        "name": tenantquotas.NAME,
+        "uid": str(uuid.uuid4()),
+        "creationTimestamp": timezone.now().strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "selfLink": f"/apis/{_VERSION}/tenants/{tenant}/{tenantquotas.TENANT_QUOTAS[1]}/{tenantquotas.NAME}",
+        "tenant": tenant,
+    }
+    body = {"apiVersion": _VERSION, "kind": "TenantQuota", "metadata": metadata}
+    return _key(tenant), tenantquotas.with_hard(body, hard)
+
+
+def tenant_quota_write(tenant: str, hard: Mapping[str, str]) -> None:
+    """Bound what a tenant may hold, in the caller's transaction and last. Raises ``PreconditionFailed``."""
+    stored = synchronous.get(_key(tenant))
+    if stored is None:
+        synchronous.commit([Create(*tenant_quota_object(tenant, hard))])
+    else:
+        body = tenantquotas.with_hard(orjson.loads(stored.data), hard)
+        synchronous.commit([Update(stored.key, stored.revision, body)])
+
+
+@transaction.atomic
+def missing_tenant_quotas_create(hard: Mapping[str, str]) -> None:
+    """Give tenants this quota that have none, for they are older than quotas of tenants (AD1)."""
+    for name in Tenant.objects.exclude(name=SYSTEM_TENANT).values_list("name", flat=True):
+        if synchronous.get(_key(name)) is None:
+            synchronous.commit([Create(*tenant_quota_object(name, hard))])
+
+
+def _key(tenant: str) -> Key:
+    return Key(space_of(tenant), *tenantquotas.TENANT_QUOTAS, "", tenantquotas.NAME)
+
+
+def _use(body: Mapping[str, Any]) -> QuotaUse:
+    status, metadata = body.get("status") or {}, body["metadata"]
+    return QuotaUse(
+        hard=(body.get("spec") or {}).get("hard") or {},
+        used=status.get("used") or {},
+        namespace=metadata.get("namespace", ""),
+        name=metadata["name"],
+    )

@@ -1,0 +1,238 @@
+"""The quota of a tenant, over all its namespaces and workspaces, whichever way an object is written (AD1 to AD4, P8)."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import yaml
+
+from tests.gateway.callers import Caller, config_map, eventually
+from tests.gateway.conftest import Server, another, start, tenant_named
+from tests.gateway.test_quotas import pod, quota
+
+KIND = "/apis/tenancy.tenantry.io/v1alpha1/tenantquotas"
+ONE = f"{KIND}/quota"
+
+
+@pytest.fixture
+def tenant(server: Server) -> str:
+    """A tenant of its own."""
+    return tenant_named(server, f"t-{uuid4().hex[:8]}")
+
+
+@pytest.fixture
+def owner(server: Server, tenant: str) -> Caller:
+    return server.user(tenant, "olga", "tenantry:owner")
+
+
+def bound(server: Server, tenant: str, hard: dict[str, str]) -> Any:
+    """The operator's change of the quota."""
+    answer = server.admin.patch(f"/clusters/root:{tenant}{ONE}", {"spec": {"hard": {"pods": None, **hard}}})
+    assert answer.status == 200, answer.body
+    return answer
+
+
+def used(caller: Caller) -> dict[str, str]:
+    return dict(caller.get(ONE).body["status"]["used"])
+
+
+def made_namespace(caller: Caller, name: str) -> str:
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    assert caller.post("/api/v1/namespaces", body).status == 201
+    return f"/api/v1/namespaces/{name}"
+
+
+def test_every_tenant_has_one_that_operators_change_and_nobody_removes(
+    server: Server, tenant: str, owner: Caller
+) -> None:
+    assert [each["metadata"]["name"] for each in owner.get(KIND).body["items"]] == ["quota"]
+    assert owner.get(ONE).body["spec"]["hard"]["pods"] == "10000"
+    assert eventually(lambda: used(owner).get("pods") == "0")
+    body = {"apiVersion": "tenancy.tenantry.io/v1alpha1", "kind": "TenantQuota", "metadata": {"name": "quota"}}
+    for caller, at in ((owner, ""), (server.admin, f"/clusters/root:{tenant}")):
+        assert caller.delete(f"{at}{ONE}").status == 403
+        assert caller.delete(f"{at}{KIND}").status == 403
+        assert caller.post(f"{at}{KIND}", {**body, "metadata": {"name": "second"}}).status == 403
+    for change in ({"spec": {"hard": {"pods": "9"}}}, {"metadata": {"labels": {"a": "b"}}}):
+        assert owner.patch(ONE, change).status == 403
+        assert owner.patch(f"{ONE}/status", {"status": {"used": {"pods": "0"}}}).status == 403
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": {"verb": "update", "group": "tenancy.tenantry.io", "resource": "tenantquotas"}},
+    }
+    answer = owner.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review).body["status"]
+    assert answer["allowed"] is False
+    wrong = server.admin.patch(f"/clusters/root:{tenant}{ONE}", {"spec": {"hard": {"pods": "-1", "no name": "1"}}})
+    assert wrong.status == 422
+    assert bound(server, tenant, {"pods": "3"}).body["status"] == {
+        "hard": {**owner.get(ONE).body["spec"]["hard"]},
+        "used": {"persistentvolumeclaims": "0", "pods": "0", "services.loadbalancers": "0", "services.nodeports": "0"},
+    }
+
+
+def test_a_write_passes_only_if_neither_quota_is_exceeded_and_a_refusal_names_the_amounts_of_both(
+    server: Server, tenant: str, owner: Caller
+) -> None:
+    bound(server, tenant, {"requests.cpu": "4"})
+    first, second = made_namespace(owner, "first"), made_namespace(owner, "second")
+    for namespace in (first, second):
+        assert owner.post(f"{namespace}/resourcequotas", quota({"requests.cpu": "3"})).status == 201
+    assert owner.post(f"{first}/pods", pod("a", "3")).status == 201
+    own = owner.post(f"{first}/pods", pod("b", "1"))
+    assert "exceeded quota: q, requested: requests.cpu=1, used: requests.cpu=3" in own.body["message"]
+    refused = owner.post(f"{second}/pods", pod("b", "2"))
+    assert refused.status == 403
+    assert refused.body["message"] == (
+        f'pods "b" is forbidden: exceeded quota: tenant {tenant}, requested: requests.cpu=2, used: requests.cpu=3, '
+        "limited: requests.cpu=4; used of quota q of the namespace: requests.cpu=0 of 3"
+    )
+    assert owner.post(f"{second}/pods", pod("b", "1")).status == 201
+    assert used(owner)["requests.cpu"] == "4"
+    assert owner.delete(f"{first}/pods/a").status == 200
+    assert used(owner)["requests.cpu"] == "1"
+
+
+def test_below_what_is_used_nothing_is_taken_away_and_nothing_more_admitted(
+    server: Server, tenant: str, owner: Caller
+) -> None:
+    path = "/api/v1/namespaces/default/pods"
+    for name in "abc":
+        assert owner.post(path, pod(name)).status == 201
+    lowered = bound(server, tenant, {"pods": "1"})
+    assert "pods: 3 used, 1 allowed" in lowered.headers["warning"]
+    assert "used: pods=3, limited: pods=1" in owner.post(path, pod("d")).body["message"]
+    assert owner.patch(f"{path}/a", {"metadata": {"labels": {"still": "changes"}}}).status == 200
+    for name in "abc":
+        assert owner.delete(f"{path}/{name}").status == 200
+    assert owner.post(path, pod("d")).status == 201
+
+
+def test_forty_creations_at_once_in_four_processes_are_never_one_too_many(
+    server: Server, tenant: str, owner: Caller, tmp_path: Path
+) -> None:
+    namespaces = [made_namespace(owner, f"n{number}") for number in range(4)]
+    bound(server, tenant, {"pods": "7", "requests.cpu": "6500m"})
+    with another(server, tmp_path / "data", "--workers", "4") as four, ThreadPoolExecutor(20) as pool:
+        caller = four.user(tenant, "olga", "tenantry:owner")
+        for _ in range(4):
+            made = [f"{namespaces[number % 4]}/pods/p{number}" for number in range(40)]
+            answers = list(
+                pool.map(lambda at: caller.post(at.rpartition("/")[0], pod(at.rpartition("/")[2])).status, made)
+            )
+            assert (answers.count(201), answers.count(403)) == (6, 34), answers
+            assert used(owner) == {**used(owner), "pods": "6", "requests.cpu": "6"}
+            gone = [at for at, status in zip(made, answers, strict=True) if status == 201]
+            assert [answer.status for answer in pool.map(caller.delete, gone)] == [200] * 6
+            assert used(owner) == {**used(owner), "pods": "0", "requests.cpu": "0"}
+
+
+def test_a_server_that_dies_in_between_loses_nothing_of_it(
+    server: Server, tenant: str, owner: Caller, tmp_path: Path
+) -> None:
+    bound(server, tenant, {"pods": "30"})
+    dying = start(tmp_path / "data", server.database)
+    caller = dying.user(tenant, "olga", "tenantry:owner")
+
+    def create(number: int) -> None:
+        if number == 15:
+            dying.process.kill()
+        try:
+            caller.post("/api/v1/namespaces/default/pods", pod(f"p{number}"))
+        except OSError:
+            return
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(create, range(30)))
+    dying.process.wait()
+    there = len(owner.get("/api/v1/namespaces/default/pods").body["items"])
+    assert used(owner)["pods"] == str(there)
+    rest = [owner.post("/api/v1/namespaces/default/pods", pod(f"q{number}")).status for number in range(31)]
+    assert rest.count(201) == 30 - there
+
+
+def test_what_controllers_make_and_collect_and_what_workspaces_hold_counts(
+    server: Server, tenant: str, owner: Caller
+) -> None:
+    bound(server, tenant, {"count/secrets": "3", "count/namespaces": "20", "count/serviceaccounts": "50"})
+    accounts = int(used(owner)["count/serviceaccounts"])
+    namespace = made_namespace(owner, "counted")
+    assert used(owner)["count/serviceaccounts"] == str(accounts + 1)
+    keeper = owner.post(f"{namespace}/configmaps", config_map("keeper")).body["metadata"]
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "keeper", "uid": keeper["uid"]}
+    for name in ("one", "two"):
+        body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "ownerReferences": [reference]}}
+        assert owner.post(f"{namespace}/secrets", body).status == 201
+    assert used(owner)["count/secrets"] == "2"
+    assert owner.delete(f"{namespace}/configmaps/keeper").status == 200
+    assert eventually(lambda: used(owner)["count/secrets"] == "0")
+    before = int(used(owner)["count/namespaces"])
+    below = {"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": {"name": "below"}}
+    assert owner.post("/apis/tenancy.kcp.io/v1alpha1/workspaces", below).status == 201
+    assert eventually(lambda: int(used(owner)["count/namespaces"]) > before)
+    inside = f"/clusters/root:{tenant}:below/api/v1/namespaces/default/secrets"
+    secrets = [{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}} for name in "abcd"]
+    assert eventually(lambda: owner.post(inside, secrets[0]).status == 201)
+    assert [owner.post(inside, secret).status for secret in secrets[1:]] == [201, 201, 403]
+
+
+def test_usage_rules_count_what_kubernetes_does_not_and_more_kinds_are_refused_where_configured(
+    server: Server, tenant: str, owner: Caller, tmp_path: Path
+) -> None:
+    rules = [
+        {"name": "example.com/bandwidth", "resource": "pods", "annotation": "kubernetes.io/egress-bandwidth"},
+        {
+            "name": "example.com/rules",
+            "apiGroup": "networking.k8s.io",
+            "resource": "ingresses",
+            "field": "spec.defaultBackend.service.port.number",
+        },
+    ]
+    kind = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AdmissionConfiguration"}
+    told = {
+        "apiVersion": "tenancy.tenantry.io/v1alpha1",
+        "kind": "TenantQuotaConfiguration",
+        "hard": {"pods": "5"},
+        "usage": rules,
+    }
+    scope = {
+        "apiVersion": "tenancy.tenantry.io/v1alpha1",
+        "kind": "TenantScopeConfiguration",
+        "refused": ["nodes", "daemonsets.apps", "jobs.batch", "secrets"],
+    }
+    plugins = [{"name": "TenantQuota", "configuration": told}, {"name": "TenantScope", "configuration": scope}]
+    file = tmp_path / "admission.yaml"
+    file.write_text(yaml.safe_dump({**kind, "plugins": plugins}))
+    # The other server knows no such rules: it has counted before the quota names them.
+    assert eventually(lambda: used(owner).get("pods") == "0")
+    with another(server, tmp_path / "data", f"--admission-control-config-file={file}") as second:
+        hard = {"example.com/bandwidth": "100M", "example.com/rules": "100"}
+        assert bound(second, tenant, hard).status == 200
+        caller = second.user(tenant, "olga", "tenantry:owner")
+        wide = pod("wide")
+        wide["metadata"]["annotations"] = {"kubernetes.io/egress-bandwidth": "60M"}
+        path = "/api/v1/namespaces/default/pods"
+        assert caller.post(path, wide).status == 201
+        wide["metadata"]["name"] = "wider"
+        refused = caller.post(path, wide)
+        assert refused.status == 403
+        assert "requested: example.com/bandwidth=60M, used: example.com/bandwidth=60M" in refused.body["message"]
+        assert caller.post(path, pod("narrow")).status == 201
+        secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "refused-elsewhere"}}
+        assert caller.post("/api/v1/namespaces/default/secrets", secret).status == 403
+        assert second.admin.post("/api/v1/namespaces/default/secrets", secret).status == 201
+        backend = {"service": {"name": "s", "port": {"number": 90}}}
+        ingress = {
+            "apiVersion": "networking.k8s.io/v1",
+            "kind": "Ingress",
+            "metadata": {"name": "i"},
+            "spec": {"defaultBackend": backend},
+        }
+        ingresses = "/apis/networking.k8s.io/v1/namespaces/default/ingresses"
+        assert caller.post(ingresses, ingress).status == 201
+        backend["service"]["port"]["number"] = 11
+        assert caller.post(ingresses, {**ingress, "metadata": {"name": "j"}}).status == 403

@@ -1,0 +1,78 @@
+"""What objects take of a tenant's quota: sums that no order changes, and rules that read any field (AD2, AD3)."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kube.quota.configuration import read_configuration
+from kube.quota.quantities import InvalidQuantity, parse_quantity
+from kube.quota.tenantquotas import TenantQuota, UsageRule, after, is_counted, used_of, with_hard, with_used
+from kube.quota.usage import QuotaExceeded
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+VM = UsageRule(name="example.com/cores", group="vm.example", plural="machines", path=("spec", "domains", "cores"))
+WIDTH = UsageRule(name="example.com/width", group="", plural="pods", annotation="width")
+HARD = {name: parse_quantity("1k") for name in ("pods", "count/machines.vm.example", VM.name, WIDTH.name)}
+QUOTA = TenantQuota(tenant="acme", hard=HARD, rules=(VM, WIDTH))
+
+objects = st.one_of(
+    st.integers(0, 50).map(lambda width: ("", "pods", {"metadata": {"annotations": {"width": f"{width}m"}}})),
+    st.lists(st.integers(0, 9), max_size=4).map(
+        lambda cores: ("vm.example", "machines", {"spec": {"domains": [{"cores": each} for each in cores]}})
+    ),
+    st.just(("", "configmaps", {"data": {"a": "b"}})),
+)
+
+
+@given(st.lists(st.tuples(objects, st.booleans()), max_size=30))
+def test_what_is_settled_write_by_write_is_what_is_there(
+    steps: list[tuple[tuple[str, str, dict[str, Any]], bool]],
+) -> None:
+    used, there = QUOTA.total(()), []
+    for (group, plural, body), stays in steps:
+        taken = QUOTA.counted(group, plural, body, now=NOW)
+        used = after(used, taken)
+        if stays:
+            there.append(taken)
+        else:
+            used = after(used, {name: -amount for name, amount in taken.items()})
+    assert used == QUOTA.total(there)
+
+
+def test_rules_read_annotations_and_fields_and_add_up_the_members_of_lists() -> None:
+    machine = {"spec": {"domains": [{"cores": 2}, {"cores": "500m"}, {}]}}
+    assert str(QUOTA.counted("vm.example", "machines", machine, now=NOW)[VM.name]) == "2500m"
+    assert QUOTA.counted("", "pods", {"metadata": {}}, now=NOW)[WIDTH.name].nanos == 0
+    with pytest.raises(InvalidQuantity):
+        QUOTA.demand("", "pods", {"metadata": {"annotations": {"width": "wide"}}}, now=NOW)
+    with pytest.raises(QuotaExceeded, match="negative"):
+        QUOTA.demand("", "pods", {"metadata": {"annotations": {"width": "-1"}}}, now=NOW)
+
+
+def test_new_bounds_are_not_counted_before_somebody_counts() -> None:
+    body = with_used({"spec": {"hard": {"pods": "5"}}}, {"pods": parse_quantity("2")})
+    assert is_counted(body)
+    changed = with_hard(body, {"pods": "1", "secrets": "3"})
+    assert not is_counted(changed)
+    assert {name: str(amount) for name, amount in used_of(changed).items()} == {"pods": "2"}
+
+
+@pytest.mark.parametrize(
+    ("told", "problem"),
+    [
+        ({"hard": {"pods": "-1"}}, "hard\\[pods\\] must not be negative"),
+        ({"usage": [{"name": "a.b/c"}]}, "usage\\[0\\] needs a name"),
+        ({"usage": [{"name": "a.b/c", "resource": "pods"}]}, "either annotation or field"),
+        ({"usage": [{"name": "a.b/c", "resource": "pods", "annotation": "x", "field": "y"}]}, "either annotation"),
+        ({"limits": {}}, "configuration.limits is not supported"),
+    ],
+)
+def test_a_wrong_configuration_names_its_field(told: dict[str, Any], problem: str) -> None:
+    kind = {"apiVersion": "tenancy.tenantry.io/v1alpha1", "kind": "TenantQuotaConfiguration"}
+    with pytest.raises(ValueError, match=problem):
+        read_configuration({**kind, **told})

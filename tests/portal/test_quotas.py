@@ -1,0 +1,83 @@
+"""The quota of a tenant for people: read by its members, changed by operators, in the API and on the page (AD1)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+from django.test import Client
+from django.urls import reverse
+
+from audit.models import AuditEntry
+from store import synchronous
+from store.types import Create, Key
+from tenants.models import User
+from tenants.quotas import missing_tenant_quotas_create, tenant_quota
+from tests import factories
+from tests.portal.conftest import House, signed_in
+
+API = "/api/v1/tenants/acme/quota/"
+
+
+def put(client: Client, hard: dict[str, str]) -> Any:
+    return client.put(API, {"hard": hard}, content_type="application/json")
+
+
+def test_operators_change_it_and_members_read_it(acme: House, globex: House, operator: User) -> None:
+    answer = put(signed_in(operator), {"pods": "5", "requests.storage": "10Gi"})
+    assert answer.status_code == 200, answer.content
+    assert signed_in(acme.viewer).get(API).json()["hard"] == {"pods": "5", "requests.storage": "10Gi"}
+    for person in (acme.owner, acme.admin, acme.editor, acme.viewer):
+        assert put(signed_in(person), {"pods": "500"}).status_code == 403
+    for person in (globex.owner, globex.admin):
+        assert put(signed_in(person), {"pods": "500"}).status_code == 404
+        assert signed_in(person).get(reverse("tenant-quota", args=["acme"])).status_code == 404
+    assert tenant_quota("acme").hard == {"pods": "5", "requests.storage": "10Gi"}
+    entry = AuditEntry.objects.get(chain="acme", action="tenant.quota")
+    assert entry.detail == {"hard": {"pods": "5", "requests.storage": "10Gi"}}
+    refused = put(signed_in(operator), {"pods": "many", "no name": "1"})
+    assert refused.status_code == 400 and "pods" in refused.content.decode()
+
+
+def test_a_tenant_is_made_with_its_own_or_with_the_default(operator: User, settings: Any) -> None:
+    settings.TENANT_QUOTA = {"pods": "77"}
+    client = signed_in(operator)
+    for body in ({"name": "plain"}, {"name": "small", "quota": {"pods": "3"}}):
+        assert client.post("/api/v1/tenants/", body, content_type="application/json").status_code == 201
+    assert (tenant_quota("plain").hard, tenant_quota("small").hard) == ({"pods": "77"}, {"pods": "3"})
+    wrong = client.post("/api/v1/tenants/", {"name": "bad", "quota": {"pods": "-3"}}, content_type="application/json")
+    assert wrong.status_code == 400
+
+
+def test_tenants_that_are_older_than_quotas_get_the_default_once(acme: House, globex: House, operator: User) -> None:
+    put(signed_in(operator), {"pods": "5"})
+    missing_tenant_quotas_create({"pods": "9"})
+    missing_tenant_quotas_create({"pods": "11"})
+    assert (tenant_quota("acme").hard, tenant_quota("globex").hard) == ({"pods": "5"}, {"pods": "9"})
+
+
+def test_the_page_shows_who_uses_what_and_what_was_refused(acme: House, operator: User) -> None:
+    put(signed_in(operator), {"pods": "5"})
+    body = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "small", "namespace": "shop"},
+        "spec": {"hard": {"pods": "4"}},
+        "status": {"hard": {"pods": "4"}, "used": {"pods": "3"}},
+    }
+    synchronous.commit([Create(Key("root:acme", "", "resourcequotas", "shop", "small"), body)])
+    reason = 'pods "p" is forbidden: exceeded quota: tenant acme'
+    factories.api_request("acme", step="admission/TenantQuota", reason=reason)
+    factories.api_request("acme", step="rbac", reason="no rule")
+    page = reverse("tenant-quota", args=["acme"])
+    seen = signed_in(acme.admin).get(page).content.decode()
+    assert "shop" in seen and "exceeded quota: tenant acme" in seen and "no rule" not in seen
+    assert "Change quota" not in seen
+    assert "exceeded quota" not in signed_in(acme.viewer).get(page).content.decode()
+    assert "Change quota" in signed_in(operator).get(page).content.decode()
+    change = reverse("tenant-quota-change", args=["acme"])
+    assert signed_in(acme.owner).get(change).status_code == 403
+    assert "pods: 5" in signed_in(operator).get(change).content.decode()
+    assert signed_in(operator).post(change, {"hard": "pods: 8"}).status_code == 302
+    stored = synchronous.get(Key("root:acme", "tenancy.tenantry.io", "tenantquotas", "", "quota"))
+    assert stored is not None and orjson.loads(stored.data)["spec"] == {"hard": {"pods": "8"}}
