@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
 
@@ -23,6 +23,10 @@ Headers = tuple[tuple[bytes, bytes], ...]
 
 def _cannot_write(_data: bytes) -> bool:
     return False
+
+
+def _cannot_cut() -> None:
+    """There is no connection."""
 
 
 class ScopeFilter(Protocol):
@@ -62,8 +66,8 @@ class Request:
     header, lower-case, ``raw_headers`` all of them as they came.
     ``now`` is the moment it arrived, in Unix seconds. ``warnings`` become ``Warning`` headers, ``notes`` are what the
     audit is told of the admission. ``write`` sends the next bytes of a stream that has begun, at once, or is false: then
-    they belong into its ``chunks``. ``scope_filter`` narrows what it can reach to some objects of its range. ``weight``
-    is about how many values it brings or changes.
+    they belong into its ``chunks``. ``cut`` ends an answer that has begun, wherever it is. ``scope_filter`` narrows what
+    it can reach to some objects of its range. ``weight`` is about how many values it brings or changes.
     """
 
     principal: Principal
@@ -79,6 +83,7 @@ class Request:
     warnings: list[str] = field(default_factory=list)
     notes: list[Decision] = field(default_factory=list)
     write: Callable[[bytes], bool] = _cannot_write
+    cut: Callable[[], None] = _cannot_cut
     scope_filter: ScopeFilter | None = None
     weight: int = 0
     executor: Executor | None = None
@@ -141,9 +146,14 @@ class Response:
 
 @dataclass(slots=True)
 class Stream:
-    """An answer that goes on: a watch, or what a cluster sends. Closing ``chunks`` frees everything it holds."""
+    """An answer that goes on: a watch, or what a cluster sends. Closing ``chunks`` frees everything it holds.
+
+    A ``StatusError`` out of ``chunks`` ends the connection without the answer's end, so that nobody takes what has come
+    for the whole. With status 101 ``send`` is there, and takes what the client sends from then on.
+    """
 
     chunks: AsyncIterator[bytes]
     media: bytes = JSON
     headers: Headers = ()
     status: int = 200
+    send: Callable[[bytes], Awaitable[None]] | None = None

@@ -68,7 +68,7 @@ AWAITED = {
     ("gateway/upstream/placedrights.py", "_once"),
     ("gateway/upstream/tokens.py", "_renewal"),
     ("gateway/http/protocol.py", "_serve"),
-    ("gateway/process/watches.py", "_schedule_recheck"),
+    ("gateway/process/streams.py", "_schedule_recheck"),
     ("store/fairqueue.py", "run"),
     ("store/engine.py", "_barrier"),
     ("store/engine.py", "_loading"),
