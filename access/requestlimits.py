@@ -1,4 +1,4 @@
-"""How much one tenant may ask of one API server process: a token bucket a kind of request, and a cap on open watches.
+"""How much one tenant may ask of one API server process: a token bucket a kind of request, and a cap on open streams.
 
 What is too much is refused before it costs anything, so that one tenant's flood does not slow another's requests (AD6).
 Buckets are those of one process: behind ``n`` workers a tenant gets ``n`` times as much. How often a person may set up
@@ -62,7 +62,9 @@ class TenantThrottle:
             return
         kind = kind_of(info)
         if kind is WATCH and 0 < self._open_max <= self._open_watches(principal.tenant):
-            raise TooManyRequests("the tenant has too many open watches, please try again later", retry_after=5)
+            raise TooManyRequests(
+                "the tenant has too many open watches, logs and shells, please try again later", retry_after=5
+            )
         rate = self._rates[kind]
         if not rate.qps:
             return
@@ -103,7 +105,7 @@ class TenantThrottle:
 
 
 def kind_of(info: RequestInfo) -> str:
-    """``READ``, ``WRITE`` or ``WATCH``."""
-    if info.verb == WATCH:
+    """``READ``, ``WRITE`` or ``WATCH``, as which counts whatever goes on: logs, and connections into pods."""
+    if info.is_long_running:
         return WATCH
     return READ if info.verb in _READING or info.group in _REVIEWS else WRITE

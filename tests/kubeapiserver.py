@@ -110,8 +110,8 @@ def start(
     """Start etcd and kube-apiserver, into ``processes``, and wait until the server is ready.
 
     With ``serious`` it runs as where its data counts: etcd writes to the disk before it answers, and every request is
-    audited. With ``controllers`` also the controller-manager, until the bootstrap roles are filled; without them
-    nothing makes the service account that pods need, so its admission is off. ``client_cas`` (PEM) are believed beside
+    audited. With ``controllers`` also the controller-manager, until the bootstrap roles are filled, and the audit; without
+    them nothing makes the service account that pods need, so its admission is off. ``client_cas`` (PEM) are believed beside
     its own; ``flags`` are for kube-apiserver.
     """
     ca = trustme.CA()
@@ -156,7 +156,7 @@ def start(
             "--allow-privileged=true",
             f"--token-auth-file={folder / 'tokens.csv'}",
             *(() if controllers else ("--disable-admission-plugins=ServiceAccount",)),
-            *(_audited(folder) if serious else ()),
+            *(_audited(folder) if serious or controllers else ()),
             *flags,
         ),
     ]

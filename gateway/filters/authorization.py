@@ -35,8 +35,14 @@ async def authorize_with_trace(runtime: Runtime, principal: Principal, info: Req
 
 
 async def recheck(chain: AuthorizationChain, principal: Principal, info: RequestInfo) -> None:
-    """Authorise again. Raises ``Forbidden``."""
+    """Authorise again. Raises ``Forbidden``.
+
+    A connection into a pod takes the verb ``create`` whatever the method, as in Kubernetes since 1.35: a WebSocket is
+    asked for by GET, and who may read may not type.
+    """
     require_allowed(principal, info, await chain.authorize(principal, info))
+    if info.connects and info.verb != "create":
+        await recheck(chain, principal, replace(info, verb="create"))
 
 
 def require_allowed(principal: Principal, info: RequestInfo, decision: Decision) -> None:

@@ -25,7 +25,7 @@ from gateway.http.errors import render
 from gateway.http.messages import COST_VALUES, Request, Response, Stream, TooHeavy
 from gateway.http.negotiation import require_acceptable, warning_headers
 from gateway.process.runtime import Runtime
-from gateway.process.watches import Recheck
+from gateway.process.streams import Recheck
 from gateway.resources.selection import OpenNamespaces
 from gateway.upstream.versions import is_merged
 from kube.kinds.reststrategies import DEPRECATED

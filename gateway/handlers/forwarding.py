@@ -6,31 +6,29 @@ role covers it, never the caller's credential and never the gateway's.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from http import HTTPStatus
-from typing import Final
+from typing import Final, TypeVar
 from urllib.parse import quote, urlencode
 
-import orjson
-
-from gateway.http.errors import as_event
-from gateway.http.messages import JSON, Headers, Request, Response, Stream
+from gateway.handlers.relaying import relay
+from gateway.http.messages import Request, Response, Stream
 from gateway.process.runtime import Runtime
-from gateway.process.watches import Recheck
+from gateway.process.streams import Recheck
 from gateway.upstream.admission import PLACED_ADMISSION, PlacedWrite
-from gateway.upstream.client import Answer, BadGateway
+from gateway.upstream.client import Answer
 from gateway.upstream.placements import Placement
+from gateway.upstream.tunnel import Tunnel
 from kube.authorization.leastrole import at_most
 from kube.authorization.rbac import Attributes
 from kube.requests.requestinfo import RequestInfo
-from kube.requests.status import Forbidden, ServiceUnavailable, StatusError
+from kube.requests.status import Forbidden, ServiceUnavailable
+
+Given = TypeVar("Given", bound="Answer | Tunnel")
 
 _REVIEWS: Final = "authorization.k8s.io"
 """Questions about rights are answered here, for placed namespaces as for stored ones."""
 
-_OURS: Final = frozenset({b"cache-control", b"content-type"})
-_STATUSES: Final = frozenset(HTTPStatus)
 _READS: Final = frozenset({"get", "list", "watch"})
 _SAFE: Final = "!$&'()*+,;=:@~"
 
@@ -56,8 +54,14 @@ async def forward(runtime: Runtime, request: Request, placement: Placement, rech
     info = request.info
     if not placement.is_active:
         raise ServiceUnavailable(f'the namespace "{info.namespace}" is not ready yet', retry_after=1)
+    if info.subresource == "proxy":
+        raise Forbidden(
+            f'"{info.resource}/proxy" is closed in placed namespaces: kubectl port-forward reaches the same',
+            kind=info.resource,
+            name=info.name,
+        )
     role, membership = await role_of(runtime, request, placement)
-    if info.verb not in _READS:
+    if info.verb not in _READS or info.connects:
         write = PlacedWrite(
             principal=request.principal,
             info=info,
@@ -69,25 +73,19 @@ async def forward(runtime: Runtime, request: Request, placement: Placement, rech
         )
         for condition in PLACED_ADMISSION:
             await condition.admit(write)
-    follows = info.verb == "watch" or (info.subresource == "log" and request.query.get("follow") in ("true", "1"))
-    answer = await ask(runtime, request, placement, role, follows=follows)
-    if answer.status not in _STATUSES or answer.status < 200:
-        await answer.aclose()
-        raise BadGateway(f'the cluster "{placement.cluster}" answered with the status {answer.status}')
-    media = next((value for name, value in answer.headers if name == b"content-type"), JSON)
-    headers: Headers = tuple(pair for pair in answer.headers if pair[0] not in _OURS)
-    whole = answer.read_nowait()
-    if whole is not None:
-        return Response(answer.status, whole, media, headers)
-    chunks = _followed(runtime, request, answer, media, recheck) if follows else answer.chunks
-    return Stream(chunks, media, headers, answer.status)
+    if info.connects:
+        answer: Answer | Tunnel = await _connect(runtime, request, placement, role)
+    else:
+        answer = await ask(runtime, request, placement, role, follows=info.is_long_running)
+    return relay(runtime, request, answer, recheck)
 
 
 async def role_of(runtime: Runtime, request: Request, placement: Placement) -> tuple[str, str]:
     """The account whose token the request carries, and the highest that the caller's membership gives."""
     principal, info = request.principal, request.info
     roles = await runtime.clusters.roles(placement.cluster)
-    role = roles.least(Attributes.of(info))
+    # A cluster asks for ``create`` on connections into pods, whatever the method.
+    role = roles.least(Attributes.of(replace(info, verb="create") if info.connects else info))
     if role is None:
         raise Forbidden(
             f'no role of workspaces on the cluster "{placement.cluster}" covers this: an operator opens kinds there by '
@@ -113,9 +111,8 @@ async def role_of(runtime: Runtime, request: Request, placement: Placement) -> t
 
 
 async def ask(runtime: Runtime, request: Request, placement: Placement, role: str, *, follows: bool) -> Answer:
-    """The cluster's answer; a token that it does not take is replaced once."""
-    upstream = runtime.clusters.upstream(placement.cluster)
-    target = target_of(request)
+    """The cluster's answer."""
+    upstream, target = runtime.clusters.upstream(placement.cluster), target_of(request)
 
     async def attempt(token: str) -> Answer:
         return await upstream.request(
@@ -128,15 +125,34 @@ async def ask(runtime: Runtime, request: Request, placement: Placement, role: st
             long_running=follows,
         )
 
+    return await _with_token(runtime, placement, role, attempt)
+
+
+async def _connect(runtime: Runtime, request: Request, placement: Placement, role: str) -> Answer | Tunnel:
+    """The connection into a pod, or the cluster's answer in its place."""
+    upstream, target = runtime.clusters.upstream(placement.cluster), target_of(request)
+
+    async def attempt(token: str) -> Answer | Tunnel:
+        return await upstream.upgrade(
+            request.info.method, target, request.raw_headers, token=token, audit_id=request.audit_id
+        )
+
+    return await _with_token(runtime, placement, role, attempt)
+
+
+async def _with_token(
+    runtime: Runtime, placement: Placement, role: str, attempt: Callable[[str], Awaitable[Given]]
+) -> Given:
+    """What comes of an attempt; a token that the cluster does not take is replaced once."""
     token = await runtime.workspace_tokens.get(placement, role)
     answer = await attempt(token)
-    if answer.status != 401:
+    if isinstance(answer, Tunnel) or answer.status != 401:
         return answer
-    await answer.aclose()
+    answer.close()
     answer = await attempt(await runtime.workspace_tokens.after_refusal(placement, role, token))
-    if answer.status != 401:
+    if isinstance(answer, Tunnel) or answer.status != 401:
         return answer
-    await answer.aclose()
+    answer.close()
     # The client's own credential is good: it must not be told to show another.
     raise ServiceUnavailable(
         f'the cluster "{placement.cluster}" does not accept the workspace\'s token', retry_after=10
@@ -157,26 +173,3 @@ def target_of(request: Request) -> bytes:
         path += f"/{info.rest}"
     query = urlencode(request.parameters, doseq=True, quote_via=quote)
     return f"{path}?{query}".encode("ascii") if query else path.encode("ascii")
-
-
-async def _followed(
-    runtime: Runtime, request: Request, answer: Answer, media: bytes, recheck: Recheck
-) -> AsyncIterator[bytes]:
-    """A stream that ends with the right to it (GW5), with the reason as its last event where the client reads events."""
-    stream = runtime.open_watches.open(request.principal, request.info, recheck, now=request.now)
-    stream.ended.add_done_callback(lambda _: answer.abort())
-    try:
-        # What was taken away before the stream was registered has found no stream: it is asked once more.
-        await recheck()
-        async for chunk in answer.chunks:
-            if stream.ended.done():
-                break
-            yield chunk
-    except StatusError as error:
-        if not stream.ended.done():
-            stream.end(error)
-    finally:
-        await answer.aclose()
-        runtime.open_watches.close(stream)
-    if stream.ended.done() and not stream.ended.cancelled() and request.info.verb == "watch" and media == JSON:
-        yield orjson.dumps(as_event(stream.ended.result())) + b"\n"

@@ -50,13 +50,13 @@ async def serve(runtime: Runtime, request: Request) -> Response:
         owner = request.info.tenant
         if owner == SYSTEM_TENANT:
             text = runtime.metrics.render(
-                open_watches=len(runtime.open_watches),
+                open_streams=len(runtime.open_streams),
                 revision=runtime.store.revision,
                 restarts=supervision.restarts,
                 loop=runtime.watchdog.render(),
             )
         else:
-            text = runtime.metrics.render_tenant(owner, open_watches=runtime.open_watches.of(owner))
+            text = runtime.metrics.render_tenant(owner, open_streams=runtime.open_streams.of(owner))
         return Response(200, text, b"text/plain; version=0.0.4")
     if path.rstrip("/") in (_ISSUER, _KEYS):
         return _issuer(runtime, path.rstrip("/"))

@@ -13,7 +13,7 @@ import orjson
 from gateway.http.messages import COST_VALUES, Headers, Request, Response
 from gateway.http.negotiation import PLAIN, Accept, respond, respond_at_length
 from gateway.process.runtime import Runtime
-from gateway.process.watches import Recheck
+from gateway.process.streams import Recheck
 from gateway.resources.kinds import definitions
 from kube.kinds.builtins import KUBERNETES_MINOR
 from kube.kinds.resources import Catalog, Resource

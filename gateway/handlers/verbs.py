@@ -7,7 +7,7 @@ from typing import Final
 from gateway.handlers import deleting, patching, reading, watching, writing
 from gateway.http.messages import Request, Response, Stream
 from gateway.process.runtime import Runtime
-from gateway.process.watches import Recheck
+from gateway.process.streams import Recheck
 from gateway.resources.kinds import Kind
 from kube.requests.status import MethodNotAllowed
 

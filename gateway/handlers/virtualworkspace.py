@@ -18,8 +18,8 @@ import orjson
 from gateway.handlers import discovery, verbs
 from gateway.http.messages import Request, Response, ScopeFilter, Stream
 from gateway.process.runtime import Runtime
+from gateway.process.streams import Recheck
 from gateway.process.suspensions import SuspensionCache
-from gateway.process.watches import Recheck
 from gateway.resources.kinds import Kind, definitions
 from kube.authorization.decisions import Decision, Verdict
 from kube.authorization.rbac import Attributes

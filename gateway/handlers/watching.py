@@ -16,7 +16,7 @@ from gateway.http.errors import as_event, as_status_error
 from gateway.http.messages import Request, Stream
 from gateway.http.negotiation import Accept, negotiate
 from gateway.process.runtime import Runtime
-from gateway.process.watches import Recheck
+from gateway.process.streams import Recheck
 from gateway.resources import writeoptions
 from gateway.resources.kinds import Kind
 from gateway.resources.objects import converted
@@ -204,8 +204,8 @@ async def _chunks(
     mark_initial: bool,
 ) -> AsyncIterator[bytes]:
     # 1. The watch is registered before anything is shown: from here on every revocation finds it and marks it ended.
-    stream = runtime.open_watches.open(
-        request.principal, request.info, recheck, now=request.now, definition=encoder.definition
+    stream = runtime.open_streams.open(
+        request.principal, request.info, recheck, now=request.now, cut=request.cut, definition=encoder.definition
     )
     # 2. The source begins at the revision of what is shown first. The log fills whatever happens until it is live, so no
     #    event is lost or shown twice between the list and the watch.
@@ -263,7 +263,7 @@ async def _chunks(
     finally:
         # 6. Reached by every end, the client's going included (the generator is closed): nothing stays registered.
         timer.cancel()
-        runtime.open_watches.close(stream)
+        runtime.open_streams.close(stream)
         await source.aclose()
 
 

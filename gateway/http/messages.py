@@ -30,6 +30,10 @@ class TooHeavy(Exception):
     """The request would hold the event loop."""
 
 
+def _cannot_cut() -> None:
+    """There is no connection."""
+
+
 class ScopeFilter(Protocol):
     """Some of the objects of a range; for anybody who looks through it, there are no others."""
 
@@ -84,9 +88,9 @@ class Request:
     header, lower-case, ``raw_headers`` all of them as they came.
     ``now`` is the moment it arrived, in Unix seconds. ``warnings`` become ``Warning`` headers, ``notes`` are what the
     audit is told of the admission. ``write`` sends the next bytes of a stream that has begun, at once, or is false: then
-    they belong into its ``chunks``. ``scope_filter`` narrows what it can reach to some objects of its range. ``weight``
-    is about how many values it brings or changes; where ``light`` is set, a heavy request is left to another process.
-    ``in_turn`` is for long work that lets the loop go on.
+    they belong into its ``chunks``. ``cut`` ends an answer that has begun, wherever it is. ``scope_filter`` narrows what
+    it can reach to some objects of its range. ``weight`` is about how many values it brings or changes; where ``light``
+    is set, a heavy request is left to another process. ``in_turn`` is for long work that lets the loop go on.
     """
 
     principal: Principal
@@ -102,6 +106,7 @@ class Request:
     warnings: list[str] = field(default_factory=list)
     notes: list[Decision] = field(default_factory=list)
     write: Callable[[bytes], bool] = _cannot_write
+    cut: Callable[[], None] = _cannot_cut
     scope_filter: ScopeFilter | None = None
     weight: int = 0
     light: bool = False
@@ -128,6 +133,7 @@ class Request:
             warnings=[],
             notes=[],
             write=_cannot_write,
+            cut=_cannot_cut,
             scope_filter=None,
             light=False,
             in_turn=None,
@@ -185,9 +191,14 @@ class Response:
 
 @dataclass(slots=True)
 class Stream:
-    """An answer that goes on: a watch, or what a cluster sends. Closing ``chunks`` frees everything it holds."""
+    """An answer that goes on: a watch, or what a cluster sends. Closing ``chunks`` frees everything it holds.
+
+    A ``StatusError`` out of ``chunks`` ends the connection without the answer's end, so that nobody takes what has come
+    for the whole. With status 101 ``send`` is there, and takes what the client sends from then on.
+    """
 
     chunks: AsyncIterator[bytes]
     media: bytes = JSON
     headers: Headers = ()
     status: int = 200
+    send: Callable[[bytes], Awaitable[None]] | None = None

@@ -79,7 +79,9 @@ class GatewayProtocol(asyncio.Protocol):
        request by its order alone (RFC 9112, 9.3.2).
     6. ``_deadline`` is the only clock: for a head, for an answer, or for the next request, whichever this connection
        waits for. The server compares all connections' once a second, which costs no timer a request.
-    7. ``connection_lost``: every cycle is told; whoever waits for room to write is let go, and then writes nothing.
+    7. A head that asks for another protocol is the last that is parsed. What follows is held until its cycle has
+       switched, and is its from then on; an answer that is no 101 ends the connection.
+    8. ``connection_lost``: every cycle is told; whoever waits for room to write is let go, and then writes nothing.
     """
 
     def __init__(
@@ -106,6 +108,7 @@ class GatewayProtocol(asyncio.Protocol):
         self._head_bytes = 0
         self._silent_bytes = 0
         self._in_head = True
+        self._upgrading = False
         self._expects_continue = False
         self._deadline = _FOREVER
         self._task: asyncio.Task[None] | None = None
@@ -258,6 +261,11 @@ class GatewayProtocol(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.close()
 
+    def abort(self) -> None:
+        """See ``gateway.http.requestresponse.Transport``."""
+        if self._transport is not None:
+            self._transport.abort()
+
     async def drain(self) -> None:
         """See ``gateway.http.requestresponse.Transport``."""
         if self._writable is not None:
@@ -339,19 +347,23 @@ class GatewayProtocol(asyncio.Protocol):
 
     def _parse(self) -> None:
         """Go through what has come, piece by piece, until a request has to wait."""
-        while (data := self._unparsed) is not None and not self._waiting:
+        while (data := self._unparsed) is not None and not self._waiting and not self._upgrading:
             piece, self._unparsed = data[:PARSED_BYTES], data[PARSED_BYTES:] if len(data) > PARSED_BYTES else None
             self._silent_bytes += len(piece)
             try:
                 if self._silent_bytes > MAX_SILENT_BYTES:
                     raise TooLarge("a header or what stands between chunks does not end")
                 self._parser.feed_data(piece)
-            except httptools.HttpParserUpgrade:
-                # The request is answered as if it had not asked, and the connection is closed.
-                self._unparsed = None
+            except httptools.HttpParserUpgrade as upgrade:
+                self._upgrading = True
+                self._unparsed = data[upgrade.args[0] :] or None
             except httptools.HttpParserError:
                 self._unparsed = None
                 self._reject()
+        cycle = self._cycle
+        if self._unparsed is not None and cycle is not None and cycle.switched:
+            rest, self._unparsed = bytes(self._unparsed), None
+            cycle.feed_data(rest)
         if self._unparsed is not None:
             self.pause_reading()
 
@@ -402,7 +414,8 @@ class GatewayProtocol(asyncio.Protocol):
             self.pause_reading()
 
     def _abort_later(self) -> None:
-        if self._stopping and self._transport is not None:
+        switched = self._cycle is not None and self._cycle.switched
+        if (self._stopping or switched) and self._transport is not None:
             self._loop.call_later(GOODBYE_SECONDS, self._transport.abort)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Final, Protocol
 
@@ -24,7 +24,9 @@ PIECE: Final = 64 * 1024
 
 _CONTROL: Final = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 _STATUS_LINES: Final = {
-    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus if status >= 200
+    status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode()
+    for status in HTTPStatus
+    if status >= 200 or status == 101
 }
 _WITHOUT_BODY: Final = (204, 304)
 
@@ -74,6 +76,10 @@ class Transport(Protocol):
         """Read on."""
         ...
 
+    def abort(self) -> None:
+        """Hang up at once."""
+        ...
+
     def on_response_complete(self, cycle: RequestResponseCycle) -> None:
         """The answer is complete."""
         ...
@@ -83,12 +89,12 @@ class RequestResponseCycle:
     """One request: its line, its headers (names lower-case, as they came), its body bit by bit; and its answer.
 
     ``body_complete`` says that the body has come to its end, ``disconnected`` that the client has hung up, ``timed_out``
-    that there was no answer in time.
+    that there was no answer in time, ``switched`` that what goes either way belongs to another protocol now.
     """
 
     __slots__ = (
-        "_chunked",
         "_chunks",
+        "_coded",
         "_size",
         "_transport",
         "_waiter",
@@ -102,6 +108,7 @@ class RequestResponseCycle:
         "raw_path",
         "response_complete",
         "response_started",
+        "switched",
         "timed_out",
     )
 
@@ -125,12 +132,13 @@ class RequestResponseCycle:
         self.body_complete = False
         self.disconnected = False
         self.timed_out = False
+        self.switched = False
         self.response_started = False
         self.response_complete = False
         self._transport = transport
         self._chunks: list[bytes] = []
         self._size = 0
-        self._chunked = False
+        self._coded: Callable[[bytes], bytes] | None = None
         self._waiter: asyncio.Future[None] | None = None
 
     @property
@@ -183,6 +191,12 @@ class RequestResponseCycle:
         while not (self._chunks or self.body_complete or self.disconnected):
             await self._wait_for_change()
 
+    async def read(self) -> bytes:
+        """What the client has sent since the protocol was switched; nothing once it has gone. It waits while nobody reads."""
+        while not (self._chunks or self.disconnected):
+            await self._wait_for_change()
+        return self.read_nowait()
+
     async def wait_for_disconnect(self) -> None:
         """Wait until the client has gone, or the answer is complete. What it sends meanwhile is thrown away."""
         while not (self.disconnected or self.response_complete):
@@ -190,8 +204,9 @@ class RequestResponseCycle:
             await self._wait_for_change()
 
     async def _wait_for_change(self) -> None:
-        self._transport.resume_reading()
+        # Before reading goes on: that may bring at once what is waited for.
         self._waiter = asyncio.get_running_loop().create_future()
+        self._transport.resume_reading()
         await self._waiter
 
     def _wake(self) -> None:
@@ -223,19 +238,22 @@ class RequestResponseCycle:
         self._finish()
 
     async def start_response(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
-        """The head of an answer whose length nobody knows yet."""
+        """The head of an answer whose length nobody knows yet; after 101 the connection is for another protocol."""
         if self._transport.is_writing_paused:
             await self._transport.drain()
-        self._chunked = self.method != "HEAD"
-        coding = ((b"transfer-encoding", b"chunked"),) if self._chunked else ()
-        self._transport.write(self._head(status, (*headers, *coding)))
+        if status == 101:
+            self._coded, self.switched, self.keep_alive = bytes, True, False
+        elif self.method != "HEAD":
+            self._coded = chunk
+            headers = (*headers, (b"transfer-encoding", b"chunked"))
+        self._transport.write(self._head(status, headers))
 
     async def write(self, data: bytes) -> None:
         """The next bytes of an answer that has begun; waits while the client does not keep up."""
         if self._transport.is_writing_paused:
             await self._transport.drain()
-        if data and self._chunked and not self.disconnected:
-            self._transport.write(chunk(data))
+        if data and self._coded is not None and not self.disconnected:
+            self._transport.write(self._coded(data))
 
     def write_nowait(self, data: bytes) -> bool:
         """Write the next bytes of an answer that has begun, without waiting.
@@ -243,21 +261,31 @@ class RequestResponseCycle:
         False, and nothing is written, while the client does not keep up or after it has gone.
         """
         if (
-            not self._chunked
+            self._coded is None
             or self.response_complete
             or self.disconnected
             or self._transport.is_writing_paused
             or self._transport.is_closing
         ):
             return False
-        self._transport.write(chunk(data))
+        self._transport.write(self._coded(data))
         return True
 
     def end_response(self) -> None:
         """The end of an answer that has begun."""
-        if self._chunked and not self.disconnected:
+        if self._coded is chunk and not self.disconnected:
             self._transport.write(b"0\r\n\r\n")
         self._finish()
+
+    def break_response(self) -> None:
+        """Hang up once what is written has been sent, without the end of the answer: the client sees that it is not whole."""
+        self.keep_alive = False
+        self._finish()
+
+    def abort(self) -> None:
+        """Hang up at once, unless the answer is complete and the connection goes on."""
+        if self.response_started and not (self.response_complete and self.keep_alive):
+            self._transport.abort()
 
     def _head(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
         if self.response_started:
@@ -265,10 +293,10 @@ class RequestResponseCycle:
         if _CONTROL.search(b"".join([part for pair in headers for part in pair])):
             raise RuntimeError("a header holds a control character")
         self.response_started = True
-        lines = [_STATUS_LINES[status]]
+        lines = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status]
         for name, value in (*self._transport.default_headers, *headers):
             lines += (name, b": ", value, b"\r\n")
-        lines.append(b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n")
+        lines.append(b"\r\n" if self.keep_alive or self.switched else b"connection: close\r\n\r\n")
         return b"".join(lines)
 
     def _finish(self) -> None:

@@ -29,7 +29,7 @@ from gateway.http.certificates import Certificates
 from gateway.http.messages import Request, Response
 from gateway.options import Options
 from gateway.process.fairexecutor import FairExecutor
-from gateway.process.watches import Recheck
+from gateway.process.streams import Recheck
 from kube.requests.status import InternalError, Timeout
 
 logger = logging.getLogger(__name__)

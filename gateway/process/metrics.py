@@ -34,18 +34,18 @@ class Metrics:
         self._buckets[bisect_left(_BUCKETS, seconds)] += 1
         self._seconds += seconds
 
-    def render_tenant(self, tenant: str, *, open_watches: int) -> bytes:
+    def render_tenant(self, tenant: str, *, open_streams: int) -> bytes:
         """What a tenant may know: its own counts, and nothing of its neighbours."""
         lines = (
             "# TYPE tenantry_tenant_requests_total counter",
             f'tenantry_tenant_requests_total{{tenant="{tenant}"}} {self._tenants.get(tenant, 0)}',
             "# TYPE tenantry_tenant_longrunning_requests gauge",
-            f'tenantry_tenant_longrunning_requests{{tenant="{tenant}"}} {open_watches}',
+            f'tenantry_tenant_longrunning_requests{{tenant="{tenant}"}} {open_streams}',
         )
         return "\n".join(lines).encode() + b"\n"
 
     def render(
-        self, *, open_watches: int, revision: int, restarts: Mapping[str, int], loop: Sequence[str] = ()
+        self, *, open_streams: int, revision: int, restarts: Mapping[str, int], loop: Sequence[str] = ()
     ) -> bytes:
         """Everything in Prometheus' text format; ``loop`` are the lines about the event loop."""
         lines = ["# TYPE apiserver_request_total counter"]
@@ -66,7 +66,7 @@ class Metrics:
         lines.append(f"apiserver_request_duration_seconds_sum {self._seconds:.6f}")
         lines.append(f"apiserver_request_duration_seconds_count {total}")
         lines.append("# TYPE apiserver_longrunning_requests gauge")
-        lines.append(f"apiserver_longrunning_requests {open_watches}")
+        lines.append(f"apiserver_longrunning_requests {open_streams}")
         lines.append("# TYPE tenantry_background_task_restarts_total counter")
         lines += [
             f'tenantry_background_task_restarts_total{{task="{task}"}} {count}'

@@ -19,10 +19,10 @@ from gateway.process.fairexecutor import FairExecutor
 from gateway.process.heavyrequests import HeavyRequests
 from gateway.process.keyedlocks import KeyedLocks
 from gateway.process.metrics import Metrics
+from gateway.process.streams import OpenStreams
 from gateway.process.suspensions import SuspensionCache
 from gateway.process.tenantservices import TenantServices
 from gateway.process.watchdog import Watchdog
-from gateway.process.watches import OpenWatches
 from gateway.resources.customresources import CustomResources
 from gateway.resources.kinds import Catalogs
 from gateway.upstream.clusters import Clusters
@@ -61,7 +61,7 @@ class Runtime:
     heavy: HeavyRequests | None = None
     compression: FairExecutor = field(default_factory=FairExecutor)
     watchdog: Watchdog = field(default_factory=Watchdog)
-    open_watches: OpenWatches = field(default_factory=OpenWatches)
+    open_streams: OpenStreams = field(default_factory=OpenStreams)
     merged_versions: MergedVersions = field(default_factory=MergedVersions)
     write_locks: KeyedLocks = field(default_factory=KeyedLocks)
     metrics: Metrics = field(default_factory=Metrics)
@@ -79,7 +79,7 @@ class Runtime:
 
     def on_events(self, events: Sequence[Event]) -> None:
         """Look again at open streams when what their right rests on has changed."""
-        if not len(self.open_watches):
+        if not len(self.open_streams):
             return
         clusters = {event.key.space for event in events if _concerns_access(event)}
         if (
@@ -87,10 +87,10 @@ class Runtime:
             or clusters & self.maximal_permission.providers
         ):
             # What a provider limits or offers is used anywhere, and whom others have let in is there with its tenant.
-            self.open_watches.reauthorize(None)
+            self.open_streams.reauthorize(None)
             return
         for cluster in clusters:
-            self.open_watches.reauthorize(cluster)
+            self.open_streams.reauthorize(cluster)
 
 
 def _ends_a_tenant(event: Event) -> bool:

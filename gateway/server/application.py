@@ -31,7 +31,7 @@ from gateway.http.messages import Headers, Request, Response, Stream
 from gateway.http.requestresponse import RequestResponseCycle
 from gateway.options import Options
 from gateway.process.runtime import Runtime
-from gateway.process.watches import Recheck
+from gateway.process.streams import Recheck
 from gateway.server import assembly
 from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision
@@ -99,7 +99,7 @@ class Application:
         """Stop being ready and end the open watches, so that clients go elsewhere."""
         if self._runtime is not None:
             self._runtime.stopping = True
-            self._runtime.open_watches.end_all(ServiceUnavailable("the server is shutting down", retry_after=1))
+            self._runtime.open_streams.end_all(ServiceUnavailable("the server is shutting down", retry_after=1))
 
 
 class _RequestPipeline:
@@ -184,6 +184,8 @@ class _RequestPipeline:
         require_allowed(principal, info, decision)
 
         again = self._recheck(credentials, info)
+        if info.connects:
+            await again()
         body = b""
         if cycle.method in _WITH_BODY:
             asked = time.perf_counter()
@@ -203,6 +205,7 @@ class _RequestPipeline:
             audit_id=self.audit_id,
             decision=decision,
             write=cycle.write_nowait,
+            cut=cycle.abort,
         )
         return await dispatch.dispatch(runtime, request, again)
 
@@ -260,19 +263,30 @@ class _RequestPipeline:
     async def _stream(self, stream: Stream) -> None:
         self.status = stream.status
         cycle = self._cycle
-        media, audit_id = (b"content-type", stream.media), (b"audit-id", self.audit_id.encode())
-        await cycle.start_response(stream.status, (media, audit_id, _NOT_KEPT, *stream.headers))
+        headers: Headers = ((b"audit-id", self.audit_id.encode()), *stream.headers)
+        if stream.send is None:
+            headers = ((b"content-type", stream.media), _NOT_KEPT, *headers)
+        await cycle.start_response(stream.status, headers)
         pump = asyncio.ensure_future(self._pump(stream))
-        gone = asyncio.ensure_future(cycle.wait_for_disconnect())
+        gone = asyncio.ensure_future(cycle.wait_for_disconnect() if stream.send is None else self._feed(stream.send))
         try:
             await asyncio.wait((pump, gone), return_when=asyncio.FIRST_COMPLETED)
         finally:
             gone.cancel()
             pump.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await pump
-        if not pump.cancelled():
+            await asyncio.wait((pump, gone))
+        if pump.cancelled():
+            return
+        try:
+            pump.result()
+        except StatusError:
+            cycle.break_response()
+        else:
             cycle.end_response()
+
+    async def _feed(self, send: Callable[[bytes], Awaitable[None]]) -> None:
+        while data := await self._cycle.read():
+            await send(data)
 
     async def _pump(self, stream: Stream) -> None:
         async with contextlib.aclosing(stream.chunks) as chunks:  # type: ignore[type-var]

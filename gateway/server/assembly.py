@@ -54,9 +54,9 @@ from gateway.process.fairexecutor import shorten_switch_interval
 from gateway.process.heavyrequests import HeavyRequests
 from gateway.process.keyedlocks import KeyedLocks
 from gateway.process.runtime import Runtime
+from gateway.process.streams import OpenStreams
 from gateway.process.suspensions import SuspensionCache
 from gateway.process.tenantservices import TenantServices
-from gateway.process.watches import OpenWatches
 from gateway.resources.customresources import CustomResources
 from gateway.resources.kinds import Catalogs, definitions
 from gateway.resources.objects import timestamp
@@ -92,10 +92,10 @@ async def build_runtime(
     definitions()
     async with Engine(options.database_url, store_options) as store:
         configured = configuration.read(options.admission_control_config_file)
-        open_watches, write_locks, catalogs = OpenWatches(), KeyedLocks(), Catalogs()
-        suspensions = SuspensionCache(options.database_url, open_watches.reauthorize)
+        open_streams, write_locks, catalogs = OpenStreams(), KeyedLocks(), Catalogs()
+        suspensions = SuspensionCache(options.database_url, open_streams.reauthorize)
         custom = CustomResources(
-            store, catalogs, lambda changed: open_watches.end_redefined(changed, custom.definition)
+            store, catalogs, lambda changed: open_streams.end_redefined(changed, custom.definition)
         )
         keys = KeyFiles(certificates.verifying_keys, certificates.signing_key)
         accounts = ServiceAccountAuthenticator(
@@ -107,7 +107,7 @@ async def build_runtime(
             store,
             locks=suspensions,
             system_only=catalogs.is_system_only,
-            on_change=lambda: open_watches.reauthorize(None),
+            on_change=lambda: open_streams.reauthorize(None),
             further=lambda policies: (
                 [KeystoneAuthorizer(*authentication.keystone, policies.of)] if authentication.keystone else []
             ),
@@ -161,7 +161,7 @@ async def build_runtime(
             authentication=AuthenticationChain(authentication.authenticators, not_before=suspensions.not_before),
             authorization=authorization.chain,
             maximal_permission=authorization.maximal_permission,
-            throttle=TenantThrottle(options.tenant_limits, open_watches.of),
+            throttle=TenantThrottle(options.tenant_limits, open_streams.of),
             admission=admission,
             audit=requests,
             tenants=TenantServices(),
@@ -170,7 +170,7 @@ async def build_runtime(
             workspace_tokens=WorkspaceTokens(),
             service_account_keys=keys,
             accounts=accounts,
-            open_watches=open_watches,
+            open_streams=open_streams,
             write_locks=write_locks,
             heavy=HeavyRequests(options, certificates) if heavy else None,
         )
@@ -181,7 +181,7 @@ async def build_runtime(
         opened = OpenedObjects(store, clusters, options.database_url)
         store.subscribe(rights.on_events)
         store.subscribe(opened.on_events)
-        store.subscribe(runtime.on_events, lost=lambda: open_watches.reauthorize(None))
+        store.subscribe(runtime.on_events, lost=lambda: open_streams.reauthorize(None))
         await custom.load()
         await _first_objects(runtime)
         await suspensions.start()
@@ -205,7 +205,7 @@ async def build_runtime(
             shorten_switch_interval()
             watched = runtime.watchdog.watching()
             async with (
-                authentication.running(open_watches.recheck_known_by),
+                authentication.running(open_streams.recheck_known_by),
                 authorization.running(),
                 work,
                 watched,

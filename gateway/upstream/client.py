@@ -77,7 +77,7 @@ class Answer:
     """A cluster's answer: the headers that a client may see, and the body as it comes.
 
     ``length`` is that of the body, ``None`` where nobody knows it yet. ``chunks`` raises ``BadGateway`` or ``Timeout`` in
-    place of a missing rest. Whoever does not read to the end calls ``aclose``.
+    place of a missing rest. Whoever does not read to the end calls ``close``.
     """
 
     status: int
@@ -104,13 +104,13 @@ class Answer:
         """The whole body if it has come already, so that head and body can be passed on together."""
         return self._exchange.read_nowait() if self._exchange.complete else None
 
-    def abort(self) -> None:
-        """No more is wanted; a connection whose answer has not ended is not used again. A reader is woken."""
-        self._exchange.abort()
+    def interrupt(self) -> None:
+        """Let whoever waits for more of the body go, with ``BadGateway``."""
+        self._exchange.interrupt()
 
-    async def aclose(self) -> None:
-        """The same."""
-        self.abort()
+    def close(self) -> None:
+        """No more is wanted; a connection whose answer has not ended is not used again."""
+        self._exchange.abort()
 
 
 class Upstream:

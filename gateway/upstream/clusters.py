@@ -1,7 +1,7 @@
 """The registered clusters as this process knows them: where they are, and what their roles of workspaces hold (GW4, GW12).
 
-Rows, sealed credentials and the roles are read in a thread, at the start, when somebody is told of a change, and every
-``POLL_SECONDS``. Whatever cannot be opened is not there.
+The rows are read at the start, when somebody is told of a change, and every ``POLL_SECONDS``; credentials are opened, and
+clusters asked for their roles, in a thread. Whatever cannot be opened is not there.
 """
 
 from __future__ import annotations
@@ -10,8 +10,12 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+from uuid import UUID
+
+from psycopg.pq.abc import PGresult
 
 from gateway.upstream.client import Cluster, Upstream
 from kube.authentication.kubeconfig import RegisteredCluster
@@ -34,6 +38,9 @@ ROLES_SECONDS: Final = 60.0
 """How old the rules of a cluster's roles may be before they are read anew; a reading that fails keeps them."""
 
 _AGAIN_SECONDS: Final = 2.0
+_READ_SECONDS: Final = 5.0
+_COLUMNS: Final = ("id", "name", "server", "tenant_role", "opened", "sealed_credential")
+_ROWS: Final = "SELECT id, name, server, tenant_role, opened, encode(sealed_credential, 'hex') FROM clusters WHERE kind = 'external'"
 
 
 @dataclass(slots=True)
@@ -43,7 +50,7 @@ class _Known:
     upstream: Upstream
     gateway: Upstream
     access: RegisteredCluster = field(repr=False)
-    tenant_role: str
+    row: Row = field(repr=False)
     openings: tuple[Opening, ...]
     roles: WorkspaceRoles | None = None
     read_at: float = float("-inf")
@@ -120,7 +127,6 @@ class Clusters:
             # Cleared before the reading: what is told while it runs brings another one.
             self._told.clear()
             try:
-                await self._connection.ready()
                 await self._read()
             except AWAY as error:
                 logger.warning("the clusters cannot be read: %s", type(error).__name__)
@@ -129,23 +135,25 @@ class Clusters:
                 await asyncio.wait_for(self._told.wait(), POLL_SECONDS)
 
     async def _read(self) -> None:
-        found = await asyncio.to_thread(_registered)
+        async with asyncio.timeout(_READ_SECONDS):
+            result = await self._connection.ask(_ROWS)
+        found = await asyncio.to_thread(_registered, [_row(result, number) for number in range(result.ntuples)])
         for name in self._known.keys() - found.keys():
             await self._forget(name)
-        for name, row in found.items():
+        for name, now in found.items():
             known = self._known.get(name)
-            if known is None or known.upstream.cluster != row.cluster:
+            if known is None or known.upstream.cluster != now.cluster:
                 # What is under way ends by itself; a way to another server must not be found any more.
-                gateway = _as_gateway(row.cluster, row.access)
-                self._known[name] = _Known(Upstream(row.cluster), gateway, row.access, row.tenant_role, row.openings)
+                gateway = _as_gateway(now.cluster, now.access)
+                self._known[name] = _Known(Upstream(now.cluster), gateway, now.access, now.row, now.openings)
                 continue
-            if known.access != row.access:
+            if known.access != now.access:
                 # Tenants' requests carry tokens of their own: another credential of ours is no gap for them.
                 await known.gateway.close()
-                known.access, known.gateway = row.access, _as_gateway(row.cluster, row.access)
-            if known.tenant_role != row.tenant_role:
-                known.tenant_role, known.roles, known.read_at = row.tenant_role, None, float("-inf")
-            known.openings = row.openings
+                known.access, known.gateway = now.access, _as_gateway(now.cluster, now.access)
+            if known.row.tenant_role != now.row.tenant_role:
+                known.roles, known.read_at = None, float("-inf")
+            known.row, known.openings = now.row, now.openings
 
     async def _forget(self, name: str) -> None:
         known = self._known.pop(name)
@@ -154,7 +162,7 @@ class Clusters:
 
     async def _read_roles(self, name: str, known: _Known) -> None:
         try:
-            found = await asyncio.to_thread(_roles, name)
+            found = await asyncio.to_thread(_roles, known.row)
         except Exception:
             # Who has older rules does not wait for this.
             logger.exception("the roles of the cluster %s cannot be read", name)
@@ -165,63 +173,58 @@ class Clusters:
         known.roles = found if found is not None else known.roles
 
 
+def _row(result: PGresult, number: int) -> Row:
+    texts = [(result.get_value(number, column) or b"").decode() for column in range(len(_COLUMNS))]
+    values: dict[str, Any] = dict(zip(_COLUMNS, texts, strict=True))
+    values |= {"id": UUID(values["id"]), "sealed_credential": bytes.fromhex(values["sealed_credential"])}
+    return Row(kind=Row.Kind.EXTERNAL, **values)
+
+
 def _as_gateway(cluster: Cluster, access: RegisteredCluster) -> Upstream:
     return Upstream(cluster, tls=tls_context(access, with_certificate=True))
 
 
 class _Registered(NamedTuple):
-    """A row whose credential can be opened: with it, the role of its workspaces' admins, and what is opened."""
+    """A row whose credential can be opened, with it, and what is opened to tenants."""
 
+    row: Row
     cluster: Cluster
     access: RegisteredCluster
-    tenant_role: str
     openings: tuple[Opening, ...]
 
 
-def _registered() -> dict[str, _Registered]:
-    """The external clusters that can be used."""
-    from django.db import close_old_connections
-
-    close_old_connections()
+def _registered(rows: Sequence[Row]) -> dict[str, _Registered]:
+    """Those of the clusters that can be used."""
     found = {}
-    try:
-        for row in Row.objects.filter(kind=Row.Kind.EXTERNAL):
-            try:
-                access = access_to(row)
-                cluster = Cluster(
-                    uid=str(row.pk),
-                    name=row.name,
-                    url=access.server,
-                    ca_pem=access.certificate_authority.decode("ascii"),
-                    tls_server_name=access.server_name,
-                )
-            except ClusterUnusable as error:
-                logger.warning("the cluster %s cannot be used: %s", row.name, error)
-                continue
-            found[row.name] = _Registered(cluster, access, row.tenant_role, openings_from(row.opened))
-    finally:
-        close_old_connections()
+    for row in rows:
+        try:
+            access = access_to(row)
+        except ClusterUnusable as error:
+            logger.warning("the cluster %s cannot be used: %s", row.name, error)
+            continue
+        cluster = Cluster(
+            uid=str(row.pk),
+            name=row.name,
+            url=access.server,
+            ca_pem=access.certificate_authority.decode("ascii"),
+            tls_server_name=access.server_name,
+        )
+        found[row.name] = _Registered(row, cluster, access, openings_from(row.opened))
     return found
 
 
-def _roles(name: str) -> WorkspaceRoles | None:
+def _roles(row: Row) -> WorkspaceRoles | None:
     """The rules of a cluster's roles, asked with the gateway's credential; ``None`` when it does not say."""
-    from django.db import close_old_connections
-
-    close_old_connections()
     try:
-        row = Row.objects.get(name=name)
         client = client_to(row)
-        rules = {}
-        for role, cluster_role in roles_on(row).items():
-            answer = client.get(object_path(GROUP, "v1", "clusterroles", name=cluster_role))
-            if answer.outcome is not Outcome.DONE:
-                logger.warning("the cluster %s does not show the role %s: %s", name, cluster_role, answer.message)
-                return None
-            rules[role] = role_from(answer.body).rules
-    except (ClusterUnusable, Row.DoesNotExist) as error:
-        logger.warning("the roles of the cluster %s cannot be read: %s", name, error)
+    except ClusterUnusable as error:
+        logger.warning("the roles of the cluster %s cannot be read: %s", row.name, error)
         return None
-    finally:
-        close_old_connections()
+    rules = {}
+    for role, cluster_role in roles_on(row).items():
+        answer = client.get(object_path(GROUP, "v1", "clusterroles", name=cluster_role))
+        if answer.outcome is not Outcome.DONE:
+            logger.warning("the cluster %s does not show the role %s: %s", row.name, cluster_role, answer.message)
+            return None
+        rules[role] = role_from(answer.body).rules
     return WorkspaceRoles.of(rules, {name: role for role, name in roles_on(row).items()})

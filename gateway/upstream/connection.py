@@ -138,6 +138,10 @@ class Exchange:
             await self._wait_for_change()
         return self.read_nowait()
 
+    def interrupt(self) -> None:
+        """Let whoever waits for more go, with ``BrokenExchange``."""
+        self.fail(BrokenExchange("it is no longer wanted"))
+
     def abort(self) -> None:
         """No more is wanted: the connection ends with an exchange that has not ended."""
         if not self.complete:

@@ -66,7 +66,7 @@ async def _object(answer: Answer) -> dict[str, Any]:
     async for chunk in answer.chunks:
         data += chunk
         if len(data) > _BYTES_MOST:
-            await answer.aclose()
+            answer.close()
             raise BadGateway("its list does not end")
     return _decoded(data)
 
@@ -108,6 +108,6 @@ async def _ask(clusters: Clusters, cluster: str, target: str, *, long_running: b
         long_running=long_running,
     )
     if answer.status != 200:
-        await answer.aclose()
+        answer.close()
         raise ServiceUnavailable(f"it answers {answer.status}: its gateway-role.yaml may be an older one")
     return answer

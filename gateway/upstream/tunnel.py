@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncIterator
+
 from gateway.http.messages import Headers
 from gateway.upstream.connection import BrokenExchange, Connection, Exchange
 from gateway.upstream.headers import incoming
@@ -14,26 +17,32 @@ class Tunnel:
         self.headers = headers
         self._exchange = exchange
         self._connection = connection
+        self._interrupted = False
 
-    async def read(self) -> bytes:
-        """Whatever the cluster has sent since; nothing once it has hung up. It waits while nobody reads."""
-        try:
-            return await anext(self._exchange, b"")
-        except BrokenExchange:
-            return b""
+    @property
+    def chunks(self) -> AsyncIterator[bytes]:
+        """Whatever the cluster sends until it hangs up. It waits while nobody reads."""
+        return self._read()
+
+    async def _read(self) -> AsyncIterator[bytes]:
+        with contextlib.suppress(BrokenExchange):
+            async for data in self._exchange:
+                yield data
 
     async def write(self, data: bytes) -> None:
-        """Send; waits while the cluster does not keep up."""
-        self._connection.write_nowait(data)
-        await self._connection.drain()
+        """Send, unless it has been interrupted; waits while the cluster does not keep up."""
+        if not self._interrupted:
+            self._connection.write_nowait(data)
+            await self._connection.drain()
+
+    def interrupt(self) -> None:
+        """End ``chunks``, and send nothing more."""
+        self._interrupted = True
+        self._exchange.interrupt()
 
     def close(self) -> None:
         """Send what is written and hang up."""
         self._connection.close()
-
-    async def aclose(self) -> None:
-        """Hang up at once."""
-        self._connection.abort()
 
 
 def agreed(protocol: bytes, asked: Headers, answered: Headers) -> Headers:

@@ -37,3 +37,14 @@ class RequestInfo:
     rest: str = ""
     node: str = ""
     all_tenants: bool = False
+
+    @property
+    def connects(self) -> bool:
+        """Whether it is for a connection into a pod, by which whoever has it can change what runs there."""
+        return self.resource == "pods" and not self.group and self.subresource in {"exec", "attach", "portforward"}
+
+    @property
+    def is_long_running(self) -> bool:
+        """Whether the answer may go on for as long as it likes."""
+        is_log = self.resource == "pods" and not self.group and self.subresource == "log"
+        return self.verb == "watch" or is_log or self.connects

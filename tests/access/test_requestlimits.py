@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -94,12 +96,21 @@ def test_probes_are_never_held_up() -> None:
     assert served(throttle(), user(None), probe, times=100, now=100.0) == 100
 
 
-def test_a_tenant_with_too_many_open_watches_opens_no_more() -> None:
-    """AD6."""
+@pytest.mark.parametrize(
+    "request_",
+    [
+        asking("watch"),
+        replace(asking("get"), subresource="log"),
+        replace(asking("get"), subresource="exec"),
+        replace(asking("create"), subresource="portforward"),
+    ],
+)
+def test_a_tenant_with_too_many_open_streams_opens_no_more(request_: RequestInfo) -> None:
+    """AD6: whatever goes on is one of them."""
     with pytest.raises(TooManyRequests) as refusal:
-        throttle(open_watches=2).take(user(), asking("watch"), 100.0)
+        throttle(open_watches=2).take(user(), request_, 100.0)
     assert refusal.value.retry_after == 5
-    throttle(open_watches=1).take(user(), asking("watch"), 100.0)
+    throttle(open_watches=1).take(user(), request_, 100.0)
 
 
 def test_zero_means_no_limit() -> None:

@@ -15,7 +15,6 @@ from uuid import uuid4
 
 import psycopg
 import pytest
-from pytest_django import DjangoDbBlocker
 
 from tests.databases import ROOT, migrated
 from tests.gateway.callers import Caller, Certified
@@ -112,13 +111,6 @@ def new_database() -> Iterator[str]:
     """A migrated database."""
     with migrated("gateway") as url:
         yield url
-
-
-@pytest.fixture(autouse=True)
-def _registered_clusters(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
-    """A server within the test's own process reads from Django's models which clusters are registered."""
-    with django_db_blocker.unblock():
-        yield
 
 
 @pytest.fixture(scope="session")

@@ -27,8 +27,8 @@ from gateway.options import Options
 from gateway.process.fairexecutor import WAITING_MAX, FairExecutor
 from gateway.process.heavyrequests import PROMPT_SECONDS
 from gateway.process.runtime import Runtime
+from gateway.process.streams import Recheck
 from gateway.process.watchdog import HOLD_SECONDS, Watchdog
-from gateway.process.watches import Recheck
 from gateway.server.assembly import build_runtime
 from kube.authentication.identity import Principal
 from kube.requests.decoding import MAX_VALUES, decode_json

@@ -422,3 +422,18 @@ def test_reviews_explanations_and_requests_agree(server: Server, people: dict[st
         if said is not found:
             wrong.append(f"{what}: reviewed {said}, explained {found}")
     assert not wrong, f"{len(wrong)}\n" + "\n".join(wrong[:40])
+
+
+@pytest.mark.parametrize("subresource", ["exec", "attach", "portforward"])
+def test_a_connection_into_a_pod_takes_create_whatever_the_method(
+    people: dict[str, Caller], server: Server, subresource: str
+) -> None:
+    """AZ2: a WebSocket is asked for by GET, and who may read may not type."""
+    for name, verbs in ((f"reads-{subresource}", "get"), (f"types-{subresource}", "get create")):
+        role(people["olga"], HOME, name, rule(verbs, "", f"pods/{subresource}"))
+        bound(people["olga"], HOME, name, "User", name)
+    path = f"/api/v1/namespaces/default/pods/none/{subresource}"
+    refused = server.user("manor", f"reads-{subresource}").get(path)
+    assert (refused.status, refused.body["reason"]) == (403, "Forbidden")
+    assert f'cannot create resource "pods/{subresource}"' in refused.body["message"]
+    assert server.user("manor", f"types-{subresource}").get(path).status == 404

@@ -61,11 +61,14 @@ async def test_what_begins_anew_by_itself_is_no_failure_and_what_is_stopped_stay
 # Tasks that somebody waits for, or that end with what they are for: their errors reach whoever began them.
 AWAITED = {
     ("gateway/server/application.py", "_stream"),
+    ("gateway/handlers/acrossnamespaces/parts.py", "read_all"),
+    ("gateway/handlers/acrossnamespaces/watching.py", "begin"),
+    ("gateway/handlers/acrossnamespaces/watching.py", "chunks"),
     ("gateway/upstream/clusters.py", "roles"),
     ("gateway/upstream/placedrights.py", "_once"),
     ("gateway/upstream/tokens.py", "_renewal"),
     ("gateway/http/protocol.py", "_serve"),
-    ("gateway/process/watches.py", "_schedule_recheck"),
+    ("gateway/process/streams.py", "_schedule_recheck"),
     ("store/fairqueue.py", "run"),
     ("store/engine.py", "_barrier"),
     ("store/engine.py", "_loading"),

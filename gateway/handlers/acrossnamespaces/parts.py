@@ -131,7 +131,7 @@ async def _whole(answer: Answer, placement: Placement, room: Room) -> bytes:
             room.take(len(piece), placement.cluster)
             pieces.append(piece)
     finally:
-        await answer.aclose()
+        answer.close()
     return b"".join(pieces)
 
 

@@ -41,7 +41,7 @@ from gateway.http.errors import as_event, as_status_error
 from gateway.http.messages import Request, Stream
 from gateway.http.negotiation import Accept, negotiate
 from gateway.process.runtime import Runtime
-from gateway.process.watches import Recheck
+from gateway.process.streams import Recheck
 from gateway.resources import writeoptions
 from gateway.resources.kinds import Kind
 from gateway.resources.selection import selection
@@ -138,7 +138,7 @@ class _Merger:
                     raise refusal(int(event["object"].get("code") or 500), orjson.dumps(event["object"]), placement)
                 yield _Turn(placement.workspace, version, b"" if type_ == "BOOKMARK" else line + b"\n")
         finally:
-            await answer.aclose()
+            answer.close()
 
     async def _is_shown(self, placement: Placement) -> bool:
         now = await self.runtime.placements.of(placement.space, placement.namespace)

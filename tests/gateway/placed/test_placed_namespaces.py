@@ -221,3 +221,16 @@ def test_a_suspended_tenant_is_out_with_its_streams(door: Door) -> None:
 def test_a_namespace_nobody_has_made_is_not_found(door: Door) -> None:
     owner = door.person("olga", Role.OWNER)
     assert owner.post(f"/api/v1/namespaces/{uuid4().hex}/configmaps", config_map("c")).status == 404
+
+
+def test_connections_into_pods_are_for_who_may_change_what_runs_there(door: Door) -> None:
+    """GW4: what is not asked for as an upgrade says so, and ``proxy`` is closed."""
+    owner, viewer = door.person("olga", Role.OWNER), door.person("vera", Role.VIEWER)
+    pod = f"/api/v1/namespaces/{door.place(owner)}/pods/web"
+    for subresource in ("exec", "attach", "portforward"):
+        assert viewer.get(f"{pod}/{subresource}").status == 403
+        answer = owner.get(f"{pod}/{subresource}")
+        assert (answer.status, answer.body["message"]) == (400, "a connection can be upgraded to websocket or SPDY/3.1")
+    closed = owner.get(f"{pod}/proxy/")
+    assert (closed.status, closed.body["reason"]) == (403, "Forbidden")
+    assert "kubectl port-forward" in closed.body["message"]

@@ -1,4 +1,4 @@
-"""Open watches: each ends at once when its caller loses the right to it (GW5, AZ1)."""
+"""Open streams (watches, logs, shells, forwarded ports): each ends when its caller loses the right to it (GW5, AZ1)."""
 
 from __future__ import annotations
 
@@ -18,6 +18,9 @@ from kube.requests.status import Expired, StatusError, Unauthorized
 
 logger = logging.getLogger(__name__)
 
+CUT_SECONDS: Final = 0.5
+"""How long a stream that ends may take to say why to a client that does not keep up; then the connection is cut."""
+
 _TOGETHER: Final = 64
 """Streams that are looked at again before others get a turn."""
 
@@ -25,26 +28,39 @@ Recheck = Callable[[], Awaitable[None]]
 """Authenticates and authorises the request of a stream again; raises a ``StatusError`` when it no longer may."""
 
 
-class OpenWatch:
-    """One open watch; ``ended`` resolves to the error that ends it."""
+class OpenStream:
+    """One open stream; ``ended`` resolves to the error that ends it.
 
-    __slots__ = ("_timer", "definition", "ended", "info", "principal", "recheck")
+    Whoever serves it says so and is done; ``cut`` ends it where that takes longer than ``CUT_SECONDS``.
+    """
 
-    def __init__(self, principal: Principal, info: RequestInfo, recheck: Recheck, now: float, definition: str) -> None:
+    __slots__ = ("_cut", "_timer", "definition", "ended", "info", "principal", "recheck")
+
+    def __init__(
+        self,
+        principal: Principal,
+        info: RequestInfo,
+        recheck: Recheck,
+        now: float,
+        definition: str,
+        cut: Callable[[], None],
+    ) -> None:
         loop = asyncio.get_running_loop()
         self.principal = principal
         self.info = info
         self.recheck = recheck
         self.definition = definition
+        self._cut = cut
         self.ended: asyncio.Future[StatusError] = loop.create_future()
         self._timer: asyncio.TimerHandle | None = None
         if principal.not_after is not None:
             self._timer = loop.call_later(max(0.0, principal.not_after - now), self.end, Unauthorized())
 
     def end(self, error: StatusError) -> None:
-        """End the stream with ``error`` as its last event."""
+        """End the stream, with ``error`` as its last word."""
         if not self.ended.done():
             self.ended.set_result(error)
+            asyncio.get_running_loop().call_later(CUT_SECONDS, self._cut)
 
     def close(self) -> None:
         """Forget the stream: its client has gone."""
@@ -53,8 +69,8 @@ class OpenWatch:
         self.ended.cancel()
 
 
-class OpenWatches:
-    """All open watches of this process, and the one task that asks again whether they may stay open.
+class OpenStreams:
+    """All open streams of this process, and the one task that asks again whether they may stay open.
 
     1. A change that may end a right (``reauthorize``, ``recheck_known_by``) is only noted, and the task started. Noting
        cannot fail and cannot wait, so it may be called from the store's log itself.
@@ -63,11 +79,11 @@ class OpenWatches:
     3. Each stream that is concerned is authenticated and authorised anew. Whatever is raised ends it: a stream is kept
        only by a positive answer.
     4. A stream that is opened during a pass is not in the pass' copy. It need not be: whoever opens one asks again
-       itself, after registering it (``gateway.handlers.watching``).
+       itself, after registering it (``gateway.handlers.watching``, ``gateway.handlers.relaying``).
     """
 
     def __init__(self) -> None:
-        self._open: set[OpenWatch] = set()
+        self._open: set[OpenStream] = set()
         self._tenants: Counter[str | None] = Counter()
         self._pending_clusters: set[str | None] = set()
         self._pending_authenticators: set[str] = set()
@@ -81,15 +97,22 @@ class OpenWatches:
         return self._tenants[tenant]
 
     def open(
-        self, principal: Principal, info: RequestInfo, recheck: Recheck, *, now: float, definition: str = ""
-    ) -> OpenWatch:
-        """Register a stream; ``definition`` is the uid of the CRD that its resource rests on."""
-        stream = OpenWatch(principal, info, recheck, now, definition)
+        self,
+        principal: Principal,
+        info: RequestInfo,
+        recheck: Recheck,
+        *,
+        now: float,
+        cut: Callable[[], None],
+        definition: str = "",
+    ) -> OpenStream:
+        """Register a stream; ``definition`` is the uid of the CRD that its resource rests on, ``cut`` hangs up."""
+        stream = OpenStream(principal, info, recheck, now, definition, cut)
         self._open.add(stream)
         self._tenants[principal.tenant] += 1
         return stream
 
-    def close(self, stream: OpenWatch) -> None:
+    def close(self, stream: OpenStream) -> None:
         """Take a stream off the list."""
         if stream in self._open:
             self._open.remove(stream)
@@ -152,7 +175,7 @@ class OpenWatches:
                     stream.end(as_status_error(error))
 
 
-def _concerned(stream: OpenWatch, clusters: set[str | None]) -> bool:
+def _concerned(stream: OpenStream, clusters: set[str | None]) -> bool:
     principal = stream.principal
     if stream.info.all_tenants or None in clusters or principal.cluster in clusters:
         return True

@@ -1,0 +1,64 @@
+"""A cluster's answer on its way to the client: whole, streamed, or as a tunnel that ends with the right to it (GW4, GW5)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+from gateway.http.errors import as_status_error
+from gateway.http.messages import JSON, Headers, Request, Response, Stream
+from gateway.process.runtime import Runtime
+from gateway.process.streams import Recheck
+from gateway.upstream.client import Answer
+from gateway.upstream.lastwords import LastWords, LogWords, of_tunnel, of_watch
+from gateway.upstream.tunnel import Tunnel
+from kube.requests.status import StatusError
+
+_OURS: Final = frozenset({b"cache-control", b"content-type"})
+
+
+def relay(runtime: Runtime, request: Request, answer: Answer | Tunnel, recheck: Recheck) -> Response | Stream:
+    """The answer for the client. A stream that outlasts the decision on it is registered and ends with the right to it."""
+    info = request.info
+    if isinstance(answer, Tunnel):
+        chunks = _guarded(runtime, request, answer, of_tunnel(answer.headers), recheck)
+        return Stream(chunks, headers=answer.headers, status=101, send=answer.write)
+    media = next((value for name, value in answer.headers if name == b"content-type"), JSON)
+    headers: Headers = tuple(pair for pair in answer.headers if pair[0] not in _OURS)
+    whole = answer.read_nowait()
+    if whole is not None:
+        return Response(answer.status, whole, media, headers)
+    if not info.is_long_running or answer.status != 200:
+        return Stream(answer.chunks, media, headers, answer.status)
+    words = of_watch(media) if info.verb == "watch" else LogWords()
+    return Stream(_guarded(runtime, request, answer, words, recheck), media, headers)
+
+
+async def _guarded(
+    runtime: Runtime, request: Request, source: Answer | Tunnel, words: LastWords, recheck: Recheck
+) -> AsyncIterator[bytes]:
+    # 1. Registered before anything is shown: from here on every revocation finds the stream.
+    stream = runtime.open_streams.open(request.principal, request.info, recheck, now=request.now, cut=request.cut)
+    stream.ended.add_done_callback(lambda _: source.interrupt())
+    try:
+        # 2. What was taken away before that has found no stream: it is asked once more.
+        try:
+            await recheck()
+        except Exception as error:  # noqa: BLE001 - whatever happens, the stream must not go on
+            stream.end(as_status_error(error))
+        async for data in source.chunks:
+            # 3. Asked before each piece is shown: nothing is sent of what the caller may no longer see.
+            if stream.ended.done():
+                break
+            words.see(data)
+            yield data
+        if stream.ended.done():
+            raise stream.ended.result()
+    except StatusError:
+        if stream.ended.done() and (last := words.say(stream.ended.result())):
+            yield last
+        raise
+    finally:
+        # 4. Reached by every end, the client's going included (the generator is closed): nothing stays registered.
+        runtime.open_streams.close(stream)
+        source.close()

@@ -1,0 +1,138 @@
+"""What a client is told last when a stream of a cluster is ended from here, in the form that it reads (GW5).
+
+Each form looks at what passes, for words in the middle of something would be read as a part of it: then none are said.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Protocol
+
+import orjson
+
+from gateway.http.messages import Headers
+from kube.requests.status import StatusError
+
+_BINARY: Final = 2
+_CLOSE: Final = 8
+_POLICY: Final = 1008
+_REASON_MAX: Final = 123
+_ERROR_CHANNEL: Final = b"\x03"
+_WITH_ERROR_CHANNEL: Final = frozenset({b"v4.channel.k8s.io", b"v5.channel.k8s.io"})
+
+
+class LastWords(Protocol):
+    """One stream's."""
+
+    def see(self, data: bytes) -> None:
+        """This has been sent."""
+        ...
+
+    def say(self, error: StatusError) -> bytes:
+        """The last words, empty where none can be said."""
+        ...
+
+
+class NoWords:
+    """SPDY, and forms of watches that are no lines: the connection is closed."""
+
+    def see(self, data: bytes) -> None:
+        """See ``LastWords``."""
+
+    def say(self, error: StatusError) -> bytes:  # noqa: ARG002
+        """See ``LastWords``."""
+        return b""
+
+
+class _Lines:
+    def __init__(self) -> None:
+        self._between = True
+
+    def see(self, data: bytes) -> None:
+        """See ``LastWords``."""
+        self._between = data.endswith(b"\n")
+
+
+class WatchWords(_Lines):
+    """A watch in JSON: an event of type ERROR."""
+
+    def say(self, error: StatusError) -> bytes:
+        """See ``LastWords``."""
+        event: dict[str, Any] = {"type": "ERROR", "object": error.as_status()}
+        return orjson.dumps(event) + b"\n" if self._between else b""
+
+
+class LogWords(_Lines):
+    """A log: a line of its own."""
+
+    def say(self, error: StatusError) -> bytes:
+        """See ``LastWords``."""
+        return (b"" if self._between else b"\n") + b"error: " + error.message.encode() + b"\n"
+
+
+class WebSocketWords:
+    """A WebSocket: a ``Status`` on the error channel where the subprotocol has one, and a close frame with the reason."""
+
+    def __init__(self, subprotocol: bytes) -> None:
+        self._subprotocol = subprotocol
+        self._head = b""
+        self._left = 0
+        self._fragmented = False
+
+    def see(self, data: bytes) -> None:
+        """Follow the frames (RFC 6455, 5.2)."""
+        position = 0
+        while position < len(data):
+            if self._left:
+                passed = min(self._left, len(data) - position)
+                self._left -= passed
+                position += passed
+                continue
+            lacking = _head_size(self._head) - len(self._head)
+            self._head += data[position : position + lacking]
+            position += lacking
+            if len(self._head) == _head_size(self._head):
+                self._begin_payload()
+
+    def say(self, error: StatusError) -> bytes:
+        """See ``LastWords``."""
+        if self._head or self._left or self._fragmented:
+            return b""
+        words = b""
+        if self._subprotocol in _WITH_ERROR_CHANNEL:
+            words = _frame(_BINARY, _ERROR_CHANNEL + orjson.dumps(error.as_status()))
+        reason = error.message.encode()[:_REASON_MAX].decode(errors="ignore").encode()
+        return words + _frame(_CLOSE, _POLICY.to_bytes(2, "big") + reason)
+
+    def _begin_payload(self) -> None:
+        head, self._head = self._head, b""
+        short = head[1] & 0x7F
+        self._left = int.from_bytes(head[2 : 4 if short == 126 else 10], "big") if short > 125 else short
+        if not head[0] & 0x08:
+            self._fragmented = not head[0] & 0x80
+
+
+def of_tunnel(headers: Headers) -> LastWords:
+    """The last words of what a 101 with these headers has led to."""
+    found = dict(headers)
+    if found.get(b"upgrade") != b"websocket":
+        return NoWords()
+    return WebSocketWords(found.get(b"sec-websocket-protocol", b""))
+
+
+def of_watch(media: bytes) -> LastWords:
+    """Those of a watch of this media type."""
+    return WatchWords() if media.startswith(b"application/json") else NoWords()
+
+
+def _head_size(head: bytes) -> int:
+    """How many bytes the head of a frame has that begins like this; at least one more while nobody can tell."""
+    if len(head) < 2:
+        return 2
+    extended = {126: 2, 127: 8}.get(head[1] & 0x7F, 0)
+    return 2 + extended + (4 if head[1] & 0x80 else 0)
+
+
+def _frame(opcode: int, payload: bytes) -> bytes:
+    size = len(payload)
+    length = bytes([size]) if size < 126 else b"\x7e" + size.to_bytes(2, "big")
+    return bytes([0x80 | opcode]) + length + payload

@@ -1,0 +1,137 @@
+"""The wire alone, without the stages before it: a server that passes every request on to one cluster, and its clients."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from types import SimpleNamespace
+
+import uvicorn
+from uvicorn.server import ServerState
+
+from gateway.filters.requestinfo import resolve
+from gateway.handlers.relaying import relay
+from gateway.http.bodies import read_body
+from gateway.http.errors import as_status_error, render
+from gateway.http.messages import Request, Stream
+from gateway.http.protocol import GatewayProtocol
+from gateway.http.requestresponse import RequestResponseCycle
+from gateway.process.streams import OpenStreams
+from gateway.server.application import _RequestPipeline
+from gateway.upstream.client import Upstream
+from kube.authentication.identity import Principal
+from kube.requests.status import Forbidden
+
+SUSPENDED = Forbidden("the workspace is suspended: unpaid")
+
+
+class Door:
+    """Where it listens, and what it keeps; once ``closed`` nobody may go through any more."""
+
+    def __init__(self, upstream: Upstream, token: str) -> None:
+        self.upstream = upstream
+        self.token = token
+        self.streams = OpenStreams()
+        self.closed = False
+        self.state = ServerState()
+        self.address: tuple[str, int] = ("", 0)
+        self.principal = Principal(name="anna", uid="1", groups=(), tenant="acme", authenticator="test")
+        self._runtime = SimpleNamespace(open_streams=self.streams)
+
+    async def recheck(self) -> None:
+        if self.closed:
+            raise SUSPENDED
+
+    def suspend(self) -> None:
+        self.closed = True
+        self.streams.reauthorize(None)
+
+    async def serve(self, cycle: RequestResponseCycle) -> None:
+        pipeline = _RequestPipeline(self._runtime, cycle)  # type: ignore[arg-type]
+        headers = dict(cycle.headers)
+        info = resolve(cycle.method, cycle.raw_path, cycle.query, "acme", None)
+        target = cycle.raw_path + (b"?" + cycle.query if cycle.query else b"")
+        try:
+            body = await read_body(cycle, headers)
+            pairs = tuple(cycle.headers)
+            if info.connects:
+                answer = await self.upstream.upgrade(
+                    cycle.method, target, pairs, token=self.token, audit_id=pipeline.audit_id
+                )
+            else:
+                answer = await self.upstream.request(
+                    cycle.method,
+                    target,
+                    pairs,
+                    body,
+                    token=self.token,
+                    audit_id=pipeline.audit_id,
+                    long_running=info.is_long_running,
+                )
+            request = Request(
+                principal=self.principal,
+                info=info,
+                query={},
+                headers=headers,
+                body=b"",
+                now=time.time(),
+                cut=cycle.abort,
+            )
+            passed = relay(self._runtime, request, answer, self.recheck)  # type: ignore[arg-type]
+        except Exception as error:  # noqa: BLE001 - as the pipeline does
+            passed = render(as_status_error(error))
+        if isinstance(passed, Stream):
+            await pipeline._stream(passed)
+        else:
+            await pipeline._reply(passed)
+
+
+@asynccontextmanager
+async def door_to(
+    upstream: Upstream, token: str = "workspace", tls: ssl.SSLContext | None = None
+) -> AsyncIterator[Door]:
+    """One that listens, without TLS unless told."""
+    door = Door(upstream, token)
+    config = uvicorn.Config(door, http=GatewayProtocol, ws="none")  # type: ignore[arg-type]
+    server = await asyncio.get_running_loop().create_server(
+        lambda: GatewayProtocol(config, door.state, {}), "127.0.0.1", 0, ssl=tls
+    )
+    door.address = server.sockets[0].getsockname()
+    try:
+        yield door
+    finally:
+        server.close()
+        for connection in tuple(door.state.connections):
+            connection.abort()  # type: ignore[attr-defined]
+
+
+class Client:
+    """One connection to a door."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    def ask(self, path: str, *headers: str, method: str = "GET") -> None:
+        lines = (f"{method} {path} HTTP/1.1", "Host: door", *headers, "", "")
+        self.writer.write("\r\n".join(lines).encode())
+
+    async def head(self) -> tuple[bytes, dict[bytes, bytes]]:
+        """The status line and the headers of the next answer."""
+        head = (await self.reader.readuntil(b"\r\n\r\n"))[:-4]
+        line, *rest = head.split(b"\r\n")
+        return line, {name.lower(): value for name, value in (part.split(b": ", 1) for part in rest)}
+
+    async def chunk(self) -> bytes:
+        """The next chunk; empty at the end of the body."""
+        size = int(await self.reader.readuntil(b"\r\n"), 16)
+        return (await self.reader.readexactly(size + 2))[:-2]
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+async def client_of(door: Door) -> Client:
+    return Client(*await asyncio.open_connection(*door.address))

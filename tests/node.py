@@ -1,0 +1,239 @@
+"""A real node for a kube-apiserver of ``tests.kubeapiserver``: kubelet and containerd, with an image made of busybox.
+
+It takes root, ``containerd``, ``runc`` and ``busybox`` (Debian: containerd, runc, busybox-static), and a kubelet in
+``KUBEBUILDER_ASSETS``. Pods share the machine's network: there is nothing of it to set up or to take away.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tarfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import trustme
+import yaml
+
+from tests.kubeapiserver import ASSETS, KubeApiserver, _wait
+from tests.ports import free_port
+
+IMAGE = "example.org/busybox:1"
+PAUSE = "example.org/pause:1"
+NODE = "node-1"
+_NEEDED = ("containerd", "ctr", "runc", "busybox")
+_TOOLS = (
+    "sh",
+    "sleep",
+    "cat",
+    "echo",
+    "tar",
+    "ls",
+    "date",
+    "head",
+    "httpd",
+    "wc",
+    "seq",
+    "test",
+    "mkdir",
+    "stty",
+    "nc",
+)
+
+
+def lacking() -> str:
+    """What there must be and is not, empty where a node can run."""
+    if os.geteuid() != 0:
+        return "a node takes root"
+    if not (ASSETS / "kubelet").is_file():
+        return "KUBEBUILDER_ASSETS names no folder with kubelet"
+    missing = [name for name in _NEEDED if shutil.which(name) is None]
+    return f"a node takes {', '.join(missing)}" if missing else ""
+
+
+def server_flags(folder: Path) -> Sequence[str]:
+    """What kube-apiserver has to be told to reach the kubelet of this folder, and to be believed there."""
+    ca = trustme.CA()
+    (folder / "server-ca.pem").write_bytes(ca.cert_pem.bytes())
+    certificate = ca.issue_cert("kube-apiserver.example.org", common_name="kube-apiserver")
+    (folder / "server.pem").write_bytes(certificate.cert_chain_pems[0].bytes())
+    (folder / "server.key").write_bytes(certificate.private_key_pem.bytes())
+    return (
+        f"--kubelet-client-certificate={folder / 'server.pem'}",
+        f"--kubelet-client-key={folder / 'server.key'}",
+        "--kubelet-preferred-address-types=InternalIP",
+    )
+
+
+@contextmanager
+def running_node(server: KubeApiserver, folder: Path) -> Iterator[None]:
+    """A node of ``server``, which was started with ``server_flags``; gone with all its processes afterwards."""
+    processes: list[subprocess.Popen[bytes]] = []
+    socket = folder / "containerd.sock"
+    try:
+        processes.append(_spawn(folder, "containerd", "--config", str(_containerd_config(folder, socket))))
+        _wait(folder, processes, lambda: _ctr(socket, "version").returncode == 0)
+        archive = folder / "images.tar"
+        archive.write_bytes(_images())
+        done = _ctr(socket, "--namespace", "k8s.io", "images", "import", "--snapshotter", "native", str(archive))
+        assert done.returncode == 0, done.stderr
+        processes.append(
+            _spawn(
+                folder,
+                str(ASSETS / "kubelet"),
+                f"--config={_kubelet_config(folder, socket)}",
+                f"--kubeconfig={server.folder / 'admin.kubeconfig'}",
+                f"--hostname-override={NODE}",
+                f"--root-dir={folder / 'kubelet'}",
+                f"--cert-dir={folder / 'kubelet-pki'}",
+            )
+        )
+        _wait(folder, processes, lambda: server.admin.send("GET", f"/api/v1/nodes/{NODE}").status == 200)
+        yield
+    finally:
+        _stop(folder, socket, processes)
+
+
+def pod(name: str, *command: str) -> dict[str, object]:
+    """A pod on this node, whoever schedules."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {
+            "nodeName": NODE,
+            "hostNetwork": True,
+            "terminationGracePeriodSeconds": 0,
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [{"name": "c", "image": IMAGE, "imagePullPolicy": "Never", "command": list(command)}],
+        },
+    }
+
+
+def _spawn(folder: Path, program: str, *arguments: str) -> subprocess.Popen[bytes]:
+    with (folder / f"{Path(program).name}.log").open("wb") as log:
+        return subprocess.Popen([program, *arguments], stdout=log, stderr=log, cwd=folder)
+
+
+def _ctr(socket: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["ctr", "--address", str(socket), *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def _stop(folder: Path, socket: Path, processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    for process in processes[1:]:
+        process.kill()
+        process.wait()
+    tasks = _ctr(socket, "--namespace", "k8s.io", "tasks", "list", "--quiet").stdout.split()
+    for task in tasks:
+        _ctr(socket, "--namespace", "k8s.io", "tasks", "delete", "--force", task)
+    for process in processes[:1]:
+        process.terminate()
+        process.wait()
+    # What containerd leaves behind on purpose, to be found by another: the shims of this folder's containers.
+    for directory in Path("/proc").iterdir():
+        with suppress(OSError):
+            said = (directory / "cmdline").read_bytes()
+            if directory.name.isdigit() and b"containerd-shim" in said and str(socket).encode() in said:
+                os.kill(int(directory.name), signal.SIGKILL)
+    mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+    for mount in reversed([each for each in mounts if each.startswith(f"{folder}/")]):
+        subprocess.run(["umount", "--lazy", mount], check=False)
+
+
+def _containerd_config(folder: Path, socket: Path) -> Path:
+    path = folder / "containerd.toml"
+    path.write_text(
+        f"""version = 2
+root = "{folder / "containerd-root"}"
+state = "{folder / "containerd-state"}"
+[grpc]
+  address = "{socket}"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "{PAUSE}"
+  restrict_oom_score_adj = true
+  disable_apparmor = true
+  [plugins."io.containerd.grpc.v1.cri".containerd]
+    snapshotter = "native"
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "/usr/lib/cni"
+    conf_dir = "{folder / "cni"}"
+"""
+    )
+    (folder / "cni").mkdir()
+    loopback = {"cniVersion": "0.4.0", "name": "lo", "plugins": [{"type": "loopback"}]}
+    (folder / "cni" / "10-lo.conflist").write_text(json.dumps(loopback))
+    return path
+
+
+def _kubelet_config(folder: Path, socket: Path) -> Path:
+    path = folder / "kubelet.yaml"
+    config = {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "address": "0.0.0.0",
+        "port": free_port(),
+        "healthzPort": 0,
+        "readOnlyPort": 0,
+        "authentication": {
+            "anonymous": {"enabled": False},
+            "webhook": {"enabled": False},
+            "x509": {"clientCAFile": str(folder / "server-ca.pem")},
+        },
+        "authorization": {"mode": "AlwaysAllow"},
+        "containerRuntimeEndpoint": f"unix://{socket}",
+        "failCgroupV1": False,
+        "cgroupsPerQOS": False,
+        "enforceNodeAllocatable": [],
+        "cgroupDriver": "cgroupfs",
+        "failSwapOn": False,
+        "evictionHard": {"memory.available": "1Mi", "nodefs.available": "0%", "imagefs.available": "0%"},
+        "localStorageCapacityIsolation": False,
+        "resolvConf": "",
+        "podLogsDir": str(folder / "logs"),
+    }
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+def _images() -> bytes:
+    """Both images in one archive, as ``docker save`` writes them: busybox under the names of its tools."""
+    layer = io.BytesIO()
+    with tarfile.open(fileobj=layer, mode="w") as tar:
+        program = shutil.which("busybox")
+        assert program is not None
+        for name in ("bin", "tmp"):
+            folder = tarfile.TarInfo(name)
+            folder.type, folder.mode = tarfile.DIRTYPE, 0o777
+            tar.addfile(folder)
+        tar.add(Path(program).resolve(), "bin/busybox")
+        for tool in _TOOLS:
+            link = tarfile.TarInfo(f"bin/{tool}")
+            link.type, link.linkname = tarfile.SYMTYPE, "busybox"
+            tar.addfile(link)
+    content = layer.getvalue()
+    config = {
+        "architecture": "amd64",
+        "os": "linux",
+        "config": {"Env": ["PATH=/bin"], "Cmd": ["sleep", "1000000"]},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(content).hexdigest()}"]},
+    }
+    manifest = [{"Config": "config.json", "RepoTags": [IMAGE, PAUSE], "Layers": ["layer.tar"]}]
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        for name, data in (
+            ("layer.tar", content),
+            ("config.json", json.dumps(config).encode()),
+            ("manifest.json", json.dumps(manifest).encode()),
+        ):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(data)
+            tar.addfile(entry, io.BytesIO(data))
+    return archive.getvalue()
