@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-NAMES = ("store", "authentication", "authorization", "apiserver", "workspaces", "portal", "overload", "faults", "door")
+NAMES = ("store", "authentication", "authorization", "apiserver", "workspaces", "portal", "overload", "faults")
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""A cluster that fails in every way harms the requests to it, and nothing else (GW4); long in ``bench/door.py``."""
+"""A cluster that fails in every way harms the requests to it, and nothing else (GW4)."""
 
 from __future__ import annotations
 
