@@ -10,8 +10,8 @@ import orjson
 from access.admission.base import DELETE
 from access.authorization.workspaces.state import closing
 from gateway.filters.permission import authorize
-from gateway.handlers import namespaceorders
 from gateway.handlers.guaranteedupdate import guaranteed_update, require_newest
+from gateway.handlers.placednamespaces import namespaceorders
 from gateway.handlers.reading import read_list, show, show_list
 from gateway.handlers.writing import attributes_of, finished, stored_form
 from gateway.http.messages import Request, Response

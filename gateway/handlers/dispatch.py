@@ -10,7 +10,6 @@ from gateway.handlers import (
     acrossnamespaces,
     connecting,
     discovery,
-    forwarding,
     health,
     openapi,
     reviews,
@@ -20,6 +19,7 @@ from gateway.handlers import (
     verbs,
     virtualworkspace,
 )
+from gateway.handlers.placednamespaces import forwarding
 from gateway.http import indentation
 from gateway.http.errors import render
 from gateway.http.messages import COST_VALUES, Request, Response, Stream, TooHeavy

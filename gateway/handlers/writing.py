@@ -10,7 +10,6 @@ import orjson
 
 from access.admission.base import CREATE, UPDATE, Attributes
 from gateway.filters import permission
-from gateway.handlers import namespaceorders
 from gateway.handlers.guaranteedupdate import (
     ATTEMPTS,
     backoff_after_conflict,
@@ -20,6 +19,7 @@ from gateway.handlers.guaranteedupdate import (
     require_newest,
     too_many_conflicts,
 )
+from gateway.handlers.placednamespaces import namespaceorders
 from gateway.handlers.reading import revision_of, show
 from gateway.http.messages import Request, Response
 from gateway.process.runtime import Runtime

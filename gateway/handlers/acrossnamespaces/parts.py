@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import orjson
 
-from gateway.handlers import forwarding, reading
+from gateway.handlers import reading
+from gateway.handlers.placednamespaces import forwarding
 from gateway.http.messages import Request
 from gateway.http.negotiation import Accept
 from gateway.process.runtime import Runtime
