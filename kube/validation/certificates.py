@@ -107,7 +107,10 @@ def request_update_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Caus
 def _certificate_causes(text: str) -> list[Cause]:
     """What is wrong with an issued chain, in PEM."""
     path, shown = "status.certificate", "<certificate data>"
-    content = base64.b64decode(text)
+    try:
+        content = base64.b64decode(text)
+    except ValueError:
+        return [invalid(path, shown, "must be base64")]
     kinds = [kind.decode() for kind in _BLOCK.findall(content)]
     other = next((kind for kind in kinds if kind != "CERTIFICATE"), None)
     if other is not None:
