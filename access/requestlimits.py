@@ -39,6 +39,9 @@ class Limits:
     open_watches: int = 2000
 
 
+UNLIMITED: Final = Limits(read=TokenBucket(0, 0), write=TokenBucket(0, 0), watch=TokenBucket(0, 0), open_watches=0)
+
+
 class TenantThrottle:
     """Counts the requests of every tenant. ``open_watches`` tells how many watches a tenant has open."""
 

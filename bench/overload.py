@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from http.client import HTTPException, HTTPSConnection
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from statistics import quantiles
 from typing import Final
@@ -58,12 +59,13 @@ def latencies(victim: Caller, samples: int = SAMPLES) -> list[float]:
     return sorted(found)
 
 
-def attack(attacker: Caller, values: int, rounds: int) -> None:
+def attack(attacker: Caller, values: int, begun: Event) -> None:
     """The corpus, again and again; a process of its own, so that it takes nothing of the one that measures."""
-    line = Line(attacker)
-    for _ in range(rounds):
-        for asked in corpus(values):
+    line, requests = Line(attacker), list(corpus(values))
+    while True:
+        for asked in requests:
             _send(line, asked)
+            begun.set()
 
 
 def _send(line: Line, asked: Expensive) -> None:
@@ -79,10 +81,12 @@ def _send(line: Line, asked: Expensive) -> None:
 
 def beside(victim: Caller, attacker: Callable[[], Caller], values: int = VALUES, samples: int = SAMPLES) -> list[float]:
     """``latencies`` while the corpus is under way."""
-    process = multiprocessing.get_context("fork").Process(target=lambda: attack(attacker(), values, 1000), daemon=True)
+    context = multiprocessing.get_context("fork")
+    begun = context.Event()
+    process = context.Process(target=lambda: attack(attacker(), values, begun), daemon=True)
     process.start()
     try:
-        time.sleep(0.5)
+        begun.wait()
         found = latencies(victim, samples)
         if not process.is_alive():
             raise RuntimeError("the attack ended")

@@ -39,7 +39,6 @@ class Options:
     external_url: str = ""
     workspace_depth: int = 5
     anonymous_auth: bool = False
-    enable_admission_plugins: tuple[str, ...] = ()
     disable_admission_plugins: tuple[str, ...] = ()
     admission_control_config_file: Path | None = None
     audit_policy_file: Path | None = None

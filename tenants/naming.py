@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from kube.requests.names import tenant_name
 from kube.requests.status import Cause, Invalid
 
 _LABEL: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 _RESERVED_NAMESPACES: Final = "kube-"
-_RESERVED_TENANTS: Final = frozenset({"all", "system", "root"})
 
 
 def check_label(value: str, *, field: str, kind: str) -> str:
@@ -28,12 +28,15 @@ def check_label(value: str, *, field: str, kind: str) -> str:
 
 
 def check_tenant_name(value: str) -> str:
-    """A tenant's name: a label that means nothing else in a path or a claim; else ``Invalid``."""
-    check_label(value, field="metadata.name", kind="Tenant")
-    if value in _RESERVED_TENANTS:
-        cause = Cause("FieldValueInvalid", f'Invalid value: "{value}": this name is reserved', "metadata.name")
+    """A tenant's name, by the list that kubectl goes by too (``kube.requests.names``, TS1); else ``Invalid``."""
+    problems = tenant_name(value)
+    if problems:
+        cause = Cause("FieldValueInvalid", f'Invalid value: "{value[:80]}": {"; ".join(problems)}', "metadata.name")
         raise Invalid(
-            f'Tenant "{value}" is invalid: metadata.name: {cause.message}', kind="Tenant", name=value, causes=[cause]
+            f'Tenant "{value[:80]}" is invalid: metadata.name: {cause.message}',
+            kind="Tenant",
+            name=value[:80],
+            causes=[cause],
         )
     return value
 

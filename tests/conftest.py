@@ -33,7 +33,12 @@ def _quick_passwords() -> Iterator[None]:
 def _patient_transaction(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A test that rolls back is one transaction, which may take as long as the machine does; none holds up another."""
     marker = request.node.get_closest_marker("django_db")
-    if "transactional_db" not in request.fixturenames and not (marker and marker.kwargs.get("transaction")):
+    rolls_back = "db" in request.fixturenames or marker is not None
+    if (
+        rolls_back
+        and "transactional_db" not in request.fixturenames
+        and not (marker and marker.kwargs.get("transaction"))
+    ):
         monkeypatch.setattr("store.synchronous.HOLD_SECONDS", 0)
 
 

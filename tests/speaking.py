@@ -19,12 +19,13 @@ import yaml
 
 @dataclass(frozen=True)
 class Answer:
-    """What a server answered. ``body`` is the decoded JSON, or the text when it is none."""
+    """What a server answered. ``body`` is the decoded JSON, or the text when it is none; ``content`` the bytes."""
 
     status: int
     headers: Mapping[str, str]
     warnings: tuple[str, ...]
     body: Any
+    content: bytes = b""
 
     def __getitem__(self, name: str) -> Any:
         return self.body[name]
@@ -100,7 +101,7 @@ def _answer(response: HTTPResponse) -> Answer:
     except ValueError:
         body = content.decode(errors="replace")
     headers = {name.lower(): value for name, value in response.getheaders()}
-    return Answer(response.status, headers, tuple(response.msg.get_all("Warning") or ()), body)
+    return Answer(response.status, headers, tuple(response.msg.get_all("Warning") or ()), body, content)
 
 
 def speaker_of(kubeconfig: str) -> Speaker:

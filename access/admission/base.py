@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision
@@ -14,25 +14,10 @@ from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import Cause, Forbidden
 from store.types import Operation
 
-T = TypeVar("T")
-
 CREATE = "CREATE"
 UPDATE = "UPDATE"
 DELETE = "DELETE"
 CONNECT = "CONNECT"
-
-
-class Executor(Protocol):
-    """Where work is done that takes as long as its arguments are large; ``function`` must be pure."""
-
-    def __call__(self, function: Callable[..., T], *args: Any) -> Awaitable[T]:
-        """What ``function(*args)`` returns or raises."""
-        ...
-
-
-async def run_inline(function: Callable[..., T], *args: Any) -> T:
-    """Call ``function`` in the event loop: the ``Executor`` for small objects. Returns and raises what it does."""
-    return function(*args)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,7 +26,7 @@ class Attributes:
 
     Plugins change ``object`` in place while they mutate. ``name`` is the final name, ``namespace`` the object's.
     ``now`` is the time of the request in Unix seconds. ``warnings`` reach the client, ``notes`` the audit; ``together``
-    is what is written, or held, in the same transaction; ``offload`` is for pure work that large objects make long.
+    is what is written, or held, in the same transaction.
     """
 
     principal: Principal
@@ -58,7 +43,6 @@ class Attributes:
     warnings: list[str] = field(default_factory=list)
     notes: list[Decision] = field(default_factory=list)
     together: list[Operation] = field(default_factory=list)
-    offload: Executor = run_inline
 
     @property
     def cluster(self) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import orjson
 
+from access.admission.kubernetes.customresourcedefinitions import statuses_in_group
 from gateway.resources.objects import timestamp
 from kube.customresources.definitions import CLEANUP, CRDS, crd_status, terminating
 from kube.requests.logicalclusters import ROOT
@@ -105,8 +106,7 @@ class DefinitionController:
     async def _name(self, stored: Stored, body: dict[str, Any]) -> None:
         """Ask again for the names that another CRD had when this one came."""
         others = await self._store.list(Range(stored.key.space, *CRDS))
-        bodies = [orjson.loads(item.data) for item in others.items if item.key != stored.key]
-        taken = [other for other in bodies if other["spec"]["group"] == body["spec"]["group"]]
+        taken = await statuses_in_group(others.items, stored.key.name)
         status = crd_status(body, taken, now=timestamp(time.time()))
         if status != body.get("status"):
             await self._store.commit(Update(stored.key, stored.revision, {**body, "status": status}))

@@ -85,7 +85,7 @@ async def _question(request: Request, kind: Kind) -> _Question:
 
 
 async def _read(request: Request, kind: Kind) -> _Question:
-    body = await decode_object(request, kind)
+    body = decode_object(request, kind)
     check_namespace_and_name(request.info, kind, body)
     causes = access_causes(body)
     if causes:

@@ -10,8 +10,8 @@ import orjson
 from access.admission.base import DELETE
 from access.authorization.workspaces.state import closing
 from gateway.filters.permission import authorize
-from gateway.handlers import namespaceorders
 from gateway.handlers.guaranteedupdate import guaranteed_update, require_newest
+from gateway.handlers.placednamespaces import namespaceorders
 from gateway.handlers.reading import read_list, show, show_list
 from gateway.handlers.writing import attributes_of, finished, stored_form
 from gateway.http.messages import Request, Response
@@ -25,7 +25,6 @@ from gateway.upstream.placements import cluster_of, workspace_of
 from kube.customresources.definitions import CRDS, terminating
 from kube.kinds.reststrategies import RETURN_DELETED_OBJECT
 from kube.objects.patches import deep_copy
-from kube.requests.decoding import weight
 from kube.requests.fielderrors import invalid
 from kube.requests.status import BadRequest, Conflict, Invalid, NotFound
 from kube.workspaces.types import WORKSPACES
@@ -108,7 +107,7 @@ def _unsupported(field: str, value: Any, *supported: str) -> Invalid:
 
 async def delete(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """DELETE of one object: a ``Status`` when it is gone, the object when something still holds it."""
-    options = await request.offload(read_options, request)
+    options = read_options(request)
     if kind.name == "Job" and not options.propagation:
         request.warnings.append(
             "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove "
@@ -128,17 +127,19 @@ async def delete(runtime: Runtime, request: Request, kind: Kind) -> Response:
 
 async def delete_collection(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """DELETE of a collection. What was in it is shown, as it was, to those who may list it."""
-    options, accept = await request.offload(read_options, request), negotiate(request)
+    options, accept = read_options(request), negotiate(request)
     chosen = selection(request, kind)
-    items, revision, _, _ = await read_list(runtime, request, kind, chosen)
-    for item in items:
+    page = await read_list(runtime, request, kind, chosen)
+    for item in page.items:
+        request.weigh(item.data)
+    for item in page.items:
         try:
             await delete_object(runtime, request, kind, item.key, options)
         except NotFound:
             continue
     if not (await authorize(runtime, request, "list")).allowed:
         return respond(request, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})
-    return await show_list(request, kind, items, {"resourceVersion": str(revision)}, accept)
+    return await show_list(request, kind, page.items, {"resourceVersion": str(page.revision)}, accept)
 
 
 async def delete_object(
@@ -149,10 +150,10 @@ async def delete_object(
     async def once(current: Stored) -> tuple[bool, dict[str, Any]]:
         require_selected(request, kind, current)
         bootstrappolicy.require_kept(current, kind.resource.qualified_name)
-        request.weight = max(request.weight, weight(current.data))
-        old = await request.offload(orjson.loads, current.data)
+        request.weigh(current.data)
+        old = orjson.loads(current.data)
         _check_preconditions(kind, key, options, old)
-        new = await request.offload(deep_copy, old)
+        new = deep_copy(old)
         metadata = new["metadata"]
         _propagate(new, options)
         attributes = attributes_of(request, kind, DELETE, key.name, None, old)
@@ -180,7 +181,7 @@ async def delete_object(
             if key[1:3] == ("", "namespaces") and cluster_of(old) and workspace_of(old):
                 ended = await namespaceorders.end(runtime, request, old)
                 return ended is None, orjson.loads(ended.data) if ended is not None else old
-            kept = await request.offload(stored_form, new, kind)
+            kept = stored_form(new, kind)
             if gone:
                 await runtime.store.commit(Delete(key, current.revision, kept), *extra)
                 return True, new
@@ -189,7 +190,7 @@ async def delete_object(
             # What still stands counts against quotas until it is gone; what has to hold holds for the mark as well.
             holds = [held for held in extra if isinstance(held, Check)]
             stored = (await runtime.store.commit(Update(key, current.revision, kept), *doors, *holds))[0]
-            return False, await request.offload(orjson.loads, stored.data)
+            return False, orjson.loads(stored.data)
 
     return await guaranteed_update(runtime, kind, key, once)
 

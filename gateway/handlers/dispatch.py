@@ -10,7 +10,6 @@ from gateway.handlers import (
     acrossnamespaces,
     connecting,
     discovery,
-    forwarding,
     health,
     openapi,
     reviews,
@@ -20,8 +19,10 @@ from gateway.handlers import (
     verbs,
     virtualworkspace,
 )
+from gateway.handlers.placednamespaces import forwarding
+from gateway.http import indentation
 from gateway.http.errors import render
-from gateway.http.messages import Request, Response, Stream
+from gateway.http.messages import COST_VALUES, Request, Response, Stream, TooHeavy
 from gateway.http.negotiation import require_acceptable, warning_headers
 from gateway.process.runtime import Runtime
 from gateway.process.streams import Recheck
@@ -31,9 +32,6 @@ from kube.kinds.reststrategies import DEPRECATED
 from kube.requests.decoding import HEAVY, weight
 from kube.requests.status import Expired, StatusError
 from kube.workspaces.apiexports import EXPORTS
-
-COST_VALUES: Final = 100
-"""Values in a body whose work costs about as much as a small request."""
 
 _PARTS: Final = {
     "scale": subresources.scale,
@@ -48,42 +46,62 @@ async def dispatch(runtime: Runtime, request: Request, recheck: Recheck) -> Resp
 
     Heavy bodies are charged to the tenant by what they cost; warnings go with every answer, refusals included.
     """
-    request.weight = weight(request.body)
-    request.executor = partial(runtime.executor.run, request.principal.tenant)
+    sent = weight(request.body)
+    request.light = runtime.heavy is not None and request.info.verb != "watch"
+    request.in_turn = partial(runtime.compression.run, request.principal.tenant)
 
     def charge(cost: int) -> None:
         runtime.throttle.charge(request.principal, request.info, cost, time.monotonic())
 
     request.charge = charge
-    if request.weight > HEAVY:
-        charge(request.weight // COST_VALUES)
-    await runtime.custom.ensure(request.info.cluster)
+    if sent > HEAVY:
+        charge(sent // COST_VALUES)
     answer: Response | Stream
     try:
         answer = await _handle(runtime, request, recheck)
+    except TooHeavy:
+        if runtime.heavy is None:
+            raise
+        if request.weight > sent:
+            charge((request.weight - sent) // COST_VALUES)
+        return await runtime.heavy.answer(request, recheck)
     except StatusError as error:
         if not request.warnings:
             raise
         answer = render(error, request.headers.get(b"accept", b""))
+        if indentation.is_wanted(request.info.path, request.query, request.headers):
+            answer = indentation.indented(answer)
     if request.warnings:
         answer.headers = (*answer.headers, *warning_headers(request.warnings))
     return answer
 
 
 async def _handle(runtime: Runtime, request: Request, recheck: Recheck) -> Response | Stream:
+    if request.info.is_resource:
+        placement = await forwarding.placement_of(runtime, request.info)
+        if placement is not None:
+            return await forwarding.forward(runtime, request, placement, recheck)
+    answer = await _answer(runtime, request, recheck)
+    if isinstance(answer, Stream) or not indentation.is_wanted(request.info.path, request.query, request.headers):
+        return answer
+    request.charge_bytes(len(answer.body))
+    return await request.in_thread(len(answer.body), indentation.indented, answer)
+
+
+async def _answer(runtime: Runtime, request: Request, recheck: Recheck) -> Response | Stream:
     info = request.info
     if not info.is_resource:
-        return await _non_resource(runtime, request)
-    placement = await forwarding.placement_of(runtime, info)
-    if placement is not None:
-        return await forwarding.forward(runtime, request, placement, recheck)
+        return await _non_resource(runtime, request, recheck)
+    request.weigh(request.body)
+    await runtime.custom.ensure(info.cluster)
     require_acceptable(request)
     if (info.group, info.resource, info.subresource) == (*EXPORTS, "content"):
         return await virtualworkspace.serve(runtime, request, recheck)
     kind = runtime.catalogs.require(info)
     verbs.require(request, kind)
-    deprecated = DEPRECATED.get((info.group, info.version, info.resource))
-    if deprecated is not None:
+    await tenants.require(runtime, request)
+    deprecated = DEPRECATED.get((info.group, info.version, info.resource), kind.served.deprecation)
+    if deprecated:
         request.warnings.append(deprecated)
     if info.subresource in connecting.SUBRESOURCES:
         return await connecting.connect(runtime, request, kind)
@@ -122,13 +140,14 @@ def _outside_closed_namespaces(runtime: Runtime, request: Request, recheck: Rech
     return again
 
 
-async def _non_resource(runtime: Runtime, request: Request) -> Response:
+async def _non_resource(runtime: Runtime, request: Request, recheck: Recheck) -> Response:
+    await runtime.custom.ensure(request.info.cluster)
     path = request.info.path
     if request.info.method != "GET" and (path.strip("/") == "version" or discovery.is_version(path)):
         raise verbs.not_allowed()
     if path.startswith("/openapi/"):
         # The documents have media types of their own.
-        return await openapi.serve(runtime, request)
+        return await openapi.serve(runtime, request, recheck)
     require_acceptable(request)
     if discovery.is_discovery(request.info.path):
         return await discovery.discover(runtime, request)

@@ -30,6 +30,9 @@ from kube.objects.strategicmerge import go_text, strategic_merge
 from kube.requests.decoding import decode_json, read_yaml
 from kube.requests.status import AlreadyExists, BadRequest, Cause, Conflict, InternalError, Invalid, NotFound
 
+_COPIES: Final = 4
+"""Copies in one JSON patch of a small object whose result is still small."""
+
 _CUSTOM: Final = tuple(media for media in PATCHES if media != STRATEGIC_PATCH)
 
 
@@ -40,10 +43,12 @@ async def patch(runtime: Runtime, request: Request, kind: Kind) -> Response:
     writeoptions.check(request, applies=media == APPLY_PATCH)
     if media == APPLY_PATCH:
         return await apply(runtime, request, kind)
-    document = await request.offload(decode_patch, request, media)
+    document = decode_patch(request, media)
 
     def merged(current: Body) -> Body:
         if media == JSON_PATCH:
+            # Each copy may double what is there.
+            request.require_light(heavy=sum(map(_copies, document)) > _COPIES if isinstance(document, list) else False)
             result: Body = json_patch(current, document)
         elif media == MERGE_PATCH:
             result = merge_patch(current, document)
@@ -52,11 +57,12 @@ async def patch(runtime: Runtime, request: Request, kind: Kind) -> Response:
             result["apiVersion"], result["kind"] = current["apiVersion"], current["kind"]
         return checked(request, kind, result, document)
 
-    async def patched(current: Body) -> Body:
-        return await request.offload(merged, current)
-
-    stored = await update_object(runtime, request, kind, patched)
+    stored = await update_object(runtime, request, kind, merged)
     return await show(request, kind, stored)
+
+
+def _copies(operation: Any) -> bool:
+    return isinstance(operation, dict) and operation.get("op") == "copy"
 
 
 def decode_patch(request: Request, media: str) -> Any:
@@ -118,16 +124,16 @@ async def apply(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """Server-side apply: PATCH that creates what is missing (KEP-555)."""
     force = forced(request)
     write = write_of(request, kind)
-    applied = await request.offload(decode_applied, request, kind.api_version, kind.name)
-    await request.offload(managedfields.check_applied, kind.structure, applied, write)
+    applied = decode_applied(request, kind.api_version, kind.name)
+    managedfields.check_applied(kind.structure, applied, write)
     if applied.get("metadata") is None:
         applied["metadata"] = {}
-    await request.offload(_check_declared, kind, applied)
-    given, applied = applied, await request.offload(objects.decode_fields, request, kind, applied)
+    _check_declared(kind, applied)
+    given, applied = applied, objects.decode_fields(request, kind, applied)
     schema = None if kind.resource.custom else kind.schema
     configured = applied
     if schema is not None:
-        configured = await request.offload(fieldvalidation.with_zeros, given, applied, schema)
+        configured = fieldvalidation.with_zeros(given, applied, schema)
     objects.check_namespace_and_name(request.info, kind, applied)
     named = applied["metadata"].get("name")
     if named:
@@ -140,9 +146,6 @@ async def apply(runtime: Runtime, request: Request, kind: Kind) -> Response:
         kept: Body = fieldvalidation.decode_fields(result, schema, kind=kind.name, version=kind.version).value
         return kept
 
-    async def merged(current: Body) -> Body:
-        return await request.offload(settled, current)
-
     key = objects.key_of(request.info, kind.resource, request.info.name)
     for _ in range(4):
         if await is_missing(runtime, key):
@@ -150,7 +153,7 @@ async def apply(runtime: Runtime, request: Request, kind: Kind) -> Response:
                 raise not_found(kind, key.name)
             await permission.require(runtime, request, "create")
             _check_new(request, kind, applied)
-            created = await request.offload(settled, None)
+            created = settled(None)
             try:
                 return await show(
                     request, kind, await create_object(runtime, request, kind, created, write=write), status=201
@@ -158,7 +161,7 @@ async def apply(runtime: Runtime, request: Request, kind: Kind) -> Response:
             except AlreadyExists:
                 continue
         try:
-            return await show(request, kind, await update_object(runtime, request, kind, merged, managed=True))
+            return await show(request, kind, await update_object(runtime, request, kind, settled, managed=True))
         except NotFound:
             if request.info.subresource:
                 raise

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hashlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
 import orjson
 
-from gateway.http.messages import JSON, Request, Response
-from gateway.http.negotiation import PLAIN, Accept, negotiate, respond, takes_gzip
+from gateway.http.messages import JSON, LONG, LONG_YAML, Request, Response
+from gateway.http.negotiation import PLAIN, Accept, negotiate, respond, respond_at_length
 from gateway.process.runtime import Runtime
 from gateway.resources import bootstrappolicy, writeoptions
 from gateway.resources.kinds import Kind
@@ -22,7 +24,7 @@ from kube.objects import tables
 from kube.requests.fielderrors import forbidden
 from kube.requests.jsonsyntax import syntax_error
 from kube.requests.status import BadRequest, Expired, NotAcceptable, NotFound, TooManyRequests
-from store.types import FullListing, Key, Listing, RevisionTooOld, Stored
+from store.types import FullListing, Key, RevisionTooOld, Stored
 
 _LIMIT_MAX: Final = 1 << 31
 _PAGE: Final = 500
@@ -35,12 +37,50 @@ _INCONSISTENT: Final = (
     "deleted between the time the first chunk was returned and now may show up in the list."
 )
 
-_PART: Final = 512 * 1024
+_PART: Final = 16 * 1024
 """Bytes of objects that are taken apart at a time: the next part waits until the others have had their turn."""
 
 T = TypeVar("T")
 
 Place = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """A list, or a chunk of one: at most ``limit`` items behind ``after``; ``remaining`` is how many follow it.
+
+    Nothing follows where that is 0, and an unknown number where it is ``None``. ``binding`` says whose chunk it is.
+    """
+
+    items: Sequence[Stored]
+    revision: int
+    remaining: int | None
+    limit: int
+    after: Place | None
+    binding: str
+
+    @property
+    def token(self) -> str:
+        """The token for what follows; empty where nothing does."""
+        if self.remaining == 0 or not self.items:
+            return ""
+        return _encode_token(self.revision, self.items[-1].key, self.binding)
+
+    def with_more(self, others: Sequence[Stored]) -> Page:
+        """This chunk of the list that has these items of the same range too."""
+        if not others:
+            return self
+        after = self.after[2] if self.after else ""
+        listed = {item.key.name for item in self.items}
+        more = [item for item in others if after < item.key.name and item.key.name not in listed]
+        if not more:
+            return self
+        items = sorted((*self.items, *more), key=lambda item: item.key.name)
+        beyond = len(items) - self.limit if self.limit else 0
+        if beyond <= 0:
+            return replace(self, items=items)
+        counted = None if self.remaining is None else self.remaining + beyond
+        return replace(self, items=items[: self.limit], remaining=counted)
 
 
 def not_found(kind: Kind, name: str) -> NotFound:
@@ -79,14 +119,23 @@ async def get(runtime: Runtime, request: Request, kind: Kind) -> Response:
     return await show(request, kind, stored)
 
 
+def _require_light(request: Request, kind: Kind, stored: Stored, accept: Accept) -> None:
+    """Raise ``TooHeavy`` for an object that takes long to be shown in this form: a custom table looks for each column."""
+    times = len(kind.served.columns) if accept.is_table else 1
+    bound = LONG if accept.media is JSON else LONG_YAML
+    request.require_light(heavy=len(stored.data) * times > bound)
+
+
 async def show(request: Request, kind: Kind, stored: Stored, *, status: int = 200) -> Response:
     """One object in the negotiated form."""
     accept = negotiate(request)
     if accept == PLAIN and kind.is_stored_version:
         return Response(status, stored.data)
     request.charge_bytes(len(stored.data))
+    if request.is_reading:
+        _require_light(request, kind, stored, accept)
     try:
-        return await request.offload_large(len(stored.data), _shown, request, kind, stored, accept, status)
+        return _shown(request, kind, stored, accept, status)
     except (NotAcceptable, TooManyRequests):
         if request.is_reading:
             raise
@@ -109,33 +158,35 @@ async def list_(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """A list, or a chunk of one (limit, continue), at the asked revision (resourceVersion, resourceVersionMatch)."""
     accept = negotiate(request)
     chosen = selection(request, kind)
-    items, revision, token, remaining = await read_list(runtime, request, kind, chosen)
-    if not token:
-        items = await with_bootstrap_policy(runtime, chosen, items)
-    metadata: dict[str, Any] = {"resourceVersion": str(revision)}
-    if token or kind.resource.custom:
+    page = await read_list(runtime, request, kind, chosen)
+    page = page.with_more(await fallen_back_on(runtime, chosen))
+    metadata: dict[str, Any] = {"resourceVersion": str(page.revision)}
+    if page.token or kind.resource.custom:
         # Lists of custom objects say that nothing follows.
-        metadata["continue"] = token
-        if token and remaining is not None:
-            metadata["remainingItemCount"] = remaining
-    return await show_list(request, kind, items, metadata, accept)
+        metadata["continue"] = page.token
+        if page.token and page.remaining is not None:
+            metadata["remainingItemCount"] = page.remaining
+    return await show_list(request, kind, page.items, metadata, accept)
 
 
-async def with_bootstrap_policy(runtime: Runtime, chosen: Selection, items: Sequence[Stored]) -> Sequence[Stored]:
-    """The end of a list, with what its space falls back on and does not keep itself."""
-    fallback = bootstrappolicy.objects_in(chosen.range)
-    more = [
+async def fallen_back_on(runtime: Runtime, chosen: Selection) -> list[Stored]:
+    """What is selected of the policy that a space falls back on, without what it keeps itself."""
+    return [
         stored
-        for stored in fallback.values()
+        for stored in bootstrappolicy.objects_in(chosen.range).values()
         if chosen.matches(stored.key, stored.data) and await runtime.store.get(stored.key, cached=True) is None
     ]
-    return sorted((*items, *more), key=lambda item: item.key.name) if more else items
 
 
 async def show_list(
     request: Request, kind: Kind, items: Sequence[Stored], metadata: dict[str, Any], accept: Accept
 ) -> Response:
     """Objects as a list in the negotiated form; ``metadata`` is the list's."""
+    if accept != PLAIN or not kind.is_stored_version:
+        for item in items:
+            _require_light(request, kind, item, accept)
+    if accept.media is not JSON:
+        request.require_light(heavy=sum(len(item.data) for item in items) > LONG_YAML)
     if accept.kind:
         head = _formed(request, kind, (), accept)[1]
         member = "rows" if accept.is_table else "items"
@@ -149,8 +200,7 @@ async def show_list(
             parts = [part async for part in in_parts(request, items, partial(_joined, kind))]
     start = orjson.dumps({**head, "metadata": metadata})[:-1]
     data = b"".join((start, b',"', member.encode(), b'":[', b",".join(parts), b"]}"))
-    weighs = len(data) if accept.media is not JSON or takes_gzip(request) else 0
-    return await request.offload_large(weighs, partial(respond, request, data, accept=Accept(accept.media)))
+    return await respond_at_length(request, data, accept=Accept(accept.media))
 
 
 async def in_parts(
@@ -161,13 +211,15 @@ async def in_parts(
     part: list[Stored] = []
     size = 0
     for item in items:
+        request.require_light(heavy=len(item.data) > LONG)
         part.append(item)
         size += len(item.data)
         if size > _PART:
-            yield await request.offload_large(size, made, part)
+            yield made(part)
+            await asyncio.sleep(0)
             part, size = [], 0
     if part:
-        yield await request.offload_large(size, made, part)
+        yield made(part)
 
 
 async def selected(request: Request, chosen: Selection, items: Sequence[Stored]) -> Sequence[Stored]:
@@ -185,10 +237,8 @@ def _encoded(request: Request, kind: Kind, accept: Accept, items: Sequence[Store
     return orjson.dumps(_formed(request, kind, items, accept)[0])[1:-1]
 
 
-async def read_list(
-    runtime: Runtime, request: Request, kind: Kind, chosen: Selection
-) -> tuple[Sequence[Stored], int, str, int | None]:
-    """The items, the revision, the token for what follows, and how many follow when that is known."""
+async def read_list(runtime: Runtime, request: Request, kind: Kind, chosen: Selection) -> Page:
+    """What the request asks for of the store's objects."""
     query = request.query
     limit = limit_of(query.get("limit", ""))
     if query.get("resourceVersion") == "0" and query.get("resourceVersionMatch") != "Exact":
@@ -237,13 +287,14 @@ async def _pages(
     after: Place | None,
     *,
     cached: bool,
-) -> tuple[Sequence[Stored], int, str, int | None]:
+) -> Page:
+    made = partial(Page, limit=limit, after=after, binding=binding)
     if chosen.is_whole or not limit:
         listing = await runtime.store.list(
             chosen.range, at_least=at_least, exact=exact, after=after, limit=limit, cached=cached
         )
         items = await selected(request, chosen, listing.items)
-        return items, listing.revision, _token(listing, binding), listing.remaining
+        return made(items=items, revision=listing.revision, remaining=listing.remaining)
     found: list[Stored] = []
     while True:
         listing = await runtime.store.list(
@@ -251,10 +302,9 @@ async def _pages(
         )
         found += await selected(request, chosen, listing.items)
         if len(found) > limit:
-            found = found[:limit]
-            return found, listing.revision, _encode_token(listing.revision, found[-1].key, binding), None
+            return made(items=found[:limit], revision=listing.revision, remaining=None)
         if not listing.remaining:
-            return found, listing.revision, "", None
+            return made(items=found, revision=listing.revision, remaining=0)
         exact, cached, at_least = listing.revision, False, None
         after = _place(listing.items[-1].key)
 
@@ -304,12 +354,6 @@ def binding_of(request: Request, kind: Kind) -> str:
         request.principal.tenant or "",
     )
     return hashlib.sha256(orjson.dumps(parts)).hexdigest()[:32]
-
-
-def _token(listing: Listing, binding: str) -> str:
-    if not listing.remaining or not listing.items:
-        return ""
-    return _encode_token(listing.revision, listing.items[-1].key, binding)
 
 
 def _place(key: Key) -> Place:

@@ -27,7 +27,7 @@ async def review(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """Answer a review of any kind; the answer is the review with its status."""
     if kind.name in accessreviews.KINDS:
         return await accessreviews.review(runtime, request, kind)
-    body = await decode_object(request, kind)
+    body = decode_object(request, kind)
     body["status"] = await _ANSWERS[kind.name](runtime, request, body)
     body["metadata"] = {"creationTimestamp": timestamp(request.now) if kind.name == "SelfSubjectReview" else None}
     return respond(request, body, status=201, accept=negotiate(request, forms=False))

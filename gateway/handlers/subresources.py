@@ -10,7 +10,7 @@ import orjson
 from gateway.handlers import patching
 from gateway.handlers.deleting import delete_object, with_preconditions
 from gateway.handlers.reading import find
-from gateway.handlers.writing import Body, check_name_of, modified, update_object, write_of
+from gateway.handlers.writing import Body, check_name_of, modified, stated_revision, update_object, write_of
 from gateway.http.messages import Request, Response
 from gateway.http.negotiation import APPLY_PATCH, JSON_PATCH, PATCHES, negotiate, require_patch_type, respond
 from gateway.process.runtime import Runtime
@@ -39,29 +39,29 @@ async def scale(runtime: Runtime, request: Request, kind: Kind) -> Response:
     part = kind.part(info.subresource)
     if info.verb == "update":
         writeoptions.check(request)
-        body = await objects.decode_object(request, part)
+        body = objects.decode_object(request, part)
         objects.check_namespace_and_name(info, part, body)
         check_name_of(request, body["metadata"].get("name"))
 
-        async def wanted(current: Body) -> Body:  # noqa: ARG001 - one signature for both
+        def wanted(current: Body) -> Body:  # noqa: ARG001 - one signature for both
             return body
     else:
         media = require_patch_type(request, *PATCHES)
         writeoptions.check(request, applies=media == APPLY_PATCH)
         if media == APPLY_PATCH:
             return await _apply_scale(runtime, request, kind, where)
-        document = await request.offload(patching.decode_patch, request, media)
+        document = patching.decode_patch(request, media)
 
-        async def wanted(current: Body) -> Body:
+        def wanted(current: Body) -> Body:
             shown = _scale(current, where)
             result = json_patch(shown, document) if media == JSON_PATCH else merge_patch(shown, document)
             return patching.checked(request, part, result, document)
 
-    async def scaled(current: Body) -> Body:
-        scale_ = await wanted(current)
+    def scaled(current: Body) -> Body:
+        scale_ = wanted(current)
         replicas = _replicas(scale_, info.name, custom=kind.resource.custom)
-        version = scale_["metadata"].get("resourceVersion")
-        if version and version != current["metadata"].get("resourceVersion"):
+        stated = stated_revision(scale_)
+        if stated and str(stated) != current["metadata"].get("resourceVersion"):
             raise modified(kind, info.name)
         new: Body = deep_copy(current)
         _place(new, where.replicas, replicas)
@@ -73,7 +73,7 @@ async def scale(runtime: Runtime, request: Request, kind: Kind) -> Response:
 async def _apply_scale(runtime: Runtime, request: Request, kind: Kind, where: Scale) -> Response:
     """Server-side apply of a ``Scale``: it owns the object's replicas, and nothing else."""
     part = kind.part(request.info.subresource)
-    applied = await request.offload(patching.decode_applied, request, part.api_version, part.name)
+    applied = patching.decode_applied(request, part.api_version, part.name)
     managedfields.check_applied(part.structure, applied, Write(manager="", version=part.api_version, now=""))
     applied = objects.decode_fields(request, part, {**applied, "metadata": applied.get("metadata") or {}})
     objects.check_namespace_and_name(request.info, part, applied)
@@ -82,7 +82,7 @@ async def _apply_scale(runtime: Runtime, request: Request, kind: Kind, where: Sc
         _place(configured, where.replicas, _replicas(applied, request.info.name, custom=kind.resource.custom))
     write, force = write_of(request, kind), patching.forced(request)
 
-    async def merged(current: Body) -> Body:
+    def merged(current: Body) -> Body:
         return managedfields.apply(kind.structure, current, configured, write, force=force)
 
     return _show(request, await update_object(runtime, request, kind, merged, managed=True), where)
@@ -144,7 +144,7 @@ def _show(request: Request, stored: Stored, where: Scale) -> Response:
 
 async def bind(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """POST of a ``Binding``: put a pod on a node, once."""
-    body = await objects.decode_object(request, kind.part(request.info.subresource))
+    body = objects.decode_object(request, kind.part(request.info.subresource))
     writeoptions.check(request)
     target = body.get("target") or {}
     node, causes = target.get("name"), []
@@ -155,7 +155,7 @@ async def bind(runtime: Runtime, request: Request, kind: Kind) -> Response:
     if causes:
         raise invalid_object("", "Binding", request.info.name, causes)
 
-    async def bound(current: Body) -> Body:
+    def bound(current: Body) -> Body:
         assigned = (current.get("spec") or {}).get("nodeName")
         if assigned:
             raise Conflict(
@@ -179,7 +179,7 @@ async def bind(runtime: Runtime, request: Request, kind: Kind) -> Response:
 
 async def bind_new(runtime: Runtime, request: Request) -> Response:
     """POST to ``bindings``: the pod is named in the body."""
-    body = await request.offload(objects.decode_body, request, "Binding")
+    body = objects.decode_body(request, "Binding")
     name = _within(body, "Binding", "metadata").get("name")
     if not isinstance(name, str) or not is_dns_subdomain(name):
         raise BadRequest("metadata.name of the binding names the pod")
@@ -189,7 +189,7 @@ async def bind_new(runtime: Runtime, request: Request) -> Response:
 
 async def evict(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """POST of an ``Eviction``: delete a pod."""
-    body = await objects.decode_object(request, kind.part(request.info.subresource))
+    body = objects.decode_object(request, kind.part(request.info.subresource))
     writeoptions.check(request)
     named = _within(body, "Eviction", "metadata").get("name")
     if named and named != request.info.name:

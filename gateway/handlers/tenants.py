@@ -13,8 +13,8 @@ from gateway.process.runtime import Runtime
 from gateway.resources import objects, writeoptions
 from gateway.resources.kinds import Kind
 from kube.requests.fielderrors import invalid_object
-from kube.requests.names import tenant_name
-from kube.requests.status import BadRequest, Cause
+from kube.requests.names import SYSTEM_TENANT, tenant_name
+from kube.requests.status import BadRequest, Cause, NotFound
 from store.types import Key, Stored
 
 
@@ -25,8 +25,19 @@ async def serve(runtime: Runtime, request: Request, kind: Kind) -> Response:
     return await _delete(runtime, request, kind)
 
 
+async def require(runtime: Runtime, request: Request) -> None:
+    """Raise ``NotFound`` for a reading in a tenant that is not there: it must not seem to be empty."""
+    info = request.info
+    at_home = info.tenant in (SYSTEM_TENANT, request.principal.tenant)
+    if info.verb not in ("list", "watch") or info.all_tenants or at_home:
+        return
+    key = _key(info.tenant)
+    if await runtime.store.get(key, cached=True) is None and await runtime.store.get(key) is None:
+        raise NotFound(f'tenants "{info.tenant}" not found', kind="tenants", name=info.tenant)
+
+
 async def _create(runtime: Runtime, request: Request, kind: Kind) -> Response:
-    body = await objects.decode_object(request, kind)
+    body = objects.decode_object(request, kind)
     writeoptions.check(request)
     objects.check_namespace_and_name(request.info, kind, body)
     metadata = body["metadata"]
@@ -51,7 +62,7 @@ async def _create(runtime: Runtime, request: Request, kind: Kind) -> Response:
 
 
 async def _delete(runtime: Runtime, request: Request, kind: Kind) -> Response:
-    options = await request.offload(read_options, request)
+    options = read_options(request)
     name = request.info.name
     stored = await find(runtime, _key(name), kind)
     metadata = orjson.loads(stored.data)["metadata"]

@@ -37,7 +37,7 @@ async def create_token(runtime: Runtime, request: Request, kind: Kind) -> Respon
     info = request.info
     check_token(request.principal, info)
     token_kind = kind.part("token")
-    body = await decode_object(request, token_kind)
+    body = decode_object(request, token_kind)
     metadata = body["metadata"]
     if metadata.get("namespace") not in (None, "", info.namespace):
         raise BadRequest("the namespace of the provided object does not match the namespace sent on the request")

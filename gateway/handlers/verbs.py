@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from gateway.handlers import deleting, patching, reading, watching, writing
 from gateway.http.messages import Request, Response, Stream
 from gateway.process.runtime import Runtime
@@ -9,9 +11,13 @@ from gateway.process.streams import Recheck
 from gateway.resources.kinds import Kind
 from kube.requests.status import MethodNotAllowed
 
+_READING_SCHEMAS: Final = frozenset({"create", "update", "patch"})
+
 
 async def perform(runtime: Runtime, request: Request, kind: Kind, recheck: Recheck) -> Response | Stream:
     """Answer a request for objects of a kind that are kept. Raises ``StatusError``."""
+    if kind.is_heavy and request.info.verb in _READING_SCHEMAS:
+        request.require_light(heavy=True)
     match request.info.verb:
         case "get":
             return await reading.get(runtime, request, kind)

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import orjson
 
-from gateway.handlers.reading import in_parts, revision_of, selected, with_bootstrap_policy
+from gateway.handlers.reading import fallen_back_on, in_parts, revision_of, selected
 from gateway.http.errors import as_event, as_status_error
 from gateway.http.messages import Request, Stream
 from gateway.http.negotiation import Accept, negotiate
@@ -107,9 +107,11 @@ async def _start(runtime: Runtime, request: Request, chosen: Selection, *, initi
     if initial_events is False and revision:
         return _Start((), revision)
     listing = await runtime.store.list(chosen.range, cached=revision == 0, at_least=revision or None)
-    return _Start(
-        await with_bootstrap_policy(runtime, chosen, await selected(request, chosen, listing.items)), listing.revision
-    )
+    items = await selected(request, chosen, listing.items)
+    more = await fallen_back_on(runtime, chosen)
+    if more:
+        items = sorted((*items, *more), key=lambda item: item.key.name)
+    return _Start(items, listing.revision)
 
 
 class Encoder:

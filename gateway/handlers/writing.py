@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, Final
 
 import orjson
 
 from access.admission.base import CREATE, UPDATE, Attributes
 from gateway.filters import permission
-from gateway.handlers import namespaceorders
 from gateway.handlers.guaranteedupdate import (
     ATTEMPTS,
     backoff_after_conflict,
@@ -20,6 +19,7 @@ from gateway.handlers.guaranteedupdate import (
     require_newest,
     too_many_conflicts,
 )
+from gateway.handlers.placednamespaces import namespaceorders
 from gateway.handlers.reading import revision_of, show
 from gateway.http.messages import Request, Response
 from gateway.process.runtime import Runtime
@@ -37,13 +37,13 @@ from kube.objects import conversion, fieldvalidation, managedfields
 from kube.objects.fieldpaths import SPEC, SPEC_AND_LABELS, STATUS
 from kube.objects.managedfields import Write
 from kube.objects.patches import deep_copy, same
-from kube.requests.decoding import HEAVY, weight
+from kube.requests.decoding import HEAVY
 from kube.requests.fielderrors import invalid, invalid_object
 from kube.requests.status import AlreadyExists, BadRequest, Cause, Conflict, Invalid
 from store.types import Create, Delete, PreconditionFailed, Stored
 
 Body = dict[str, Any]
-Transform = Callable[[Body], Awaitable[Body]]
+Transform = Callable[[Body], Body]
 """From the current object to the wanted one; called again when somebody else wrote in between."""
 
 _NAME_BYTES: Final = 1024
@@ -58,8 +58,9 @@ _IMMUTABLE: Final = ("uid", "deletionTimestamp", "deletionGracePeriodSeconds")
 async def create(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """POST to a collection."""
     writeoptions.check(request)
-    body = await objects.decode_object(request, kind)
-    if body["metadata"].get("resourceVersion") and not request.dry_run:
+    body = objects.decode_object(request, kind)
+    version = str(body["metadata"].get("resourceVersion") or "")
+    if version.isascii() and version.isdigit() and version.strip("0") and not request.dry_run:
         raise BadRequest("resourceVersion should not be set on objects to be created")
     stored = await create_object(runtime, request, kind, body)
     return await show(request, kind, stored, status=201)
@@ -77,7 +78,7 @@ async def create_object(
     objects.set_logical_cluster(request.info, kind, body, name)
     generated = bool(body["metadata"].get("generateName"))
     for attempt in range(ATTEMPTS):
-        candidate = await request.offload(_candidate, request, kind, body, write)
+        candidate = _candidate(request, kind, body, write)
         key = objects.key_of(request.info, kind.resource, candidate["metadata"]["name"])
         confine_new(request, kind, key, candidate)
         attributes = attributes_of(request, kind, CREATE, key.name, candidate, None)
@@ -117,17 +118,19 @@ def _candidate(request: Request, kind: Kind, body: Body, write: Write | None) ->
 async def update(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """PUT of an object or its status."""
     writeoptions.check(request)
-    body = await objects.decode_object(request, kind)
+    body = objects.decode_object(request, kind)
     objects.check_namespace_and_name(request.info, kind, body)
     check_name_of(request, body["metadata"].get("name"))
 
-    async def replaced(_current: Body) -> Body:
-        return await request.offload(deep_copy, body)
+    def replaced(_current: Body) -> Body:
+        copied: Body = deep_copy(body)
+        return copied
 
     info = request.info
     key = objects.key_of(info, kind.resource, info.name)
     creates = not info.subresource and kind.resource.storage_key in ALLOW_CREATE_ON_UPDATE
     if creates and await is_missing(runtime, key):
+        stated_revision(body)
         await permission.require(runtime, request, "create")
         return await show(request, kind, await create_object(runtime, request, kind, body), status=201)
     stored = await update_object(runtime, request, kind, replaced)
@@ -166,23 +169,23 @@ async def update_object(
 
     async def once(current: Stored) -> Stored:
         require_selected(request, kind, current)
-        request.weight = max(request.weight, weight(current.data))
-        old = await request.offload(_kept, current, kind)
-        new = await request.offload(settled, current, old, await transform(old))
+        request.weigh(current.data)
+        old = _kept(current, kind)
+        new = settled(current, old, transform(old))
         confine_new(request, kind, key, new)
         attributes = attributes_of(request, kind, UPDATE, key.name, new, old)
         async with runtime.write_locks.of_quotas(key, updates=True):
             extra = await runtime.admission.admit(attributes)
-            as_before = await request.offload(unchanged, old, new)
+            as_before = unchanged(old, new)
             if as_before or request.dry_run:
                 await require_newest(runtime, key, current)
             if as_before:
                 return current
             if info.subresource != "binding":
-                await request.offload(bump_generation, kind, old, new)
+                bump_generation(kind, old, new)
             if request.dry_run:
                 return Stored(key, current.revision, orjson.dumps(new))
-            kept = await request.offload(stored_form, new, kind)
+            kept = stored_form(new, kind)
             if finished(new):
                 return (await runtime.store.commit(Delete(key, current.revision, kept), *extra))[0]
             return (await runtime.store.commit(replacement(current, kept), *extra))[0]
@@ -286,12 +289,12 @@ def finished(body: Body) -> bool:
 
 
 def _check_preconditions(kind: Kind, name: str, current: Stored, old: Body, new: Body, *, replaces: bool) -> None:
-    version = new["metadata"].get("resourceVersion")
+    stated = stated_revision(new)
     resource = kind.resource
-    if replaces and not version and (resource.custom or resource.storage_key in NO_UNCONDITIONAL_UPDATE):
+    if not stated and (resource.custom or resource.storage_key in NO_UNCONDITIONAL_UPDATE):
         cause = invalid("metadata.resourceVersion", 0, "must be specified for an update")
         raise invalid_object(resource.group, resource.plural, name, [cause])
-    if version and revision_of(str(version)) != current.revision:
+    if stated and str(stated) != old["metadata"]["resourceVersion"]:
         raise modified(kind, name)
     uid = new["metadata"].get("uid")
     if replaces and uid and uid != old["metadata"].get("uid"):
@@ -304,6 +307,11 @@ def _check_preconditions(kind: Kind, name: str, current: Stored, old: Body, new:
             kind=kind.resource.plural,
             name=name,
         )
+
+
+def stated_revision(body: Body) -> int:
+    """The revision that a write is about: 0 for any. Raises ``BadRequest`` for what is none."""
+    return revision_of(str(body["metadata"].get("resourceVersion") or "0"))
 
 
 def modified(kind: Kind, name: str) -> Conflict:
@@ -410,5 +418,4 @@ def attributes_of(
         dry_run=request.dry_run,
         warnings=request.warnings,
         notes=request.notes,
-        offload=request.offload,
     )

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
-from access.admission.base import Executor
 from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision
-from kube.requests.decoding import HEAVY
+from kube.requests.decoding import HEAVY, weight
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import TooManyRequests
 from store.types import Key
@@ -23,6 +24,10 @@ Headers = tuple[tuple[bytes, bytes], ...]
 
 def _cannot_write(_data: bytes) -> bool:
     return False
+
+
+class TooHeavy(Exception):
+    """The request would hold the event loop."""
 
 
 def _cannot_cut() -> None:
@@ -47,11 +52,28 @@ class ScopeFilter(Protocol):
 
 
 LARGE: Final = 64 * 1024
-"""Bytes of stored objects that are taken apart on the loop, together, for one answer."""
+"""Bytes of stored objects that are taken apart for one answer without being charged."""
+
+LONG: Final = 256 * 1024
+"""Bytes of one stored object that are taken apart at a time on the event loop."""
+
+LONG_YAML: Final = 8 * 1024
+"""Bytes of what is written as YAML on the event loop."""
+
+COST_VALUES: Final = 100
+"""Values whose work costs about as much as a small request."""
 
 WATCH_COST_BYTES: Final = 128 * 1024
 COST_BYTES: Final = 16 * 1024
 """Bytes of stored objects whose taking apart costs about as much as a small request."""
+
+
+class InTurn(Protocol):
+    """Does work beside the event loop, when it is the tenant's turn."""
+
+    def __call__(self, work: Callable[[], Awaitable[T]]) -> Awaitable[T]:
+        """What ``work()`` returns or raises."""
+        ...
 
 
 def _free(cost: int) -> None:
@@ -67,7 +89,8 @@ class Request:
     ``now`` is the moment it arrived, in Unix seconds. ``warnings`` become ``Warning`` headers, ``notes`` are what the
     audit is told of the admission. ``write`` sends the next bytes of a stream that has begun, at once, or is false: then
     they belong into its ``chunks``. ``cut`` ends an answer that has begun, wherever it is. ``scope_filter`` narrows what
-    it can reach to some objects of its range. ``weight`` is about how many values it brings or changes.
+    it can reach to some objects of its range. ``weight`` is about how many values it brings or changes; where ``light``
+    is set, a heavy request is left to another process. ``in_turn`` is for long work that lets the loop go on.
     """
 
     principal: Principal
@@ -86,15 +109,43 @@ class Request:
     cut: Callable[[], None] = _cannot_cut
     scope_filter: ScopeFilter | None = None
     weight: int = 0
-    executor: Executor | None = None
+    light: bool = False
+    in_turn: InTurn | None = None
     charge: Callable[[int], None] = _free
     charged: bool = False
 
-    async def offload(self, function: Callable[..., T], *args: Any) -> T:
-        """What the pure ``function(*args)`` returns or raises, off the event loop where the request weighs much."""
-        if self.weight <= HEAVY or self.executor is None:
+    def weigh(self, data: bytes) -> None:
+        """Count a body, or a stored object that is to be changed. Raises ``TooHeavy``."""
+        self.weight = max(self.weight, weight(data))
+        shown = len(data) if b"yaml" in self.headers.get(b"accept", b"") else 0
+        self.require_light(heavy=self.weight > HEAVY or shown > LONG_YAML)
+
+    def require_light(self, *, heavy: bool) -> None:
+        """Raise ``TooHeavy`` for a request that would hold the loop, where it need not. Only before anything is kept."""
+        if heavy and self.light:
+            raise TooHeavy
+
+    def portable(self) -> Request:
+        """The request as another process takes it: without what belongs to this one."""
+        return replace(
+            self,
+            decision=None,
+            warnings=[],
+            notes=[],
+            write=_cannot_write,
+            cut=_cannot_cut,
+            scope_filter=None,
+            light=False,
+            in_turn=None,
+            charge=_free,
+            charged=False,
+        )
+
+    async def in_thread(self, size: int, function: Callable[..., T], *args: Any) -> T:
+        """What the pure function makes of ``size`` bytes that are not the store's; of many in a thread, in turn."""
+        if size <= LARGE or self.in_turn is None:
             return function(*args)
-        return await self.executor(function, *args)
+        return await self.in_turn(partial(asyncio.to_thread, function, *args))
 
     def charge_bytes(self, size: int) -> None:
         """Have ``size`` bytes of stored objects charged that are to be taken apart. Raises ``TooManyRequests``.
@@ -111,12 +162,6 @@ class Request:
             if not self.charged:
                 raise
         self.charged = True
-
-    async def offload_large(self, size: int, function: Callable[..., T], *args: Any) -> T:
-        """What the pure function makes of ``size`` bytes of stored objects; of many off the loop. ``charge_bytes`` first."""
-        if size <= LARGE or self.executor is None:
-            return function(*args)
-        return await self.executor(function, *args)
 
     @property
     def is_reading(self) -> bool:

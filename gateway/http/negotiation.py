@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import orjson
@@ -198,6 +198,12 @@ def respond(request: Request, body: Any, *, status: int = 200, accept: Accept = 
         data = gzip.compress(data, compresslevel=1)
         headers = ((b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding"))
     return Response(status, data, accept.media, headers)
+
+
+async def respond_at_length(request: Request, data: bytes, *, accept: Accept = PLAIN) -> Response:
+    """``respond`` for bytes that may be many: they are compressed beside the event loop."""
+    answer = partial(respond, request, data, accept=accept)
+    return await request.in_thread(len(data) if takes_gzip(request) else 0, answer)
 
 
 def takes_gzip(request: Request) -> bool:

@@ -16,6 +16,7 @@ from access.requestlimits import TenantThrottle
 from audit.requests import RequestLog
 from gateway.options import Options
 from gateway.process.fairexecutor import FairExecutor
+from gateway.process.heavyrequests import HeavyRequests
 from gateway.process.keyedlocks import KeyedLocks
 from gateway.process.metrics import Metrics
 from gateway.process.streams import OpenStreams
@@ -57,7 +58,8 @@ class Runtime:
     workspace_tokens: WorkspaceTokens
     service_account_keys: KeyFiles
     accounts: ServiceAccountAuthenticator
-    executor: FairExecutor = field(default_factory=FairExecutor)
+    heavy: HeavyRequests | None = None
+    compression: FairExecutor = field(default_factory=FairExecutor)
     watchdog: Watchdog = field(default_factory=Watchdog)
     open_streams: OpenStreams = field(default_factory=OpenStreams)
     merged_versions: MergedVersions = field(default_factory=MergedVersions)

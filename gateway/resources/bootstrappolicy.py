@@ -1,7 +1,7 @@
 """The bootstrap policy as objects: any space shows what holds there and can be bound there (KC7).
 
 They cost no space a row. Whoever changes one makes it the space's own, which then counts in its place; until then it
-has the resource version 0, and cannot be deleted.
+has the resource version 1, and cannot be deleted.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ from store.types import AllSpaces, Key, Range, Stored
 
 NOT_KEPT: Final = 0
 """The revision of what no space keeps."""
+
+SHOWN: Final = "1"
+"""Its resource version: older than any that is kept, and no "0", with which a write would overwrite whatever is there."""
 
 _MANIFESTS: Final = {
     "clusterroles": bootstrappolicy.CLUSTER_ROLES,
@@ -70,7 +73,7 @@ def _made(space: str, resource: str) -> Iterator[Stored]:
         metadata: dict[str, Any] = {
             **manifest["metadata"],
             "uid": str(uuid.uuid5(_ROLES, f"{space}/{resource}/{name}")),
-            "resourceVersion": str(NOT_KEPT),
+            "resourceVersion": SHOWN,
             "creationTimestamp": None,
             "selfLink": full_path(space, GROUP, "v1", resource, name=name),
         }

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -14,7 +15,8 @@ from gateway.resources.kinds import Catalogs, definitions
 from kube.customresources.definitions import CRDS, is_established, resource_of
 from kube.kinds.builtins import BUILTINS, TENANT_BUILTINS
 from kube.kinds.resources import Catalog, Resource, parse_api_version
-from kube.requests.logicalclusters import BOOTSTRAP, ROOT, tenant_of
+from kube.requests.decoding import weight
+from kube.requests.logicalclusters import BOOTSTRAP, ROOT
 from store.interface import Store
 from store.types import AllSpaces, Event, EventType, Range
 
@@ -25,6 +27,8 @@ MAX_SPACES: Final = 512
 MAX_RESOURCES: Final = 10_000
 """Spaces, and resources of them all, that are held ready; the least recently used are built again when needed."""
 _PAGE: Final = 200
+_RULE: Final = 100
+"""Values whose reading costs as much as compiling one rule."""
 
 
 class Definition(NamedTuple):
@@ -47,10 +51,6 @@ Redefined = Callable[[Collection[tuple[str, str]]], None]
 """Told of the (group, plural) whose definition has changed somewhere."""
 
 
-Beside = Callable[..., Awaitable[Resource | None]]
-"""Calls a pure function for a tenant, ``(tenant, function, *args)``, where it does not hold the loop."""
-
-
 class CustomResources:
     """Follows all CRDs and keeps the catalogs right.
 
@@ -58,9 +58,7 @@ class CustomResources:
     the same name or kind. Of spaces that nobody asks for, only the names of their CRDs are held.
     """
 
-    def __init__(
-        self, store: Store, catalogs: Catalogs, redefined: Redefined | None = None, beside: Beside | None = None
-    ) -> None:
+    def __init__(self, store: Store, catalogs: Catalogs, redefined: Redefined | None = None) -> None:
         self._store = store
         self._catalogs = catalogs
         self._redefined = redefined
@@ -69,7 +67,6 @@ class CustomResources:
         self._due: dict[str, dict[str, bytes | None]] = {}
         """What was written and not yet read, of spaces that are held ready or being made so."""
         self._making: dict[str, asyncio.Lock] = {}
-        self._beside = beside or _at_once
         self._loads = 0
         self._published: dict[str, Resource] = {}
         self._loading = asyncio.Lock()
@@ -100,7 +97,7 @@ class CustomResources:
     async def ensure(self, cluster: str) -> None:
         """Make sure that the catalog of a space holds what is installed there.
 
-        What has changed since is made beside the loop, one definition after the other, by one request of all that wait.
+        What has changed since is read one definition a turn of the loop, by one request of all that wait.
         """
         while True:
             if self._stale:
@@ -126,11 +123,12 @@ class CustomResources:
             own, due, self._due[cluster] = dict(own), self._due[cluster], {}
         try:
             for name, data in due.items():
-                resource = None if data is None else await self._beside(tenant_of(cluster), _read, cluster, data)
+                resource = None if data is None else _read(cluster, data)
                 if resource is None:
                     own.pop(name, None)
                 else:
                     own[name] = resource
+                await asyncio.sleep(0)
         except BaseException:
             if cluster in self._own and cluster in self._due:
                 self._due[cluster] = {**due, **self._due[cluster]}
@@ -252,13 +250,10 @@ def _with(base: Catalog, resources: Collection[Resource]) -> Catalog:
     return base.extended(r for r in served if not {(r.group, r.plural), (r.group, r.kind)} & builtin)
 
 
-async def _at_once(_tenant: str | None, function: Callable[..., Resource | None], *args: Any) -> Resource | None:
-    return function(*args)
-
-
 def _read(cluster: str, data: bytes) -> Resource | None:
     """What a CRD defines, from its bytes; ``None`` for one that is not established."""
-    return _made(cluster, orjson.loads(data))
+    resource = _made(cluster, orjson.loads(data))
+    return None if resource is None else replace(resource, weight=weight(data) + _RULE * data.count(b'"rule"'))
 
 
 def _made(cluster: str, crd: dict[str, Any]) -> Resource | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, Final
 from kube.kinds.builtins import BUILTINS, KUBERNETES_MINOR, TENANT_BUILTINS
 from kube.kinds.mergestrategies import DEDUCED, Structure, structure_of
 from kube.kinds.resources import Catalog, Resource, Subresource, Version, api_version
-from kube.kinds.schemas import MISSING, Definitions, Schema
+from kube.kinds.schemas import Definitions, Schema
 from kube.kinds.tenantrykinds import with_own_kinds
 from kube.objects.columns import TableConvertor
 from kube.objects.tables import convertor_of
@@ -18,6 +19,8 @@ from kube.requests.logicalclusters import BOOTSTRAP, ROOT
 from kube.requests.paths import not_found
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import MethodNotAllowed, NoSuchPage, NotFound
+
+_HEAVY: Final = 8_000
 
 
 @lru_cache(maxsize=1)
@@ -80,10 +83,15 @@ class Kind:
         stored = self.resource.storage_group in (None, self.resource.group)
         return stored and self.resource.storage_version.name == self.served.name and not self.has_defaults
 
+    @property
+    def is_heavy(self) -> bool:
+        """Whether to read all of its schema and its rules, as a write does for the first time, would hold the loop."""
+        return self.resource.weight > _HEAVY
+
     @cached_property
     def has_defaults(self) -> bool:
         """Whether the kind is custom and its schema has defaults, which objects written before them get when read."""
-        return self.resource.custom and self.schema is not None and _has_defaults(self.schema)
+        return self.resource.custom and self.served.openapi is not None and _has_defaults(self.served.openapi)
 
     def subresource(self, name: str) -> Subresource | None:
         """The subresource of that name, or ``None``."""
@@ -116,12 +124,17 @@ def _part_kind(part: Subresource, *, namespaced: bool) -> Kind:
     return Kind(resource, served)
 
 
-def _has_defaults(schema: Schema) -> bool:
-    below = (*schema.properties.values(), schema.items, schema.additional)
-    return any(
-        part is not None and not part.definition and (part.default is not MISSING or _has_defaults(part))
-        for part in below
-    )
+def _has_defaults(source: Mapping[str, Any]) -> bool:
+    """Whether a structural schema, as it was written, has defaults below its root; found without reading it all."""
+    waiting = [source]
+    while waiting:
+        node = waiting.pop()
+        below = [*(node.get("properties") or {}).values(), node.get("items"), node.get("additionalProperties")]
+        parts = [part for part in below if isinstance(part, Mapping)]
+        if any("default" in part for part in parts):
+            return True
+        waiting += parts
+    return False
 
 
 _SYSTEM_ONLY: Final = frozenset((r.group, r.plural) for r in BUILTINS) - {(r.group, r.plural) for r in TENANT_BUILTINS}

@@ -102,15 +102,11 @@ def decode(media: str, body: bytes) -> Any:
         raise BadRequest(f"couldn't get version/kind; json parse error: {error.message}") from None
 
 
-async def decode_object(request: Request, kind: Kind) -> dict[str, Any]:
+def decode_object(request: Request, kind: Kind) -> dict[str, Any]:
     """The body as an object of ``kind``, unknown fields handled as ``fieldValidation`` says.
 
     Raises ``BadRequest`` in kube-apiserver's words.
     """
-    return await request.offload(_decoded, request, kind)
-
-
-def _decoded(request: Request, kind: Kind) -> dict[str, Any]:
     value = decode_body(request, kind.name)
     said_twice = repeated(request, value)
     check_body_kind(request, kind, value)

@@ -23,6 +23,7 @@ from gateway.filters.auditing import new_audit_id, record_of, with_notes
 from gateway.filters.authorization import authorize, authorize_with_trace, recheck, require_allowed, throttle
 from gateway.filters.requestinfo import parse, resolve
 from gateway.handlers import dispatch
+from gateway.http import indentation
 from gateway.http.bodies import Disconnected, limit_of, read_body
 from gateway.http.certificates import Certificates
 from gateway.http.errors import as_status_error, render
@@ -79,7 +80,7 @@ class Application:
             raise ValueError("requests come by serve")
         await receive()
         try:
-            async with assembly.build_runtime(self._options, self._certificates) as runtime:
+            async with assembly.build_runtime(self._options, self._certificates, heavy=True) as runtime:
                 self._runtime = runtime
                 # What has been loaded stays: looking through it for garbage would stop the server for 100 ms a time.
                 gc.collect()
@@ -147,11 +148,11 @@ class _RequestPipeline:
                     raise
                 task.uncancel()
                 error = Timeout("request did not complete within the allotted timeout")
-                answer = render(error, self._headers.get(b"accept", b""))
+                answer = self._refusal(error)
             except Exception as error:
                 if isinstance(error, Disconnected):
                     raise
-                answer = render(as_status_error(error), self._headers.get(b"accept", b""))
+                answer = self._refusal(as_status_error(error))
             if isinstance(answer, Stream):
                 await self._stream(answer)
             else:
@@ -207,6 +208,11 @@ class _RequestPipeline:
             cut=cycle.abort,
         )
         return await dispatch.dispatch(runtime, request, again)
+
+    def _refusal(self, error: StatusError) -> Response:
+        answer = render(error, self._headers.get(b"accept", b""))
+        path = self.info.path if self.info else ""
+        return indentation.indented(answer) if indentation.is_wanted(path, self._query, self._headers) else answer
 
     async def _authenticate(self, credentials: Credentials, parsed: ParsedRequest) -> Principal:
         if credentials.certificate is None and credentials.authorization is None and parsed.path in ALWAYS_ALLOWED:

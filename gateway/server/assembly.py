@@ -12,7 +12,8 @@ import django
 import orjson
 from cryptography import x509
 
-from access.admission import configuration
+from access.admission import choice, configuration
+from access.admission.base import Plugin
 from access.admission.chain import AdmissionChain
 from access.admission.kubernetes.certificaterequests import CertificateRequests
 from access.admission.kubernetes.customresourcedefinitions import CustomResourceDefinitions
@@ -49,7 +50,8 @@ from audit.requests import RequestLog
 from gateway.controllers import manager
 from gateway.http.certificates import Certificates
 from gateway.options import Options
-from gateway.process.fairexecutor import FairExecutor, shorten_switch_interval
+from gateway.process.fairexecutor import shorten_switch_interval
+from gateway.process.heavyrequests import HeavyRequests
 from gateway.process.keyedlocks import KeyedLocks
 from gateway.process.runtime import Runtime
 from gateway.process.streams import OpenStreams
@@ -68,24 +70,32 @@ from kube.requests.logicalclusters import ROOT
 from kube.requests.status import AlreadyExists
 from kube.workspaces.objects import root_objects
 from store.engine import Engine
+from store.engine import Options as StoreOptions
 from store.types import Create, Key, PreconditionFailed
 
 
 @asynccontextmanager
 async def build_runtime(
-    options: Options, certificates: Certificates, *, background: bool = True
+    options: Options,
+    certificates: Certificates,
+    *,
+    background: bool = True,
+    heavy: bool = False,
+    store_options: StoreOptions | None = None,
 ) -> AsyncIterator[Runtime]:
-    """A running API server's parts; everything is stopped on leaving. ``background``: take part in the workers."""
+    """A running API server's parts; everything is stopped on leaving.
+
+    ``background``: take part in the workers. ``heavy``: leave requests that would hold the loop to a process beside it.
+    """
     # Worker processes are spawned: none of the command's own preparations have happened there.
     django.setup()
     definitions()
-    async with Engine(options.database_url) as store:
+    async with Engine(options.database_url, store_options) as store:
         configured = configuration.read(options.admission_control_config_file)
         open_streams, write_locks, catalogs = OpenStreams(), KeyedLocks(), Catalogs()
         suspensions = SuspensionCache(options.database_url, open_streams.reauthorize)
-        executor = FairExecutor()
         custom = CustomResources(
-            store, catalogs, lambda changed: open_streams.end_redefined(changed, custom.definition), executor.run
+            store, catalogs, lambda changed: open_streams.end_redefined(changed, custom.definition)
         )
         keys = KeyFiles(certificates.verifying_keys, certificates.signing_key)
         accounts = ServiceAccountAuthenticator(
@@ -117,31 +127,30 @@ async def build_runtime(
 
         tenant_quotas = TenantQuotaAdmission(store, served, configured.tenant_quota.rules, write_locks.line_up_tenant)
         # What changes objects first, then what judges them; quotas last, when nothing else can refuse.
-        admission = AdmissionChain(
-            [
-                TenantScope(configured.refused_to_tenants),
-                TenantLifecycle(store),
-                TenantReferences(store),
-                CertificateRequests(),
-                WorkspaceTree(store, authorization.workspaces, options.workspace_depth),
-                ApiBindings(store, authorization.workspaces, definitions),
-                ServiceAccount(store),
-                PriorityAndRuntimeClass(store),
-                PersistentVolumeClaimResize(store),
-                LimitRanger(store),
-                Strategies(),
-                CustomResourceDefinitions(store, definitions),
-                ObjectValidation(definitions),
-                EscalationPrevention(authorization.policies, authorization.chain),
-                NodeRestriction(store),
-                WorkspaceObjectProtection(),
-                NamespaceLifecycle(store),
-                WorkspaceLifecycle(store),
-                PodSecurity(store, configured.pod_security),
-                quotas,
-                tenant_quotas,
-            ]
-        )
+        plugins: list[Plugin] = [
+            TenantScope(configured.refused_to_tenants),
+            TenantLifecycle(store),
+            TenantReferences(store),
+            CertificateRequests(),
+            WorkspaceTree(store, authorization.workspaces, options.workspace_depth),
+            ApiBindings(store, authorization.workspaces, definitions),
+            ServiceAccount(store),
+            PriorityAndRuntimeClass(store),
+            PersistentVolumeClaimResize(store),
+            LimitRanger(store),
+            Strategies(),
+            CustomResourceDefinitions(store, definitions),
+            ObjectValidation(definitions),
+            EscalationPrevention(authorization.policies, authorization.chain),
+            NodeRestriction(store),
+            WorkspaceObjectProtection(),
+            NamespaceLifecycle(store),
+            WorkspaceLifecycle(store),
+            PodSecurity(store, configured.pod_security),
+            quotas,
+            tenant_quotas,
+        ]
+        admission = AdmissionChain(choice.chosen(plugins, options.disable_admission_plugins))
         requests, clusters = RequestLog(options.database_url), Clusters(options.database_url)
         runtime = Runtime(
             options=options,
@@ -163,7 +172,7 @@ async def build_runtime(
             accounts=accounts,
             open_streams=open_streams,
             write_locks=write_locks,
-            executor=executor,
+            heavy=HeavyRequests(options, certificates) if heavy else None,
         )
         store.subscribe(custom.on_events, lost=custom.on_lost)
         # What decides is kept right before open streams are looked at again.
@@ -203,7 +212,9 @@ async def build_runtime(
             ):
                 yield runtime
         finally:
-            runtime.executor.close()
+            await runtime.compression.close()
+            if runtime.heavy is not None:
+                await runtime.heavy.close()
             await requests.stop()
             await clusters.stop()
             await suspensions.stop()
@@ -235,7 +246,7 @@ def _authentication(
 
 async def _first_objects(runtime: Runtime) -> None:
     """The first objects of the system space, and the default tenant (TS8), where they are missing."""
-    for place, made in root_objects(now=timestamp(time.time()), uids=[str(uuid.uuid4()) for _ in range(4)]):
+    for place, made in root_objects(now=timestamp(time.time()), uid=lambda: str(uuid.uuid4())):
         key = Key(ROOT, *place)
         if await runtime.store.get(key) is None:
             with suppress(PreconditionFailed):

@@ -111,7 +111,7 @@ class Gateway:
                 audit_id=audit_id,
                 decision=decision,
             )
-            response = await _answered(runtime, request)
+            response = await answer(runtime, request)
         except Exception as error:  # noqa: BLE001 - every failure has an answer
             response = render(as_status_error(error))
         runtime.audit.put_nowait(
@@ -134,13 +134,18 @@ class Gateway:
         return future.result(_PATIENCE)
 
 
-async def _answered(runtime: Runtime, request: Request) -> Response:
-    if request.info.verb == "watch":
-        raise BadRequest("watches need a connection")
-    answer = await dispatch.dispatch(runtime, request, _no_recheck)
-    if isinstance(answer, Stream):
-        raise BadRequest("streams need a connection")
-    return answer
+async def answer(runtime: Runtime, request: Request) -> Response:
+    """Answer an authorised request that needs no connection; failures are answers with a ``Status``."""
+    begin_budget()
+    try:
+        if request.info.verb == "watch":
+            raise BadRequest("watches need a connection")
+        answered = await dispatch.dispatch(runtime, request, _no_recheck)
+        if isinstance(answered, Stream):
+            raise BadRequest("streams need a connection")
+    except Exception as error:  # noqa: BLE001 - every failure has an answer
+        return render(as_status_error(error), request.headers.get(b"accept", b""))
+    return answered
 
 
 async def _no_recheck() -> None:

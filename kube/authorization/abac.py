@@ -243,11 +243,31 @@ def _spec(line: str) -> object:
         raise
     except (ValueError, RecursionError):
         raise InvalidPolicy("it is no JSON") from None
+    if isinstance(policy, dict) and not {"apiVersion", "kind"} & set(policy):
+        return _migrated(policy)
     if not isinstance(policy, dict) or set(policy) != {"apiVersion", "kind", "spec"}:
         raise InvalidPolicy("a policy has apiVersion, kind and spec")
     if policy["apiVersion"] != API_VERSION or policy["kind"] != "Policy":
         raise InvalidPolicy(f"a policy is of kind Policy, {API_VERSION}")
     return policy["spec"]
+
+
+def _migrated(line: Mapping[str, Any]) -> dict[str, Any]:
+    """The spec of a line as Kubernetes wrote them before they had versions: what is left out there means everything.
+
+    Such a line knows nothing of tenants: it is about operators in the system space. Raises ``InvalidPolicy``.
+    """
+    if not line or set(line) - {"user", "group", "readonly", "resource", "namespace"}:
+        raise InvalidPolicy(
+            "a policy has apiVersion, kind and spec; without them it says user, group, readonly, "
+            "resource and namespace alone"
+        )
+    spec = {**line, "apiGroup": ANY}
+    if ANY in (line.get("user"), line.get("group")) or not (line.get("user") or line.get("group")):
+        spec |= {"user": "", "group": AUTHENTICATED}
+    if not line.get("namespace") and not line.get("resource"):
+        spec["nonResourcePath"] = ANY
+    return spec | {name: line.get(name) or ANY for name in ("namespace", "resource")}
 
 
 def parse_policy_file(text: str) -> tuple[Policy, ...]:

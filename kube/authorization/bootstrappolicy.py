@@ -7,17 +7,19 @@ own ClusterRoles of a space with the usual labels still add to them there.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
 from kube.authentication.identity import AUTHENTICATED, MASTERS, SERVICE_ACCOUNTS, UNAUTHENTICATED
+from kube.authorization.componentroles import COMPONENT_ROLES
+from kube.authorization.controllerroles import CONTROLLER_ROLES
+from kube.authorization.policyobjects import ALL, READ, WRITE, binding, role, rule, urls
 from kube.authorization.rbac import GROUP, Role, binding_from, role_from
 from kube.authorization.rbacindex import PolicyIndex
 
-READ: Final = ("get", "list", "watch")
-WRITE: Final = ("create", "delete", "deletecollection", "patch", "update")
-ALL: Final = READ + WRITE
+CONTROLLER_MANAGER: Final = "system:kube-controller-manager"
+SCHEDULER: Final = "system:kube-scheduler"
 
 WORKSPACE_ACCESS: Final = "system:kcp:workspace:access"
 """The ClusterRole that lets a user into a workspace (KC2)."""
@@ -26,16 +28,6 @@ TENANT_ADMIN: Final = "tenantry-tenant-admin"
 TENANT_EDIT: Final = "tenantry-tenant-edit"
 TENANT_VIEW: Final = "tenantry-tenant-view"
 
-_LABEL: Final = f"{GROUP}/aggregate-to-"
-
-
-def _rule(verbs: Sequence[str], group: str, *resources: str) -> dict[str, Any]:
-    return {"verbs": list(verbs), "apiGroups": [group], "resources": list(resources)}
-
-
-def _urls(verbs: Sequence[str], *urls: str) -> dict[str, Any]:
-    return {"verbs": list(verbs), "nonResourceURLs": list(urls)}
-
 
 def _everywhere(*rules: dict[str, Any]) -> list[dict[str, Any]]:
     """Rules that an operator holds in every space when the role is bound in the system space (AZ9)."""
@@ -43,7 +35,7 @@ def _everywhere(*rules: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 _VIEW: Final = [
-    _rule(
+    rule(
         READ,
         "",
         "configmaps",
@@ -57,11 +49,10 @@ _VIEW: Final = [
         "services",
         "services/status",
     ),
-    _rule(
+    rule(
         READ,
         "",
         "bindings",
-        "events",
         "limitranges",
         "namespaces/status",
         "pods/log",
@@ -70,9 +61,10 @@ _VIEW: Final = [
         "resourcequotas",
         "resourcequotas/status",
     ),
-    _rule(READ, "", "namespaces"),
-    _rule(READ, "discovery.k8s.io", "endpointslices"),
-    _rule(
+    rule(READ, "", "namespaces"),
+    rule(READ, ("", "events.k8s.io"), "events"),
+    rule(READ, "discovery.k8s.io", "endpointslices"),
+    rule(
         READ,
         "apps",
         "controllerrevisions",
@@ -88,9 +80,9 @@ _VIEW: Final = [
         "statefulsets/scale",
         "statefulsets/status",
     ),
-    _rule(READ, "autoscaling", "horizontalpodautoscalers", "horizontalpodautoscalers/status"),
-    _rule(READ, "batch", "cronjobs", "cronjobs/status", "jobs", "jobs/status"),
-    _rule(
+    rule(READ, "autoscaling", "horizontalpodautoscalers", "horizontalpodautoscalers/status"),
+    rule(READ, "batch", "cronjobs", "cronjobs/status", "jobs", "jobs/status"),
+    rule(
         READ,
         "extensions",
         "daemonsets",
@@ -106,21 +98,20 @@ _VIEW: Final = [
         "replicasets/status",
         "replicationcontrollers/scale",
     ),
-    _rule(READ, "policy", "poddisruptionbudgets", "poddisruptionbudgets/status"),
-    _rule(READ, "networking.k8s.io", "ingresses", "ingresses/status", "networkpolicies"),
-    _rule(READ, "resource.k8s.io", "resourceclaims", "resourceclaims/status", "resourceclaimtemplates"),
+    rule(READ, "policy", "poddisruptionbudgets", "poddisruptionbudgets/status"),
+    rule(READ, "networking.k8s.io", "ingresses", "ingresses/status", "networkpolicies"),
+    rule(READ, "resource.k8s.io", "resourceclaims", "resourceclaims/status", "resourceclaimtemplates"),
 ]
 
 _EDIT: Final = [
-    _rule(READ, "", "pods/attach", "pods/exec", "pods/portforward", "pods/proxy", "secrets", "services/proxy"),
-    _rule(("impersonate",), "", "serviceaccounts"),
-    _rule(WRITE, "", "pods", "pods/attach", "pods/exec", "pods/portforward", "pods/proxy"),
-    _rule(("create",), "", "pods/eviction"),
-    _rule(
+    rule(READ, "", "pods/attach", "pods/exec", "pods/portforward", "pods/proxy", "secrets", "services/proxy"),
+    rule("impersonate", "", "serviceaccounts"),
+    rule(WRITE, "", "pods", "pods/attach", "pods/exec", "pods/portforward", "pods/proxy"),
+    rule("create", "", "pods/eviction"),
+    rule(
         WRITE,
         "",
         "configmaps",
-        "events",
         "persistentvolumeclaims",
         "replicationcontrollers",
         "replicationcontrollers/scale",
@@ -129,8 +120,9 @@ _EDIT: Final = [
         "services",
         "services/proxy",
     ),
-    _rule(("create",), "", "serviceaccounts/token"),
-    _rule(
+    rule("create", "", "serviceaccounts/token"),
+    rule(WRITE, ("", "events.k8s.io"), "events"),
+    rule(
         WRITE,
         "apps",
         "daemonsets",
@@ -142,9 +134,9 @@ _EDIT: Final = [
         "statefulsets",
         "statefulsets/scale",
     ),
-    _rule(WRITE, "autoscaling", "horizontalpodautoscalers"),
-    _rule(WRITE, "batch", "cronjobs", "jobs"),
-    _rule(
+    rule(WRITE, "autoscaling", "horizontalpodautoscalers"),
+    rule(WRITE, "batch", "cronjobs", "jobs"),
+    rule(
         WRITE,
         "extensions",
         "daemonsets",
@@ -157,38 +149,46 @@ _EDIT: Final = [
         "replicasets/scale",
         "replicationcontrollers/scale",
     ),
-    _rule(WRITE, "policy", "poddisruptionbudgets"),
-    _rule(WRITE, "networking.k8s.io", "ingresses", "networkpolicies"),
-    _rule(ALL, "coordination.k8s.io", "leases"),
-    _rule(WRITE, "resource.k8s.io", "resourceclaims", "resourceclaimtemplates"),
+    rule(WRITE, "policy", "poddisruptionbudgets"),
+    rule(WRITE, "networking.k8s.io", "ingresses", "networkpolicies"),
+    rule(ALL, "coordination.k8s.io", "leases"),
+    rule(WRITE, "resource.k8s.io", "resourceclaims", "resourceclaimtemplates"),
 ]
 
 _ADMIN: Final = [
-    _rule(("create",), "authorization.k8s.io", "localsubjectaccessreviews"),
-    _rule(ALL, GROUP, "rolebindings", "roles"),
+    rule("create", "authorization.k8s.io", "localsubjectaccessreviews"),
+    rule(ALL, GROUP, "rolebindings", "roles"),
 ]
 
 # What members of an organisation do in its space (KC1): all see its workspaces, editors make some.
 _TREE_VIEW: Final = [
-    _rule(READ, "tenancy.kcp.io", "workspaces", "workspacetypes"),
-    _rule(READ, "core.kcp.io", "logicalclusters"),
-    _rule(READ, "apis.kcp.io", "apibindings", "apiexports", "apiresourceschemas"),
+    rule(READ, "tenancy.kcp.io", "workspaces", "workspacetypes"),
+    rule(READ, "core.kcp.io", "logicalclusters"),
+    rule(READ, "apis.kcp.io", "apibindings", "apiexports", "apiresourceschemas"),
 ]
-_TREE_EDIT: Final = [_rule(("create",), "tenancy.kcp.io", "workspaces")]
+_TREE_EDIT: Final = [rule("create", "tenancy.kcp.io", "workspaces")]
 _TREE_ADMIN: Final = [
-    _rule(WRITE, "tenancy.kcp.io", "workspaces", "workspacetypes"),
-    _rule(("use",), "tenancy.kcp.io", "workspacetypes"),
-    _rule(WRITE, "apis.kcp.io", "apibindings", "apiexports", "apiresourceschemas"),
-    _rule(("bind",), "apis.kcp.io", "apiexports"),
+    rule(WRITE, "tenancy.kcp.io", "workspaces", "workspacetypes"),
+    rule("use", "tenancy.kcp.io", "workspacetypes"),
+    rule(WRITE, "apis.kcp.io", "apibindings", "apiexports", "apiresourceschemas"),
+    rule("bind", "apis.kcp.io", "apiexports"),
 ]
 
 _PUBLIC_URLS: Final = ("/healthz", "/livez", "/readyz", "/version", "/version/")
+_MONITORING_URLS: Final = (
+    *("/healthz", "/healthz/*", "/livez", "/livez/*", "/readyz", "/readyz/*"),
+    *("/metrics", "/metrics/slis", "/flagz", "/statusz"),
+)
+_ISSUER_URLS: Final = (
+    *("/.well-known/openid-configuration", "/.well-known/openid-configuration/"),
+    *("/openid/v1/jwks", "/openid/v1/jwks/"),
+)
 _DISCOVERY_URLS: Final = ("/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*", *_PUBLIC_URLS)
 
 # What a tenant's own ServiceAccount on a real cluster gets instead of ``admin``: its holder could otherwise mint a
 # token of ten years, bind a second account or keep access through a finalizer when it is suspended.
 _TENANT_READ: Final = [
-    _rule(
+    rule(
         READ,
         "",
         "bindings",
@@ -209,13 +209,13 @@ _TENANT_READ: Final = [
         "services",
         "services/status",
     ),
-    _rule(("get",), "", "namespaces"),
-    *(rule for rule in _VIEW if rule["apiGroups"] not in ([""], ["extensions"])),
-    _rule(READ, "events.k8s.io", "events"),
-    _rule(READ, "metrics.k8s.io", "pods"),
+    rule("get", "", "namespaces"),
+    *(seen for seen in _VIEW if seen["apiGroups"][0] not in ("", "extensions")),
+    rule(READ, "events.k8s.io", "events"),
+    rule(READ, "metrics.k8s.io", "pods"),
 ]
 _TENANT_WRITE: Final = [
-    _rule(
+    rule(
         ALL,
         "",
         "configmaps",
@@ -231,7 +231,7 @@ _TENANT_WRITE: Final = [
         "secrets",
         "services",
     ),
-    _rule(
+    rule(
         WRITE,
         "apps",
         "deployments",
@@ -242,131 +242,86 @@ _TENANT_WRITE: Final = [
         "statefulsets",
         "statefulsets/scale",
     ),
-    _rule(WRITE, "autoscaling", "horizontalpodautoscalers"),
-    _rule(WRITE, "batch", "cronjobs", "jobs"),
-    _rule(WRITE, "networking.k8s.io", "ingresses"),
-    _rule(WRITE, "policy", "poddisruptionbudgets"),
-    _rule(ALL, "coordination.k8s.io", "leases"),
-    _rule(("create", "patch", "update"), "events.k8s.io", "events"),
-    _rule(("get", "patch", "update"), "", "pods/ephemeralcontainers"),
+    rule(WRITE, "autoscaling", "horizontalpodautoscalers"),
+    rule(WRITE, "batch", "cronjobs", "jobs"),
+    rule(WRITE, "networking.k8s.io", "ingresses"),
+    rule(WRITE, "policy", "poddisruptionbudgets"),
+    rule(ALL, "coordination.k8s.io", "leases"),
+    rule("create patch update", "events.k8s.io", "events"),
+    rule("get patch update", "", "pods/ephemeralcontainers"),
 ]
 # Charts bring accounts and roles of their own. Nobody gives more than they hold, and what the workspace itself owns is
 # the gateway's alone (``access/admission/tenancy/workspaceobjectprotection.py``; on real clusters ``fences.yaml``).
 _TENANT_CARE: Final = [
-    _rule(WRITE, "networking.k8s.io", "networkpolicies"),
-    _rule(WRITE, "", "serviceaccounts"),
-    _rule(ALL, GROUP, "rolebindings", "roles"),
-    _rule(("create",), "authorization.k8s.io", "localsubjectaccessreviews"),
+    rule(WRITE, "networking.k8s.io", "networkpolicies"),
+    rule(WRITE, "", "serviceaccounts"),
+    rule(ALL, GROUP, "rolebindings", "roles"),
+    rule("create", "authorization.k8s.io", "localsubjectaccessreviews"),
 ]
 
-
-def _role(name: str, rules: list[dict[str, Any]], *, joins: str = "", aggregates: str = "") -> dict[str, Any]:
-    labels = {"kubernetes.io/bootstrapping": "rbac-defaults"}
-    if joins:
-        labels[_LABEL + joins] = "true"
-    manifest: dict[str, Any] = {
-        "apiVersion": f"{GROUP}/v1",
-        "kind": "ClusterRole",
-        "metadata": {
-            "name": name,
-            "labels": labels,
-            "annotations": {"rbac.authorization.kubernetes.io/autoupdate": "true"},
-        },
-        "rules": rules,
-    }
-    if aggregates:
-        manifest["aggregationRule"] = {"clusterRoleSelectors": [{"matchLabels": {_LABEL + aggregates: "true"}}]}
-    return manifest
-
-
-def _binding(name: str, role: str, *groups: str) -> dict[str, Any]:
-    return {
-        "apiVersion": f"{GROUP}/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": {
-            "name": name,
-            "labels": {"kubernetes.io/bootstrapping": "rbac-defaults"},
-            "annotations": {"rbac.authorization.kubernetes.io/autoupdate": "true"},
-        },
-        "roleRef": {"apiGroup": GROUP, "kind": "ClusterRole", "name": role},
-        "subjects": [{"apiGroup": GROUP, "kind": "Group", "name": group} for group in groups],
-    }
-
+_VIEWER: Final = (*_VIEW, *_TREE_VIEW)
+_EDITOR: Final = (*_EDIT, *_TREE_EDIT, *_VIEWER)
 
 CLUSTER_ROLES: Final[tuple[dict[str, Any], ...]] = (
-    _role("cluster-admin", _everywhere(_rule("*", "*", "*"), _urls("*", "*"))),
-    _role("admin", _ADMIN + _EDIT + _VIEW + _TREE_ADMIN + _TREE_EDIT + _TREE_VIEW, aggregates="admin"),
-    _role("edit", _EDIT + _VIEW + _TREE_EDIT + _TREE_VIEW, joins="admin", aggregates="edit"),
-    _role("view", _VIEW + _TREE_VIEW, joins="edit", aggregates="view"),
-    _role("system:aggregate-to-admin", _ADMIN, joins="admin"),
-    _role("system:aggregate-to-edit", _EDIT, joins="edit"),
-    _role("system:aggregate-to-view", _VIEW, joins="view"),
-    _role("system:discovery", _everywhere(_urls(("get",), *_DISCOVERY_URLS))),
-    _role("system:public-info-viewer", _everywhere(_urls(("get",), *_PUBLIC_URLS))),
-    _role(
+    role("cluster-admin", *_everywhere(rule("*", "*", "*"), urls("*", "*"))),
+    role("admin", *_EDITOR, *_ADMIN, *_TREE_ADMIN, aggregates="admin"),
+    role("edit", *_EDITOR, joins="admin", aggregates="edit"),
+    role("view", *_VIEWER, joins="edit", aggregates="view"),
+    role("system:aggregate-to-admin", *_ADMIN, joins="admin"),
+    role("system:aggregate-to-edit", *_EDIT, joins="edit"),
+    role("system:aggregate-to-view", *_VIEW, joins="view"),
+    role("system:discovery", *_everywhere(urls("get", *_DISCOVERY_URLS))),
+    role("system:public-info-viewer", *_everywhere(urls("get", *_PUBLIC_URLS))),
+    role(
         "system:basic-user",
-        _everywhere(
-            _rule(("create",), "authorization.k8s.io", "selfsubjectaccessreviews", "selfsubjectrulesreviews"),
-            _rule(("create",), "authentication.k8s.io", "selfsubjectreviews"),
+        *_everywhere(
+            rule("create", "authorization.k8s.io", "selfsubjectaccessreviews", "selfsubjectrulesreviews"),
+            rule("create", "authentication.k8s.io", "selfsubjectreviews"),
         ),
     ),
-    _role(
+    role(
         "system:auth-delegator",
-        [
-            _rule(("create",), "authentication.k8s.io", "tokenreviews"),
-            _rule(("create",), "authorization.k8s.io", "subjectaccessreviews"),
-        ],
+        rule("create", "authentication.k8s.io", "tokenreviews"),
+        rule("create", "authorization.k8s.io", "subjectaccessreviews"),
     ),
-    _role(
-        "system:monitoring",
-        [
-            _urls(
-                ("get",),
-                "/healthz",
-                "/healthz/*",
-                "/livez",
-                "/livez/*",
-                "/metrics",
-                "/metrics/slis",
-                "/readyz",
-                "/readyz/*",
-            )
-        ],
-    ),
-    _role(
-        "system:service-account-issuer-discovery",
-        [
-            _urls(
-                ("get",),
-                "/.well-known/openid-configuration",
-                "/.well-known/openid-configuration/",
-                "/openid/v1/jwks",
-                "/openid/v1/jwks/",
-            )
-        ],
-    ),
-    _role(WORKSPACE_ACCESS, [_urls(("access",), "/")]),
-    _role("system:kcp:aggregate-to-admin", _TREE_ADMIN, joins="admin"),
-    _role("system:kcp:aggregate-to-edit", _TREE_EDIT, joins="edit"),
-    _role("system:kcp:aggregate-to-view", _TREE_VIEW, joins="view"),
-    _role(TENANT_ADMIN, _TENANT_CARE + _TENANT_WRITE + _TENANT_READ),
-    _role(TENANT_EDIT, _TENANT_WRITE + _TENANT_READ),
-    _role(TENANT_VIEW, _TENANT_READ),
+    role("system:monitoring", urls("get", *_MONITORING_URLS), rule("get", "", "nodes/metrics")),
+    role("system:service-account-issuer-discovery", urls("get", *_ISSUER_URLS)),
+    *COMPONENT_ROLES,
+    *CONTROLLER_ROLES,
+    role(WORKSPACE_ACCESS, urls("access", "/")),
+    role("system:kcp:aggregate-to-admin", *_TREE_ADMIN, joins="admin"),
+    role("system:kcp:aggregate-to-edit", *_TREE_EDIT, joins="edit"),
+    role("system:kcp:aggregate-to-view", *_TREE_VIEW, joins="view"),
+    role(TENANT_ADMIN, *_TENANT_CARE, *_TENANT_WRITE, *_TENANT_READ),
+    role(TENANT_EDIT, *_TENANT_WRITE, *_TENANT_READ),
+    role(TENANT_VIEW, *_TENANT_READ),
 )
 """The ClusterRoles as objects."""
 
 CLUSTER_ROLE_BINDINGS: Final[tuple[dict[str, Any], ...]] = (
-    _binding("cluster-admin", "cluster-admin", MASTERS),
-    _binding("system:discovery", "system:discovery", AUTHENTICATED),
-    _binding("system:basic-user", "system:basic-user", AUTHENTICATED),
-    _binding("system:public-info-viewer", "system:public-info-viewer", AUTHENTICATED, UNAUTHENTICATED),
-    _binding("system:monitoring", "system:monitoring", "system:monitoring"),
-    _binding("system:service-account-issuer-discovery", "system:service-account-issuer-discovery", SERVICE_ACCOUNTS),
+    binding("cluster-admin", "cluster-admin", MASTERS),
+    binding("system:discovery", "system:discovery", AUTHENTICATED),
+    binding("system:basic-user", "system:basic-user", AUTHENTICATED),
+    binding("system:public-info-viewer", "system:public-info-viewer", AUTHENTICATED, UNAUTHENTICATED),
+    binding("system:monitoring", "system:monitoring", "system:monitoring"),
+    binding("system:service-account-issuer-discovery", "system:service-account-issuer-discovery", SERVICE_ACCOUNTS),
 )
 """The ClusterRoleBindings as objects."""
 
+COMPONENT_BINDINGS: Final[tuple[dict[str, Any], ...]] = (
+    binding("system:kube-controller-manager", "system:kube-controller-manager", CONTROLLER_MANAGER, kind="User"),
+    binding("system:kube-scheduler", "system:kube-scheduler", SCHEDULER, kind="User"),
+    binding("system:volume-scheduler", "system:volume-scheduler", SCHEDULER, kind="User"),
+    binding("system:node-proxier", "system:node-proxier", "system:kube-proxy", kind="User"),
+)
+"""What the programs of a control plane hold in the system space, which begins with these.
+
+A tenant chooses the names of its users, so no name means a program in its space. No service account is bound: this
+server does the work of the usual controllers itself, and who may ask for tokens in ``kube-system`` would hold all.
+"""
+
 ROLES: Final[Mapping[str, Role]] = MappingProxyType(
-    {role.name: role for role in (role_from(manifest, scoped=True) for manifest in CLUSTER_ROLES)}
+    {made.name: made for made in (role_from(manifest, scoped=True) for manifest in CLUSTER_ROLES)}
 )
 """The ClusterRoles by name."""
 

@@ -211,12 +211,15 @@ class PolicyIndex:
     ) -> Self:
         """Compile a policy."""
         local: dict[tuple[str, str], Role] = {}
-        cluster_roles = dict(bootstrap.cluster_roles) if bootstrap is not None else {}
+        own: dict[str, Role] = {}
         for role in roles:
             if role.namespace:
                 local[role.namespace, role.name] = role
             else:
-                cluster_roles[role.name] = role
+                own[role.name] = role
+        # Most spaces have no ClusterRoles of their own: thousands of them share one mapping.
+        shared = bootstrap.cluster_roles if bootstrap is not None else {}
+        cluster_roles = {**shared, **own} if own else shared
         bound = {(binding.namespace, binding.name): binding for binding in bindings}
         subjects: dict[_Subject, tuple[Grant, ...]] = {}
         for binding in bound.values():

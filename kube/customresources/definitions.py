@@ -30,6 +30,9 @@ _COLUMN_FORMATS: Final = ("byte", "date", "date-time", "double", "float", "int32
 _FIELD_PATH: Final = re.compile(r"(\.[A-Za-z0-9_$-]+)+", re.ASCII)
 
 
+_WARNING_BYTES: Final = 256
+
+
 def crd_causes(crd: Mapping[str, Any], definitions: Definitions) -> list[Cause]:
     """Everything that is wrong with a defaulted CRD, in kube-apiserver's words; empty when it is valid."""
     spec = crd.get("spec")
@@ -155,6 +158,7 @@ def _version_list_causes(versions: Any, definitions: Definitions) -> Iterator[Ca
             if name in seen:
                 yield invalid("spec.versions", versions, "must contain unique version names")
             seen.add(name)
+        yield from _warning_causes(version, f"{path}.deprecationWarning")
         # With a single version kube-apiserver names fields as they were in v1beta1, outside of the list.
         single = len(versions) == 1
         validation = version.get("schema")
@@ -189,6 +193,23 @@ def _version_causes(version: Mapping[str, Any], openapi: Any, path: str) -> Iter
         yield from _selectable_causes(
             fields, openapi if isinstance(openapi, Mapping) else {}, f"{path}.selectableFields"
         )
+
+
+def _warning_causes(version: Mapping[str, Any], path: str) -> Iterator[Cause]:
+    text = version.get("deprecationWarning")
+    if not isinstance(text, str):
+        return
+    if not version.get("deprecated"):
+        yield invalid(path, text, "can only be set for deprecated versions")
+        return
+    if len(text.encode()) > _WARNING_BYTES:
+        yield invalid(path, text, f"must be <= {_WARNING_BYTES} characters long")
+    if not text:
+        yield invalid(path, text, "must not be an empty string")
+    hidden = next((position for position, letter in enumerate(text) if not letter.isprintable()), None)
+    if hidden is not None:
+        words = "must only contain printable UTF-8 characters; non-printable character found at index"
+        yield invalid(path, text, f"{words} {len(text[:hidden].encode())}")
 
 
 def _subresource_causes(subresources: Any, path: str) -> Iterator[Cause]:
@@ -394,6 +415,8 @@ def resource_of(crd: Mapping[str, Any], definitions: Definitions, *, space: str 
     names: Mapping[str, Any] = {**spec["names"], **((crd.get("status") or {}).get("acceptedNames") or {})}
     names = {**spec["names"], **{field: value for field, value in names.items() if value}}
     ordered = sorted(spec["versions"], key=lambda version: version_order(version["name"]))
+    current = (version["name"] for version in ordered if version.get("served") and not version.get("deprecated"))
+    better = next(current, "")
     return Resource(
         group=group,
         kind=names["kind"],
@@ -401,7 +424,7 @@ def resource_of(crd: Mapping[str, Any], definitions: Definitions, *, space: str 
         singular=names["singular"],
         list_kind=names["listKind"],
         namespaced=spec["scope"] == "Namespaced",
-        versions=tuple(_version(version, group, names["kind"], definitions) for version in ordered),
+        versions=tuple(_version(version, group, names["kind"], better, definitions) for version in ordered),
         short_names=tuple(names.get("shortNames") or ()),
         categories=tuple(names.get("categories") or ()),
         custom=True,
@@ -410,7 +433,18 @@ def resource_of(crd: Mapping[str, Any], definitions: Definitions, *, space: str 
     )
 
 
-def _version(version: Mapping[str, Any], group: str, kind: str, definitions: Definitions) -> Version:
+def _deprecation(version: Mapping[str, Any], group: str, kind: str, better: str) -> str:
+    """What every answer of a deprecated version warns of."""
+    text: str | None = version.get("deprecationWarning")
+    if text is not None:
+        return text
+    newer = (
+        f"; use {group}/{better} {kind}" if better and version_order(better) < version_order(version["name"]) else ""
+    )
+    return f"{group}/{version['name']} {kind} is deprecated{newer}"
+
+
+def _version(version: Mapping[str, Any], group: str, kind: str, better: str, definitions: Definitions) -> Version:
     parts = version.get("subresources") or {}
     verbs = ("get", "patch", "update")
     subresources: list[Subresource] = []
@@ -429,14 +463,11 @@ def _version(version: Mapping[str, Any], group: str, kind: str, definitions: Def
         )
         for column in version.get("additionalPrinterColumns") or ()
     )
-    deprecation = ""
-    if version.get("deprecated"):
-        deprecation = version.get("deprecationWarning") or f"{group}/{version['name']} {kind} is deprecated"
     return Version(
         name=version["name"],
         served=bool(version.get("served")),
         storage=bool(version.get("storage")),
-        deprecation=deprecation,
+        deprecation=_deprecation(version, group, kind, better) if version.get("deprecated") else "",
         subresources=tuple(subresources),
         columns=columns,
         schema=structural_schema(version["schema"]["openAPIV3Schema"], definitions),

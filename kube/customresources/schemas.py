@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
@@ -31,31 +31,58 @@ _READ: Final = frozenset(
     )
 )
 _TEXT: Final = Schema(type="string")
+_ANYTHING: Final = Schema(closed=True, nullable=True)
+"""A value that ``additionalProperties: true`` lets in: of any type, but nobody has described what is in it."""
 
 
 def structural_schema(source: Mapping[str, Any], definitions: Definitions) -> Schema:
     """The schema of a custom resource's root: ``apiVersion``, ``kind`` and ``metadata`` are those of every object.
 
-    ``source`` is a structural schema that validation has accepted (bounded in depth like every body).
+    ``source`` is a structural schema that validation has accepted (bounded in depth like every body). Fields are read
+    when they are first asked for: a definition may be large, and what is kept of it touches a few of them.
     """
     return _node(source, definitions, embedded=True)
 
 
+class _Properties(Mapping[str, Schema]):
+    """The fields of a structural schema. ``known`` are those that are the same in every object."""
+
+    __slots__ = ("_definitions", "_known", "_source")
+
+    def __init__(self, source: Mapping[str, Any], definitions: Definitions, known: dict[str, Schema]) -> None:
+        self._source = {**source, **known}
+        self._definitions = definitions
+        self._known = known
+
+    def __getitem__(self, name: str) -> Schema:
+        known = self._known.get(name)
+        if known is None:
+            known = self._known[name] = _node(self._source[name], self._definitions)
+        return known
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._source)
+
+    def __len__(self) -> int:
+        return len(self._source)
+
+
 def _node(source: Mapping[str, Any], definitions: Definitions, *, embedded: bool = False) -> Schema:
     embedded = embedded or bool(source.get("x-kubernetes-embedded-resource"))
-    properties = {name: _node(child, definitions) for name, child in source.get("properties", {}).items()}
-    if embedded:
-        properties |= {"apiVersion": _TEXT, "kind": _TEXT, "metadata": _metadata(source, definitions)}
+    known = {"apiVersion": _TEXT, "kind": _TEXT, "metadata": _metadata(source, definitions)} if embedded else {}
     items, values = source.get("items"), source.get("additionalProperties")
-    additional = _node(values, definitions) if isinstance(values, Mapping) else Schema() if values else None
-    type_ = source.get("type", "")
+    additional = _node(values, definitions) if isinstance(values, Mapping) else None
+    rules = {key: value for key, value in source.items() if key not in _READ}
+    if isinstance(values, bool):
+        # Where it is false, too, other fields are kept until they are judged: they are refused, not left out.
+        additional, rules["additionalProperties"] = _ANYTHING, values
     return Schema(
-        type=type_,
+        type=source.get("type", ""),
         format="int-or-string" if source.get("x-kubernetes-int-or-string") else source.get("format", ""),
-        properties=MappingProxyType(properties),
+        properties=_Properties(source.get("properties", {}), definitions, known),
         items=_node(items, definitions) if isinstance(items, Mapping) else None,
         additional=additional,
-        closed=type_ == "object" and additional is None and not source.get("x-kubernetes-preserve-unknown-fields"),
+        closed=additional is None and not source.get("x-kubernetes-preserve-unknown-fields"),
         required=tuple(source.get("required", ())),
         nullable=bool(source.get("nullable")),
         enum=tuple(source.get("enum") or ()),
@@ -64,7 +91,7 @@ def _node(source: Mapping[str, Any], definitions: Definitions, *, embedded: bool
         list_type=source.get("x-kubernetes-list-type", ""),
         list_map_keys=tuple(source.get("x-kubernetes-list-map-keys", ())),
         map_type=source.get("x-kubernetes-map-type", ""),
-        rules=MappingProxyType({key: value for key, value in source.items() if key not in _READ}),
+        rules=MappingProxyType(rules),
     )
 
 

@@ -40,10 +40,20 @@ _STRUCTURAL_ONLY: Final = (
     "x-kubernetes-map-type",
     "x-kubernetes-preserve-unknown-fields",
     "description",
-    "additionalProperties",
+    "title",
     "x-kubernetes-validations",
 )
 """What a part of ``allOf`` and its like must not say: it validates values and gives them no structure."""
+
+_UNDEFINED: Final = frozenset(("default", "x-kubernetes-list-type", "x-kubernetes-map-type"))
+_FALSE: Final = frozenset(
+    (
+        "nullable",
+        "x-kubernetes-embedded-resource",
+        "x-kubernetes-int-or-string",
+        "x-kubernetes-preserve-unknown-fields",
+    )
+)
 
 _LIMITS: Final = ("maxLength", "minLength", "maxItems", "minItems", "maxProperties", "minProperties")
 _NUMBERS: Final = ("maximum", "minimum", "multipleOf")
@@ -57,13 +67,17 @@ _LISTS: Final = (
     "x-kubernetes-validations",
 )
 _MAPS: Final = ("properties", "not")
+_ROOT: Final = "at the root"
+_ITEM: Final = "for specified array items"
+_FIELD: Final = "for specified object fields"
+
 _ROOT_METADATA: Final = frozenset({"name", "generateName"})
 
 
 def schema_causes(schema: Any, path: str) -> list[Cause]:
     """Everything that keeps a schema from being structural, in order."""
     checker = _Checker()
-    causes = list(checker.node(schema, path, MAX_DEPTH, root=True))
+    causes = list(checker.node(schema, path, MAX_DEPTH, _ROOT))
     return causes[:100]
 
 
@@ -71,17 +85,24 @@ class _Checker:
     def __init__(self) -> None:
         self._left = MAX_NODES
 
-    def node(self, schema: Any, path: str, depth: int, *, root: bool = False) -> Iterator[Cause]:
+    def node(self, schema: Any, path: str, depth: int, place: str = _FIELD) -> Iterator[Cause]:
         """A schema that gives structure."""
+        root = place is _ROOT
         malformed = self._malformed(schema, path, depth)
         if malformed is not None:
             yield malformed
             return
-        yield from self._typed(schema, path, root=root)
+        yield from self._typed(schema, path, place)
         yield from self._values(schema, path)
         yield from self._list_type(schema, path)
+        yield from self._map_type(schema, path)
         properties, values, items = schema.get("properties"), schema.get("additionalProperties"), schema.get("items")
-        if properties and values not in (None, False):
+        if values is not None and root:
+            yield forbidden(f"{path}.additionalProperties", "must not be used at the root")
+        if values is not None and schema.get("x-kubernetes-embedded-resource") is True:
+            words = "must not be used if x-kubernetes-embedded-resource is set"
+            yield forbidden(f"{path}.additionalProperties", words)
+        if properties and values is not None and values is not True:
             yield forbidden(f"{path}.additionalProperties", "additionalProperties and properties are mutual exclusive")
         for name, child in (properties or {}).items():
             if root and name == "metadata":
@@ -93,7 +114,7 @@ class _Checker:
         if isinstance(items, list):
             yield forbidden(f"{path}.items", "items must be a schema object and not an array")
         elif items is not None:
-            yield from self.node(items, f"{path}.items", depth - 1)
+            yield from self.node(items, f"{path}.items", depth - 1, _ITEM)
         yield from self._junctors(schema, path, depth)
 
     def _malformed(self, schema: Any, path: str, depth: int) -> Cause | None:
@@ -120,20 +141,16 @@ class _Checker:
                     return invalid(f"{path}.{name}[{index}]", value, "must be a string")
         return None
 
-    def _typed(self, schema: Mapping[str, Any], path: str, *, root: bool) -> Iterator[Cause]:
+    def _typed(self, schema: Mapping[str, Any], path: str, place: str) -> Iterator[Cause]:
         kind = schema.get("type", "")
         free = schema.get("x-kubernetes-preserve-unknown-fields") is True
         either = schema.get("x-kubernetes-int-or-string") is True
-        if root and kind != "object":
-            yield (
-                invalid(f"{path}.type", kind, "must be object at the root")
-                if kind
-                else required(f"{path}.type", "must not be empty at the root")
-            )
+        if kind and place is _ROOT and kind != "object":
+            yield invalid(f"{path}.type", kind, f"must be object {_ROOT}")
         elif kind and kind not in _TYPES:
             yield not_supported(f"{path}.type", kind, _TYPES)
-        elif not kind and not free and not either:
-            yield required(f"{path}.type", "must not be empty for specified object fields")
+        elif not kind and (place is _ROOT or not (free or either)):
+            yield required(f"{path}.type", f"must not be empty {place}")
         if either and free:
             words = "must be false if x-kubernetes-int-or-string is true"
             yield invalid(f"{path}.x-kubernetes-preserve-unknown-fields", True, words)
@@ -143,19 +160,13 @@ class _Checker:
             yield required(f"{path}.items", "must be specified")
         if schema.get("x-kubernetes-embedded-resource") is True:
             if kind != "object":
-                yield invalid(f"{path}.type", kind, "must be object if x-kubernetes-embedded-resource is true")
+                yield _other_type(schema, path, "must be object if x-kubernetes-embedded-resource is true")
             if not free and not schema.get("properties"):
                 yield required(
                     f"{path}.properties",
                     "must not be empty if x-kubernetes-embedded-resource is true without "
                     "x-kubernetes-preserve-unknown-fields",
                 )
-        map_type = schema.get("x-kubernetes-map-type")
-        if map_type is not None:
-            if kind != "object":
-                yield invalid(f"{path}.type", kind, "must be object if x-kubernetes-map-type is specified")
-            if map_type not in ("granular", "atomic"):
-                yield not_supported(f"{path}.x-kubernetes-map-type", map_type, ("atomic", "granular"))
 
     def _values(self, schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
         for name in _FORBIDDEN:
@@ -168,6 +179,14 @@ class _Checker:
         if pattern is not None and not is_pattern(pattern):
             yield invalid(f"{path}.pattern", pattern, "must be a valid regular expression, but isn't")
 
+    def _map_type(self, schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
+        map_type = schema.get("x-kubernetes-map-type")
+        if map_type is not None:
+            if schema.get("type") != "object":
+                yield _other_type(schema, path, "must be object if x-kubernetes-map-type is specified")
+            if map_type not in ("granular", "atomic"):
+                yield not_supported(f"{path}.x-kubernetes-map-type", map_type, ("atomic", "granular"))
+
     def _list_type(self, schema: Mapping[str, Any], path: str) -> Iterator[Cause]:
         kind, keys = schema.get("x-kubernetes-list-type"), schema.get("x-kubernetes-list-map-keys") or []
         if kind is None:
@@ -176,9 +195,7 @@ class _Checker:
                 yield required(f"{path}.x-kubernetes-list-type", words)
             return
         if schema.get("type") != "array":
-            yield invalid(
-                f"{path}.type", schema.get("type", ""), "must be array if x-kubernetes-list-type is specified"
-            )
+            yield _other_type(schema, path, "must be array if x-kubernetes-list-type is specified")
             return
         if kind not in ("atomic", "set", "map"):
             yield not_supported(f"{path}.x-kubernetes-list-type", kind, ("atomic", "set", "map"))
@@ -251,10 +268,17 @@ class _Checker:
         if part.get("type") and not either:
             yield forbidden(f"{path}.type", "must be empty to be structural")
         for name in _STRUCTURAL_ONLY:
-            if part.get(name):
-                words = {"default": "undefined", "nullable": "false"}.get(name, "empty")
+            # ``default: false`` is a default.
+            if part.get(name) or (name in _UNDEFINED and part.get(name) is not None):
+                words = "undefined" if name in _UNDEFINED else "false" if name in _FALSE else "empty"
                 yield forbidden(f"{path}.{name}", f"must be {words} to be structural")
+        if part.get("additionalProperties") not in (None, False):
+            yield forbidden(f"{path}.additionalProperties", "must be undefined to be structural")
+        if "metadata" in (part.get("properties") or {}):
+            yield forbidden(f"{path}.properties[metadata]", "must not be specified in a nested context")
         yield from self._values(part, path)
+        yield from self._list_type(part, path)
+        yield from self._map_type(part, path)
         for name, child in (part.get("properties") or {}).items():
             yield from self._part({}, child, f"{path}.properties[{name}]", depth - 1)
         if part.get("items") is not None:
@@ -264,6 +288,12 @@ class _Checker:
                 yield from self._part(whole, inner, f"{path}.{name}[{index}]", depth - 1)
         if part.get("not") is not None:
             yield from self._part(whole, part["not"], f"{path}.not", depth - 1)
+
+
+def _other_type(schema: Mapping[str, Any], path: str, words: str) -> Cause:
+    """The cause that a schema is not of the type that an extension needs."""
+    kind = schema.get("type")
+    return invalid(f"{path}.type", kind, words) if kind else required(f"{path}.type", words)
 
 
 def _uncomparable(items: Any) -> str:

@@ -196,6 +196,9 @@ def _object(schema: Schema, value: Mapping[str, Any], path: str) -> Iterator[Cau
         yield too_many(path, len(value), rules["maxProperties"])
     if "minProperties" in rules and len(value) < rules["minProperties"]:
         yield invalid(path, len(value), f"{path} in body should have at least {rules['minProperties']} properties")
+    if rules.get("additionalProperties") is False:
+        for name in sorted(value.keys() - schema.properties.keys()):
+            yield invalid(path, name, f"{_join(path, name)} in body is a forbidden property")
     for name in schema.required:
         if name not in value:
             yield required(_join(path, name))

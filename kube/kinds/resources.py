@@ -95,7 +95,8 @@ class Resource:
 
     ``storage_group`` names the group under which objects are kept when it is not the resource's own: events
     of ``events.k8s.io`` are the core events. ``served`` is ``False`` for own kinds that a deployment has not
-    switched on. ``custom`` is set for resources of CRDs, with the space and the uid of their definition.
+    switched on. ``custom`` is set for resources of CRDs, with the space and the uid of their definition, and about how
+    many values that one holds, a rule counted as a hundred.
     """
 
     group: str
@@ -113,6 +114,7 @@ class Resource:
     custom: bool = False
     defined_in: str = ""
     definition: str = ""
+    weight: int = 0
 
     @property
     def persistent(self) -> bool:

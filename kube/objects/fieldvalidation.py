@@ -204,7 +204,10 @@ def _decode_object(
             if len(unknown) < MAX_PROBLEMS:
                 unknown.append(_text(here))
         elif child is not None:
-            below = _decode(child, field, here if additional is None else path, owner, unknown)
+            if field is additional and field.format == "quantity" and type(child) in (str, int, float):
+                below = _quantity(str(child), in_list=True)
+            else:
+                below = _decode(child, field, here if additional is None else path, owner, unknown)
             if not below and additional is None and _left_out(below, name, field, schema, owner):
                 kept = dict(value) if kept is None else kept
                 del kept[name]
@@ -277,10 +280,11 @@ def _formatted(value: str, schema: Schema) -> str:
     return value
 
 
-def _quantity(text: str) -> str:
-    """A quantity in the form in which Kubernetes writes it: ``0.5`` is ``500m``."""
+def _quantity(text: str, *, in_list: bool = False) -> str:
+    """A quantity in the form in which Kubernetes writes it: ``0.5`` is ``500m``; lists of resources have no finer ones."""
     try:
-        return str(parse_quantity(text))
+        found = parse_quantity(text)
+        return str(found.rounded() if in_list else found)
     except InvalidQuantity as error:
         raise _Mismatch(str(error)) from None
 
@@ -362,8 +366,8 @@ def _prune(value: Any, schema: Schema, path: _Path, found: _Pruned, unknown: lis
             if below is not child:
                 pruned = {**pruned, name: below}
         return pruned
-    if type(value) is list and schema.items is not None:
-        items = schema.items
+    items = schema.items or (schema if schema.closed else None)
+    if type(value) is list and items is not None:
         kept = [_prune(child, items, (path, f"[{index}]"), found, unknown) for index, child in enumerate(value)]
         return kept if any(new is not old for new, old in zip(kept, value, strict=True)) else value
     return value

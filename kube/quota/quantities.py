@@ -1,7 +1,8 @@
 """Quantities of resources: ``500m``, ``1.5Gi``, ``2e3``, exact and in Kubernetes' canonical form.
 
 The grammar and the rounding are those of ``k8s.io/apimachinery/pkg/api/resource``: nothing finer than a nano unit, away
-from zero. Length and exponent are bounded before a digit is read, for ``1e2147483647`` keeps a processor busy for ever.
+from zero; and a text that is as good as canonical stays as it is. Length and exponent are bounded before a digit is
+read, for ``1e2147483647`` keeps a processor busy for ever.
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ from enum import Enum
 from typing import Final
 
 LENGTH_MAX: Final = 64
-EXPONENT_MAX: Final = 18
+EXPONENT_MAX: Final = 300
 INT64_MAX: Final = 2**63 - 1
 
 _NANO: Final = 10**9
 _MILLI: Final = 10**6
 _DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY: Final = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
+_EXA: Final = 18
+_FAST_DIGITS: Final = 18
 _DECIMAL_SUFFIX: Final = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 _BINARY_SUFFIX: Final = ("", *_BINARY)
-_SHAPE: Final = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([A-Za-z]*)([+-]?[0-9]*)")
+_SHAPE: Final = re.compile(r"([+-]?)([0-9]*)(?:\.([0-9]*))?([eEinumkKMGTP]*)([+-]?[0-9]*)", re.ASCII)
 _WHITE: Final = " \t\n\v\f\r"
 
 _FORMAT_WORDS: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
@@ -41,10 +44,14 @@ class Format(Enum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Quantity:
-    """An exact amount. Equality and order look at the amount alone; sums keep the left side's format."""
+    """An exact amount. Equality and order look at the amount alone; sums keep the left side's format.
+
+    ``text`` is what was read, where Kubernetes writes it again as it is.
+    """
 
     nanos: int = 0
     format: Format = field(default=Format.DECIMAL, compare=False)
+    text: str = field(default="", compare=False)
 
     def __add__(self, other: Quantity) -> Quantity:
         return Quantity(self.nanos + other.nanos, self.format if self.nanos else other.format)
@@ -70,17 +77,21 @@ class Quantity:
         return _clamped(_away_from_zero(self.nanos, _MILLI))
 
     def rounded(self) -> Quantity:
-        """No finer than a thousandth, as requests and limits of pods are kept (``0.0001`` becomes ``1m``)."""
+        """No finer than a thousandth, as amounts of resources are kept (``0.0001`` becomes ``1m``)."""
+        if not self.nanos % _MILLI:
+            return self
         return Quantity(_away_from_zero(self.nanos, _MILLI) * _MILLI, self.format)
 
     def __str__(self) -> str:
-        """The canonical form."""
+        """The canonical form, or what was read."""
+        if self.text:
+            return self.text
         if not self.nanos:
             return "0"
-        if self.format is Format.BINARY and abs(self.nanos) >= 1024 * _NANO:
-            return _by_1024(_away_from_zero(self.nanos, _NANO))
+        if self.format is Format.BINARY and abs(self.nanos) >= 1024 * _NANO and not self.nanos % _NANO:
+            return _by_1024(self.nanos // _NANO)
         mantissa, exponent = self.nanos, -9
-        while mantissa % 1000 == 0 and (exponent < EXPONENT_MAX or self.format is Format.EXPONENT):
+        while mantissa % 1000 == 0 and (exponent < _EXA or self.format is Format.EXPONENT):
             mantissa //= 1000
             exponent += 3
         if self.format is Format.EXPONENT:
@@ -136,24 +147,28 @@ def parse_quantity(text: str | int) -> Quantity:
     if len(text) > LENGTH_MAX:
         raise InvalidQuantity("the quantity is too long")
     shape = _SHAPE.fullmatch(text)
-    if shape is None or not (shape[2] or shape[3]):
+    if shape is None or not text:
         raise InvalidQuantity(_FORMAT_WORDS)
     whole, part = shape[2].lstrip("0"), shape[3] or ""
     base, exponent, style = _suffix(shape[4], shape[5])
     digits = int(f"0{whole}{part}")
-    # Kubernetes caps at 64 bits only what its fast path cannot hold, so 100E stays what it is.
+    # Kubernetes looks at what it can calculate with 64 bits first. The rest it caps there if it is a power of 1024.
     if base == 10:
-        power = exponent - len(part) + 9
-        fits = len(whole) + len(part) <= 18 and power >= 0
-        nanos = digits * 10**power if power >= 0 else _away_from_zero(digits, 10**-power)
+        power = exponent - len(part)
+        fits = len(whole or "0") + len(part) <= _FAST_DIGITS and power >= -9
+        kept = fits and power % 3 == 0 and whole != "" and not (whole + part).endswith("000")
+        nanos = digits * 10 ** (power + 9) if power >= -9 else _away_from_zero(digits, 10 ** (-9 - power))
     else:
-        fits = not part and 15 - len(whole) - int(exponent * 3 / 10) - 1 >= 0
+        fits = not part and 15 - len(whole or "0") - int(exponent * 3 / 10) - 1 >= 0
+        kept = fits and digits % 8 != 0
         nanos = _away_from_zero(digits * 2**exponent * _NANO, 10 ** len(part))
-    if not fits:
-        nanos = min(nanos, INT64_MAX * _NANO)
-        if style is Format.BINARY and 0 < nanos < _NANO:
-            style = Format.DECIMAL
-    return Quantity(-nanos if shape[1] == "-" else nanos, style)
+        if not fits:
+            nanos = min(nanos, INT64_MAX * _NANO)
+            if 0 < nanos < _NANO:
+                style = Format.DECIMAL
+    if not fits and not (shape[2] or part):
+        raise InvalidQuantity("unable to parse numeric part of quantity")
+    return Quantity(-nanos if shape[1] == "-" else nanos, style, text if kept else "")
 
 
 ZERO: Final = Quantity()

@@ -30,8 +30,11 @@ def parse_address(text: str) -> Address | None:
 
 def parse_network(text: str) -> Network | None:
     """The network that an address with a prefix length lies in, or ``None`` for what is none."""
+    address, slash, length = text.partition("/")
+    if not slash or not length.isascii() or not length.isdigit() or "%" in address:
+        return None
     try:
-        return ipaddress.ip_network(text, strict=False) if "/" in text and "%" not in text else None
+        return ipaddress.ip_network((_without_padding(address), int(length)), strict=False)
     except ValueError:
         return None
 
@@ -41,11 +44,16 @@ def is_address(text: str) -> bool:
     return parse_address(text) is not None
 
 
-def _padded(text: str) -> bool:
-    """Whether this would be an address but for leading zeros, which some read as octal."""
+def _without_padding(text: str) -> str:
+    """An IPv4 address without the leading zeros of its parts, which some read as octal."""
     parts = text.split(".")
-    plain = ".".join(part.lstrip("0") or "0" for part in parts)
-    return len(parts) == 4 and plain != text and all(part.isdigit() for part in parts) and is_address(plain)
+    return ".".join(part.lstrip("0") or "0" if part.isdigit() else part for part in parts) if len(parts) == 4 else text
+
+
+def _padded(text: str) -> bool:
+    """Whether this would be an address but for leading zeros."""
+    plain = _without_padding(text)
+    return plain != text and is_address(plain)
 
 
 def address_causes(text: str, path: str) -> list[Cause]:
@@ -66,26 +74,25 @@ def canonical_causes(text: str, path: str) -> list[Cause]:
     return [invalid(path, text, f'must be in canonical form ("{found}")')]
 
 
-def network_value_causes(text: str, path: str) -> list[Cause]:
-    """What is wrong with a network, which may be named by any of its addresses."""
-    return [] if parse_network(text) is not None else [invalid(path, text, _NETWORK)]
-
-
 def network_causes(text: str, path: str) -> list[Cause]:
-    """What is wrong with a network whose address has no bits beyond its prefix."""
+    """What is wrong with a network, which is named by its first address and written without leading zeros."""
     found = parse_network(text)
-    address, _, length = text.partition("/")
     if found is None:
-        padded = _padded(address) and length.isdigit()
-        return [invalid(path, text, "must not have leading 0s in IP or prefix length" if padded else _NETWORK)]
-    if found.network_address != parse_address(address):
+        return [invalid(path, text, _NETWORK)]
+    address, _, length = text.partition("/")
+    first = parse_address(address)
+    if first is None or length != str(int(length)):
+        return [invalid(path, text, "must not have leading 0s in IP or prefix length")]
+    if isinstance(first, ipaddress.IPv6Address) and first.ipv4_mapped is not None:
+        return [invalid(path, text, "must not have an IPv4-mapped IPv6 address")]
+    if found.network_address != first:
         return [invalid(path, text, "must not have bits set beyond the prefix length")]
     return []
 
 
 def special_causes(text: str, path: str) -> list[Cause]:
     """Why an address cannot be an endpoint's: it means another host everywhere."""
-    found = parse_address(text)
+    found = parse_address(_without_padding(text))
     if found is None:
         return [invalid(path, text, "must be a valid IP address")]
     causes = [invalid(path, text, f"may not be unspecified ({text})")] if found.is_unspecified else []

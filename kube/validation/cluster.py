@@ -7,7 +7,7 @@ from typing import Any, Final
 from kube.requests import names
 from kube.requests.fielderrors import choice_causes, invalid, key_path, reason_causes, required
 from kube.requests.status import Cause
-from kube.validation.addresses import network_value_causes
+from kube.validation.addresses import network_causes
 from kube.validation.metadata import kube_finalizer_causes, label_causes
 from kube.validation.resourcelists import container_resource_causes, resource_amount_causes
 from kube.validation.scheduling import taint_causes, toleration_causes
@@ -32,7 +32,7 @@ def node_causes(body: dict[str, Any]) -> list[Cause]:
     spec = body.get("spec", {})
     causes = taint_causes(spec.get("taints", ()), "metadata.taints")
     for index, network in enumerate(spec.get("podCIDRs", ())):
-        causes += network_value_causes(network, f"spec.podCIDRs[{index}]")
+        causes += network_causes(network, f"spec.podCIDRs[{index}]")
     return causes
 
 

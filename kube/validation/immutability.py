@@ -16,7 +16,6 @@ IMMUTABLE: Final[dict[tuple[str, str], tuple[str, ...]]] = {
     ("apps", "Deployment"): ("spec.selector",),
     ("apps", "ReplicaSet"): ("spec.selector",),
     ("apiextensions.k8s.io", "CustomResourceDefinition"): ("spec.group", "spec.scope", "spec.names.plural"),
-    ("certificates.k8s.io", "CertificateSigningRequest"): ("spec",),
     ("discovery.k8s.io", "EndpointSlice"): ("addressType",),
     ("networking.k8s.io", "IngressClass"): ("spec.controller",),
     ("node.k8s.io", "RuntimeClass"): ("handler",),

@@ -20,6 +20,7 @@ from kube.requests.status import Cause
 from kube.validation import (
     abacpolicies,
     autoscaling,
+    certificates,
     cluster,
     configuration,
     controllers,
@@ -198,6 +199,7 @@ _JUDGES: Final[dict[tuple[str, str], Judge]] = {
 _NEW_JUDGES: Final[dict[tuple[str, str], Judge]] = {
     ("", "Namespace"): cluster.namespace_causes,
     ("", "Pod"): pods.pod_causes,
+    ("certificates.k8s.io", "CertificateSigningRequest"): certificates.new_request_causes,
     ("events.k8s.io", "Event"): events.new_event_causes,
     ("networking.k8s.io", "Ingress"): networking.new_ingress_causes,
 }
@@ -220,6 +222,7 @@ _COMPARISONS: Final[dict[tuple[str, str], Comparison]] = {
     ("", "Service"): services.service_update_causes,
     ("apps", "StatefulSet"): immutability.stateful_set_causes,
     ("batch", "Job"): jobs.job_update_causes,
+    ("certificates.k8s.io", "CertificateSigningRequest"): certificates.request_update_causes,
     ("events.k8s.io", "Event"): events.event_update_causes,
     (rbac.GROUP, "ClusterRoleBinding"): rbac.binding_update_causes,
     (rbac.GROUP, "RoleBinding"): rbac.binding_update_causes,

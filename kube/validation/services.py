@@ -15,7 +15,7 @@ from kube.requests.fielderrors import (
     required,
 )
 from kube.requests.status import Cause
-from kube.validation.addresses import address_causes, network_value_causes, special_causes
+from kube.validation.addresses import address_causes, network_causes, special_causes
 from kube.validation.containers import PROTOCOLS
 from kube.validation.metadata import label_causes
 from kube.validation.probes import number_causes, port_causes
@@ -160,7 +160,7 @@ def _balancer_causes(spec: dict[str, Any], kind: str) -> list[Cause]:
         here = "spec.LoadBalancerSourceRanges"
         causes += [] if balanced else [forbidden(here, _BALANCED)]
         for index, text in enumerate(ranges):
-            causes += network_value_causes(text.strip(), f"{here}[{index}]")
+            causes += network_causes(text.strip(), f"{here}[{index}]")
     if "allocateLoadBalancerNodePorts" in spec and not balanced:
         causes.append(forbidden("spec.allocateLoadBalancerNodePorts", _BALANCED))
     name = spec.get("loadBalancerClass")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
 
-from kube.authentication.identity import ADMIN_GROUPS, SERVICE_ACCOUNT_PREFIX
+from kube.authentication.identity import ADMIN_GROUPS, AUTHENTICATED, SERVICE_ACCOUNT_PREFIX
+from kube.authorization.bootstrappolicy import COMPONENT_BINDINGS
+from kube.authorization.policyobjects import binding, role, rule
 from kube.authorization.rbac import GROUP as RBAC
 from kube.requests.logicalclusters import ROOT, full_path, tenant_of
 from kube.requests.names import SYSTEM_TENANT
@@ -147,37 +149,27 @@ def _admins(path: str, name: str, subject: Body, now: str, uid: str) -> tuple[Pl
     return (RBAC, "clusterrolebindings", "", name), body
 
 
-def root_objects(*, now: str, uids: list[str]) -> list[tuple[Place, Body]]:
-    """What the system space offers to all: the types ``organization`` and ``universal``, and who may use them.
+def root_objects(*, now: str, uid: Callable[[], str]) -> list[tuple[Place, Body]]:
+    """What the system space begins with: the types ``organization`` and ``universal``, and who may do what there.
 
-    ``uids`` are four fresh ones.
+    ``now`` is RFC 3339; ``uid`` gives a fresh one each time.
     """
-    role = "system:kcp:tenancy:use-universal"
-    return [
-        _type("organization", "The space of a tenant.", {"limitAllowedParents": {"none": True}}, now, uids[0]),
-        _type("universal", "A workspace for anything.", {}, now, uids[1]),
-        (
-            (RBAC, "clusterroles", "", role),
-            {
-                "apiVersion": f"{RBAC}/v1",
-                "kind": "ClusterRole",
-                "metadata": _metadata("root", RBAC, "clusterroles", "v1", role, now, uids[2]),
-                "rules": [
-                    {"verbs": ["use"], "apiGroups": [TENANCY], "resources": [TYPES[1]], "resourceNames": ["universal"]}
-                ],
-            },
-        ),
-        (
-            (RBAC, "clusterrolebindings", "", role),
-            {
-                "apiVersion": f"{RBAC}/v1",
-                "kind": "ClusterRoleBinding",
-                "metadata": _metadata("root", RBAC, "clusterrolebindings", "v1", role, now, uids[3]),
-                "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
-                "subjects": [{"apiGroup": RBAC, "kind": "Group", "name": "system:authenticated"}],
-            },
-        ),
+    name = "system:kcp:tenancy:use-universal"
+    policy = [
+        ("clusterroles", role(name, rule("use", TENANCY, TYPES[1], names=("universal",)))),
+        *(("clusterrolebindings", made) for made in (binding(name, name, AUTHENTICATED), *COMPONENT_BINDINGS)),
     ]
+    return [
+        _type("organization", "The space of a tenant.", {"limitAllowedParents": {"none": True}}, now, uid()),
+        _type("universal", "A workspace for anything.", {}, now, uid()),
+        *(_kept(resource, made, now, uid()) for resource, made in policy),
+    ]
+
+
+def _kept(resource: str, manifest: Body, now: str, uid: str) -> tuple[Place, Body]:
+    name = manifest["metadata"]["name"]
+    metadata = manifest["metadata"] | _metadata(ROOT, RBAC, resource, "v1", name, now, uid)
+    return (RBAC, resource, "", name), {**manifest, "metadata": metadata}
 
 
 def _type(name: str, description: str, spec: Body, now: str, uid: str) -> tuple[Place, Body]:

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.speaking import Answer, Speaker
@@ -54,6 +54,11 @@ class Conversation:
     def say(self, method: str, path: str, body: Any = None, media: str = "application/json", **headers: str) -> Answer:
         """Ask and keep the answer for the comparison."""
         return self._keep(self.speaker.send(method, path, body, media, **headers), method, path, body)
+
+    def note(self, path: str, part: Callable[[Answer], Any], **headers: str) -> Answer:
+        """GET, and keep what ``part`` makes of the answer: what is compared of it."""
+        answer = self.speaker.send("GET", path, **headers)
+        return self._keep(replace(answer, body=part(answer)), "GET", " ".join((path, *headers.values())))
 
     def verdict(self, method: str, path: str, body: Any, media: str = "application/json") -> Answer:
         """Ask, and keep for the comparison only whether it was refused, why, and what was warned of."""

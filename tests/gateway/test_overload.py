@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import sys
-import threading
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import orjson
 import pytest
 
-from access.requestlimits import Limits, TenantThrottle
+from access.requestlimits import UNLIMITED, Limits, TenantThrottle
 from gateway.filters.authorization import authorize_with_trace, require_allowed
 from gateway.handlers import dispatch
 from gateway.http.bodies import limit_of
@@ -24,17 +25,20 @@ from gateway.http.errors import as_status_error, render
 from gateway.http.messages import Request, Response
 from gateway.options import Options
 from gateway.process.fairexecutor import WAITING_MAX, FairExecutor
+from gateway.process.heavyrequests import PROMPT_SECONDS
 from gateway.process.runtime import Runtime
+from gateway.process.streams import Recheck
 from gateway.process.watchdog import HOLD_SECONDS, Watchdog
 from gateway.server.assembly import build_runtime
 from kube.authentication.identity import Principal
 from kube.requests.decoding import MAX_VALUES, decode_json
 from kube.requests.fielderrors import CAUSES_MAX
 from kube.requests.paths import parse, resolve
-from kube.requests.status import RequestEntityTooLarge, TooManyRequests
+from kube.requests.status import Forbidden, RequestEntityTooLarge, TooManyRequests
 from kube.requests.tokenbuckets import TokenBucket
 from tests.gateway.callers import Caller
-from tests.gateway.conftest import Server
+from tests.gateway.conftest import Server, start
+from tests.gateway.definitions import definition
 from tests.gateway.overloading import (
     JSON,
     MERGE,
@@ -55,7 +59,7 @@ STEPS = 30_000
 OWNER = Principal(name="olga", groups=("tenantry:owner", "system:authenticated"), tenant="acme", authenticator="test")
 
 
-class KeyedLocks:
+class LoopTurns:
     """Counts the calls that the loop's own thread makes in each of its turns."""
 
     def __init__(self) -> None:
@@ -72,22 +76,44 @@ class KeyedLocks:
             sys.setprofile(None)
             self.most = max(self.most, self._steps)
 
-    def _count(self, frame: FrameType, event: str, _argument: object) -> None:
+    def _counts(self, event: str, called: object) -> bool:
+        return event in ("call", "c_call")
+
+    def _count(self, frame: FrameType, event: str, called: object) -> None:
         if event == "call" and frame.f_code.co_name == "_run" and frame.f_globals["__name__"] == "asyncio.events":
             self.most, self._steps = max(self.most, self._steps), 0
-        self._steps += event in ("call", "c_call")
+        self._steps += self._counts(event, called)
+
+
+class Decodings(LoopTurns):
+    """Counts the texts that are decoded in one turn."""
+
+    def _counts(self, event: str, called: object) -> bool:
+        return event == "c_call" and called is orjson.loads
 
 
 @pytest.fixture
-async def runtime(server: Server, alice: Caller, tmp_path: Path) -> AsyncIterator[Runtime]:
+async def runtime(server: Server, alice: Caller, tmp_path: Path, transactional_db: None) -> AsyncIterator[Runtime]:
     """The parts of a server, in the test's own loop."""
-    limits = Limits(read=TokenBucket(0, 0), write=TokenBucket(0, 0), watch=TokenBucket(0, 0))
-    options = Options(database_url=server.database, data_folder=tmp_path, tenant_limits=limits)
-    async with build_runtime(options, prepare(options), background=False) as made:
+    options = Options(database_url=server.database, data_folder=tmp_path, tenant_limits=UNLIMITED)
+    async with build_runtime(options, prepare(options), background=False, heavy=True) as made:
+        assert made.heavy
+        # What a machine takes for it is measured elsewhere.
+        made.heavy.seconds = 600
         yield made
 
 
-async def ask(runtime: Runtime, asked: Expensive, principal: Principal = OWNER, accept: str = JSON) -> Response:
+async def _no_recheck() -> None:
+    return
+
+
+async def ask(
+    runtime: Runtime,
+    asked: Expensive,
+    principal: Principal = OWNER,
+    accept: str = JSON,
+    recheck: Recheck = _no_recheck,
+) -> Response:
     """As ``gateway.server.application``, behind authentication."""
     path, _, query = asked.path.partition("?")
     try:
@@ -104,15 +130,11 @@ async def ask(runtime: Runtime, asked: Expensive, principal: Principal = OWNER, 
             body=asked.body,
             now=time.time(),
         )
-        answer = await dispatch.dispatch(runtime, request, _no_recheck)
+        answer = await dispatch.dispatch(runtime, request, recheck)
     except Exception as error:  # noqa: BLE001 - every failure has an answer
         return render(as_status_error(error))
     assert isinstance(answer, Response)
     return answer
-
-
-async def _no_recheck() -> None:
-    return
 
 
 @pytest.mark.parametrize("many", [4_000, 20_000])
@@ -120,7 +142,7 @@ async def test_no_body_holds_the_loop(runtime: Runtime, many: int) -> None:
     """However expensive, in no turn does the loop take more steps than a few small requests do."""
     small = Expensive("small", "POST", f"{NAMESPACED}/pods", JSON, orjson.dumps(pod("victim")))
     assert (await ask(runtime, small)).status in (201, 409)
-    turns, held = KeyedLocks(), {}
+    turns, held = LoopTurns(), {}
     for asked in corpus(many):
         with turns.counting():
             answer = await ask(runtime, asked)
@@ -129,7 +151,8 @@ async def test_no_body_holds_the_loop(runtime: Runtime, many: int) -> None:
         if turns.most > STEPS:
             held[asked.name] = turns.most
     assert not held
-    assert runtime.executor.done
+    assert runtime.heavy
+    assert runtime.heavy.done
 
 
 @pytest.fixture
@@ -148,15 +171,141 @@ async def filled(runtime: Runtime) -> AsyncIterator[Runtime]:
 
 async def test_no_answer_holds_the_loop(filled: Runtime) -> None:
     """What is made of what is kept is made beside the loop as well, whoever has kept it and however small the question."""
-    turns, held, beside = KeyedLocks(), {}, filled.executor
+    turns, held = LoopTurns(), {}
     for path, media in answers():
-        done = beside.done
         with turns.counting():
             answer = await ask(filled, Expensive(path, "GET", path, JSON, b""), accept=media)
         assert answer.status in (200, 406), (path, media, answer.body[:300])
-        if turns.most > STEPS or beside.done == done:
-            held[path, media] = turns.most, beside.done - done
+        if turns.most > STEPS:
+            held[path, media] = turns.most
     assert not held
+
+
+async def test_a_definition_is_judged_beside_its_siblings_one_a_turn(runtime: Runtime) -> None:
+    """DOS-03: each may hold a hundred thousand values."""
+    path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    bodies = [definition(f"Sibling{number}") for number in range(20)]
+    turns = Decodings()
+    for number, body in enumerate(bodies):
+        last = number == len(bodies) - 1
+        with turns.counting() if last else nullcontext():
+            answer = await ask(runtime, Expensive("one", "POST", path, JSON, orjson.dumps(body)))
+        assert answer.status == 201, answer.body
+    assert 0 < turns.most < 10
+    for body in bodies:
+        place = f"{path}/{body['metadata']['name']}"
+        assert (await ask(runtime, Expensive("gone", "DELETE", place, JSON, b""))).status == 200
+
+
+def _small(name: str) -> Expensive:
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}
+    return Expensive("small", "POST", f"{NAMESPACED}/configmaps", JSON, orjson.dumps(body))
+
+
+def _large(name: str) -> Expensive:
+    data = {f"k{number}": "" for number in range(5_000)}
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+    return Expensive("large", "POST", f"{NAMESPACED}/configmaps", JSON, orjson.dumps(body))
+
+
+def _has_ended(child: int) -> bool:
+    """With all of its threads."""
+    try:
+        return os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True
+
+
+async def test_the_end_of_its_process_costs_one_heavy_request_alone(runtime: Runtime) -> None:
+    """DOS-03: killed while a request is in it, and while none is; the next one has another process."""
+    heavy = runtime.heavy
+    assert heavy
+    lost = asyncio.ensure_future(ask(runtime, _large("lost")))
+    while heavy.pid is None:
+        await asyncio.sleep(0.01)
+    assert (await ask(runtime, _small("meanwhile"))).status == 201
+    os.kill(heavy.pid, signal.SIGKILL)
+    answer = await lost
+    assert (answer.status, orjson.loads(answer.body)["reason"]) == (500, "InternalError")
+    assert not dict(answer.headers).get(b"retry-after")
+    assert (await ask(runtime, _large("kept"))).status == 201
+    first = heavy.pid
+    assert first
+    os.kill(first, signal.SIGKILL)
+    while not _has_ended(first):
+        await asyncio.sleep(0.01)
+    assert (await ask(runtime, _large("kept"))).status == 409
+    assert heavy.pid not in (None, first)
+
+
+async def test_a_process_that_hangs_is_given_up(runtime: Runtime) -> None:
+    """DOS-03: nobody else waits for it."""
+    heavy = runtime.heavy
+    assert heavy
+    assert (await ask(runtime, _large("first"))).status == 201
+    hanging = heavy.pid
+    assert hanging
+    os.kill(hanging, signal.SIGSTOP)
+    patience, heavy.seconds = heavy.seconds, 1
+    waiting = asyncio.ensure_future(ask(runtime, _large("second")))
+    await asyncio.sleep(0)
+    assert (await ask(runtime, _small("beside"))).status == 201
+    assert not waiting.done()
+    assert (await waiting).status == 504
+    heavy.seconds = patience
+    assert (await ask(runtime, _large("third"))).status == 201
+    assert heavy.pid != hanging
+
+
+async def test_nobody_is_served_for_rights_that_ended_while_he_waited(runtime: Runtime) -> None:
+    """GW5, DOS-03."""
+    heavy = runtime.heavy
+    assert heavy
+    assert (await ask(runtime, _large("warm"))).status == 201
+    assert heavy.pid
+    os.kill(heavy.pid, signal.SIGSTOP)
+    first = asyncio.ensure_future(ask(runtime, _large("one")))
+    asked = []
+
+    async def refused() -> None:
+        asked.append(True)
+        raise Forbidden("no longer")
+
+    second = asyncio.ensure_future(ask(runtime, _large("two"), recheck=refused))
+    await asyncio.sleep(2 * PROMPT_SECONDS)
+    os.kill(heavy.pid, signal.SIGCONT)
+    assert (await first).status == 201
+    assert (await second).status == 403
+    assert asked
+
+
+def _children(process: int) -> list[int]:
+    found = []
+    for task in Path(f"/proc/{process}/task").iterdir():
+        found += [int(child) for child in (task / "children").read_text().split()]
+    return found
+
+
+def _runs(process: int) -> bool:
+    try:
+        return ") Z" not in Path(f"/proc/{process}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_the_process_ends_with_a_server_that_is_killed(server: Server, tmp_path: Path) -> None:
+    """DOS-03."""
+    running = start(tmp_path / "data", server.database)
+    asked = _large("seen")
+    assert running.admin.post(f"{asked.path}?dryRun=All", orjson.loads(asked.body)).status == 201
+    children = _children(running.process.pid)
+    assert children
+    running.process.kill()
+    running.process.wait()
+    deadline = time.monotonic() + 100
+    while any(map(_runs, children)):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
 
 
 async def test_answers_are_charged_and_writes_never_refused_by_them(filled: Runtime) -> None:
@@ -217,31 +366,38 @@ def test_work_is_charged_by_what_it_costs() -> None:
 
 async def test_tenants_take_turns_beside_the_loop() -> None:
     """A hundred pieces of one tenant's work do not stand before another's first."""
-    loop, order, begun = FairExecutor(), [], threading.Event()
+    executor, order, begun = FairExecutor(), [], asyncio.Event()
 
-    def work(name: str) -> str:
-        begun.wait(5)
-        order.append(name)
-        return name
+    def work(name: str) -> Callable[[], Awaitable[str]]:
+        async def done() -> str:
+            await begun.wait()
+            order.append(name)
+            return name
 
-    many = [asyncio.ensure_future(loop.run("many", work, "many")) for _ in range(WAITING_MAX)]
+        return done
+
+    many = [asyncio.ensure_future(executor.run("many", work("many"))) for _ in range(WAITING_MAX)]
     await asyncio.sleep(0)
-    one = asyncio.ensure_future(loop.run("one", work, "one"))
-    gone = asyncio.ensure_future(loop.run("gone", work, "gone"))
+    one = asyncio.ensure_future(executor.run("one", work("one")))
+    gone = asyncio.ensure_future(executor.run("gone", work("gone")))
     await asyncio.sleep(0)
     gone.cancel()
-    more = asyncio.ensure_future(loop.run("many", work, "many"))
+    more = asyncio.ensure_future(executor.run("many", work("many")))
     await asyncio.sleep(0)
     with pytest.raises(TooManyRequests):
-        await loop.run("many", work, "many")
+        await executor.run("many", work("many"))
     begun.set()
     assert await one == "one"
     await asyncio.gather(*many, more)
     assert order.index("one") <= 2
     assert "gone" not in order
+
+    async def failing() -> None:
+        raise ZeroDivisionError
+
     with pytest.raises(ZeroDivisionError):
-        await loop.run("one", lambda: 1 // 0)
-    loop.close()
+        await executor.run("one", failing)
+    await executor.close()
 
 
 async def test_the_watchdog_names_what_held_the_loop() -> None:

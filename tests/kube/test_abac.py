@@ -126,7 +126,6 @@ def test_requests_match_as_in_kubernetes(spec: dict[str, Any], attributes: Attri
     "text",
     [
         line(user="a") + "\n{",
-        '{"user": "alice"}',
         "[]",
         "1",
         "null",
@@ -259,3 +258,36 @@ def test_any_file_is_read_or_refused(text: str) -> None:
     except InvalidPolicy:
         return
     assert all(policy.user or policy.group for policy in policies)
+
+
+@pytest.mark.parametrize(
+    ("spec", "who", "attributes", "expected"),
+    [
+        ({"user": "olga"}, "olga", PODS, True),
+        ({"user": "olga"}, "otto", PODS, False),
+        ({"user": "*"}, "otto", PODS, True),
+        ({"group": "dev"}, "olga", PODS, True),
+        ({"group": "ops"}, "olga", PODS, False),
+        ({"readonly": True}, "olga", PODS, True),
+        ({"readonly": True}, "olga", PODS._replace(verb="delete"), False),
+        ({"user": "olga", "resource": "pods"}, "olga", PODS, True),
+        ({"user": "olga", "resource": "services"}, "olga", PODS, False),
+        ({"user": "olga", "namespace": "other"}, "olga", PODS, False),
+        ({"user": "olga", "resource": "pods"}, "olga", PODS._replace(group="apps"), True),
+    ],
+)
+def test_a_line_from_before_versions_is_about_operators(
+    spec: dict[str, Any], who: str, attributes: Attributes, expected: bool
+) -> None:
+    """AZ3: what it leaves out means everything, but never a tenant."""
+    text = json.dumps(spec)
+    assert allowed(text, principal(who, "system", "dev"), attributes) is expected
+    for cluster in ("root", "root:acme"):
+        assert not allowed(text, principal(who, "acme", "dev"), attributes, cluster)
+    assert not allowed(text, principal(who, "system", "dev"), attributes, "root:acme")
+
+
+@pytest.mark.parametrize("text", ["{}", '{"tenant": "acme", "user": "olga"}', '{"user": "olga", "apiGroup": "*"}'])
+def test_a_line_without_a_version_says_nothing_of_tenants(text: str) -> None:
+    with pytest.raises(InvalidPolicy, match="line 1"):
+        parse_policy_file(text)

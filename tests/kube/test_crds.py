@@ -138,7 +138,7 @@ def test_a_crd_becomes_a_resource() -> None:
     beta = resource.versions[1]
     assert [part.name for part in beta.subresources] == ["status", "scale"]
     assert beta.columns == (PrinterColumn(name="A", type="string", path=".spec.a", priority=1),)
-    assert beta.deprecation == "example.com/v1beta1 Thing is deprecated"
+    assert beta.deprecation == "example.com/v1beta1 Thing is deprecated; use example.com/v2 Thing"
     assert resource.storage_version.name == "v2"
     scale = beta.scale
     assert scale is not None

@@ -68,7 +68,7 @@ def forms(acme: House) -> dict[str, dict[str, Any]]:
         "workspace-new": {"name": "another", "tenant": acme.tenant.name, "tier": "other"},
         "workspace-delete": {"name": acme.workspace.name},
         "workspace-tier": {"tier": "other"},
-        "workspace-kubeconfig": {"role": "viewer"},
+        "workspace-kubeconfig": {"kind": "direct", "role": "viewer"},
         "tenant-kubeconfig": {},
         "tenant-delete": {"name": acme.tenant.name},
         "member-add": {"email": colleague.email, "role": "viewer"},
@@ -138,8 +138,8 @@ def requests(acme: House) -> list[tuple[str, str, Any]]:
     return [*routes(acme), ("POST", "tokens/", token), ("POST", f"tenants/{acme.tenant.name}/credentials", {})]
 
 
-FOR_OPERATORS = {"suspend", "resume"}
-NUMBERS = range(26)
+FOR_OPERATORS = {"suspend", "resume", "quota"}
+NUMBERS = range(27)
 
 
 @pytest.mark.parametrize("number", NUMBERS)
@@ -157,7 +157,7 @@ def test_no_request_changes_what_is_closed(acme: House, number: int, close: Any)
     changed = changed_by(lambda: answers.append(send(client, method, path, body)))
     writes = method != "GET" or path.startswith("workspaces/credentials/kubeconfig")
     if close is None:
-        nothing = path.rsplit("/", 1)[-1] in {*FOR_OPERATORS, "revoke"}
+        nothing = path.rstrip("/").rsplit("/", 1)[-1] in {*FOR_OPERATORS, "revoke"}
         assert changed is (writes and not nothing), answers[0].content
     elif concerns(close, path):
         assert not changed
@@ -169,7 +169,7 @@ def test_no_request_changes_what_is_closed(acme: House, number: int, close: Any)
 
 def changed_when_open(path: str) -> bool:
     kubeconfig = "kubeconfig" in path or (path.startswith("tenants/") and path.endswith("/credentials"))
-    return path.rsplit("/", 1)[-1] not in {*FOR_OPERATORS, "revoke"} and not kubeconfig
+    return path.rstrip("/").rsplit("/", 1)[-1] not in {*FOR_OPERATORS, "revoke"} and not kubeconfig
 
 
 def test_every_request_is_looked_at(acme: House) -> None:

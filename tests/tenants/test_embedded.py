@@ -91,6 +91,7 @@ def test_a_workspace_lives_from_its_wish_to_its_end(embedded, alice):
         "service-accounts",
         "anchors",
         "streams",
+        "own-accounts",
     ]
     assert objects("root:acme", "rolebindings", ns) == {}
     assert workspace_reconcile(workspace.id) == []

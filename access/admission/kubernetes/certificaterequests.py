@@ -1,10 +1,15 @@
-"""A request for a certificate says who asked: the server knows, the body only claims."""
+"""A request for a certificate says who asked: the server knows, the body only claims. And only approvers approve."""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Any, Final
 
-from access.admission.base import CREATE, Attributes, NoopPlugin
+from access.admission.base import CREATE, UPDATE, Attributes, NoopPlugin
+from kube.requests.fielderrors import invalid_object
+from kube.requests.status import Forbidden
+from kube.validation.certificates import APISERVER_CLIENT, asks_for_masters, decision_causes
+from store.types import Operation
 
 _CALLER: Final = ("username", "uid", "groups", "extra")
 
@@ -12,23 +17,54 @@ _CALLER: Final = ("username", "uid", "groups", "extra")
 class CertificateRequests(NoopPlugin):
     """Writes the caller's name, uid, groups and extra into a new ``CertificateSigningRequest``, as kube-apiserver does.
 
-    Whoever approves or signs goes by them.
+    Whoever approves or signs goes by them. What was asked for never changes, decisions go through ``approval`` alone,
+    and nobody is made a master of the cluster.
     """
 
     name = "CertificateRequests"
 
     async def admit(self, attributes: Attributes) -> None:
-        """Put the caller in the place of whatever the body says."""
-        body, resource = attributes.object, attributes.resource
-        if (resource.group, resource.plural) != ("certificates.k8s.io", "certificatesigningrequests"):
+        """Put the caller in the place of whatever the body says, and leave alone what this endpoint does not write."""
+        body, old = attributes.object, attributes.old
+        if body is None or not _is_request(attributes):
             return
-        spec = body.get("spec") if body is not None else None
-        if not isinstance(spec, dict):
-            return
-        before = (attributes.old or {}).get("spec") or {}
-        known = (
-            attributes.principal.seen_from(attributes.cluster).user_info() if attributes.operation == CREATE else before
-        )
-        for field in _CALLER:
-            spec.pop(field, None)
-        spec.update({field: known[field] for field in _CALLER if field in known})
+        if attributes.operation == CREATE:
+            spec: dict[str, Any] = body.get("spec") or {}
+            known = attributes.principal.seen_from(attributes.cluster).user_info()
+            for field in _CALLER:
+                spec.pop(field, None)
+            spec.update({field: known[field] for field in _CALLER if field in known})
+        elif old is not None:
+            body["spec"] = old.get("spec") or {}
+            if attributes.subresource == "approval":
+                status = body.setdefault("status", {})
+                status.pop("certificate", None)
+                status |= {name: value for name, value in old.get("status", {}).items() if name == "certificate"}
+
+    async def validate(self, attributes: Attributes) -> Sequence[Operation]:
+        """Raises ``Forbidden`` for a certificate of ``system:masters``, ``Invalid`` for a decision in the wrong place."""
+        body, old, resource = attributes.object, attributes.old, attributes.resource
+        if body is None or not _is_request(attributes):
+            return ()
+        if (
+            attributes.operation == CREATE
+            and (body.get("spec") or {}).get("signerName") == APISERVER_CLIENT
+            and asks_for_masters(body)
+        ):
+            raise Forbidden(
+                f'{resource.qualified_name} "{attributes.name}" is forbidden: use of {APISERVER_CLIENT} signer with '
+                "system:masters group is not allowed",
+                group=resource.group,
+                kind=resource.plural,
+                name=attributes.name,
+            )
+        if attributes.operation == UPDATE and old is not None and attributes.subresource != "approval":
+            causes = decision_causes(body, old)
+            if causes:
+                raise invalid_object(resource.group, resource.kind, attributes.name, causes)
+        return ()
+
+
+def _is_request(attributes: Attributes) -> bool:
+    resource = attributes.resource
+    return (resource.group, resource.plural) == ("certificates.k8s.io", "certificatesigningrequests")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
@@ -15,7 +16,7 @@ from kube.requests.fielderrors import invalid_object
 from kube.requests.paths import not_found
 from kube.requests.status import Forbidden
 from store.interface import Store
-from store.types import Check, Key, Operation, Range
+from store.types import Check, Key, Operation, Range, Stored
 
 MAX_DEFINITIONS: Final = 1000
 """CRDs of one space, so that no tenant fills the memory of all."""
@@ -69,8 +70,7 @@ class CustomResourceDefinitions:
                 kind=attributes.resource.plural,
                 name=attributes.name,
             )
-        others = [orjson.loads(item.data) for item in listing.items if item.key.name != attributes.name]
-        taken = [other for other in others if other["spec"]["group"] == body["spec"]["group"]]
+        taken = await statuses_in_group(listing.items, attributes.name)
         now = datetime.fromtimestamp(attributes.now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         body["status"] = crd_status(body, taken, now=now)
         return ()
@@ -92,6 +92,16 @@ class CustomResourceDefinitions:
                 name=attributes.name,
             )
         return Check(key, stored.revision)
+
+
+async def statuses_in_group(items: Sequence[Stored], name: str) -> list[dict[str, Any]]:
+    """The statuses of the other CRDs of the group of the one called ``name``; one of them is read a turn of the loop."""
+    group, found = name.partition(".")[2], []
+    for item in items:
+        if item.key.name != name and item.key.name.partition(".")[2] == group:
+            found.append({"status": orjson.loads(item.data).get("status")})
+            await asyncio.sleep(0)
+    return found
 
 
 def _concerns(attributes: Attributes) -> bool:

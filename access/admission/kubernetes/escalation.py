@@ -77,7 +77,7 @@ class EscalationPrevention(NoopPlugin):
                 raise NotFound(f'{kind}.{GROUP} "{name}" not found', group=GROUP, kind=kind, name=name)
             wanted = found
         held = effectivepolicy.held_rules(principal, attributes.namespace, policies)
-        missing = await attributes.offload(escalation.covers, held, wanted)
+        missing = escalation.covers(held, wanted)
         gathers = is_role and any((role or {}).get("aggregationRule") for role in (old, body))
         # Whoever lets a role gather others' rules lets it gather those that are still to come.
         everything = gathers and escalation.covers(held, _ANYTHING if scoped else _ANYTHING_HERE)
@@ -94,7 +94,7 @@ class EscalationPrevention(NoopPlugin):
         policy = abac.policy_of(body, space=tenant_of(attributes.cluster))
         namespace = "" if policy.namespace == "*" else policy.namespace
         held = effectivepolicy.held_rules(principal, namespace, await self._policies.policies_for(attributes.cluster))
-        missing = await attributes.offload(escalation.covers, held, policy.rules())
+        missing = escalation.covers(held, policy.rules())
         if missing and not await self._may(attributes, "escalate", attributes.resource.plural, attributes.info.name):
             raise self._refused(attributes, escalation.refusal(principal.name, principal.groups, missing))
 

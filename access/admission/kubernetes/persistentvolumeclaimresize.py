@@ -18,7 +18,7 @@ from store.types import Key, Operation
 class PersistentVolumeClaimResize(NoopPlugin):
     """Refuses to enlarge a bound PersistentVolumeClaim whose StorageClass does not say that its volumes can grow."""
 
-    name = "ClaimSizes"
+    name = "PersistentVolumeClaimResize"
 
     def __init__(self, store: Store) -> None:
         self._store = store

@@ -69,9 +69,7 @@ class PodSecurity(NoopPlugin):
             attributes.warnings.extend(self._ignored(attributes.name, policy, body))
         elif attributes.operation == UPDATE:
             pods = await self._pods(attributes)
-            attributes.warnings += await attributes.offload(
-                warnings_about, pods, attributes.name, policy.enforce, _PODS_MAX
-            )
+            attributes.warnings += warnings_about(pods, attributes.name, policy.enforce, _PODS_MAX)
 
     async def _pods(self, attributes: Attributes) -> list[dict[str, Any]]:
         listing = await self._store.list(Range(attributes.cluster, "", "pods", attributes.name))
@@ -125,15 +123,15 @@ class PodSecurity(NoopPlugin):
         asked = (pod.get("metadata") or {}), (pod.get("spec") or {})
         if is_pod:
             self._note(attributes, "enforce-policy", str(policy.enforce))
-            enforced = await attributes.offload(violations, policy.enforce, *asked)
+            enforced = violations(policy.enforce, *asked)
         else:
             enforced = []
-        audited = await attributes.offload(violations, policy.audit, *asked)
+        audited = violations(policy.audit, *asked)
         if audited:
             self._note(attributes, "audit-violations", f'would violate PodSecurity "{policy.audit}": {told(audited)}')
         if enforced:
             return f'violates PodSecurity "{policy.enforce}": {told(enforced)}'
-        warned = await attributes.offload(violations, policy.warn, *asked)
+        warned = violations(policy.warn, *asked)
         if warned:
             attributes.warnings.append(f'would violate PodSecurity "{policy.warn}": {told(warned)}')
         return ""

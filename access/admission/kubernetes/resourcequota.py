@@ -60,8 +60,9 @@ class ResourceQuota(NoopPlugin):
     async def validate(self, attributes: Attributes) -> Sequence[Operation]:
         """Raises ``Forbidden`` for what exceeds a quota; otherwise returns the quotas' new status."""
         resource = attributes.resource
-        if not attributes.namespace or (not resource.group and resource.plural == "resourcequotas"):
+        if not attributes.namespace:
             return ()
+        own = attributes.name if not resource.group and resource.plural == "resourcequotas" else ""
         place = Range(attributes.cluster, "", "resourcequotas", attributes.namespace)
         listing = await self._store.list(place, cached=True)
         if not listing.items:
@@ -69,6 +70,8 @@ class ResourceQuota(NoopPlugin):
         self._line_up(attributes.cluster, attributes.namespace, True)
         operations: list[Operation] = []
         for stored in listing.items:
+            if stored.key.name == own:
+                continue  # It is what is written: what it counts of itself is settled with it.
             operation = self._settle(attributes, stored)
             if operation is not None:
                 operations.append(operation)

@@ -32,13 +32,13 @@ class ObjectValidation(NoopPlugin):
             return ()
         version = attributes.info.version
         if attributes.subresource in _PARTS_OF_PODS:
-            causes = await attributes.offload(state_causes, resource, version, body, self._definitions())
+            causes = state_causes(resource, version, body, self._definitions())
             if attributes.subresource == "resize" and old is not None:
                 causes += resize_causes(body, old)
         elif attributes.operation == CREATE:
-            causes = await attributes.offload(create_causes, resource, version, body, self._definitions())
+            causes = create_causes(resource, version, body, self._definitions())
         elif attributes.operation == UPDATE and old is not None:
-            causes = await attributes.offload(update_causes, resource, version, body, old, self._definitions())
+            causes = update_causes(resource, version, body, old, self._definitions())
         else:
             return ()
         if causes:

@@ -56,7 +56,7 @@ def _of_namespace(attributes: Attributes) -> str:
         embedded = before and objects.CLUSTER_LABEL not in before
         return "the workspace is deleted with its namespace, not the other way round" if embedded else ""
     if attributes.operation == CREATE and is_tenant_space(attributes.cluster):
-        # It orders a workspace there (``gateway.handlers.namespaceorders``).
+        # It orders a workspace there (``gateway.handlers.placednamespaces.namespaceorders``).
         after.pop(objects.CLUSTER_LABEL, None)
     if before != after:
         return "only the gateway marks what belongs to a workspace"

@@ -125,9 +125,7 @@ async def _shown(
     if following or kind.resource.custom:
         metadata["continue"] = _token_of(number, following, binding) if following else ""
     body = {**head, "metadata": metadata, "rows" if accept.is_table else "items": objects}
-    return await request.offload_large(
-        len(objects) * 1024, partial(respond, request, body, accept=Accept(accept.media))
-    )
+    return await request.in_thread(len(objects) * 1024, partial(respond, request, body, accept=Accept(accept.media)))
 
 
 def _token_of(number: str, following: Mapping[str, Query], binding: str) -> str:

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 import orjson
 
-from gateway.handlers import forwarding, reading
+from gateway.handlers import reading
+from gateway.handlers.placednamespaces import forwarding
 from gateway.http.messages import Request
 from gateway.http.negotiation import Accept
 from gateway.process.runtime import Runtime
@@ -114,7 +115,7 @@ async def read_placed(
     if answer.status != 200:
         raise refusal(answer.status, data, placement)
     try:
-        part = await request.offload_large(len(data), lambda: _part(orjson.loads(data), accept))
+        part = await request.in_thread(len(data), lambda: _part(orjson.loads(data), accept))
         # Rows without objects name nobody: nothing that reads them could be led astray.
         named = asked.query.get("includeObject") != "None"
         if named and any(_namespace_of(row, accept) != placement.namespace for row in part.objects):

@@ -23,7 +23,7 @@ from typing import Any, Final
 
 import orjson
 
-from gateway.handlers import forwarding, watching
+from gateway.handlers import watching
 from gateway.handlers.acrossnamespaces.listing import scope_of
 from gateway.handlers.acrossnamespaces.parts import (
     STORED,
@@ -36,6 +36,7 @@ from gateway.handlers.acrossnamespaces.parts import (
     refusal,
     stored_request,
 )
+from gateway.handlers.placednamespaces import forwarding
 from gateway.handlers.reading import revision_of
 from gateway.http.errors import as_event, as_status_error
 from gateway.http.messages import Request, Stream

@@ -9,7 +9,7 @@ from typing import Any, Final
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from access.admission import configuration
+from access.admission import choice, configuration
 from access.authentication import options as authentication
 from access.authentication.build import UnusableOptions, build_authenticators
 from access.authorization import options as authorization
@@ -76,6 +76,8 @@ class Command(BaseCommand):
             help="how many workspaces deep a tenant may nest them",
         )
         add("--anonymous-auth", action="store_true", help="let requests without credentials in as system:anonymous")
+        for verb, meaning in (("enable", "that must run; all do"), ("disable", "that do not run")):
+            add(f"--{verb}-admission-plugins", type=_names, default=(), help=f"admission plug-ins {meaning}")
         add(
             "--admission-control-config-file",
             type=Path,
@@ -118,6 +120,7 @@ class Command(BaseCommand):
             external_url=flags["external_url"],
             workspace_depth=flags["workspace_depth"],
             anonymous_auth=flags["anonymous_auth"],
+            disable_admission_plugins=flags["disable_admission_plugins"],
             admission_control_config_file=flags["admission_control_config_file"],
             authentication=authentication.AuthenticationOptions.of_flags(flags),
             authorization=authorization.AuthorizationOptions.of_flags(flags),
@@ -131,7 +134,8 @@ class Command(BaseCommand):
             build_authenticators(options.authentication, service_account_issuer=options.service_account_issuer)
             check_files(options.authorization)
             configuration.read(options.admission_control_config_file)
-        except (UnusableOptions, UnusableFile) as error:
+            choice.check(flags["enable_admission_plugins"], options.disable_admission_plugins)
+        except (UnusableOptions, UnusableFile, choice.UnusablePlugins) as error:
             raise CommandError(str(error)) from None
         try:
             run(options, announce=lambda url: self.stdout.write(f"API server at {url}"))

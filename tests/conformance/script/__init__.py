@@ -9,12 +9,15 @@ from typing import Any
 import yaml
 
 from tests.conformance.conversation import Conversation
+from tests.conformance.script.certificates import certificates
+from tests.conformance.script.definitions import definitions, deprecations
 from tests.conformance.script.endings import deletes, namespaces, updates
 from tests.conformance.script.kinds import OBJECTS, invalid_section, kind_section
-from tests.conformance.script.parts import connecting, limits, parts, reviews
+from tests.conformance.script.parts import connecting, counts, limits, parts, reviews
 from tests.conformance.script.podsecurity import podsecurity
-from tests.conformance.script.reads import lists, paths, watching
-from tests.conformance.script.writes import applying, bodies, fields, patches
+from tests.conformance.script.policy import policy
+from tests.conformance.script.reads import layout, lists, networks, paths, quantities, watching
+from tests.conformance.script.writes import applying, bodies, fields, patches, revisions
 
 HERE = Path(__file__).parents[1]
 INVALID: dict[str, list[dict[str, Any]]] = yaml.safe_load((HERE / "invalid.yaml").read_text())
@@ -50,6 +53,15 @@ def sections() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:
         watching,
         updates,
         connecting,
+        policy,
+        definitions,
+        revisions,
+        layout,
+        deprecations,
+        quantities,
+        networks,
+        counts,
         podsecurity,
     ):
         yield section.__name__, section, False
+    yield certificates.__name__, certificates, True

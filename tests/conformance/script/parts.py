@@ -300,3 +300,23 @@ def limits(say: Conversation) -> None:
         say.say("POST", f"{say.core}/configmaps", {"metadata": {"name": f"c{number}"}})
     say.say("GET", f"{say.core}/resourcequotas/q")
     say.say("GET", f"{say.core}/resourcequotas/q", Accept=TABLE)
+
+
+def counts(say: Conversation) -> None:
+    """Quotas count quotas, themselves among them."""
+    say.set_up()
+    at = f"{say.core}/resourcequotas"
+    say.speaker.send("POST", at, {"metadata": {"name": "a"}, "spec": {"hard": {"resourcequotas": "2"}}})
+
+    def used(number: str) -> bool:
+        status = say.speaker.send("GET", f"{at}/a").body.get("status", {})
+        return bool(status.get("used", {}).get("resourcequotas") == number)
+
+    say.until(lambda: used("1"))
+    second = {"metadata": {"name": "b"}, "spec": {"hard": {"pods": "1"}}}
+    assert say.speaker.send("POST", at, second).status == 201
+    say.until(lambda: used("2"))
+    say.say("POST", at, {"metadata": {"name": "c"}, "spec": {"hard": {"pods": "1"}}})
+    say.say("POST", f"{at}?dryRun=All", {"metadata": {"name": "d"}, "spec": {"hard": {"count/secrets": "1"}}})
+    say.speaker.send("DELETE", f"{at}/b")
+    say.until(lambda: used("1"))

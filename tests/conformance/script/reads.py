@@ -6,6 +6,7 @@ import time
 
 from tests.conformance.conversation import Conversation
 from tests.conformance.script.media import MERGE, PARTIAL, TABLE
+from tests.speaking import Answer
 
 
 def lists(say: Conversation) -> None:
@@ -284,3 +285,97 @@ def paths(say: Conversation) -> None:
         ("PUT", "/api/v1/namespaces/default/pods/x/log"),
     ):
         say.say(method, path)
+
+
+def layout(say: Conversation) -> None:
+    """Answers that people read have a field a line."""
+    at = "/api/v1/namespaces/default"
+    agents = ("curl/8.5.0", "Wget/1.21", "Mozilla/5.0 (X11)", "Mozilla/4.0", "kubectl/1.36", "libcurl")
+    for path in (at, "/api/v1/namespaces", f"{at}/configmaps/missing", "/api", "/apis/apps/v1", "/version", "/"):
+        for agent in agents:
+            say.note(path, _lines, User_Agent=agent)
+    for path in ("/openapi/v2", "/openapi/v3/api/v1", "/openid/v1/jwks", "/.well-known/openid-configuration"):
+        say.note(path, _lines, User_Agent=agents[0])
+    for pretty in ("", "=", "=1", "=t", "=TRUE", "=yes", "=0", "=false", "=2"):
+        for agent in ("curl/8.5.0", "kubectl/1.36"):
+            say.note(f"{at}?pretty{pretty}", _lines, User_Agent=agent)
+    for accept in ("application/json;pretty=1", "application/json;pretty=0", "application/yaml", TABLE):
+        say.note(f"{at}?pretty=1", _lines, Accept=accept)
+        say.note(at, _lines, Accept=accept)
+
+
+def _lines(answer: Answer) -> bool:
+    return answer.content.startswith(b'{\n  "')
+
+
+def quantities(say: Conversation) -> None:
+    """How amounts are kept, and what is none."""
+    say.set_up()
+    texts = (
+        *(
+            "1000m",
+            "0.5",
+            "100u",
+            "1n",
+            "1001u",
+            "+5",
+            "5.",
+            ".5",
+            "00012",
+            "0.000",
+            ".",
+            "m",
+            "Gi",
+            "1E3",
+            "1e+3",
+            "1e03",
+        ),
+        *("1e-10", "1e0", "0.5e3", "12e-3", "1536Mi", "1.5Gi", "1.1Ki", "0.0005Ki", "1024Ki", "1e19", "1e100"),
+        *("9223372036854775808", "9223372036854775808Ki", "16Ei", 7, 1.5),
+    )
+    containers = [
+        {"name": f"c{number}", "image": "i", "resources": {"requests": {"ephemeral-storage": text}}}
+        for number, text in enumerate(texts)
+    ]
+    volumes = [{"name": f"v{number}", "emptyDir": {"sizeLimit": text}} for number, text in enumerate(texts)]
+    at = f"{say.core}/pods?dryRun=All"
+    say.say("POST", at, {"metadata": {"name": "p"}, "spec": {"containers": containers, "volumes": volumes}})
+    for text in (
+        "",
+        " ",
+        "1x",
+        "1ki",
+        "1K",
+        "1mm",
+        "1e",
+        "1e+",
+        "1-3",
+        "1..2",
+        "1 2",
+        "e-11",
+        "Ei",
+        "-1",
+    ):
+        resources = {"requests": {"storage": text}}
+        claim = {"metadata": {"name": "c"}, "spec": {"accessModes": ["ReadWriteOnce"], "resources": resources}}
+        say.say("POST", f"{say.core}/persistentvolumeclaims?dryRun=All", claim)
+
+
+def networks(say: Conversation) -> None:
+    """Addresses with prefix lengths: leading zeros, bits beyond the prefix, mapped addresses."""
+    say.set_up()
+    networking = f"/apis/networking.k8s.io/v1/namespaces/{say.namespace}/networkpolicies?dryRun=All"
+    for text in (
+        *("10.0.0.0/8", "010.0.0.0/8", "10.0.0.00/8", "10.0.0.0/08", "10.0.0.1/8", "10.0.0.0/33", "10.0.0.0/255.0.0.0"),
+        *("::/0", "2001:db8::/032", "::ffff:1.2.3.4/96", "1.2.3.4", "1.2.3/8", "/8", "1.2.3.04/32", "10.0.0.0/+8"),
+    ):
+        block = {"from": [{"ipBlock": {"cidr": text}}]}
+        say.say("POST", networking, {"metadata": {"name": "n"}, "spec": {"podSelector": {}, "ingress": [block]}})
+        balanced = {"type": "LoadBalancer", "ports": [{"port": 1}], "loadBalancerSourceRanges": [text]}
+        answer = say.speaker.send(
+            "POST", f"{say.core}/services?dryRun=All", {"metadata": {"name": "n"}, "spec": balanced}
+        )
+        if answer.status != 201:
+            say.say("POST", f"{say.core}/services?dryRun=All", {"metadata": {"name": "n"}, "spec": balanced})
+        subset = {"addresses": [{"ip": text.partition("/")[0]}], "ports": [{"port": 1}]}
+        say.say("POST", f"{say.core}/endpoints?dryRun=All", {"metadata": {"name": "n"}, "subsets": [subset]})

@@ -6,6 +6,8 @@ import json
 
 from kube.objects.patches import deep_copy
 from tests.conformance.conversation import Conversation
+from tests.conformance.script.definitions import CRDS, GROUP, definition, serve
+from tests.conformance.script.definitions import home as custom_home
 from tests.conformance.script.kinds import example
 from tests.conformance.script.media import APPLY, JSON_PATCH, MERGE, STRATEGIC
 
@@ -326,3 +328,47 @@ def applying(say: Conversation) -> None:
         APPLY,
     )
     say.say("PATCH", f"{deployments}/new/status?fieldManager=maker", {**bare, "metadata": {"name": "new"}}, APPLY)
+
+
+def revisions(say: Conversation) -> None:
+    """``resourceVersion`` in what is written: none, ``"0"``, another's, and what is no number."""
+    say.set_up()
+    serve(say, definition("Guarded"))
+    group = f"{GROUP}/v1"
+    for at, body in (
+        (f"{say.core}/configmaps", {"apiVersion": "v1", "kind": "ConfigMap"}),
+        (f"{custom_home(say)}/guardeds", {"apiVersion": group, "kind": "Guarded"}),
+        (
+            f"/apis/coordination.k8s.io/v1/namespaces/{say.namespace}/leases",
+            {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "spec": {}},
+        ),
+        (
+            f"{say.core}/services",
+            {"apiVersion": "v1", "kind": "Service", "spec": {"type": "ExternalName", "externalName": "x"}},
+        ),
+    ):
+        for version in ("0", "00", "5", "x", "-1"):
+            new = {**body, "metadata": {"name": f"v{version.strip('-')}", "resourceVersion": version}}
+            say.say("POST", f"{at}?dryRun=All", new)
+            say.say("POST", at, new)
+        made = {**body, "metadata": {"name": "x"}}
+        say.speaker.send("POST", at, made)
+        one = f"{at}/x"
+        for number, version in enumerate(("0", "00", "5", "x", "-1", "", None)):
+            changed = {"name": "x", "labels": {"change": str(number)}, "resourceVersion": version}
+            say.say("PUT", one, {**body, "metadata": changed})
+            say.say("PUT", f"{at}/missing?dryRun=All", {**body, "metadata": {**changed, "name": "missing"}})
+            patch = {"metadata": {"labels": {"patch": str(number)}, "resourceVersion": version}}
+            say.say("PATCH", one, patch, MERGE)
+            operation = {"op": "replace", "path": "/metadata/resourceVersion", "value": version}
+            say.say(
+                "PATCH",
+                one,
+                [operation, {"op": "add", "path": "/metadata/labels/json", "value": str(number)}],
+                JSON_PATCH,
+            )
+            if version is not None:
+                applied = {**body, "metadata": {**changed, "labels": {"applied": str(number)}}}
+                say.say("PATCH", f"{one}?fieldManager=m", applied, APPLY)
+        say.say("DELETE", one, {"preconditions": {"resourceVersion": "0"}})
+    say.speaker.send("DELETE", f"{CRDS}/guardeds.{GROUP}")

@@ -13,7 +13,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from gateway.filters.requestinfo import resolve
-from gateway.handlers.relaying import relay
+from gateway.handlers.placednamespaces.relaying import relay
 from gateway.http.bodies import read_body
 from gateway.http.errors import as_status_error, render
 from gateway.http.messages import Request, Stream

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Final, TypeVar
 from urllib.parse import quote, urlencode
 
-from gateway.handlers.relaying import relay
+from gateway.handlers.placednamespaces.relaying import relay
 from gateway.http.messages import Request, Response, Stream
 from gateway.process.runtime import Runtime
 from gateway.process.streams import Recheck

@@ -1,0 +1,43 @@
+"""Which of Kubernetes' plug-ins run: ``--enable-admission-plugins`` and ``--disable-admission-plugins``.
+
+All of them do, unless one is switched off. What keeps tenants apart, and what objects must be, cannot be switched off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final, TypeVar
+
+from access.admission.base import Plugin
+
+OPTIONAL: Final = frozenset(
+    ("LimitRanger", "NodeRestriction", "PersistentVolumeClaimResize", "PodSecurity", "ResourceQuota", "ServiceAccount")
+)
+FIXED: Final = frozenset(("CertificateSubjectRestriction", "NamespaceLifecycle", "Priority", "RuntimeClass"))
+"""Kubernetes' names for what this server does in any case."""
+
+_P = TypeVar("_P", bound=Plugin)
+
+
+class UnusablePlugins(ValueError):
+    """Names that no plug-in has, or that ask for what cannot be; the message says which flag."""
+
+
+def check(enabled: Sequence[str], disabled: Sequence[str]) -> None:
+    """Raise ``UnusablePlugins`` for names that mean nothing, or two things."""
+    for flag, names in (("enable", enabled), ("disable", disabled)):
+        unknown = sorted(set(names) - OPTIONAL - FIXED)
+        if unknown:
+            known = ", ".join(sorted(OPTIONAL | FIXED))
+            raise UnusablePlugins(f"--{flag}-admission-plugins: {unknown[0]} is unknown, there are {known}")
+    both = sorted(set(enabled) & set(disabled))
+    if both:
+        raise UnusablePlugins(f"{both[0]} is in --enable-admission-plugins and in --disable-admission-plugins")
+    fixed = sorted(set(disabled) & FIXED)
+    if fixed:
+        raise UnusablePlugins(f"--disable-admission-plugins: {fixed[0]} cannot be switched off")
+
+
+def chosen(plugins: Sequence[_P], disabled: Sequence[str]) -> list[_P]:
+    """The plug-ins that run, in their order."""
+    return [plugin for plugin in plugins if plugin.name not in disabled or plugin.name not in OPTIONAL]

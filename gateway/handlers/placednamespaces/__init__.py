@@ -1,0 +1,1 @@
+"""Requests that a registered cluster answers, and orders of namespaces there (GW4, GW18)."""
