@@ -6,6 +6,7 @@ come after.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any, Final
@@ -286,7 +287,11 @@ def _part(source: Mapping[str, Any]) -> Schema:
 
 
 def _identity(value: Any) -> bytes:
-    return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    try:
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    except TypeError:
+        # An integer of more than 64 bits.
+        return json.dumps(value, sort_keys=True).encode()
 
 
 def _join(path: str, name: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kube.customresources.definitions import resource_of
@@ -77,6 +77,7 @@ names = st.sampled_from(
 )
 
 
+@example({"set": [-(2**63) - 1]})
 @given(st.dictionaries(names, values, max_size=5))
 def test_no_object_ends_in_anything_but_causes(spec: dict[str, Any]) -> None:
     document = without_nulls(SCHEMA, {"spec": spec})
