@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import orjson
 
-from gateway.handlers.acrossnamespaces.parts import STORED, Part, Query, read_all
+from gateway.handlers.acrossnamespaces.parts import STORED, Part, Query, is_open, read_all
 from gateway.handlers.reading import binding_of, check_options, limit_of, revision_of
 from gateway.http.messages import Request, Response
 from gateway.http.negotiation import Accept, negotiate, respond
@@ -45,7 +45,7 @@ async def list_(runtime: Runtime, request: Request, kind: Kind, placements: Sequ
     check_options(query)
     version, binding = query.get("resourceVersion", ""), binding_of(request, kind)
     limit = 0 if version == "0" else limit_of(query.get("limit", ""))
-    places = {placement.workspace: placement for placement in placements}
+    places = {placement.workspace: placement for placement in placements if is_open(request, placement)}
     token = query.get("continue", "")
     if token:
         if version not in ("", "0"):

@@ -21,6 +21,7 @@ from gateway.resources.kinds import Kind
 from gateway.upstream.client import Answer, BadGateway
 from gateway.upstream.placements import Placement
 from kube.requests.status import BadRequest, Expired, Forbidden, StatusError, TooManyRequests
+from store.types import Key
 
 STORED: Final = ""
 """The name of the store's part; a placed namespace's is its workspace's UID."""
@@ -172,17 +173,27 @@ async def read_all(
     placements: Mapping[str, Placement],
     queries: Mapping[str, Query],
 ) -> dict[str, Part | StatusError | None]:
-    """Every part that is asked for by name, at the same time; the failures of clusters among them."""
+    """Every part that is asked for by name, those of clusters at the same time, their failures among them.
+
+    Raises as ``reading.list_``, before any cluster is asked.
+    """
+    found: dict[str, Part | StatusError | None] = {}
+    if STORED in queries:
+        found[STORED] = await read_stored(runtime, request, kind, accept, queries[STORED])
     room = Room()
 
     async def read(name: str) -> Part | StatusError | None:
-        if name == STORED:
-            return await read_stored(runtime, request, kind, accept, queries[name])
         try:
             return await read_placed(runtime, request, placements[name], accept, queries[name], room)
         except StatusError as error:
             return error
 
     async with asyncio.TaskGroup() as group:
-        tasks = {name: group.create_task(read(name)) for name in queries}
-    return {name: task.result() for name, task in tasks.items()}
+        tasks = {name: group.create_task(read(name)) for name in queries if name != STORED}
+    return found | {name: task.result() for name, task in tasks.items()}
+
+
+def is_open(request: Request, placement: Placement) -> bool:
+    """Whether the caller may see what is in a placed namespace: one that was just closed still looks as before."""
+    key = Key(placement.space, request.info.group, request.info.resource, placement.namespace, "")
+    return placement.is_active and (request.scope_filter is None or request.scope_filter.places(key))

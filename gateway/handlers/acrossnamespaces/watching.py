@@ -30,6 +30,7 @@ from gateway.handlers.acrossnamespaces.parts import (
     Part,
     Query,
     Room,
+    is_open,
     placed_request,
     read_all,
     read_placed,
@@ -48,7 +49,7 @@ from gateway.resources.kinds import Kind
 from gateway.resources.selection import selection
 from gateway.upstream.client import BadGateway
 from gateway.upstream.placements import Placement
-from kube.requests.status import Expired, Forbidden, StatusError
+from kube.requests.status import BadRequest, Expired, Forbidden, StatusError
 from store.types import Range, StoreError
 
 logger = logging.getLogger(__name__)
@@ -108,7 +109,7 @@ class _Merger:
                     await self.queue.put(turn)
             except (Forbidden, _NotThere):
                 return
-            except Expired as error:
+            except (BadRequest, Expired) as error:
                 await self.queue.put(_Turn(lines=_line(error), ends=True))
                 return
             except StatusError as error:
@@ -156,7 +157,7 @@ class _Merger:
                     if placement is None:
                         continue
                     reader = self.readers.get(placement.workspace)
-                    if placement.is_active and reader is None:
+                    if is_open(self.request, placement) and reader is None:
                         self.begin(placement, "")
                     elif placement.is_closed and reader is not None:
                         reader.cancel()
@@ -229,6 +230,7 @@ async def watch(
 ) -> Stream:
     """Open a watch; ``placements`` are those of revision ``since``. Raises ``StatusError`` for what cannot begin."""
     accept, query = negotiate(request), request.query
+    placements = [placement for placement in placements if is_open(request, placement)]
     selection(request, kind)
     bookmarks = writeoptions.flag(query.get("allowWatchBookmarks"))
     initial_events = watching.initial_events_of(request)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import base64
+import json
+import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
-from tenants.models import Cluster, Role, Tier
-from tenants.services import cluster_register
+from tenants.models import Cluster, Role, Tier, Workspace
+from tenants.services import cluster_register, workspace_suspend
 from tests.faultproxy import Fault
 from tests.gateway.callers import Caller, Watch, config_map
 from tests.gateway.placed.conftest import Door, namespace, phase_of, said
@@ -158,6 +161,45 @@ def test_a_watch_follows_namespaces_that_come_and_go(door: Door, owner: Caller, 
         assert watch.until_end()[-1]["object"]["reason"] == "Expired"
     door.until(lambda: phase_of(owner, comes) == "")
     assert shown(owner.get(ALL, labelSelector=OURS).body) == []
+
+
+def test_what_is_closed_is_shown_by_nothing_from_the_moment_on(owner: Caller, places: list[str]) -> None:
+    """GW5: before any worker has told the cluster, and before the Namespace itself says so."""
+    for where in places:
+        assert owner.post(path(where), made("one")).status == 201
+    version = owner.get(ALL, labelSelector=OURS).body["metadata"]["resourceVersion"]
+    with owner.watch(ALL, labelSelector=OURS, resourceVersion=version) as watch:
+        closed = Workspace.objects.get(k8s_namespace=places[1])
+        workspace_suspend(actor=OPERATOR, workspace_id=closed.pk, reason="mining")
+        assert watch.until_end()[-1]["object"]["reason"] == "Expired"
+    assert phase_of(owner, places[1]) == "Active"
+    assert shown(owner.get(ALL, labelSelector=OURS).body) == [f"{where}/one" for where in (places[0], places[2])]
+    with owner.watch(ALL, labelSelector=OURS) as watch:
+        events = told(watch)
+        assert sorted(next(events)[1] for _ in range(2)) == sorted((places[0], places[2]))
+        assert owner.post(path("here"), made("two")).status == 201
+        assert next(events) == ("ADDED", "here", "two")
+
+
+def test_versions_that_cannot_be_are_refused_as_for_one_place(owner: Caller, places: list[str]) -> None:
+    for where in places:
+        assert owner.post(path(where), made("one")).status == 201
+    for query in (
+        {"resourceVersion": "12", "resourceVersionMatch": "Exact"},
+        {"limit": "1", "continue": "nonsense"},
+        {"resourceVersion": "x"},
+        {"labelSelector": "!!"},
+    ):
+        refused = owner.get(ALL, **query)
+        assert refused.status in (400, 410), (query, refused.body)
+    token = owner.get(ALL, limit=1).body["metadata"]["continue"]
+    assert owner.get("/api/v1/secrets", limit=1, **{"continue": token}).status == 400
+    number, following, binding = json.loads(zlib.decompress(base64.urlsafe_b64decode(token + "===")))
+    # One that was tampered with is answered as the part that it names answers.
+    for asked in ({"continue": "nonsense"}, {"resourceVersion": "x", "resourceVersionMatch": "Exact"}):
+        changed = zlib.compress(json.dumps([number, {**following, "": asked}, binding]).encode())
+        refused = owner.get(ALL, limit=1, **{"continue": base64.urlsafe_b64encode(changed).decode()})
+        assert (refused.status, refused.reason) == (400, "BadRequest"), refused.body
 
 
 def test_nothing_of_another_tenant(new_door: Callable[[], Door], owner: Caller, places: list[str], door: Door) -> None:

@@ -71,6 +71,8 @@ async def test_a_failed_renewal_keeps_the_old_token_to_its_end() -> None:
         assert await tokens.get(WEB, "viewer") == "token-1"
         await asyncio.sleep(0)
     await until(lambda: len(cluster.asked) == 2)
+    # While a renewal is under way there is no other.
+    await until(lambda: asyncio.all_tasks() == {asyncio.current_task()})
     cluster.now += PAUSE_SECONDS + 1
     assert await tokens.get(WEB, "viewer") == "token-1"
     await until(lambda: len(cluster.asked) == 3)
