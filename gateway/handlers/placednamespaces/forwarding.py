@@ -19,6 +19,7 @@ from gateway.upstream.admission import PLACED_ADMISSION, PlacedWrite
 from gateway.upstream.client import Answer
 from gateway.upstream.placements import Placement
 from gateway.upstream.tunnel import Tunnel
+from kube.authentication.identity import Principal
 from kube.authorization.leastrole import at_most
 from kube.authorization.rbac import Attributes
 from kube.requests.requestinfo import RequestInfo
@@ -60,7 +61,7 @@ async def forward(runtime: Runtime, request: Request, placement: Placement, rech
             kind=info.resource,
             name=info.name,
         )
-    role, membership = await role_of(runtime, request, placement)
+    role, membership = await role_of(runtime, request.principal, info, placement)
     if info.verb not in _READS or info.connects:
         write = PlacedWrite(
             principal=request.principal,
@@ -80,9 +81,11 @@ async def forward(runtime: Runtime, request: Request, placement: Placement, rech
     return relay(runtime, request, answer, recheck)
 
 
-async def role_of(runtime: Runtime, request: Request, placement: Placement) -> tuple[str, str]:
-    """The account whose token the request carries, and the highest that the caller's membership gives."""
-    principal, info = request.principal, request.info
+async def role_of(runtime: Runtime, principal: Principal, info: RequestInfo, placement: Placement) -> tuple[str, str]:
+    """The account whose token a request carries, and the highest that the caller's membership gives.
+
+    Raises ``Forbidden`` where no account, or none of the caller's, covers it, and ``ServiceUnavailable``.
+    """
     roles = await runtime.clusters.roles(placement.cluster)
     # A cluster asks for ``create`` on connections into pods, whatever the method.
     role = roles.least(Attributes.of(replace(info, verb="create") if info.connects else info))
