@@ -54,6 +54,8 @@ class Runtime:
     authorization: AuthorizationChain
     maximal_permission: MaximalPermissionPolicy
     admission: AdmissionChain
+    cluster_admission: AdmissionChain
+    cluster_namespace_admission: AdmissionChain
     audit: RequestLog
     tenants: TenantServices
     placements: Placements

@@ -29,6 +29,7 @@ from access.admission.kubernetes.serviceaccount import ServiceAccount
 from access.admission.kubernetes.strategies import Strategies
 from access.admission.kubernetes.validation import ObjectValidation
 from access.admission.tenancy.apibindings import ApiBindings
+from access.admission.tenancy.placedquota import PlacedQuotaAdmission
 from access.admission.tenancy.tenantlifecycle import TenantLifecycle
 from access.admission.tenancy.tenantquota import TenantQuotaAdmission
 from access.admission.tenancy.tenantreferences import TenantReferences
@@ -65,9 +66,11 @@ from gateway.upstream.clusternamespaces import ClusterNamespaces
 from gateway.upstream.clusters import Clusters
 from gateway.upstream.openedobjects import OpenedObjects
 from gateway.upstream.placedrights import PlacedRights
+from gateway.upstream.placeduse import PlacedObjects, PlacedUse
 from gateway.upstream.placements import Placements
 from gateway.upstream.tokens import WorkspaceTokens
 from kube.authentication.serviceaccounttokens import load_verifying_keys
+from kube.kinds.resources import Resource
 from kube.requests.logicalclusters import ROOT
 from kube.requests.status import AlreadyExists
 from kube.workspaces.objects import root_objects
@@ -106,7 +109,8 @@ async def build_runtime(
         people = PortalAuthenticator(
             ReloadedFile(certificates.portal_token_key, load_verifying_keys), StandingCredentials(options.database_url)
         )
-        authentication = _authentication(options, certificates, store, accounts, people)
+        asking = ClusterWebhookAuthenticator(options.database_url)
+        authentication = _authentication(options, certificates, store, accounts, people, asking)
         authorization = build_authorization(
             options.authorization,
             store,
@@ -155,8 +159,21 @@ async def build_runtime(
             quotas,
             tenant_quotas,
         ]
+        placed_quotas, ownership = (
+            PlacedQuotaAdmission(store, tenant_quotas),
+            WorkspaceObjectProtection(lambda _: True),
+        )
+        # For what clusters ask about: what is theirs to decide (defaults, validation, limits) has been decided there.
+        cluster_admission = AdmissionChain(
+            [
+                TenantScope(configured.refused_to_tenants),
+                ownership,
+                placed_quotas,
+            ]
+        )
         admission = AdmissionChain(choice.chosen(plugins, options.disable_admission_plugins))
         requests, clusters = RequestLog(options.database_url), Clusters(options.database_url)
+        cluster_namespaces, tokens = ClusterNamespaces(store), WorkspaceTokens()
         runtime = Runtime(
             options=options,
             store=store,
@@ -169,12 +186,14 @@ async def build_runtime(
             maximal_permission=authorization.maximal_permission,
             throttle=TenantThrottle(options.tenant_limits, open_streams.of),
             admission=admission,
+            cluster_admission=cluster_admission,
+            cluster_namespace_admission=AdmissionChain([ownership]),
             audit=requests,
             tenants=TenantServices(),
             placements=Placements(store),
-            cluster_namespaces=(cluster_namespaces := ClusterNamespaces(store)),
+            cluster_namespaces=cluster_namespaces,
             clusters=clusters,
-            workspace_tokens=WorkspaceTokens(),
+            workspace_tokens=tokens,
             service_account_keys=keys,
             accounts=accounts,
             open_streams=open_streams,
@@ -187,6 +206,20 @@ async def build_runtime(
         store.subscribe(cluster_namespaces.on_events, lost=cluster_namespaces.forget)
         rights = PlacedRights(store, clusters, options.database_url)
         opened = OpenedObjects(store, clusters, options.database_url)
+
+        async def placed_kinds(space: str) -> Sequence[Resource]:
+            await custom.ensure(space)
+            return [resource for resource in catalogs.of(space) if resource.namespaced and resource.persistent]
+
+        use = PlacedUse(
+            store,
+            options.database_url,
+            placed_quotas,
+            PlacedObjects(clusters, tokens, placed_kinds),
+            namespaces=cluster_namespaces,
+            asking=asking.clusters,
+        )
+        store.subscribe(use.on_events)
         store.subscribe(rights.on_events)
         store.subscribe(opened.on_events)
         store.subscribe(runtime.on_events, lost=lambda: open_streams.reauthorize(None))
@@ -205,7 +238,7 @@ async def build_runtime(
                     custom,
                     quotas,
                     tenant_quotas,
-                    [("rights", rights.run), ("opened", opened.run)],
+                    [("rights", rights.run), ("opened", opened.run), ("placeduse", use.run)],
                 )
                 if background
                 else nullcontext()
@@ -234,6 +267,7 @@ def _authentication(
     store: Engine,
     accounts: ServiceAccountAuthenticator,
     people: PortalAuthenticator,
+    asking: ClusterWebhookAuthenticator,
 ) -> Authentication:
     own = x509.load_pem_x509_certificate(certificates.own_client_ca.read_bytes())
 
@@ -246,7 +280,7 @@ def _authentication(
         certificates=X509Authenticator([own]),
         service_accounts=accounts,
         portal=people,
-        clusters=ClusterWebhookAuthenticator(options.database_url),
+        clusters=asking,
         service_account_issuer=options.service_account_issuer,
         audiences=options.audiences,
         anonymous=options.anonymous_auth,

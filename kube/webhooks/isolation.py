@@ -13,12 +13,15 @@ from kube.authentication.identity import SERVICE_ACCOUNT_PREFIX
 from kube.authorization.decisions import Decision, Verdict
 from kube.kinds.openings import Opening
 from kube.requests.requestinfo import RequestInfo
+from kube.webhooks.reviews import Subject
 
 STEP: Final = "cluster-isolation"
 
 PERSON: Final = "tenantry:"
 """What the names of people begin with on clusters, where somebody else may be known by the same e-mail address."""
 
+_PLATFORM: Final = frozenset({"tenantry-gateway", "system:kube-controller-manager", "system:apiserver"})
+_PLATFORM_GROUPS: Final = frozenset({"system:masters", "system:serviceaccounts:kube-system"})
 _DISCOVERY: Final = ("/api", "/apis", "/healthz", "/livez", "/openapi", "/readyz", "/version")
 _READS: Final = frozenset({"get", "list", "watch"})
 _ABOUT_ONESELF: Final = frozenset(
@@ -32,6 +35,11 @@ _LEFT: Final = Decision(Verdict.NO_OPINION, STEP, "whoever is known may ask this
 _OPENED: Final = Decision(Verdict.ALLOW, STEP, "an operator has opened it to the tenants of the cluster")
 _CLOSED: Final = Decision(Verdict.DENY, STEP, "what is the cluster's own is not opened to tenants")
 _PATH: Final = Decision(Verdict.DENY, STEP, "of the server itself tenants see discovery alone")
+
+
+def is_platform(subject: Subject) -> bool:
+    """Whether this is the cluster's own: its masters and controllers, and the gateway, as ``fences.yaml`` knows them."""
+    return subject.name in _PLATFORM or not _PLATFORM_GROUPS.isdisjoint(subject.groups)
 
 
 def account_namespace(name: str) -> str:

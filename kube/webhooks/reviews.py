@@ -12,10 +12,12 @@ from typing import Any, Final
 
 from kube.authentication.identity import CREDENTIAL_EXTRA, TENANT_EXTRA
 from kube.authorization.decisions import Decision, Verdict
-from kube.requests.status import BadRequest
+from kube.requests.status import BadRequest, StatusError
 
 AUTHENTICATION: Final = "authentication.k8s.io/v1"
 AUTHORIZATION: Final = "authorization.k8s.io/v1"
+ADMISSION: Final = "admission.k8s.io/v1"
+OPERATIONS: Final = frozenset({"CREATE", "UPDATE", "DELETE", "CONNECT"})
 
 _AUDIENCES_MAX: Final = 32
 _LIST_MAX: Final = 1024
@@ -57,6 +59,25 @@ class AccessReview:
     spec: Mapping[str, Any]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AdmissionReview:
+    """Whether a write may be made. ``name`` is the final one; ``object`` is ``None`` for a deletion, ``old`` for a creation."""
+
+    uid: str
+    subject: Subject
+    operation: str
+    group: str
+    version: str
+    plural: str
+    kind: str
+    subresource: str
+    namespace: str
+    name: str
+    object: dict[str, Any] | None
+    old: dict[str, Any] | None
+    dry_run: bool
+
+
 def read_token_review(body: Any) -> TokenReview:
     """Read a ``TokenReview``."""
     spec = _spec(body, "TokenReview", AUTHENTICATION)
@@ -77,6 +98,46 @@ def read_access_review(body: Any) -> AccessReview:
         if not isinstance(value, str) and name not in ("fieldSelector", "labelSelector"):
             raise BadRequest(f"{at}.{name} is no text")
     return AccessReview(read_subject(spec, "user", "spec"), spec)
+
+
+def read_admission_review(body: Any) -> AdmissionReview:
+    """Read an ``AdmissionReview``."""
+    require_kind(body, "AdmissionReview", ADMISSION)
+    asked = _mapping(body, "request", "AdmissionReview")
+    resource, kind = _mapping(asked, "resource", "request"), _mapping(asked, "kind", "request")
+    operation, uid = _text(asked, "operation", "request"), _text(asked, "uid", "request")
+    plural = _text(resource, "resource", "request.resource")
+    if not uid or not plural or operation not in OPERATIONS:
+        raise BadRequest("request must have uid, resource and one of the operations of Kubernetes")
+    new, old = (_object(asked, name) for name in ("object", "oldObject"))
+    return AdmissionReview(
+        uid=uid,
+        subject=read_subject(_mapping(asked, "userInfo", "request"), "username", "request.userInfo"),
+        operation=operation,
+        group=_text(resource, "group", "request.resource"),
+        version=_text(resource, "version", "request.resource"),
+        plural=plural,
+        kind=_text(kind, "kind", "request.kind"),
+        subresource=_text(asked, "subResource", "request"),
+        namespace=_text(asked, "namespace", "request"),
+        name=_text(asked, "name", "request") or str(((new or {}).get("metadata") or {}).get("name") or ""),
+        object=new,
+        old=old,
+        dry_run=asked.get("dryRun") is True,
+    )
+
+
+def _object(asked: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+    value = asked.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, dict) or not isinstance(value.get("metadata") or {}, dict):
+        raise BadRequest(f"request.{name} is no object")
+    metadata = value.get("metadata") or {}
+    for field_ in ("labels", "annotations"):
+        if not isinstance(metadata.get(field_) or {}, dict):
+            raise BadRequest(f"request.{name}.metadata.{field_} is no object")
+    return value
 
 
 def read_subject(given: Mapping[str, Any], name: str, at: str) -> Subject:
@@ -110,6 +171,16 @@ def access_answer(decision: Decision) -> dict[str, Any]:
     if decision.reason:
         status["reason"] = f"{decision.step}: {decision.reason}"
     return _answer("SubjectAccessReview", AUTHORIZATION, status)
+
+
+def admission_answer(uid: str, refusal: StatusError | None, warnings: Sequence[str] = ()) -> dict[str, Any]:
+    """The review of a write: admitted, or refused with the ``Status`` that the client is to see."""
+    response: dict[str, Any] = {"uid": uid, "allowed": refusal is None}
+    if refusal is not None:
+        response["status"] = refusal.as_status()
+    if warnings:
+        response["warnings"] = list(warnings)
+    return {"apiVersion": ADMISSION, "kind": "AdmissionReview", "response": response}
 
 
 def _answer(kind: str, version: str, status: Mapping[str, Any]) -> dict[str, Any]:

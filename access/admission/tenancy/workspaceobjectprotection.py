@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from access.admission.base import CREATE, DELETE, Attributes, NoopPlugin
@@ -19,6 +19,7 @@ _NAMESPACES: Final = ("", "namespaces")
 _ACCOUNTS: Final = ("", "serviceaccounts")
 _BINDINGS: Final = (objects.RBAC, "rolebindings")
 _CONCERNED: Final = frozenset({*objects.OWNED, _SECRETS, _NAMESPACES, *openings.KINDS})
+_PERSON: Final = "tenantry:"
 _HOLDING: Final = frozenset({_SECRETS, _ACCOUNTS, _BINDINGS})
 """Kinds that a suspension removes: a finalizer would keep it from taking hold."""
 
@@ -31,6 +32,10 @@ class WorkspaceObjectProtection(NoopPlugin):
 
     name = "WorkspaceOwnership"
 
+    def __init__(self, is_workspaces: Callable[[str], object] = objects.NAMESPACE.fullmatch) -> None:
+        """``is_workspaces`` says of a namespace, by its name, whether a workspace owns things in it."""
+        self._is_workspaces = is_workspaces
+
     async def validate(self, attributes: Attributes) -> Sequence[Operation]:
         """Raises ``Forbidden``."""
         kind = (attributes.resource.group, attributes.resource.plural)
@@ -39,7 +44,7 @@ class WorkspaceObjectProtection(NoopPlugin):
         if kind in openings.KINDS:
             refusal = _of_opened(attributes)
         else:
-            refusal = _of_namespace(attributes) if kind == _NAMESPACES else _of_content(attributes, kind)
+            refusal = _of_namespace(attributes) if kind == _NAMESPACES else self._of_content(attributes, kind)
         if refusal:
             raise Forbidden(
                 f'{attributes.resource.qualified_name} "{attributes.name}" is forbidden: {refusal}',
@@ -48,6 +53,22 @@ class WorkspaceObjectProtection(NoopPlugin):
                 name=attributes.name,
             )
         return ()
+
+    def _of_content(self, attributes: Attributes, kind: tuple[str, str]) -> str:
+        if not self._is_workspaces(attributes.namespace):
+            return ""
+        if attributes.name in objects.OWNED.get(kind, ()) or (kind == _SECRETS and _is_anchor(attributes)):
+            return "this belongs to the workspace itself: only the gateway makes, changes or deletes it"
+        body = attributes.object
+        if body is None or attributes.subresource:
+            return ""
+        if _marks(attributes.old) != _marks(body):
+            return "only the gateway marks what belongs to a workspace"
+        if kind in _HOLDING and (body.get("metadata") or {}).get("finalizers"):
+            return "rights and credentials in a workspace may have no finalizers"
+        if kind == _BINDINGS and attributes.principal.name.startswith(SERVICE_ACCOUNT_PREFIX):
+            return _of_subjects(attributes, body)
+        return ""
 
 
 def _of_namespace(attributes: Attributes) -> str:
@@ -77,29 +98,13 @@ def _of_opened(attributes: Attributes) -> str:
     return "only the gateway shows what a cluster opens" if after is not None else ""
 
 
-def _of_content(attributes: Attributes, kind: tuple[str, str]) -> str:
-    if not objects.NAMESPACE.fullmatch(attributes.namespace):
-        return ""
-    if attributes.name in objects.OWNED.get(kind, ()) or (kind == _SECRETS and _is_anchor(attributes)):
-        return "this belongs to the workspace itself: only the gateway makes, changes or deletes it"
-    body = attributes.object
-    if body is None or attributes.subresource:
-        return ""
-    if _marks(attributes.old) != _marks(body):
-        return "only the gateway marks what belongs to a workspace"
-    if kind in _HOLDING and (body.get("metadata") or {}).get("finalizers"):
-        return "rights and credentials in a workspace may have no finalizers"
-    if kind == _BINDINGS and attributes.principal.name.startswith(SERVICE_ACCOUNT_PREFIX):
-        return _of_subjects(attributes, body)
-    return ""
-
-
 def _of_subjects(attributes: Attributes, body: Mapping[str, Any]) -> str:
     """What lives in the workspace gives rights to its own kind only."""
     for subject in body.get("subjects") or ():
         own = subject.get("kind") == "ServiceAccount" and subject.get("namespace") == attributes.namespace
-        if not own or subject.get("name") in objects.OWNED[_ACCOUNTS]:
-            return "a RoleBinding of a workspace binds only its own ServiceAccounts"
+        person = subject.get("kind") == "User" and str(subject.get("name")).startswith(_PERSON)
+        if not (own or person) or subject.get("name") in objects.OWNED[_ACCOUNTS]:
+            return "a RoleBinding of a workspace binds only its own ServiceAccounts, and people as tenantry:<name>"
     return ""
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 import orjson
 
 from access.authentication.clusterwebhooks import PATH, cluster_of
-from gateway.handlers.webhooks import authenticate, authorize
+from gateway.handlers.webhooks import admit, authenticate, authorize
 from gateway.http.messages import JSON, Request, Response
 from gateway.process.runtime import Runtime
 from kube.requests.decoding import decode_json
@@ -19,6 +19,7 @@ from kube.requests.status import Forbidden, MethodNotAllowed, NoSuchPage, Timeou
 
 _Answer = Callable[[Runtime, Request, str, Any], Awaitable[dict[str, Any]]]
 _HOOKS: Final[Mapping[str, _Answer]] = {
+    "admit": admit.answer,
     "authenticate": authenticate.answer,
     "authorize": authorize.answer,
 }

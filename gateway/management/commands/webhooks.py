@@ -8,6 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from string import Template
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
@@ -21,6 +22,11 @@ from tenants.models import Cluster
 
 _TEMPLATE: Final = Path(__file__).parent.parent / "webhooks.yaml"
 _FOLDER: Final = "/etc/kubernetes/tenantry"
+_WHEN_AWAY: Final = {
+    "Fail": "nothing passes the quota while Tenantry is away, and nothing is made or changed there until it is back.",
+    "Ignore": "what is written while Tenantry is away is neither judged nor held up; it counts once somebody has looked.",
+}
+"""The failure policies for what is written in namespaces of workspaces, and what each keeps."""
 _OPERATOR: Final = Actor(name="system:command", operator=True)
 
 
@@ -30,13 +36,18 @@ class Command(BaseCommand):
     help = "Print what a cluster asks the webhooks by (manifests), or exchange its credential (rotate)."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """``manifests CLUSTER [--server URL] [--ca-file FILE] [--folder PATH]``, ``rotate CLUSTER [--overlap HOURS]``."""
+        """``manifests CLUSTER [--server URL] [--ca-file FILE] [--folder PATH] [--failure-policy P]``,
+        ``rotate CLUSTER [--overlap HOURS]``.
+        """
         verbs = parser.add_subparsers(dest="verb", required=True)
         manifests = verbs.add_parser("manifests", help="print the cluster's configuration as YAML")
         manifests.add_argument("cluster")
         manifests.add_argument("--server", default="", help="where the cluster reaches the product's API server")
         manifests.add_argument("--ca-file", type=Path, help="the CA of that address (PEM)")
         manifests.add_argument("--folder", default=_FOLDER, help=f"where the files will be ({_FOLDER})")
+        manifests.add_argument(
+            "--failure-policy", choices=sorted(_WHEN_AWAY), default="Fail", help="of what is written in workspaces"
+        )
         rotate = verbs.add_parser("rotate", help="print a new credential; the older ones end after a while")
         rotate.add_argument("cluster")
         hours = OVERLAP.total_seconds() / 3600
@@ -74,4 +85,7 @@ class Command(BaseCommand):
             ca=base64.b64encode(ca).decode(),
             folder=options["folder"].rstrip("/"),
             audience=AUDIENCE,
+            address=urlsplit(server).netloc,
+            policy=options["failure_policy"],
+            why=_WHEN_AWAY[options["failure_policy"]],
         )

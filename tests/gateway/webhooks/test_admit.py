@@ -1,0 +1,199 @@
+"""AdmissionReview: what a cluster may write in the namespaces of tenants, whoever writes it there (GW17, AD1 to AD4)."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from audit.models import ApiRequest
+from tests.gateway.callers import Answer, eventually
+from tests.gateway.webhooks.conftest import Asking, Customer, account
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+CONTROLLER = {
+    "username": "system:serviceaccount:kube-system:replicaset-controller",
+    "groups": ["system:serviceaccounts:kube-system"],
+}
+MARKS = {"app.kubernetes.io/managed-by": "tenantry", "tenantry.io/workspace": "w", "tenantry.io/tenant": "t"}
+
+
+def pod(name: str = "", cpu: str = "1") -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name or f"p-{uuid4().hex[:8]}", "uid": str(uuid4())},
+        "spec": {"containers": [{"name": "c", "image": "nginx", "resources": {"requests": {"cpu": cpu}}}]},
+    }
+
+
+def write(
+    namespace: str, body: dict[str, Any], *, old: dict[str, Any] | None = None, operation: str = "", **more: Any
+) -> dict[str, Any]:
+    """The review of a write by a controller of the cluster, unless somebody else is named."""
+    group, _, version = body["apiVersion"].rpartition("/")
+    plural = more.pop("resource", f"{body['kind'].lower()}s")
+    operation = operation or ("UPDATE" if old else "CREATE")
+    request = {
+        "uid": str(uuid4()),
+        "kind": {"group": group, "version": version, "kind": body["kind"]},
+        "resource": {"group": group, "version": version, "resource": plural},
+        "name": body["metadata"]["name"],
+        "namespace": namespace,
+        "operation": operation,
+        "userInfo": CONTROLLER,
+        "object": None if operation == "DELETE" else body,
+        "oldObject": body if operation == "DELETE" else old,
+        "dryRun": False,
+        **more,
+    }
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+
+
+def admit(asking: Asking, namespace: str, body: dict[str, Any], **more: Any) -> dict[str, Any]:
+    review = write(namespace, body, **more)
+    answer = asking.ask("admit", review, timeout="10s")
+    assert answer.status == 200, answer.raw
+    response = dict(answer.body["response"])
+    assert response["uid"] == review["request"]["uid"]
+    return response
+
+
+def bound(asking: Asking, customer: Customer, **hard: str) -> None:
+    """Set what the tenant may hold."""
+    path = f"/clusters/root:{customer.tenant.name}/apis/tenancy.tenantry.io/v1alpha1/tenantquotas/quota"
+    body = {"spec": {"hard": {name.replace("_", "."): amount for name, amount in hard.items()}}}
+
+    def done() -> bool:
+        return (
+            asking.product.admin.call(
+                "PATCH",
+                path,
+                [{"op": "replace", "path": "/spec/hard", "value": body["spec"]["hard"]}],
+                {"Content-Type": "application/json-patch+json"},
+            ).status
+            == 200
+        )
+
+    assert eventually(done)
+
+
+def used(asking: Asking, customer: Customer) -> dict[str, str]:
+    path = f"/clusters/root:{customer.tenant.name}/apis/tenancy.tenantry.io/v1alpha1/tenantquotas/quota"
+    return dict(asking.product.admin.get(path).body["status"]["used"])
+
+
+def in_cluster(standing: Any, namespace: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/pods"
+
+
+def test_the_quota_of_the_tenant_holds_for_controllers_too(asking: Asking, acme: Customer) -> None:
+    """AD1, AD2: exactly as many as there is room for, with the amounts in the refusal and the step in the audit."""
+    bound(asking, acme, pods="2", requests_cpu="10")
+    first, second = pod(cpu="4"), pod(cpu="4")
+    assert admit(asking, acme.namespace, first)["allowed"]
+    assert admit(asking, acme.namespace, second)["allowed"]
+    refused = admit(asking, acme.namespace, pod())
+    assert (refused["allowed"], refused["status"]["code"], refused["status"]["reason"]) == (False, 403, "Forbidden")
+    assert "exceeded quota: tenant" in refused["status"]["message"]
+    assert "pods=1, used: pods=2, limited: pods=2" in refused["status"]["message"]
+    assert used(asking, acme) == {"pods": "2", "requests.cpu": "8"}
+    # Asked again about the same object, as clusters do: it is claimed once.
+    assert admit(asking, acme.namespace, first)["allowed"]
+    assert used(asking, acme) == {"pods": "2", "requests.cpu": "8"}
+    assert eventually(
+        lambda: ApiRequest.objects.filter(tenant=acme.tenant.name, step="admission/TenantQuota", code=403).exists()
+    )
+
+
+def test_what_grows_is_counted_by_what_it_grows(asking: Asking, acme: Customer) -> None:
+    bound(asking, acme, requests_cpu="5")
+    before = pod(cpu="2")
+    assert admit(asking, acme.namespace, before)["allowed"]
+    larger = {**before, "spec": pod(cpu="5")["spec"]}
+    assert admit(asking, acme.namespace, larger, old=before)["allowed"]
+    assert used(asking, acme) == {"requests.cpu": "5"}
+    largest = {**before, "spec": pod(cpu="6")["spec"]}
+    assert not admit(asking, acme.namespace, largest, old=larger)["allowed"]
+    # What is older than the webhook is not refused for what it takes already.
+    older = pod(cpu="7")
+    assert admit(asking, acme.namespace, {**older, "metadata": {**older["metadata"], "labels": {"a": "b"}}}, old=older)[
+        "allowed"
+    ]
+
+
+def test_a_dry_run_is_judged_and_keeps_nothing(asking: Asking, acme: Customer) -> None:
+    bound(asking, acme, pods="1")
+    assert admit(asking, acme.namespace, pod(), dryRun=True)["allowed"]
+    assert admit(asking, acme.namespace, pod(), dryRun=True)["allowed"]
+    assert used(asking, acme) == {"pods": "0"}
+    assert admit(asking, acme.namespace, pod())["allowed"]
+    assert not admit(asking, acme.namespace, pod(), dryRun=True)["allowed"]
+
+
+def test_never_one_unit_over_however_many_ask_at_once(asking: Asking, acme: Customer) -> None:
+    """AD2."""
+    bound(asking, acme, pods="7")
+    reviews = [write(acme.namespace, pod()) for _ in range(40)]
+
+    def ask(review: dict[str, Any]) -> Answer:
+        return asking.ask("admit", review, timeout="30s")
+
+    with ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(ask, reviews))
+    assert {answer.status for answer in answers} == {200}
+    assert sum(answer.body["response"]["allowed"] for answer in answers) == 7
+    assert used(asking, acme) == {"pods": "7"}
+
+
+def test_kinds_that_no_tenant_may_make_are_refused_to_everybody(asking: Asking, acme: Customer) -> None:
+    """AD4."""
+    body = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "d", "uid": str(uuid4())}, "spec": {}}
+    refused = admit(asking, acme.namespace, body)
+    assert "daemonsets cannot be created in a tenant space" in refused["status"]["message"]
+    assert admit(asking, "kube-system", body)["allowed"]
+
+
+def test_nobody_but_the_platform_touches_what_a_workspace_owns_or_its_marks(asking: Asking, acme: Customer) -> None:
+    """GW5; strangers who may do everything on the cluster included."""
+    robot = account(acme.namespace, "sa-tenant-admin")
+    robot = {"username": robot["user"], "groups": robot["groups"]}
+    stranger, gateway = {"username": "stranger"}, {"username": "tenantry-gateway"}
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": acme.namespace, "labels": MARKS}}
+    bare = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": acme.namespace}}
+    taken = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "mine", "labels": MARKS}}
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "tenantry-quota"}, "spec": {}}
+    for who, allowed in ((robot, False), (stranger, False), (gateway, True), (CONTROLLER, True)):
+        answers = [
+            admit(asking, acme.namespace, bare, old=namespace, userInfo=who),
+            admit(asking, acme.namespace, namespace, operation="DELETE", userInfo=who),
+            admit(asking, "mine", taken, userInfo=who),
+            admit(asking, acme.namespace, quota, old=quota, userInfo=who),
+            admit(asking, acme.namespace, quota, operation="DELETE", userInfo=who),
+        ]
+        assert [answer["allowed"] for answer in answers] == [allowed] * 5, (who, answers)
+    other = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "other", "labels": {"team": "a"}}}
+    assert admit(asking, "other", other, userInfo=stranger)["allowed"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"uid": ""},
+        {"operation": "INVENT"},
+        {"resource": {}},
+        {"object": 7},
+        {"object": {"metadata": 7}},
+        {"object": {"metadata": {"labels": []}}},
+        {"userInfo": {"groups": "x"}},
+        {"namespace": 1},
+    ],
+)
+def test_what_is_no_review_is_refused(asking: Asking, change: dict[str, Any]) -> None:
+    body = write("default", pod())
+    body["request"].update(change)
+    assert asking.ask("admit", body).status == 400
+    assert asking.ask("admit", {**body, "apiVersion": "admission.k8s.io/v1beta1"}).status == 400
