@@ -30,6 +30,7 @@ from access.admission.kubernetes.strategies import Strategies
 from access.admission.kubernetes.validation import ObjectValidation
 from access.admission.tenancy.apibindings import ApiBindings
 from access.admission.tenancy.tenantlifecycle import TenantLifecycle
+from access.admission.tenancy.tenantpolicies import TenantPolicies, TenantPolicyAdmission
 from access.admission.tenancy.tenantquota import TenantQuotaAdmission
 from access.admission.tenancy.tenantreferences import TenantReferences
 from access.admission.tenancy.tenantscope import TenantScope
@@ -60,6 +61,7 @@ from gateway.process.tenantservices import TenantServices
 from gateway.resources.customresources import CustomResources
 from gateway.resources.kinds import Catalogs, definitions
 from gateway.resources.objects import timestamp
+from gateway.upstream.admission import PlacedPolicies, RightsAreGivenByMembers
 from gateway.upstream.clusters import Clusters
 from gateway.upstream.openedobjects import OpenedObjects
 from gateway.upstream.placedrights import PlacedRights
@@ -126,6 +128,7 @@ async def build_runtime(
             return sorted({(*r.storage_key, r.place[1]) for r in catalogs.of(cluster) if r.persistent})
 
         tenant_quotas = TenantQuotaAdmission(store, served, configured.tenant_quota.rules, write_locks.line_up_tenant)
+        policies = TenantPolicies(store, configured.tenant_policy)
         # What changes objects first, then what judges them; quotas last, when nothing else can refuse.
         plugins: list[Plugin] = [
             TenantScope(configured.refused_to_tenants),
@@ -147,6 +150,7 @@ async def build_runtime(
             NamespaceLifecycle(store),
             WorkspaceLifecycle(store),
             PodSecurity(store, configured.pod_security),
+            TenantPolicyAdmission(policies),
             quotas,
             tenant_quotas,
         ]
@@ -163,6 +167,7 @@ async def build_runtime(
             maximal_permission=authorization.maximal_permission,
             throttle=TenantThrottle(options.tenant_limits, open_streams.of),
             admission=admission,
+            placed_admission=(RightsAreGivenByMembers(), PlacedPolicies(policies)),
             audit=requests,
             tenants=TenantServices(),
             placements=Placements(store),
