@@ -21,7 +21,7 @@ from kube.requests.status import Forbidden
 
 Body = Mapping[str, Any]
 
-_MAKING: Final = frozenset({"create", "update", "patch"})
+MAKING: Final = frozenset({"create", "update", "patch"})
 _JSON: Final = "application/json"
 
 
@@ -31,7 +31,8 @@ class PlacedWrite:
 
     ``role`` is that of the account whose token it carries, ``membership`` the highest that the caller's part in the
     tenant gives (empty: none). ``current`` asks the cluster for the object as it is (``None``: there is none),
-    ``outcome`` for what the write would make of it, with the rights of the write; both raise ``StatusError``.
+    ``outcome`` for what the write would make of it, with the rights of the write; both raise ``StatusError``. ``now`` is
+    when it came, in Unix seconds; one with ``dry_run`` has no effects.
     """
 
     principal: Principal
@@ -43,6 +44,14 @@ class PlacedWrite:
     body: bytes
     current: Callable[[], Awaitable[Body | None]]
     outcome: Callable[[], Awaitable[Body]]
+    now: float
+    dry_run: bool
+
+    async def object(self) -> Any:
+        """What the write is to make: a body in JSON that is the whole object; else what the cluster says of it."""
+        if self.info.verb != "patch" and self.media == _JSON:
+            return decode_json(self.body)
+        return await self.outcome()
 
 
 class PlacedAdmission(Protocol):
@@ -94,14 +103,14 @@ class PlacedPolicies:
     async def admit(self, write: PlacedWrite) -> None:
         """Raise ``Forbidden`` with a cause for every field, or what the cluster refuses anyway."""
         info = write.info
-        if info.verb not in _MAKING or info.subresource not in ("", "ephemeralcontainers"):
+        if info.verb not in MAKING or info.subresource not in ("", "ephemeralcontainers"):
             return
         resource = BUILTINS.by_group_resource(info.group, info.resource)
         kind = resource.kind if resource is not None else ""
         policy, _ = await self._policies.of(info.cluster, info.namespace)
         if not judges(policy, info.group, kind):
             return
-        body = decode_json(write.body) if info.verb != "patch" and write.media == _JSON else await write.outcome()
+        body = await write.object()
         if not isinstance(body, Mapping):
             return  # Which no cluster takes.
         judged = policy, info.group, kind or str(body.get("kind"))
@@ -109,9 +118,10 @@ class PlacedPolicies:
         if found and info.verb != "create":
             found = violations(*judged, await write.current(), body)
         if found:
-            raise refusal(info.group, info.resource, info.name or _name_of(body), found)
+            raise refusal(info.group, info.resource, info.name or name_of(body), found)
 
 
-def _name_of(body: Body) -> str:
+def name_of(body: Body) -> str:
+    """What an object is called, or begins with."""
     metadata = body.get("metadata")
     return str(metadata.get("name") or metadata.get("generateName") or "") if isinstance(metadata, Mapping) else ""

@@ -51,8 +51,6 @@ class TenantPolicies(Endpoint):
 class TenantPoliciesTrial(Endpoint):
     """A tenant's own rules, tried first."""
 
-    read_methods = frozenset({"POST", "OPTIONS"})
-
     @extend_schema(
         operation_id="tryTenantPolicies",
         summary="Which objects a tenant's own rules would refuse, before they are saved (operators)",
@@ -71,8 +69,6 @@ class TenantPoliciesTrial(Endpoint):
 
 class TierPoliciesTrial(Endpoint):
     """A tier's rules, tried first."""
-
-    read_methods = frozenset({"POST", "OPTIONS"})
 
     @extend_schema(
         operation_id="tryTierPolicies",

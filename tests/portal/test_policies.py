@@ -81,11 +81,9 @@ def test_what_would_break_the_rules_is_shown_before_they_are_saved(operator: Use
         "web",
         "registries",
     )
-    assert post(client, {"registries": ["docker.io"]}, f"{API}what-if").json() == {
-        "offenders": [],
-        "unseen": [],
-        "is_cut": False,
-    }
+    kept = post(client, {"registries": ["docker.io"]}, f"{API}what-if").json()
+    # A cluster that nobody answers for has not been looked at.
+    assert (kept["offenders"], kept["is_cut"], len(kept["unseen"])) == ([], False, 1)
     page = reverse("tenant-policies-change", args=["acme"])
     tried = client.post(page, {"registries": "ghcr.io/acme", "try": "1"}).content.decode()
     assert "Deployment shop/web" in tried and "which is not allowed" in tried

@@ -76,6 +76,8 @@ async def forward(runtime: Runtime, request: Request, placement: Placement, rech
             body=request.body,
             current=rehearsal.current,
             outcome=rehearsal.outcome,
+            now=request.now,
+            dry_run=request.dry_run,
         )
         await _admit(runtime, request, write)
     if info.connects:

@@ -23,6 +23,7 @@ class Rehearsal:
     def __init__(self, ask: Callable[[Request], Awaitable[Answer]], request: Request) -> None:
         self._ask = ask
         self._request = request
+        self._outcome: Mapping[str, Any] | None = None
 
     async def current(self) -> Mapping[str, Any] | None:
         """The object as it is. Raises ``StatusError``."""
@@ -35,10 +36,14 @@ class Rehearsal:
         return await _object(answer)
 
     async def outcome(self) -> Mapping[str, Any]:
-        """What the write would make of it. Raises ``StatusError``, with what the cluster says against the write."""
+        """What the write would make of it, asked once. Raises ``StatusError`` with what the cluster has against it."""
+        if self._outcome is not None:
+            return self._outcome
         parameters = {**self._request.parameters, "dryRun": ("All",)}
         headers = _plain(self._request.raw_headers)
-        return await _object(await self._ask(replace(self._request, parameters=parameters, raw_headers=headers)))
+        answer = await self._ask(replace(self._request, parameters=parameters, raw_headers=headers))
+        self._outcome = await _object(answer)
+        return self._outcome
 
 
 def _plain(headers: Headers) -> Headers:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -13,7 +14,7 @@ import yaml
 from access.policytrials import tenant_policies_try, tier_policies_try
 from audit.models import AuditEntry
 from kube.requests.status import Invalid
-from tenants.models import Role, Tenant
+from tenants.models import Cluster, Role, Tenant
 from tenants.services import tenant_create, tenant_policies_change, tier_change
 from tests.gateway.callers import Answer, Caller, eventually
 from tests.gateway.conftest import Server
@@ -234,3 +235,80 @@ def test_what_would_break_a_policy_is_listed_before_it_is_saved(door: Door, shop
     assert owner.post(f"/apis/apps/v1/namespaces/{placed}/deployments", deployment("other", "nginx")).status == 201
     with pytest.raises(Invalid, match="registries"):
         tenant_policies_try(actor=OPERATOR, name=door.name, policies={"registries": ["nginx"]})
+
+
+def ingress(name: str, *hosts: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"rules": [{"host": host, **BACKEND} for host in hosts]}}
+
+
+INGRESSES = "/apis/networking.k8s.io/v1/namespaces/{}/ingresses"
+
+
+@pytest.fixture
+def two(tenant: Tenant, door_server: tuple[Server, str]) -> tuple[Caller, Caller]:
+    """Owners of two tenants."""
+    server, _ = door_server
+    other = tenant_create(actor=OPERATOR, name=f"t{uuid4().hex[:8]}")
+    assert eventually(lambda: owner_of(server, other).get("/api/v1/namespaces").status == 200)
+    return owner_of(server, tenant), owner_of(server, other)
+
+
+def test_a_host_name_is_one_tenants_until_none_of_its_ingresses_has_it(two: tuple[Caller, Caller]) -> None:
+    one, other = two
+    path = INGRESSES.format("default")
+    assert one.post(path, ingress("a", "shop.example", "*.wide.example")).status == 201
+    assert one.post(path, ingress("b", "shop.example")).status == 201
+    for host in ("shop.example", "SHOP.example".lower(), "a.wide.example", "*.wide.example"):
+        refused = other.post(path, ingress("a", "own.example", host))
+        assert (refused.status, refused.body["details"]["causes"][0]["field"]) == (403, "spec.rules[1].host"), host
+    assert "another tenant's" in refused.body["message"]
+    assert other.post(path, ingress("a", "own.example", "a.b.wide.example")).status == 201
+    assert one.post(path, ingress("c", "*.example")).status == 403
+    assert other.patch(f"{path}/a", ingress("a", "shop.example")).status == 403
+    for name in "ab":
+        assert other.post(path, ingress("later", "shop.example")).status == 403
+        assert one.delete(f"{path}/{name}").status == 200
+    assert other.post(path, ingress("later", "shop.example")).status == 201
+    assert one.post(path, ingress("again", "shop.example")).status == 403
+
+
+def test_of_two_that_take_a_name_at_once_one_gets_it(two: tuple[Caller, Caller]) -> None:
+    path = INGRESSES.format("default")
+    with ThreadPoolExecutor(8) as pool:
+        for round_ in range(10):
+            hosts = [f"x{round_}.example", f"*.y{round_}.example", f"a.y{round_}.example"]
+            asked = [(who, host) for who in two for host in hosts for _ in range(2)]
+            answers = list(pool.map(lambda each: each[0].post(path, with_name(each[1])).status, asked))
+            assert set(answers) <= {201, 403}
+            for meeting in ({hosts[0]}, set(hosts[1:])):
+                having = {
+                    who for (who, host), status in zip(asked, answers, strict=True) if host in meeting and status == 201
+                }
+                assert len(having) == 1, (meeting, answers)
+
+
+def with_name(host: str) -> dict[str, Any]:
+    body = ingress("", host)
+    body["metadata"] = {"generateName": "i-"}
+    return body
+
+
+def test_host_names_on_clusters_and_in_the_store_are_taken_from_one_pool(new_door: Callable[[], Door]) -> None:
+    door = new_door()
+    Cluster.objects.update(ingress_domain="example.org")
+    owner = door.person("olga", Role.OWNER)
+    placed = INGRESSES.format(door.place(owner))
+    host = f"web.{door.name}.example.org"
+    assert owner.post(placed, ingress("a", host)).status == 201
+    neighbour = tenant_create(actor=OPERATOR, name=f"t{uuid4().hex[:8]}")
+    other = owner_of(door.server, neighbour)
+    assert eventually(lambda: other.get("/api/v1/namespaces").status == 200)
+    stored = INGRESSES.format("default")
+    assert other.post(stored, ingress("thief", host)).status == 403
+    assert other.post(stored, ingress("first", f"b.{door.name}.example.org")).status == 201
+    applied = {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", **ingress("b", f"b.{door.name}.example.org")}
+    refused = owner.patch(f"{placed}/b", applied, "apply", fieldManager="me")
+    assert (refused.status, "another tenant's" in refused.body["message"]) == (403, True)
+    assert owner.post(placed, ingress("b", f"b.{door.name}.example.org")).status == 403
+    assert other.delete(f"{stored}/first").status == 200
+    assert owner.post(placed, ingress("b", f"b.{door.name}.example.org")).status == 201
