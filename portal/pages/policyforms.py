@@ -54,9 +54,9 @@ class RuleField(forms.CharField):
 class PoliciesForm(forms.Form):
     """All rules of a tier or of a tenant."""
 
-    def __init__(self, *args: Any, policies: Mapping[str, Any], **kwargs: Any) -> None:
+    def __init__(self, data: Mapping[str, Any] | None, *, policies: Mapping[str, Any]) -> None:
         initial = {name: ANYTHING if rule is None else list(rule) for name, rule in policies.items()}
-        super().__init__(*args, initial=initial, **kwargs)
+        super().__init__(data, initial=initial)
         for name in RULES:
             label, text = WORDS[name]
             self.fields[name] = RuleField(required=False, max_length=16_384, label=label, help_text=text)

@@ -66,7 +66,9 @@ class HostClaims:
         uid, causes, operations = await self._uid(tenant), [], []
         for zone in sorted({_zone(host) for host in wanted}):
             stored = await self._store.get(_key(zone))
-            body = orjson.loads(stored.data) if stored is not None else {"metadata": {"name": zone}, "hosts": {}}
+            body: dict[str, Any] = (
+                orjson.loads(stored.data) if stored is not None else {"metadata": {"name": zone}, "hosts": {}}
+            )
             hosts = body["hosts"]
             for host in sorted(host for host in wanted if _zone(host) == zone):
                 label = host.partition(".")[0]

@@ -69,17 +69,19 @@ async def _object(answer: Answer) -> Mapping[str, Any]:
 
 
 def _refusal(status: int, body: Mapping[str, Any]) -> StatusError:
-    details = body.get("details") if isinstance(body.get("details"), dict) else {}
-    given = details.get("causes") if isinstance(details, dict) else None
+    details = body.get("details")
+    details = details if isinstance(details, dict) else {}
+    given = details.get("causes")
     causes = [
         Cause(*(str(each.get(part) or "") for part in ("reason", "message", "field")))
         for each in (given if isinstance(given, list) else ())
         if isinstance(each, dict)
     ]
-    named = {part: str((details or {}).get(part) or "") for part in ("group", "kind", "name")}
     return StatusError(
         str(body.get("message") or "the cluster refuses this"),
-        **named,
+        group=str(details.get("group") or ""),
+        kind=str(details.get("kind") or ""),
+        name=str(details.get("name") or ""),
         causes=causes,
         code=status if 400 <= status < 600 else 502,
         reason=str(body.get("reason") or ""),
