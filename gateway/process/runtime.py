@@ -26,6 +26,7 @@ from gateway.process.tenantservices import TenantServices
 from gateway.process.watchdog import Watchdog
 from gateway.resources.customresources import CustomResources
 from gateway.resources.kinds import Catalogs
+from gateway.upstream.admission import PlacedAdmission
 from gateway.upstream.clusternamespaces import ClusterNamespaces
 from gateway.upstream.clusters import Clusters
 from gateway.upstream.placements import Placements
@@ -56,6 +57,7 @@ class Runtime:
     admission: AdmissionChain
     cluster_admission: AdmissionChain
     cluster_namespace_admission: AdmissionChain
+    placed_admission: Sequence[PlacedAdmission]
     audit: RequestLog
     tenants: TenantServices
     placements: Placements

@@ -29,8 +29,10 @@ from access.admission.kubernetes.serviceaccount import ServiceAccount
 from access.admission.kubernetes.strategies import Strategies
 from access.admission.kubernetes.validation import ObjectValidation
 from access.admission.tenancy.apibindings import ApiBindings
+from access.admission.tenancy.hostclaims import HostClaims, HostOwnership
 from access.admission.tenancy.placedquota import PlacedQuotaAdmission
 from access.admission.tenancy.tenantlifecycle import TenantLifecycle
+from access.admission.tenancy.tenantpolicies import TenantPolicies, TenantPolicyAdmission
 from access.admission.tenancy.tenantquota import TenantQuotaAdmission
 from access.admission.tenancy.tenantreferences import TenantReferences
 from access.admission.tenancy.tenantscope import TenantScope
@@ -62,9 +64,11 @@ from gateway.process.tenantservices import TenantServices
 from gateway.resources.customresources import CustomResources
 from gateway.resources.kinds import Catalogs, definitions
 from gateway.resources.objects import timestamp
+from gateway.upstream.admission import PlacedPolicies, RightsAreGivenByMembers
 from gateway.upstream.clusternamespaces import ClusterNamespaces
 from gateway.upstream.clusters import Clusters
 from gateway.upstream.openedobjects import OpenedObjects
+from gateway.upstream.placedhosts import UNDERWAY_SECONDS, IngressReader, PlacedHosts
 from gateway.upstream.placedrights import PlacedRights
 from gateway.upstream.placeduse import PlacedObjects, PlacedUse
 from gateway.upstream.placements import Placements
@@ -135,6 +139,9 @@ async def build_runtime(
             return sorted({(*r.storage_key, r.place[1]) for r in catalogs.of(cluster) if r.persistent})
 
         tenant_quotas = TenantQuotaAdmission(store, served, configured.tenant_quota.rules, write_locks.line_up_tenant)
+        policies = TenantPolicies(store, configured.tenant_policy)
+        clusters, placements, tokens = Clusters(options.database_url), Placements(store), WorkspaceTokens()
+        claims = HostClaims(store, IngressReader(placements, clusters, tokens).hosts)
         # What changes objects first, then what judges them; quotas last, when nothing else can refuse.
         plugins: list[Plugin] = [
             TenantScope(configured.refused_to_tenants),
@@ -156,24 +163,24 @@ async def build_runtime(
             NamespaceLifecycle(store),
             WorkspaceLifecycle(store),
             PodSecurity(store, configured.pod_security),
+            TenantPolicyAdmission(policies),
+            HostOwnership(claims),
             quotas,
             tenant_quotas,
         ]
-        placed_quotas, ownership = (
-            PlacedQuotaAdmission(store, tenant_quotas),
-            WorkspaceObjectProtection(lambda _: True),
-        )
+        placed_quotas, ownership = PlacedQuotaAdmission(store, tenant_quotas), WorkspaceObjectProtection(lambda _: True)
         # For what clusters ask about: what is theirs to decide (defaults, validation, limits) has been decided there.
         cluster_admission = AdmissionChain(
             [
                 TenantScope(configured.refused_to_tenants),
                 ownership,
+                TenantPolicyAdmission(policies),
+                HostOwnership(claims, underway=UNDERWAY_SECONDS),
                 placed_quotas,
             ]
         )
         admission = AdmissionChain(choice.chosen(plugins, options.disable_admission_plugins))
-        requests, clusters = RequestLog(options.database_url), Clusters(options.database_url)
-        cluster_namespaces, tokens = ClusterNamespaces(store), WorkspaceTokens()
+        requests, cluster_namespaces = RequestLog(options.database_url), ClusterNamespaces(store)
         runtime = Runtime(
             options=options,
             store=store,
@@ -188,9 +195,10 @@ async def build_runtime(
             admission=admission,
             cluster_admission=cluster_admission,
             cluster_namespace_admission=AdmissionChain([ownership]),
+            placed_admission=(RightsAreGivenByMembers(), PlacedPolicies(policies), PlacedHosts(store, claims)),
             audit=requests,
             tenants=TenantServices(),
-            placements=Placements(store),
+            placements=placements,
             cluster_namespaces=cluster_namespaces,
             clusters=clusters,
             workspace_tokens=tokens,

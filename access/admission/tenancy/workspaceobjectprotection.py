@@ -20,6 +20,7 @@ _ACCOUNTS: Final = ("", "serviceaccounts")
 _BINDINGS: Final = (objects.RBAC, "rolebindings")
 _CONCERNED: Final = frozenset({*objects.OWNED, _SECRETS, _NAMESPACES, *openings.KINDS})
 _PERSON: Final = "tenantry:"
+_OURS: Final = "tenantry.io/"
 _HOLDING: Final = frozenset({_SECRETS, _ACCOUNTS, _BINDINGS})
 """Kinds that a suspension removes: a finalizer would keep it from taking hold."""
 
@@ -81,14 +82,14 @@ def _of_namespace(attributes: Attributes) -> str:
         after.pop(objects.CLUSTER_LABEL, None)
     if before != after:
         return "only the gateway marks what belongs to a workspace"
-    if objects.CLUSTER_LABEL in before and _described(attributes.old) != _described(attributes.object):
-        return "a workspace's name and tier are changed in the portal"
+    if before and _described(attributes.old) != _described(attributes.object):
+        return "what describes a workspace is changed in the portal"
     return ""
 
 
-def _described(body: Mapping[str, Any] | None) -> list[str | None]:
+def _described(body: Mapping[str, Any] | None) -> dict[str, str]:
     annotations = ((body or {}).get("metadata") or {}).get("annotations") or {}
-    return [annotations.get(name) for name in (objects.NAME_ANNOTATION, objects.TIER_ANNOTATION)]
+    return {name: value for name, value in annotations.items() if name.startswith(_OURS)}
 
 
 def _of_opened(attributes: Attributes) -> str:

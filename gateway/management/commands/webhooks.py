@@ -36,9 +36,7 @@ class Command(BaseCommand):
     help = "Print what a cluster asks the webhooks by (manifests), or exchange its credential (rotate)."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """``manifests CLUSTER [--server URL] [--ca-file FILE] [--folder PATH] [--failure-policy P]``,
-        ``rotate CLUSTER [--overlap HOURS]``.
-        """
+        """What each verb takes."""
         verbs = parser.add_subparsers(dest="verb", required=True)
         manifests = verbs.add_parser("manifests", help="print the cluster's configuration as YAML")
         manifests.add_argument("cluster")

@@ -115,7 +115,7 @@ def test_a_suspended_tenant_is_refused_with_the_reason_its_accounts_too(
 ) -> None:
     """GW5; and the refusal is in the tenant's audit."""
     assert verdict(asking.may(person(acme), "list", "pods", acme.namespace)) == "allow"
-    tenant_suspend(actor=OPERATOR, tenant=acme.tenant.name, reason="unpaid")
+    tenant_suspend(actor=OPERATOR, name=acme.tenant.name, reason="unpaid")
     for user in (person(acme), account(acme.namespace)):
         assert eventually(lambda user=user: verdict(asking.may(user, "list", "pods", acme.namespace)) == "deny")
         assert asking.may(user, "list", "pods", acme.namespace)["reason"] == "suspension: locked: unpaid"
@@ -127,7 +127,7 @@ def test_a_suspended_tenant_is_refused_with_the_reason_its_accounts_too(
             tenant=acme.tenant.name, actor=acme.owner.email, code=403, reason__contains="unpaid"
         ).exists()
     )
-    tenant_resume(actor=OPERATOR, tenant=acme.tenant.name)
+    tenant_resume(actor=OPERATOR, name=acme.tenant.name)
     assert eventually(
         lambda: "unpaid" not in asking.may(person(acme), "list", "pods", acme.namespace).get("reason", "")
     )
