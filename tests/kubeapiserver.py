@@ -105,6 +105,8 @@ def start(
     controllers: bool = True,
     serious: bool = False,
     client_cas: bytes = b"",
+    authorization: Sequence[str] = ("--authorization-mode=Node,RBAC",),
+    more_controllers: Sequence[str] = (),
     flags: Sequence[str] = (),
 ) -> KubeApiserver:
     """Start etcd and kube-apiserver, into ``processes``, and wait until the server is ready.
@@ -112,7 +114,7 @@ def start(
     With ``serious`` it runs as where its data counts: etcd writes to the disk before it answers, and every request is
     audited. With ``controllers`` also the controller-manager, until the bootstrap roles are filled, and the audit; without
     them nothing makes the service account that pods need, so its admission is off. ``client_cas`` (PEM) are believed beside
-    its own; ``flags`` are for kube-apiserver.
+    its own; ``authorization`` and ``flags`` are for kube-apiserver, ``more_controllers`` for the controller-manager.
     """
     ca = trustme.CA()
     (folder / "ca.pem").write_bytes(ca.cert_pem.bytes())
@@ -151,7 +153,7 @@ def start(
             f"--service-account-key-file={folder / 'sa.key'}",
             f"--service-account-signing-key-file={folder / 'sa.key'}",
             "--service-cluster-ip-range=10.0.0.0/24",
-            "--authorization-mode=Node,RBAC",
+            *authorization,
             "--enable-admission-plugins=NodeRestriction",
             "--allow-privileged=true",
             f"--token-auth-file={folder / 'tokens.csv'}",
@@ -185,7 +187,7 @@ def start(
             "--concurrent-namespace-syncs=4",
             "--namespace-sync-period=10s",
             "--controllers=namespace,serviceaccount,resourcequota,clusterrole-aggregation,garbagecollector,"
-            "validatingadmissionpolicy-status-controller",
+            + ",".join(("validatingadmissionpolicy-status-controller", *more_controllers)),
         )
     )
     _wait(folder, processes, lambda: '"verbs"' in server.kubectl("get", "clusterrole", "admin", "-o", "json").stdout)
@@ -200,14 +202,12 @@ def stop(processes: list[subprocess.Popen[bytes]]) -> None:
 
 
 @contextmanager
-def running(
-    *, controllers: bool = False, serious: bool = False, client_cas: bytes = b"", flags: Sequence[str] = ()
-) -> Iterator[KubeApiserver]:
-    """The real thing, stopped and cleared away afterwards."""
+def running(*, controllers: bool = False, **chosen: Any) -> Iterator[KubeApiserver]:
+    """The real thing, as ``start`` is told, stopped and cleared away afterwards."""
     processes: list[subprocess.Popen[bytes]] = []
     folder = Path(tempfile.mkdtemp(prefix="kube-"))
     try:
-        yield start(folder, processes, controllers=controllers, serious=serious, client_cas=client_cas, flags=flags)
+        yield start(folder, processes, controllers=controllers, **chosen)
     finally:
         stop(processes)
         shutil.rmtree(folder, ignore_errors=True)
