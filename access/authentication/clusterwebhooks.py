@@ -74,12 +74,6 @@ class ClusterWebhookAuthenticator:
             database_url, "tenantry-webhooks", channel=CHANNEL, heard=lambda _: self._told.set(), lost=self._told.set
         )
 
-    async def clusters(self) -> frozenset[str]:
-        """The clusters that were given a credential, ended or not. Raises what the database does."""
-        if time.monotonic() - self._read_at > STALE_SECONDS:
-            await self._read()
-        return frozenset(known.cluster for known in self._known.values())
-
     async def authenticate(self, credentials: Credentials, *, now: float) -> Principal | None:
         """The cluster, which belongs to no tenant; ``None`` for other tokens; raises ``Refused``."""
         token = credentials.bearer

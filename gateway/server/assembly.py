@@ -30,7 +30,6 @@ from access.admission.kubernetes.strategies import Strategies
 from access.admission.kubernetes.validation import ObjectValidation
 from access.admission.tenancy.apibindings import ApiBindings
 from access.admission.tenancy.hostclaims import HostClaims, HostOwnership
-from access.admission.tenancy.placedquota import PlacedQuotaAdmission
 from access.admission.tenancy.tenantlifecycle import TenantLifecycle
 from access.admission.tenancy.tenantpolicies import TenantPolicies, TenantPolicyAdmission
 from access.admission.tenancy.tenantquota import TenantQuotaAdmission
@@ -70,11 +69,9 @@ from gateway.upstream.clusters import Clusters
 from gateway.upstream.openedobjects import OpenedObjects
 from gateway.upstream.placedhosts import UNDERWAY_SECONDS, IngressReader, PlacedHosts
 from gateway.upstream.placedrights import PlacedRights
-from gateway.upstream.placeduse import PlacedObjects, PlacedUse
 from gateway.upstream.placements import Placements
 from gateway.upstream.tokens import WorkspaceTokens
 from kube.authentication.serviceaccounttokens import load_verifying_keys
-from kube.kinds.resources import Resource
 from kube.requests.logicalclusters import ROOT
 from kube.requests.status import AlreadyExists
 from kube.workspaces.objects import root_objects
@@ -168,7 +165,7 @@ async def build_runtime(
             quotas,
             tenant_quotas,
         ]
-        placed_quotas, ownership = PlacedQuotaAdmission(store, tenant_quotas), WorkspaceObjectProtection(lambda _: True)
+        ownership = WorkspaceObjectProtection(lambda _: True)
         # For what clusters ask about: what is theirs to decide (defaults, validation, limits) has been decided there.
         cluster_admission = AdmissionChain(
             [
@@ -176,7 +173,6 @@ async def build_runtime(
                 ownership,
                 TenantPolicyAdmission(policies),
                 HostOwnership(claims, underway=UNDERWAY_SECONDS),
-                placed_quotas,
             ]
         )
         admission = AdmissionChain(choice.chosen(plugins, options.disable_admission_plugins))
@@ -214,20 +210,6 @@ async def build_runtime(
         store.subscribe(cluster_namespaces.on_events, lost=cluster_namespaces.forget)
         rights = PlacedRights(store, clusters, options.database_url)
         opened = OpenedObjects(store, clusters, options.database_url)
-
-        async def placed_kinds(space: str) -> Sequence[Resource]:
-            await custom.ensure(space)
-            return [resource for resource in catalogs.of(space) if resource.namespaced and resource.persistent]
-
-        use = PlacedUse(
-            store,
-            options.database_url,
-            placed_quotas,
-            PlacedObjects(clusters, tokens, placed_kinds),
-            namespaces=cluster_namespaces,
-            asking=asking.clusters,
-        )
-        store.subscribe(use.on_events)
         store.subscribe(rights.on_events)
         store.subscribe(opened.on_events)
         store.subscribe(runtime.on_events, lost=lambda: open_streams.reauthorize(None))
@@ -246,7 +228,7 @@ async def build_runtime(
                     custom,
                     quotas,
                     tenant_quotas,
-                    [("rights", rights.run), ("opened", opened.run), ("placeduse", use.run)],
+                    [("rights", rights.run), ("opened", opened.run)],
                 )
                 if background
                 else nullcontext()

@@ -10,8 +10,7 @@ import orjson
 
 from access.admission.base import CREATE, DELETE, UPDATE, Attributes, NoopPlugin
 from kube.quota import tenantquotas
-from kube.quota.claims import QUOTA_CLAIMS, claim_from
-from kube.quota.podresources import Amounts, amounts
+from kube.quota.podresources import amounts
 from kube.quota.quantities import InvalidQuantity, Quantity
 from kube.quota.tenantquotas import TENANT_QUOTAS, TenantQuota, UsageRule
 from kube.quota.usage import QuotaExceeded
@@ -52,7 +51,7 @@ class TenantQuotaAdmission(NoopPlugin):
         self._store = store
         self._served = served
         self._rules = rules
-        self.line_up = line_up
+        self._line_up = line_up
         self._known: dict[str, tuple[int, TenantQuota]] = {}
         """By space: the newest that was read, for most writes ask only what it is about."""
 
@@ -96,33 +95,26 @@ class TenantQuotaAdmission(NoopPlugin):
     async def _settle(self, attributes: Attributes, stored: Stored) -> Sequence[Operation]:
         now = datetime.fromtimestamp(attributes.now, UTC)
         try:
-            quota = self.quota(stored)
+            quota = self._quota(stored)
             if quota.concerns(*attributes.resource.storage_key):
-                self.line_up(stored.key.space, *attributes.resource.place)
+                self._line_up(stored.key.space, *attributes.resource.place)
             elif not any(isinstance(operation, Create) for operation in attributes.together):
                 return ()
             change = _change(attributes, quota, now)
             if not change:
                 return ()
-            return (
-                await self.settled(stored, change, {} if attributes.operation == DELETE else change, attributes.now),
-            )
+            body = orjson.loads(stored.data)
+            used = tenantquotas.used_of(body)
+            if not quota.hard.keys() <= used.keys():
+                used = await self._count(stored.key.space, quota, attributes.now)
+            if attributes.operation != DELETE:
+                quota.check({name: amount for name, amount in change.items() if amount.nanos > 0}, used)
         except QuotaExceeded as error:
             raise attributes.forbidden(f"{error}{await self._beside(attributes)}") from None
         except InvalidQuantity as error:
             raise BadRequest(str(error)) from None
-
-    async def settled(self, stored: Stored, change: Amounts, wanted: Amounts, now: float) -> Update:
-        """The quota with a change of what is used, on the revision that it was counted from.
-
-        Raises ``QuotaExceeded`` where there is no room for what of ``wanted`` is more than nothing; ``InvalidQuantity``.
-        """
-        quota, body = self.quota(stored), orjson.loads(stored.data)
-        used = tenantquotas.used_of(body)
-        if not quota.hard.keys() <= used.keys():
-            used = await self._count(stored.key.space, quota, now)
-        quota.check({name: amount for name, amount in wanted.items() if amount.nanos > 0}, used)
-        return Update(stored.key, stored.revision, tenantquotas.with_used(body, tenantquotas.after(used, change)))
+        settled = tenantquotas.with_used(body, tenantquotas.after(used, change))
+        return (Update(stored.key, stored.revision, settled),)
 
     async def _beside(self, attributes: Attributes) -> str:
         """What the quotas of the namespace say, for who is refused by the tenant's."""
@@ -136,8 +128,7 @@ class TenantQuotaAdmission(NoopPlugin):
             said += f"; used of quota {stored.key.name} of the namespace: {','.join(both)}"
         return said
 
-    def quota(self, stored: Stored) -> TenantQuota:
-        """What a stored ``TenantQuota`` says. Raises ``InvalidQuantity``."""
+    def _quota(self, stored: Stored) -> TenantQuota:
         known = self._known.get(stored.key.space)
         if known is None or known[0] != stored.revision:
             if len(self._known) >= _KNOWN_MAX:
@@ -150,7 +141,7 @@ class TenantQuotaAdmission(NoopPlugin):
         return tenantquotas.read_tenant_quota(tenant_of(cluster), body, self._rules)
 
     async def _count(self, space: str, quota: TenantQuota, now: float) -> dict[str, Quantity]:
-        """What is there, in the tenant's space and in every workspace below it, and what is claimed on clusters."""
+        """What is there, in the tenant's space and in every workspace below it."""
         moment, counted = datetime.fromtimestamp(now, UTC), []
         async for cluster in self._clusters(space):
             for group, plural, kept in await self._served(cluster):
@@ -158,8 +149,6 @@ class TenantQuotaAdmission(NoopPlugin):
                     continue
                 listing = await self._store.list(Range(cluster, group, kept))
                 counted += [quota.counted(group, plural, orjson.loads(item.data), now=moment) for item in listing.items]
-        for item in (await self._store.list(Range(space, *QUOTA_CLAIMS))).items:
-            counted.append(dict(claim_from(orjson.loads(item.data)).used))
         return quota.total(counted)
 
     async def _clusters(self, space: str) -> AsyncIterator[str]:
@@ -186,7 +175,7 @@ class TenantQuotaAdmission(NoopPlugin):
         """Whether a tenant's quota bounds anything of what a key is of."""
         stored = await self._store.get(quota_key(tenant_of(key.space)), cached=True)
         try:
-            return stored is not None and self.quota(stored).concerns(key.group, key.resource.partition(":")[0])
+            return stored is not None and self._quota(stored).concerns(key.group, key.resource.partition(":")[0])
         except InvalidQuantity:
             return False
 

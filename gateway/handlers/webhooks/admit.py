@@ -1,6 +1,6 @@
 """AdmissionReview: what a cluster may write in the namespaces of tenants, whoever writes it there (GW17, AD1 to AD5).
 
-The same plug-ins as for stored namespaces judge. What they keep, a claim on the tenant's quota above all, is committed before
+The same plug-ins as for stored namespaces judge. What they keep, such as whose a host name is now, is committed before
 the answer; where another process was faster, the review is judged anew. A dry run is judged alike, and nothing is kept.
 """
 

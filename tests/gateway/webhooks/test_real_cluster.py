@@ -24,7 +24,6 @@ from tests.faultproxy import Fault, FaultProxy
 from tests.gateway.callers import Answer, Caller, config_map, eventually
 from tests.gateway.conftest import Server
 from tests.gateway.webhooks.conftest import Asking, Customer
-from tests.gateway.webhooks.test_admit import bound, used
 from tests.kubeapiserver import PRESENT, REASON, KubeApiserver, running
 from tests.tenants.conftest import OPERATOR
 
@@ -133,19 +132,12 @@ def refusal(answer: Answer) -> str:
     return str(answer.body["message"]) if answer.status == 403 else f"{answer.status}"
 
 
-def deployment(replicas: int) -> dict[str, Any]:
+def daemonset() -> dict[str, Any]:
     labels = {"app": "web"}
     container = {"name": "c", "image": "registry.example.org/web:1"}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "web"},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
-        },
-    }
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    spec = {"selector": {"matchLabels": labels}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {"name": "web"}, "spec": spec}
 
 
 def test_a_tenants_user_who_speaks_to_the_cluster_directly_stays_at_home(
@@ -198,40 +190,9 @@ def test_a_suspended_tenant_is_refused_with_the_reason(kube_asking: Real, acme: 
     assert neighbour.get(pods(globex.namespace)).status == 200
 
 
-def test_a_deployment_stops_exactly_at_the_tenants_quota_and_what_ends_is_given_back(
-    kube_asking: Real, asking: Asking, acme: Customer
-) -> None:
-    """AD1, AD2: the controller of the cluster makes the pods, and is refused like anybody."""
-    bound(asking, acme, pods="3")
-    person = kube_asking.caller(acme.token())
-    sets = f"/apis/apps/v1/namespaces/{acme.namespace}/replicasets"
-    deployments = f"/apis/apps/v1/namespaces/{acme.namespace}/deployments"
-
-    def stopped_at(count: int) -> bool:
-        found = person.get(sets).body.get("items") or [{}]
-        status = found[0].get("status") or {}
-        told = [each["message"] for each in status.get("conditions") or () if each["type"] == "ReplicaFailure"]
-        return len(person.get(pods(acme.namespace)).body.get("items") or ()) == count and any(
-            "exceeded quota: tenant" in message for message in told
-        )
-
-    with kube_asking.asked_about_writes("Fail"):
-        assert eventually(lambda: person.post(deployments, deployment(2)).status in (201, 409), PATIENCE)
-        assert eventually(lambda: len(person.get(pods(acme.namespace)).body["items"]) == 2, PATIENCE)
-        assert person.patch(f"{deployments}/web", {"spec": {"replicas": 10}}).status == 200
-        assert eventually(lambda: stopped_at(3), PATIENCE)
-        assert used(asking, acme) == {"pods": "3"}
-        bound(asking, acme, pods="5")
-        assert eventually(lambda: stopped_at(5), PATIENCE)
-        assert used(asking, acme) == {"pods": "5"}
-        assert person.delete(f"{deployments}/web").status == 200
-        assert eventually(lambda: used(asking, acme) == {"pods": "0"}, PATIENCE)
-
-
 def test_the_clusters_own_admin_makes_no_daemonset_in_a_workspace(kube_asking: Real, acme: Customer) -> None:
     """AD4, for whoever writes; and elsewhere nobody is asked."""
-    body = {**deployment(0), "kind": "DaemonSet"}
-    del body["spec"]["replicas"]
+    body = daemonset()
     with kube_asking.asked_about_writes("Fail"):
 
         def refused() -> bool:
@@ -280,26 +241,18 @@ def test_while_tenantry_is_away_people_wait_accounts_work_and_unknown_tokens_are
 
 @pytest.mark.parametrize(("policy", "status"), [("Fail", 500), ("Ignore", 201)])
 def test_while_tenantry_is_away_writes_wait_or_pass_as_was_chosen(
-    kube_asking: Real, asking: Asking, acme: Customer, policy: str, status: int
+    kube_asking: Real, acme: Customer, policy: str, status: int
 ) -> None:
-    """What passed meanwhile counts once somebody has looked, and nothing more is admitted beyond the quota."""
-    bound(asking, acme, **{"count/configmaps": "0"})
-    path = f"/api/v1/namespaces/{acme.namespace}/configmaps"
+    path = f"/apis/apps/v1/namespaces/{acme.namespace}/daemonsets"
 
-    def written(name: str) -> int:
-        return int(kube_asking.server.admin.send("POST", path, config_map(name)).status)
+    def written(at: str = path, body: dict[str, Any] | None = None) -> int:
+        return int(kube_asking.server.admin.send("POST", f"{at}?dryRun=All", body or daemonset()).status)
 
     with kube_asking.asked_about_writes(policy):
-        # In force, and asked: nothing may be made.
-        assert eventually(lambda: written("a") == 403, PATIENCE)
+        assert eventually(lambda: written() == 403, PATIENCE)
         away(kube_asking)
-        assert written("b") == status
-        # What is nobody's workspace never waits.
-        default = kube_asking.server.admin.send(
-            "POST", "/api/v1/namespaces/default/configmaps?dryRun=All", config_map("c")
-        )
-        assert default.status == 201
+        assert written() == status
+        # What is in nobody's workspace never waits.
+        assert written("/api/v1/namespaces/default/configmaps", config_map("c")) == 201
         kube_asking.proxy.heal()
-        assert eventually(lambda: written("d") == 403, PATIENCE)
-        if policy == "Ignore":
-            assert eventually(lambda: int(used(asking, acme)["count/configmaps"]) >= 1, PATIENCE)
+        assert eventually(lambda: written() == 403, PATIENCE)
