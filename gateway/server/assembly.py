@@ -29,6 +29,7 @@ from access.admission.kubernetes.serviceaccount import ServiceAccount
 from access.admission.kubernetes.strategies import Strategies
 from access.admission.kubernetes.validation import ObjectValidation
 from access.admission.tenancy.apibindings import ApiBindings
+from access.admission.tenancy.publishedobjects import PublishedObjects
 from access.admission.tenancy.tenantlifecycle import TenantLifecycle
 from access.admission.tenancy.tenantquota import TenantQuotaAdmission
 from access.admission.tenancy.tenantreferences import TenantReferences
@@ -128,6 +129,7 @@ async def build_runtime(
         tenant_quotas = TenantQuotaAdmission(store, served, configured.tenant_quota.rules, write_locks.line_up_tenant)
         # What changes objects first, then what judges them; quotas last, when nothing else can refuse.
         plugins: list[Plugin] = [
+            PublishedObjects(authorization.chain),
             TenantScope(configured.refused_to_tenants),
             TenantLifecycle(store),
             TenantReferences(store),
@@ -197,6 +199,7 @@ async def build_runtime(
                     custom,
                     quotas,
                     tenant_quotas,
+                    configured.refused_to_tenants,
                     [("rights", rights.run), ("opened", opened.run)],
                 )
                 if background
