@@ -49,7 +49,11 @@ DEFINITIONS: Final[Place] = ("apiextensions.k8s.io", "customresourcedefinitions"
 _SERVERS: Final = frozenset({"tenancy.kcp.io", "core.kcp.io", "apis.kcp.io", "tenancy.tenantry.io"})
 """Groups whose objects the server makes for each space by itself."""
 
-_PERSONAL: Final = frozenset({("certificates.k8s.io", "certificatesigningrequests")})
+_PERSONAL: Final = frozenset(
+    {("certificates.k8s.io", "certificatesigningrequests"), ("networking.k8s.io", "ingresses")}
+)
+"""Kinds whose objects are somebody's alone: who asks for a certificate, whose a host name is."""
+
 _CREDENTIALS: Final = frozenset({"kubernetes.io/service-account-token", "bootstrap.kubernetes.io/token"})
 _OWN: Final = (DOMAIN, "tenantry.io/", "kubectl.kubernetes.io/last-applied-configuration")
 """What begins so is about this object in this place, and not copied."""
@@ -75,7 +79,7 @@ MESSAGES: Final[Mapping[Reason, str]] = {
     Reason.NAMESPACE_ENDING: "the tenant's namespace is being deleted; a new one of the name gets the object",
     Reason.NAMESPACE_PLACED: "the tenant's namespace is on a cluster: what is published is kept in stored namespaces",
     Reason.KIND_NOT_SERVED: "the tenant's space does not serve this kind, or may not hold it",
-    Reason.KIND_NOT_PUBLISHED: "objects of this kind are the server's or one requester's, in every space anew",
+    Reason.KIND_NOT_PUBLISHED: "objects of this kind are the server's, or one owner's alone",
     Reason.UNCONFIRMED: f'a Secret is published only with the annotation {SECRET}: "true" as well',
     Reason.CREDENTIAL: "tokens of service accounts and nodes are the system space's own and never published",
     Reason.SELECTOR_INVALID: f"the annotation {TENANTS} is not a label selector",
