@@ -120,7 +120,8 @@ def read_admission_review(body: Any) -> AdmissionReview:
         kind=_text(kind, "kind", "request.kind"),
         subresource=_text(asked, "subResource", "request"),
         namespace=_text(asked, "namespace", "request"),
-        name=_text(asked, "name", "request") or str(((new or {}).get("metadata") or {}).get("name") or ""),
+        name=_text(asked, "name", "request")
+        or _text((new or {}).get("metadata") or {}, "name", "request.object.metadata"),
         object=new,
         old=old,
         dry_run=asked.get("dryRun") is True,
@@ -128,15 +129,17 @@ def read_admission_review(body: Any) -> AdmissionReview:
 
 
 def _object(asked: Mapping[str, Any], name: str) -> dict[str, Any] | None:
+    """An object of which at least the metadata is what it must be."""
     value = asked.get(name)
     if value is None:
         return None
-    if not isinstance(value, dict) or not isinstance(value.get("metadata") or {}, dict):
+    if not isinstance(value, dict):
         raise BadRequest(f"request.{name} is no object")
-    metadata = value.get("metadata") or {}
-    for field_ in ("labels", "annotations"):
-        if not isinstance(metadata.get(field_) or {}, dict):
-            raise BadRequest(f"request.{name}.metadata.{field_} is no object")
+    metadata = _mapping(value, "metadata", f"request.{name}")
+    for part in ("labels", "annotations"):
+        for key, text in _mapping(metadata, part, f"request.{name}.metadata").items():
+            if not isinstance(text, str):
+                raise BadRequest(f"request.{name}.metadata.{part}[{key}] is no text")
     return value
 
 
