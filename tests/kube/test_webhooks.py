@@ -21,10 +21,32 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=8,
 )
-FIELDS = (
-    "token audiences user uid groups extra resourceAttributes nonResourceAttributes verb resource kind resource operation "
-    "subResource namespace name object oldObject userInfo username metadata labels annotations dryRun"
-).split()
+FIELDS = [
+    "token",
+    "audiences",
+    "user",
+    "uid",
+    "groups",
+    "extra",
+    "resourceAttributes",
+    "nonResourceAttributes",
+    "verb",
+    "resource",
+    "kind",
+    "resource",
+    "operation",
+    "subResource",
+    "namespace",
+    "name",
+    "object",
+    "oldObject",
+    "userInfo",
+    "username",
+    "metadata",
+    "labels",
+    "annotations",
+    "dryRun",
+]
 shaped = st.recursive(
     json_values, lambda inner: st.dictionaries(st.sampled_from(FIELDS), inner, max_size=6), max_leaves=12
 )
