@@ -189,7 +189,7 @@ async def build_runtime(
             people=people,
             authorization=authorization.chain,
             maximal_permission=authorization.maximal_permission,
-            throttle=TenantThrottle(options.tenant_limits, open_streams.of),
+            throttle=TenantThrottle(options.tenant_limits.shared_by(options.workers), open_streams.of),
             admission=admission,
             cluster_admission=cluster_admission,
             cluster_namespace_admission=AdmissionChain([ownership]),
