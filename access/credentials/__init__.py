@@ -6,6 +6,8 @@ No token is ever stored, logged or put into an error (GW9).
 from access.credentials.issuing import (
     IssuedKubeconfig,
     IssuedTenantKubeconfig,
+    exec_kubeconfig,
+    exec_token_issue,
     kubeconfig_issue,
     tenant_kubeconfig_issue,
 )
@@ -20,6 +22,8 @@ __all__ = [
     "credential_revoke",
     "credential_roles",
     "credentials_expire",
+    "exec_kubeconfig",
+    "exec_token_issue",
     "kubeconfig_issue",
     "tenant_kubeconfig_issue",
     "token_authenticate",

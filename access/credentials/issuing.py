@@ -15,9 +15,16 @@ from django.db import transaction
 from django.views.decorators.debug import sensitive_variables
 
 from access.credentials.clustertokens import cluster_access
-from access.credentials.portaltokens import FIRST_NAMESPACE, own_apiserver, portal_access, portal_token
+from access.credentials.logins import TOKEN_SECONDS
+from access.credentials.portaltokens import (
+    FIRST_NAMESPACE,
+    exec_access,
+    own_apiserver,
+    portal_access,
+    portal_token,
+)
 from access.credentials.records import CREDENTIAL_SECONDS, allows, highest_role, issue_record, refusal_record
-from access.models import Credential
+from access.models import Credential, Login
 from audit.addresses import address_of
 from audit.models import Outcome
 from audit.recorder import Actor
@@ -25,7 +32,7 @@ from kube.authentication.kubeconfig import Access, write_kubeconfig
 from kube.requests.status import Conflict, Forbidden, NotFound, ServiceUnavailable, StatusError, TooManyRequests
 from tenants import ratelimits
 from tenants.clusters import objects
-from tenants.models import CredentialKind, Phase, Role, Status, Tenant, TenantState, Workspace
+from tenants.models import Cluster, CredentialKind, Phase, Role, Status, Tenant, TenantState, Workspace
 from tenants.rights import require_role, role_of
 
 _IN_ONE_FILE: Final = 100
@@ -61,6 +68,8 @@ def kubeconfig_issue(
     not offered, ``TooManyRequests``, ``ServiceUnavailable`` when the cluster cannot be reached or does not answer as
     agreed; then nothing is left behind.
     """
+    if kind == CredentialKind.EXEC:
+        raise Conflict("This way has no file with a token: tenantry-login signs in.", kind="workspaces")
     workspace, credential = _intend(actor, workspace_id, role, kind, now)
     return IssuedKubeconfig(credential, write_kubeconfig([_access(actor, workspace, credential, now)]))
 
@@ -129,8 +138,69 @@ def _access(actor: Actor, workspace: Workspace, credential: Credential, now: dat
     )
 
 
+@sensitive_variables()
+def exec_token_issue(
+    *, actor: Actor, login: Login, tenant: str, workspace_id: UUID | None, role: str, now: datetime
+) -> tuple[str, datetime]:
+    """A token for the API server by a login, for a workspace or for a tenant's space, and when it ends.
+
+    A login has one credential for each place and role, which is recorded once, and lives as long as the login; each token
+    of it lives ten minutes. Raises as ``kubeconfig_issue`` does, ``Forbidden`` for a credential that was revoked.
+    """
+    if workspace_id is not None:
+        _, credential = _intend(actor, workspace_id, role, CredentialKind.EXEC, now, login=login, limited=False)
+    else:
+        credential = _intend_for_tenant(actor, tenant, now, role=role, kind=CredentialKind.EXEC, login=login)
+    ends = min(now + timedelta(seconds=TOKEN_SECONDS), login.expires_at)
+    return portal_token(credential, now=now, expires_at=ends), ends
+
+
+def tenant_kinds() -> list[str]:
+    """The ways of files for whole tenants, the recommended one first: without a secret where Tenantry's own server offers it."""
+    own = Cluster.objects.filter(kind=Cluster.Kind.EMBEDDED).order_by("created_at").first()
+    offered = own is not None and CredentialKind.EXEC in own.credential_kinds
+    return [*([CredentialKind.EXEC] if offered else []), CredentialKind.GATEWAY]
+
+
+def exec_kubeconfig(*, actor: Actor, tenant: str, workspace_id: UUID | None = None, role: str = "") -> str:
+    """A kubeconfig without a secret: whoever uses it signs in by ``tenantry-login``.
+
+    For a workspace, or, without one, for a tenant's space and all its workspaces that are ready. Raises ``NotFound`` for
+    what is not the actor's to know of, ``Forbidden`` for a role above the actor's, ``Conflict`` where the cluster does not
+    offer it.
+    """
+    member = require_role(actor, tenant, Role.VIEWER)
+    if role and not allows(member, role):
+        raise Forbidden(f"Your role in {tenant} is less than {role}.", kind="workspaces")
+    server = own_apiserver()
+    rows = Workspace.objects.filter(tenant_id=tenant, status=Status.ACTIVE).select_related("cluster").order_by("name")
+    if workspace_id is not None:
+        found = rows.filter(pk=workspace_id).first()
+        if found is None:
+            raise _unknown(workspace_id)
+        if CredentialKind.EXEC not in found.cluster.credential_kinds:
+            raise Conflict(f"The cluster {found.cluster.name} does not offer this.", kind="workspaces")
+        place = f"workspaces/{workspace_id}"
+        return write_kubeconfig([exec_access(server, found.tenant_id, place, role, found.name, found.k8s_namespace)])
+    place = f"tenants/{tenant}"
+    through = [row for row in rows[:_IN_ONE_FILE] if CredentialKind.EXEC in row.cluster.credential_kinds]
+    return write_kubeconfig(
+        [
+            exec_access(server, tenant, place, role, "", FIRST_NAMESPACE),
+            *(exec_access(server, tenant, place, role, row.name, row.k8s_namespace) for row in through),
+        ]
+    )
+
+
 def _intend(
-    actor: Actor, workspace_id: UUID, role: str, kind: str, now: datetime, *, limited: bool = True
+    actor: Actor,
+    workspace_id: UUID,
+    role: str,
+    kind: str,
+    now: datetime,
+    *,
+    login: Login | None = None,
+    limited: bool = True,
 ) -> tuple[Workspace, Credential]:
     """Check everything under the workspace's row lock and commit the intent, or the refusal; raise the refusal."""
     refusal: StatusError
@@ -152,31 +222,58 @@ def _intend(
                 refusal_record(actor, workspace, {"role": role, "kind": kind[:8], "reason": error.message})
         else:
             user = actor.user_id or workspace.user_id
-            credential = _committed(actor, user, workspace.tenant, workspace, chosen, kind, now)
+            credential = _committed(actor, user, workspace.tenant, workspace, chosen, kind, now, login)
             return workspace, credential
     raise refusal
 
 
 @transaction.atomic
-def _intend_for_tenant(actor: Actor, tenant: str, now: datetime) -> Credential:
+def _intend_for_tenant(
+    actor: Actor,
+    tenant: str,
+    now: datetime,
+    *,
+    role: str = "",
+    kind: str = CredentialKind.GATEWAY,
+    login: Login | None = None,
+) -> Credential:
     """Check the tenant under its row's lock, and commit a credential for its space."""
-    found = Tenant.objects.select_for_update().get(name=tenant)
+    found = Tenant.objects.select_for_update().filter(name=tenant).first()
     member = require_role(actor, tenant, Role.VIEWER)
+    if found is None:
+        raise NotFound(f'tenants "{tenant[:63]}" not found', kind="tenants", name=tenant[:63])
+    if role and not allows(member, role):
+        raise Forbidden(f"Your role in {tenant} is less than {role}.", kind="tenants")
     if found.state != TenantState.ACTIVE:
         raise Conflict(f"The tenant is closed: {found.suspended_reason}", kind="tenants", name=tenant)
     if actor.user_id is None:
         raise Forbidden("A credential is issued to a person.", kind="tenants", name=tenant)
-    return _committed(actor, actor.user_id, found, None, member.value, CredentialKind.GATEWAY, now)
+    return _committed(actor, actor.user_id, found, None, role or member.value, kind, now, login)
 
 
 def _committed(
-    actor: Actor, user: UUID, tenant: Tenant, workspace: Workspace | None, role: str, kind: str, now: datetime
+    actor: Actor,
+    user: UUID,
+    tenant: Tenant,
+    workspace: Workspace | None,
+    role: str,
+    kind: str,
+    now: datetime,
+    login: Login | None = None,
 ) -> Credential:
-    """The row, and its record; one of the portal's is whole from the beginning."""
+    """The row, and its record; one of the portal's is whole from the beginning, and a login's is there once."""
     identifier, direct = uuid.uuid4(), kind == CredentialKind.DIRECT
     account = workspace.service_accounts.get(objects.ACCOUNTS[role], "") if workspace is not None else ""
+    if login is not None:
+        known = Credential.objects.filter(login=login, tenant=tenant, workspace=workspace, role=role)
+        before = known.filter(anchor_uid=account).first()
+        if before is not None and before.revoked_at is not None:
+            raise Forbidden("This credential was revoked; sign in again for another.", kind="credentials")
+        if before is not None:
+            return before
     credential = Credential.objects.create(
         id=identifier,
+        login=login,
         kind=kind,
         tenant=tenant,
         workspace=workspace,
@@ -188,7 +285,7 @@ def _committed(
         ip_address=address_of(actor.ip),
         user_agent=actor.user_agent[:256],
         issued_at=now,
-        expires_at=None if direct else now + _LIFE,
+        expires_at=None if direct else login.expires_at if login is not None else now + _LIFE,
     )
     detail: dict[str, object] = {"id": str(identifier), "role": role}
     if not direct:

@@ -19,7 +19,7 @@ from kube.authentication.kubeconfig import Access
 from kube.authentication.portaltokens import PortalClaims
 from kube.authentication.serviceaccounttokens import load_signing_key
 from kube.requests.status import Conflict, ServiceUnavailable
-from tenants.models import Cluster
+from tenants.models import Cluster, CredentialKind
 
 FIRST_NAMESPACE: Final = "default"
 
@@ -63,4 +63,19 @@ def portal_access(
         certificate_authority=server.ca_data.encode(),
         namespace=namespace,
         token=token,
+    )
+
+
+def exec_access(server: Cluster, tenant: str, place: str, role: str, workspace: str, namespace: str) -> Access:
+    """The context of a kubeconfig without a secret: ``place`` is what the login asks for, below the portal's URL."""
+    name = ".".join(part for part in (tenant, workspace, role, CredentialKind.EXEC) if part)
+    said = ["--portal", settings.PORTAL_URL, "--resource", f"{settings.PORTAL_URL}/{place}"]
+    return Access(
+        name=name,
+        server=server.client_url or server.server,
+        certificate_authority=server.ca_data.encode(),
+        namespace=namespace,
+        plugin=("tenantry-login", *said, *(("--role", role) if role else ())),
+        install=f"Install it: curl -fsSo ~/.local/bin/tenantry-login {settings.PORTAL_URL}/tenantry-login && "
+        "chmod +x ~/.local/bin/tenantry-login",
     )

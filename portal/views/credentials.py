@@ -6,21 +6,30 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_http_methods, require_safe
 
-from access.credentials import credential_revoke, credential_roles, kubeconfig_issue, tenant_kubeconfig_issue
-from access.credentials.selectors import credential_visible_to
+from access.credentials import (
+    credential_revoke,
+    credential_roles,
+    exec_kubeconfig,
+    kubeconfig_issue,
+    logins,
+    tenant_kubeconfig_issue,
+)
+from access.credentials.issuing import tenant_kinds
+from access.credentials.selectors import credential_visible_to, credentials_of_person
 from access.models import Credential
 from kube.requests.status import StatusError
 from portal.http.actors import actor_of
 from portal.pages import labels
-from portal.pages.forms import EmptyForm, KubeconfigForm, add_status_error
+from portal.pages.forms import EmptyForm, KubeconfigForm, TenantKubeconfigForm, add_status_error
 from portal.views.actions import form_status, render_action
 from tenants import selectors
 from tenants.models import CredentialKind, Role, Workspace
@@ -31,6 +40,21 @@ _ONCE = (
     "It is stored nowhere. That it was issued is recorded: to whom, when, from where.",
     "You can revoke it before it ends.",
 )
+
+
+@require_safe
+@login_required
+def credentials(request: HttpRequest) -> HttpResponse:
+    """My machines that are signed in, and what was issued to me."""
+    user: Any = request.user
+    now = timezone.now()
+    rows = logins.logins_of(user)
+    for row in rows:
+        row.lives = logins.login_lives(row, now=now)  # type: ignore[attr-defined]
+        row.ends_at = row.revoked_at or row.expires_at  # type: ignore[attr-defined]
+        row.state = labels.State(labels.ALLOW, "Signed in") if row.lives else labels.State(labels.PASS, "Ended")  # type: ignore[attr-defined]
+    issued = [credential_row(row) for row in credentials_of_person(actor_of(request))]
+    return render(request, "pages/credentials/list.html", {"logins": rows, "credentials": issued})
 
 
 @never_cache
@@ -48,6 +72,11 @@ def workspace_kubeconfig(request: HttpRequest, pk: UUID) -> HttpResponse:
     )
     if request.method == "POST" and form.is_valid():
         try:
+            if form.cleaned_data["kind"] == CredentialKind.EXEC:
+                text = exec_kubeconfig(
+                    actor=actor, tenant=found.tenant_id, workspace_id=found.pk, role=form.cleaned_data["role"]
+                )
+                return _without_secret(request, text, found.name, f"{found.tenant_id}-{found.name}", back)
             issued = kubeconfig_issue(actor=actor, workspace_id=found.pk, **form.cleaned_data, now=timezone.now())
         except StatusError as error:
             add_status_error(request, form, error)
@@ -81,9 +110,12 @@ def tenant_kubeconfig(request: HttpRequest, name: str) -> HttpResponse:
     actor = actor_of(request)
     found = selectors.tenant_visible_to(actor, name)
     back, crumbs = reverse("tenant", args=[name]), _tenant_crumbs(name)
-    form = EmptyForm(request.POST)
+    form = TenantKubeconfigForm(request.POST or None, kinds=tenant_kinds())
     if request.method == "POST" and form.is_valid():
         try:
+            if form.cleaned_data["kind"] == CredentialKind.EXEC:
+                text = exec_kubeconfig(actor=actor, tenant=found.name)
+                return _without_secret(request, text, name, name, back)
             issued = tenant_kubeconfig_issue(actor=actor, tenant=found.name, now=timezone.now())
         except StatusError as error:
             add_status_error(request, form, error)
@@ -159,6 +191,14 @@ def credential_row(row: Credential) -> dict[str, Any]:
         "revocable": state.text == "Works",
         "revoke_url": reverse("credential-revoke", args=[row.jti or row.pk]),
     }
+
+
+def _without_secret(request: HttpRequest, text: str, about: str, name: str, back: str) -> HttpResponse:
+    """A file that may be shown again, and what it needs."""
+    filename = f"{name}.kubeconfig"
+    install = f"curl -fsSo ~/.local/bin/tenantry-login {settings.PORTAL_URL}/tenantry-login && chmod +x ~/.local/bin/tenantry-login"
+    context = {"about": about, "kubeconfig": text, "filename": filename, "install": install, "back": back}
+    return render(request, "pages/credentials/plugin.html", context)
 
 
 def _shown(
