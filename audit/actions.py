@@ -54,3 +54,4 @@ class Action(StrEnum):
     WORKSPACE_SUSPENDED = "workspace.suspend"
     WORKSPACE_SUSPENSION_HELD = "workspace.suspension.hold"
     WORKSPACE_TIER_CHANGED = "workspace.tier"
+    WORKSPACE_TOKEN_ISSUED = "workspace.token"  # noqa: S105 (the name of an event)

@@ -256,6 +256,7 @@ SPECTACULAR_SETTINGS = {
         "WorkspaceStatusEnum": "tenants.models.Status",
         "TenantStateEnum": "tenants.models.TenantState",
         "OutcomeEnum": "audit.models.Outcome",
+        "CredentialKindEnum": "tenants.models.CredentialKind",
     },
 }
 

@@ -8,6 +8,7 @@ from typing import Final
 from kube.requests.status import Cause, Invalid
 
 _LABEL: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
+_RESERVED_NAMESPACES: Final = "kube-"
 _RESERVED_TENANTS: Final = frozenset({"all", "system", "root"})
 
 
@@ -33,6 +34,20 @@ def check_tenant_name(value: str) -> str:
         cause = Cause("FieldValueInvalid", f'Invalid value: "{value}": this name is reserved', "metadata.name")
         raise Invalid(
             f'Tenant "{value}" is invalid: metadata.name: {cause.message}', kind="Tenant", name=value, causes=[cause]
+        )
+    return value
+
+
+def check_namespace_of(tenant: str, value: str) -> str:
+    """A namespace's name that a tenant may choose on clusters that it shares: it says whose it is; else ``Invalid``."""
+    check_label(value, field="metadata.name", kind="Namespace")
+    if not value.startswith(f"{tenant}-") or value.startswith(_RESERVED_NAMESPACES):
+        message = f'Invalid value: "{value}": on a shared cluster it must begin with "{tenant}-"'
+        if value.startswith(_RESERVED_NAMESPACES):
+            message = f'Invalid value: "{value}": names that begin with "kube-" are reserved'
+        cause = Cause("FieldValueInvalid", message, "metadata.name")
+        raise Invalid(
+            f'Namespace "{value}" is invalid: metadata.name: {message}', kind="Namespace", name=value, causes=[cause]
         )
     return value
 

@@ -23,7 +23,8 @@ from access.credentials.portaltokens import (
     portal_access,
     portal_token,
 )
-from access.credentials.records import CREDENTIAL_SECONDS, allows, highest_role, issue_record, refusal_record
+from access.credentials.records import allows, highest_role, issue_record, refusal_record
+from access.credentials.tokenrequests import SECONDS
 from access.models import Credential, Login
 from audit.addresses import address_of
 from audit.models import Outcome
@@ -36,7 +37,7 @@ from tenants.models import Cluster, CredentialKind, Phase, Role, Status, Tenant,
 from tenants.rights import require_role, role_of
 
 _IN_ONE_FILE: Final = 100
-_LIFE: Final = timedelta(seconds=CREDENTIAL_SECONDS)
+_LIFE: Final = timedelta(seconds=SECONDS)
 
 
 @dataclass(frozen=True, slots=True)

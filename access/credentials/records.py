@@ -10,9 +10,6 @@ from audit.models import Outcome
 from audit.recorder import Actor
 from tenants.models import Role, Workspace
 
-CREDENTIAL_SECONDS: Final = 7200
-"""The life of a credential: a hard limit (GATEWAY, phase 2)."""
-
 _ROLE_OF_MEMBER: Final = {Role.OWNER: "admin", Role.ADMIN: "admin", Role.EDITOR: "editor", Role.VIEWER: "viewer"}
 _RANK: Final = {"owner": 3, "admin": 2, "editor": 1, "viewer": 0}
 

@@ -6,7 +6,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('access', '0003_killswitch'),
-        ('tenants', '0005_credential_kinds'),
+        ('tenants', '0006_credential_kinds'),
     ]
 
     operations = [

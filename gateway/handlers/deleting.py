@@ -10,6 +10,7 @@ import orjson
 from access.admission.base import DELETE
 from access.authorization.workspaces.state import closing
 from gateway.filters.permission import authorize
+from gateway.handlers import namespaceorders
 from gateway.handlers.guaranteedupdate import guaranteed_update, require_newest
 from gateway.handlers.reading import read_list, show, show_list
 from gateway.handlers.writing import attributes_of, finished, stored_form
@@ -20,6 +21,7 @@ from gateway.resources import bootstrappolicy, objects
 from gateway.resources.kinds import Kind
 from gateway.resources.selection import require_selected, selection
 from gateway.resources.writeoptions import flag, invalid_options, not_a_number, unsupported
+from gateway.upstream.placements import cluster_of, workspace_of
 from kube.customresources.definitions import CRDS, terminating
 from kube.kinds.reststrategies import RETURN_DELETED_OBJECT
 from kube.objects.patches import deep_copy
@@ -176,6 +178,9 @@ async def delete_object(
             if request.dry_run or (not gone and new == old):
                 await require_newest(runtime, key, current)
                 return gone, new
+            if key[1:3] == ("", "namespaces") and cluster_of(old) and workspace_of(old):
+                ended = await namespaceorders.end(runtime, request, old)
+                return ended is None, orjson.loads(ended.data) if ended is not None else old
             kept = await request.offload(stored_form, new, kind)
             if gone:
                 await runtime.store.commit(Delete(key, current.revision, kept), *extra)

@@ -9,6 +9,7 @@ from typing import Final
 from gateway.handlers import (
     connecting,
     discovery,
+    forwarding,
     health,
     openapi,
     reviews,
@@ -71,6 +72,9 @@ async def _handle(runtime: Runtime, request: Request, recheck: Recheck) -> Respo
     info = request.info
     if not info.is_resource:
         return await _non_resource(runtime, request)
+    placement = await forwarding.placement_of(runtime, info)
+    if placement is not None:
+        return await forwarding.forward(runtime, request, placement, recheck)
     require_acceptable(request)
     if (info.group, info.resource, info.subresource) == (*EXPORTS, "content"):
         return await virtualworkspace.serve(runtime, request, recheck)

@@ -10,6 +10,7 @@ import orjson
 
 from access.admission.base import CREATE, UPDATE, Attributes
 from gateway.filters import permission
+from gateway.handlers import namespaceorders
 from gateway.handlers.guaranteedupdate import (
     ATTEMPTS,
     backoff_after_conflict,
@@ -87,7 +88,10 @@ async def create_object(
                 if (taken := await runtime.store.get(key)) is not None:
                     raise already_exists(kind, key.name, taken)
                 return Stored(key, 0, orjson.dumps(candidate))
+            cluster = await namespaceorders.wanted_cluster(runtime, request, kind, candidate)
             try:
+                if cluster:
+                    return await namespaceorders.order(runtime, request, candidate, cluster, extra)
                 return (await runtime.store.commit(Create(key, stored_form(candidate, kind)), *extra))[0]
             except PreconditionFailed as failure:
                 if failure.key == key:

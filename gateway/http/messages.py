@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar
 
@@ -58,7 +58,8 @@ def _free(cost: int) -> None:
 class Request:
     """A request that has been authenticated and resolved.
 
-    ``query`` holds the first value of each parameter; ``headers`` the first value of each header, lower-case.
+    ``query`` holds the first value of each parameter, ``parameters`` all of them; ``headers`` the first value of each
+    header, lower-case, ``raw_headers`` all of them as they came.
     ``now`` is the moment it arrived, in Unix seconds. ``warnings`` become ``Warning`` headers. ``write`` sends the next
     bytes of a stream that has begun, at once, or is false: then they belong into its ``chunks``. ``scope_filter``
     narrows what it can reach to some objects of its range. ``weight`` is about how many values it brings or changes.
@@ -70,6 +71,8 @@ class Request:
     headers: Mapping[bytes, bytes]
     body: bytes
     now: float
+    parameters: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    raw_headers: Headers = ()
     audit_id: str = ""
     decision: Decision | None = None
     warnings: list[str] = field(default_factory=list)
@@ -136,8 +139,9 @@ class Response:
 
 @dataclass(slots=True)
 class Stream:
-    """An answer that goes on: a watch. Closing ``chunks`` frees everything it holds."""
+    """An answer that goes on: a watch, or what a cluster sends. Closing ``chunks`` frees everything it holds."""
 
     chunks: AsyncIterator[bytes]
     media: bytes = JSON
     headers: Headers = ()
+    status: int = 200

@@ -24,6 +24,9 @@ from gateway.process.watchdog import Watchdog
 from gateway.process.watches import OpenWatches
 from gateway.resources.customresources import CustomResources
 from gateway.resources.kinds import Catalogs
+from gateway.upstream.clusters import Clusters
+from gateway.upstream.placements import Placements
+from gateway.upstream.tokens import WorkspaceTokens
 from kube.requests.logicalclusters import ROOT
 from kube.requests.status import ServiceUnavailable
 from store.engine import Engine
@@ -48,6 +51,9 @@ class Runtime:
     admission: AdmissionChain
     audit: RequestLog
     tenants: TenantServices
+    placements: Placements
+    clusters: Clusters
+    workspace_tokens: WorkspaceTokens
     service_account_keys: KeyFiles
     accounts: ServiceAccountAuthenticator
     executor: FairExecutor = field(default_factory=FairExecutor)

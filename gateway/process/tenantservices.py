@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from uuid import UUID
+
+from store.types import Operation, Stored
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """Who asks, already authorised, for the audit; ``operator`` is set for users of the system tenant."""
+
+    name: str
+    operator: bool = False
+    user_agent: str = ""
+    request_id: str = ""
 
 
 class TenantServices:
@@ -31,12 +47,43 @@ class TenantServices:
         actor = Actor(name=user, operator=True)
         _call(lambda: tenant_delete(actor=actor, name=name))
 
+    def order_namespace(
+        self,
+        *,
+        caller: Caller,
+        tenant: str,
+        cluster: str,
+        tier: str,
+        body: Mapping[str, Any],
+        held: Sequence[Operation],
+    ) -> Stored:
+        """See ``tenants.services.namespaces.namespace_order``."""
+        from tenants.services.namespaces import namespace_order
 
-def _call(service: Callable[[], Any]) -> None:
+        actor = _actor(caller)
+        return _call(
+            lambda: namespace_order(caller=actor, tenant=tenant, cluster=cluster, tier=tier, body=body, held=held)
+        )
+
+    def end_namespace(self, *, caller: Caller, tenant: str, workspace_id: UUID) -> Stored | None:
+        """See ``tenants.services.namespaces.namespace_end``."""
+        from tenants.services.namespaces import namespace_end
+
+        actor = _actor(caller)
+        return _call(lambda: namespace_end(caller=actor, tenant=tenant, workspace_id=workspace_id))
+
+
+def _actor(caller: Caller) -> Any:
+    from audit.recorder import Actor
+
+    return Actor(name=caller.name, operator=caller.operator, user_agent=caller.user_agent, request_id=caller.request_id)
+
+
+def _call(service: Callable[[], T]) -> T:
     from django.db import close_old_connections
 
     close_old_connections()
     try:
-        service()
+        return service()
     finally:
         close_old_connections()

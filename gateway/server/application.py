@@ -192,7 +192,9 @@ class _RequestPipeline:
             principal=principal,
             info=info,
             query=self._query,
+            parameters=parsed.parameters,
             headers=self._headers,
+            raw_headers=tuple(cycle.headers),
             body=body,
             now=self.now,
             audit_id=self.audit_id,
@@ -248,10 +250,10 @@ class _RequestPipeline:
         await self._cycle.send_response(response.status, headers, response.body)
 
     async def _stream(self, stream: Stream) -> None:
-        self.status = 200
+        self.status = stream.status
         cycle = self._cycle
         media, audit_id = (b"content-type", stream.media), (b"audit-id", self.audit_id.encode())
-        await cycle.start_response(200, (media, audit_id, _NOT_KEPT, *stream.headers))
+        await cycle.start_response(stream.status, (media, audit_id, _NOT_KEPT, *stream.headers))
         pump = asyncio.ensure_future(self._pump(stream))
         gone = asyncio.ensure_future(cycle.wait_for_disconnect())
         try:

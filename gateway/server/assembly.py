@@ -55,6 +55,9 @@ from gateway.process.watches import OpenWatches
 from gateway.resources.customresources import CustomResources
 from gateway.resources.kinds import Catalogs, definitions
 from gateway.resources.objects import timestamp
+from gateway.upstream.clusters import Clusters
+from gateway.upstream.placements import Placements
+from gateway.upstream.tokens import WorkspaceTokens
 from kube.authentication.serviceaccounttokens import load_verifying_keys
 from kube.requests.logicalclusters import ROOT
 from kube.requests.status import AlreadyExists
@@ -125,7 +128,7 @@ async def build_runtime(
                 quotas,
             ]
         )
-        requests = RequestLog(options.database_url)
+        requests, clusters = RequestLog(options.database_url), Clusters(options.database_url)
         runtime = Runtime(
             options=options,
             store=store,
@@ -139,6 +142,9 @@ async def build_runtime(
             admission=admission,
             audit=requests,
             tenants=TenantServices(),
+            placements=Placements(store),
+            clusters=clusters,
+            workspace_tokens=WorkspaceTokens(),
             service_account_keys=keys,
             accounts=accounts,
             open_watches=open_watches,
@@ -152,6 +158,7 @@ async def build_runtime(
         await custom.load()
         await _first_objects(runtime)
         await suspensions.start()
+        await clusters.start()
         requests.start()
         try:
             url = options.url
@@ -172,6 +179,7 @@ async def build_runtime(
         finally:
             runtime.executor.close()
             await requests.stop()
+            await clusters.stop()
             await suspensions.stop()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -72,6 +73,7 @@ def paginated_response(
     return Response({"results": serializer_class(rows, many=True).data, "next": following})
 
 
+@cache
 def page_schema(serializer_class: type[serializers.Serializer[Any]]) -> Any:
     """What ``paginated_response`` gives, for the OpenAPI document."""
     name = serializer_class.__name__.removesuffix("Serializer")

@@ -346,9 +346,9 @@ class ClusterForm(forms.Form):
         required=False,
         label="Credentials for people",
         choices=CredentialKind.choices,
-        initial=[CredentialKind.DIRECT],
+        initial=CredentialKind.values,
         widget=forms.CheckboxSelectMultiple,
-        help_text="Through Tenantry only where namespaces of this cluster are placed in tenants' spaces.",
+        help_text="Through Tenantry they end at once and carry the person's name; straight at the cluster they pass it by.",
     )
     is_default = forms.BooleanField(required=False, label="Default for new workspaces")
 

@@ -83,6 +83,7 @@ def outcome_state(outcome: str) -> State:
 
 
 STEPS: Final = {
+    "shown": "Shown in the tenant's space",
     "namespace": "Namespace",
     "quota": "Resource quota",
     "limits": "Default limits",
@@ -211,6 +212,7 @@ ACTIONS: Final = {
     Action.WORKSPACE_SUSPENDED: "Workspace suspended",
     Action.WORKSPACE_SUSPENSION_HELD: "Suspension confirmed",
     Action.WORKSPACE_TIER_CHANGED: "Workspace tier changed",
+    Action.WORKSPACE_TOKEN_ISSUED: "Workspace token issued to the API server",
 }
 
 

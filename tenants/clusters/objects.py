@@ -11,11 +11,15 @@ from typing import Any, Final
 
 from kube.quota.quantities import parse_quantity
 from tenants.clusters.client import object_path
-from tenants.models import Network, Workspace
+from tenants.models import Cluster, Network, Workspace
 
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 PRODUCT: Final = "tenantry"
 WORKSPACE_LABEL: Final = "tenantry.io/workspace"
+CLUSTER_LABEL: Final = "tenantry.io/cluster"
+"""On a Namespace of a space: where its objects live (GW18)."""
+NAME_ANNOTATION: Final = "tenantry.io/name"
+TIER_ANNOTATION: Final = "tenantry.io/tier"
 ANCHOR_TYPE: Final = "tenantry.io/token-anchor"
 QUOTA: Final = "tenantry-quota"
 LIMITS: Final = "tenantry-limits"
@@ -32,7 +36,7 @@ ACCOUNTS: Final = {"admin": "sa-tenant-admin", "editor": "sa-tenant-edit", "view
 
 ANCHOR_PREFIX: Final = "tenantry-anchor-"
 NAMESPACE: Final = re.compile(r"tenant-[0-9a-f]{8,32}")
-"""What namespaces of workspaces are called, and nothing else is."""
+"""What namespaces of workspaces are called where nobody has chosen a name, and nothing else is."""
 
 _GROUPS: Final = {"rolebindings": RBAC, "networkpolicies": NETWORKING}
 _OUTSIDE: Final = {
@@ -94,7 +98,7 @@ def namespace(workspace: Workspace) -> dict[str, Any]:
     domain = workspace.cluster.ingress_domain
     annotations = {
         TENANT_LABEL: workspace.tenant_id,
-        "tenantry.io/name": workspace.name,
+        NAME_ANNOTATION: workspace.name,
         "tenantry.io/hosts": f"{workspace.tenant_id}.{domain}" if domain else "",
         "tenantry.io/events": "limited" if workspace.cluster.limits_events else "",
         "tenantry.io/storage-classes": ",".join(workspace.cluster.storage_classes),
@@ -140,17 +144,22 @@ def service_account(workspace: Workspace, name: str) -> dict[str, Any]:
     return _object(workspace, "v1", "ServiceAccount", name, automountServiceAccountToken=False)
 
 
+def roles_on(cluster: Cluster) -> dict[str, str]:
+    """The ClusterRole that each role of a workspace is on a cluster."""
+    return {**_ROLES, "admin": cluster.tenant_role}
+
+
 def role_bindings(workspace: Workspace) -> dict[str, dict[str, Any]]:
     """The three bindings by name: each account to its role, in this namespace alone."""
     found = {}
+    roles = roles_on(workspace.cluster)
     for role, account in ACCOUNTS.items():
-        target = workspace.cluster.tenant_role if role == "admin" else _ROLES[role]
         found[_BINDINGS[role]] = _object(
             workspace,
             f"{RBAC}/v1",
             "RoleBinding",
             _BINDINGS[role],
-            roleRef={"apiGroup": RBAC, "kind": "ClusterRole", "name": target},
+            roleRef={"apiGroup": RBAC, "kind": "ClusterRole", "name": roles[role]},
             subjects=[{"kind": "ServiceAccount", "name": account, "namespace": workspace.k8s_namespace}],
         )
     return found

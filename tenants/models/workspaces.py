@@ -6,6 +6,7 @@ import uuid
 
 from django.conf import settings
 from django.db import models
+from django.db.models.functions import Concat
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
@@ -50,7 +51,7 @@ class Workspace(models.Model):
     name = models.CharField(max_length=63)
     cluster = models.ForeignKey(Cluster, on_delete=models.PROTECT, related_name="workspaces")
     tier = models.ForeignKey(Tier, on_delete=models.PROTECT, related_name="workspaces", db_column="tier")
-    k8s_namespace = models.CharField(_("namespace"), max_length=63, unique=True)
+    k8s_namespace = models.CharField(_("namespace"), max_length=63)
     k8s_sa_name = models.CharField(_("service account"), max_length=63, default="sa-tenant-admin")
     status = models.CharField(max_length=9, choices=Status.choices, default=Status.ACTIVE)
     phase = models.CharField(max_length=12, choices=Phase.choices, default=Phase.PROVISIONING)
@@ -96,8 +97,16 @@ class Workspace(models.Model):
                 condition=models.Q(name__regex=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"), name="workspace_name_dns_label"
             ),
             models.CheckConstraint(
-                condition=models.Q(k8s_namespace__regex=r"^tenant-[0-9a-f]{8,32}$"),
+                condition=models.Q(k8s_namespace__regex=r"^(?!kube-)[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")
+                & (
+                    models.Q(k8s_namespace__regex=r"^tenant-[0-9a-f]{8,32}$")
+                    | models.Q(k8s_namespace__startswith=Concat(models.F("tenant_id"), models.Value("-")))
+                ),
                 name="workspace_namespace_form",
+            ),
+            # A name may serve again once nothing is left of it on any cluster.
+            models.UniqueConstraint(
+                fields=["k8s_namespace"], condition=~models.Q(phase="deleted"), name="workspace_namespace_unique"
             ),
             models.CheckConstraint(
                 condition=models.Q(observed_generation__lte=models.F("generation")),

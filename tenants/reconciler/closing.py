@@ -21,7 +21,6 @@ meanwhile is looked at anew, not deleted unseen.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
@@ -31,7 +30,7 @@ from kube.authentication.serviceaccounttokens import is_token
 from tenants.clusters import objects
 from tenants.clusters.anchors import AnchorState, anchor_end
 from tenants.clusters.client import Answer, Outcome
-from tenants.models import Cluster, CredentialKind, Workspace
+from tenants.models import Cluster, CredentialKind, Phase, Workspace
 from tenants.operationqueue import OperationLease, Refused, Retry, database_now, raise_for_outcome
 
 TOKEN_CACHE_SECONDS: Final = {Cluster.Kind.EXTERNAL: 12.0, Cluster.Kind.EMBEDDED: 1.0}
@@ -48,7 +47,6 @@ _SMALL_PAGE: Final = 1
 _PAGES_MOST: Final = 2000
 _NUL, _REPLACEMENT = "\\u0000", "\\ufffd"
 """Names and annotations of RoleBindings may hold what PostgreSQL stores in no text."""
-_WORKSPACE_NAMESPACE: Final = re.compile(r"tenant-[0-9a-f]{8,32}")
 
 Layer = Callable[[OperationLease], Mapping[str, Any] | None]
 
@@ -108,9 +106,15 @@ def is_revoked_by_closing(workspace: Workspace, binding: Mapping[str, Any]) -> b
         and subject.get("kind") == "ServiceAccount"
         and isinstance(namespace := subject.get("namespace"), str)
         and namespace != ""
-        and not _WORKSPACE_NAMESPACE.fullmatch(namespace)
+        and not _is_a_workspace(workspace.cluster, namespace)
         for subject in subjects
     )
+
+
+def _is_a_workspace(cluster: Cluster, namespace: str) -> bool:
+    if objects.NAMESPACE.fullmatch(namespace):
+        return True
+    return cluster.workspaces.filter(k8s_namespace=namespace).exclude(phase=Phase.DELETED).exists()
 
 
 def remove_bindings(lease: OperationLease) -> str:

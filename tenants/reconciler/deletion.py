@@ -12,7 +12,9 @@ from tenants.clusters import objects
 from tenants.clusters.client import Outcome
 from tenants.models import Lock, Phase, Status, Tenant, TenantState, Workspace
 from tenants.operationqueue import OperationLease, Refused, Retry, raise_for_outcome
+from tenants.placednamespaces import placed_namespace_show
 from tenants.reconciler import closing
+from tenants.reconciler.provisioning import show
 from tenants.reconciler.suspension import GRACE_SECONDS
 from tenants.suspensions import lock_clear
 
@@ -33,6 +35,7 @@ def perform(lease: OperationLease) -> None:
         held = f"{error} "
     except Refused as error:
         held = f"{error} "
+    lease.step("shown", show)
     lease.step("namespace-deleted", _delete_namespace)
     try:
         lease.step("namespace-gone", _namespace_gone)
@@ -82,6 +85,7 @@ def _gone(workspace: Workspace) -> None:
         workspace_id=workspace.id,
         detail={"namespace": workspace.k8s_namespace},
     )
+    placed_namespace_show(workspace)
 
 
 def tenants_end() -> int:

@@ -8,6 +8,7 @@ from tenants.clusters import objects
 from tenants.clusters.client import Answer, ClusterClient, ClusterUnusable, Outcome, client_for
 from tenants.models import Status, Workspace
 from tenants.operationqueue import mark_unreachable
+from tenants.placednamespaces import placed_namespace_differs
 from tenants.reconciler.closing import is_revoked_by_closing
 
 
@@ -21,6 +22,8 @@ class _CannotTell(Exception):
 
 def drift_of(workspace: Workspace) -> list[str]:
     """What is not as it should be; nothing when all is well or when the cluster does not say."""
+    if placed_namespace_differs(workspace):
+        return ["the tenant's space shows the namespace otherwise"]
     try:
         client = client_for(workspace.cluster, workspace.tenant_id)
         if workspace.status == Status.ACTIVE:

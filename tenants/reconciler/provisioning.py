@@ -5,6 +5,7 @@ creates what is missing, repairs what is ours and differs, and never touches wha
 
 The order of the steps is what makes them safe:
 
+0. ``shown``: the tenant's space shows the namespace, on its way; the end shows it as active.
 1. ``old-accounts``: what tokens from before a suspension rest on goes before anything is given back.
 2. ``namespace``, ``network-policy``, ``quota``, ``limits``: the fences, while nobody may do anything behind them.
 3. ``quota-counted``: a quota is enforced only once the cluster has counted it; until then any number of pods fits.
@@ -29,6 +30,7 @@ from tenants.clusters import objects
 from tenants.clusters.client import Outcome, object_path
 from tenants.models import Cluster, Phase, Status, Workspace
 from tenants.operationqueue import OperationLease, Refused, Retry, database_now, raise_for_outcome
+from tenants.placednamespaces import NameTaken, placed_namespace_show
 from tenants.reconciler import closing
 from tenants.suspensions import workspace_unlock
 
@@ -37,6 +39,7 @@ _QUOTA_WAIT_SECONDS = 0.3
 
 def perform(lease: OperationLease) -> None:
     """Everything that ``Desired.READY`` means, from the first step that is not done."""
+    lease.step("shown", show)
     lease.step("old-accounts", _old_accounts)
     lease.step("namespace", _namespace)
     lease.step("network-policy", _network_policy)
@@ -48,6 +51,14 @@ def perform(lease: OperationLease) -> None:
     lease.step("role-bindings", _role_bindings)
     lease.step("restored-bindings", _restored_bindings)
     lease.finish(_ready)
+
+
+def show(lease: OperationLease) -> None:
+    """Show the workspace as a Namespace of its tenant's space, as far as it is now (GW18). Raises ``Refused``."""
+    try:
+        placed_namespace_show(lease.workspace)
+    except NameTaken as error:
+        raise Refused(str(error)) from None
 
 
 def ensure(lease: OperationLease, path: str, collection: str, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -228,6 +239,7 @@ def _ready(workspace: Workspace) -> None:
             workspace_id=workspace.id,
             detail={"resumed": resumed, "serviceAccounts": workspace.service_accounts},
         )
+    placed_namespace_show(workspace)
 
 
 def _hard(quota: Mapping[str, Any], part: str) -> dict[str, Any]:

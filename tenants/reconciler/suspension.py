@@ -24,7 +24,7 @@ from tenants.clusters import objects
 from tenants.models import Cluster, Phase, Status, Workspace
 from tenants.operationqueue import OperationLease, Retry, database_now, raise_for_outcome
 from tenants.reconciler import closing
-from tenants.reconciler.provisioning import quota_counted, quota_set
+from tenants.reconciler.provisioning import quota_counted, quota_set, show
 
 GRACE_SECONDS: Final = 30
 """What a pod gets to end by itself, whatever it asks for."""
@@ -42,6 +42,7 @@ def perform(lease: OperationLease) -> None:
     closing.run_layers(lease, closing.LAYERS)
     lease.step(*closing.ANCHORS)
     lease.step("held", _goes_on, _held)
+    lease.step("shown", show)
     if lease.workspace.stopped:
         lease.step("pods-ended", pods_end)
     lease.finish(_concluded)

@@ -17,6 +17,7 @@ from kube.authentication.pki import load_certificates
 from kube.requests.names import is_dns_subdomain
 from kube.requests.status import Cause, Conflict, Invalid, NotFound
 from tenants.clusters import encryption, selfcheck
+from tenants.clusters.changes import cluster_changed
 from tenants.models import Cluster, CredentialKind
 from tenants.naming import check_label
 from tenants.rights import require_operator
@@ -57,7 +58,7 @@ def cluster_register(
 
     ``kubeconfig`` is the gateway's own (``tenants/manifests/``); its server must be https with an inline CA.
     ``client_url`` is what kubeconfigs of users point at, by default the server. ``credential_kinds`` are what people may
-    be given; where nothing is said, what the cluster had, and for a new one what works there. Does not connect:
+    be given; where nothing is said, what the cluster had, and for a new one everything. Does not connect:
     ``cluster_check`` does. Raises ``Invalid`` naming the field.
     """
     require_operator(actor)
@@ -69,7 +70,8 @@ def cluster_register(
     if is_default:
         Cluster.objects.filter(is_default=True).exclude(name=name).update(is_default=False)
     known = Cluster.objects.filter(name=name).first()
-    kinds = credential_kinds if credential_kinds is not None else _kinds_of(known, kind)
+    if credential_kinds is None:
+        credential_kinds = known.credential_kinds if known is not None else CredentialKind.values
     cluster, created = Cluster.objects.select_for_update().update_or_create(
         name=name,
         defaults={
@@ -81,12 +83,13 @@ def cluster_register(
             "tenant_role": _role(tenant_role),
             "ingress_domain": _domain(ingress_domain),
             "limits_events": limits_events,
-            "credential_kinds": _kinds(kinds),
+            "credential_kinds": _kinds(credential_kinds),
             "is_default": is_default,
             "last_error": "",
         },
     )
     desiredstate.retry_now(cluster.workspaces.all())
+    cluster_changed(name)
     detail = {"server": access.server, "kind": str(kind), "replaced": not created}
     actor.record(Action.CLUSTER_REGISTERED, chain=SYSTEM_CHAIN, target=f"clusters/{name}", detail=detail)
     return cluster
@@ -129,6 +132,7 @@ def cluster_change(*, actor: Actor, name: str, **changes: Any) -> Cluster:
         cluster.last_error = "The server or its CA was changed: register the kubeconfig again."
     cluster.save()
     desiredstate.retry_now(cluster.workspaces.all())
+    cluster_changed(name)
     detail = {"fields": sorted(changes), "credential_wiped": wiped}
     actor.record(Action.CLUSTER_CHANGED, chain=SYSTEM_CHAIN, target=f"clusters/{name}", detail=detail)
     return cluster
@@ -176,6 +180,7 @@ def cluster_delete(*, actor: Actor, name: str) -> None:
         cluster.delete()
     except (ProtectedError, IntegrityError):
         raise Conflict(f"Workspaces live on the cluster {name}.", kind="clusters", name=name) from None
+    cluster_changed(name)
     actor.record(Action.CLUSTER_DELETED, chain=SYSTEM_CHAIN, target=f"clusters/{name}")
 
 
@@ -215,17 +220,6 @@ def _role(name: str) -> str:
         message = f"must be one of {', '.join(TENANT_ROLES)}; add rules to them by tenantry.io/aggregate-to-admin"
         raise _invalid("tenant_role", message)
     return name
-
-
-def _kinds_of(known: Cluster | None, kind: str) -> Sequence[str]:
-    """What a cluster offers unless somebody says otherwise.
-
-    Of the product's own API server everything, what goes through it first: it ends at once, and names the person. On
-    another cluster a namespace is reached through Tenantry only where it is placed, so that is for the operator to say.
-    """
-    if known is not None:
-        return list(known.credential_kinds)
-    return list(CredentialKind) if kind == Cluster.Kind.EMBEDDED else [CredentialKind.DIRECT]
 
 
 def _kinds(kinds: object) -> list[str]:

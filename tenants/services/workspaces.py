@@ -26,7 +26,7 @@ from tenants.models import (
     User,
     Workspace,
 )
-from tenants.naming import check_label, check_text
+from tenants.naming import check_label, check_namespace_of, check_text
 from tenants.rights import require_operator, require_role, role_at_least, role_of
 from tenants.services import desiredstate
 
@@ -39,13 +39,15 @@ def workspace_init(
     tenant: str = "",
     name: str = "",
     cluster: str = "",
+    namespace: str = "",
     idempotency_key: str = "",
 ) -> Workspace:
     """The workspace that ``user`` asks for: made once, however often and however parallel it is asked for (GW6).
 
     Without ``tenant`` the user's only one is meant, without ``cluster`` the default one, without ``name`` one is made
-    from the user's and the tier's. The same name or the same key again gives the same workspace. It is PROVISIONING
-    until a worker has made it.
+    from the user's and the tier's, without ``namespace`` one is made from its id; a chosen one begins with the tenant's
+    name and a dash. The same name or the same key again gives the same workspace. It is PROVISIONING until a worker has
+    made it.
 
     Raises ``TooManyRequests`` (every call counts), ``NotFound`` for a tenant that is not the actor's, ``Forbidden``
     for viewers and over the tier's limit, ``Invalid`` for an unknown or withdrawn tier or a bad name, ``Conflict``
@@ -55,7 +57,14 @@ def workspace_init(
     ratelimits.take(ratelimits.INIT, user.id)
     with transaction.atomic():
         return _init(
-            actor, user, tier_name=tier, tenant_name=tenant, name=name, cluster_name=cluster, key=idempotency_key
+            actor,
+            user,
+            tier_name=tier,
+            tenant_name=tenant,
+            name=name,
+            cluster_name=cluster,
+            namespace=namespace,
+            key=idempotency_key,
         )
 
 
@@ -142,7 +151,15 @@ def workspace_change_tier(*, actor: Actor, workspace_id: UUID, tier: str) -> Wor
 
 
 def _init(
-    actor: Actor, user: User, *, tier_name: str, tenant_name: str, name: str, cluster_name: str, key: str
+    actor: Actor,
+    user: User,
+    *,
+    tier_name: str,
+    tenant_name: str,
+    name: str,
+    cluster_name: str,
+    namespace: str,
+    key: str,
 ) -> Workspace:
     tenant_name = tenant_name or _only_tenant(user)
     role = require_role(actor, tenant_name, Role.VIEWER)
@@ -151,8 +168,16 @@ def _init(
     tenant = _tenant(tenant_name)
     key = check_text(key, field="Idempotency-Key", kind="Workspace", limit=128)
     wanted = check_label(name, field="name", kind="Workspace") if name else ""
+    if namespace:
+        check_namespace_of(tenant.name, namespace)
     found = _existing(user, tenant, wanted, tier_name, key)
     if found is not None:
+        if namespace and found.k8s_namespace != namespace:
+            raise Conflict(
+                f"Your workspace {found.name} has the namespace {found.k8s_namespace}.",
+                kind="workspaces",
+                name=found.name,
+            )
         if found.tier_id != tier_name or (wanted and found.name != wanted) or found.tenant_id != tenant.name:
             raise Conflict(
                 "The same name or idempotency key was used for another workspace.", kind="workspaces", name=found.name
@@ -171,14 +196,14 @@ def _init(
         name=wanted or _made_name(user, tenant, tier_name),
         cluster=_cluster(cluster_name),
         tier=tier,
-        k8s_namespace=_free_namespace(identifier),
+        k8s_namespace=_chosen_namespace(tenant, namespace) if namespace else _free_namespace(identifier),
         idempotency_key=key,
     )
     try:
         with transaction.atomic():
             workspace.save(force_insert=True)
     except IntegrityError:
-        # Another member took the name between the look and the write.
+        # Another member took the name, or the namespace's, between the look and the write.
         raise AlreadyExists(
             f'workspaces "{workspace.name}" already exists', kind="workspaces", name=workspace.name
         ) from None
@@ -293,6 +318,18 @@ def _free_namespace(identifier: UUID) -> str:
     candidates = [f"tenant-{identifier.hex[:length]}" for length in (8, 12, 16, 32)]
     taken = set(Workspace.objects.filter(k8s_namespace__in=candidates).values_list("k8s_namespace", flat=True))
     return next(name for name in candidates if name not in taken)
+
+
+def _chosen_namespace(tenant: Tenant, name: str) -> str:
+    """``name`` if nobody has it; raises ``AlreadyExists``.
+
+    A name that begins with another tenant's, too, is the one's whose name is longer.
+    """
+    starts = [name[:end] for end, letter in enumerate(name) if letter == "-" and end > len(tenant.name)]
+    taken = Workspace.objects.filter(k8s_namespace=name).exclude(phase=Phase.DELETED)
+    if taken.exists() or Tenant.objects.filter(name__in=starts).exists():
+        raise AlreadyExists(f'namespaces "{name}" already exists', kind="namespaces", name=name)
+    return name
 
 
 def _locked(actor: Actor, workspace_id: UUID) -> Workspace:

@@ -193,14 +193,14 @@ def test_a_membership_that_ends_while_a_token_is_made_lets_none_out(cluster, wor
     """RV-17."""
     bob = make_user("bob@example.org")
     join(workspace.tenant, bob)
-    made = clustertokens._request
+    made = clustertokens.token_request
 
     def leaving(*arguments, **named):
         token = made(*arguments, **named)
         membership_remove(actor=actor_of(alice), tenant="acme", user=bob)
         return token
 
-    monkeypatch.setattr(clustertokens, "_request", leaving)
+    monkeypatch.setattr(clustertokens, "token_request", leaving)
     with pytest.raises(Forbidden, match="ended while the credential was made"):
         issue(bob, workspace)
     credential = Credential.objects.get()

@@ -26,6 +26,7 @@ from tests.tenants.conftest import OPERATOR, get
 pytestmark = pytest.mark.django_db
 
 STEPS = [
+    "shown",
     "old-accounts",
     "namespace",
     "network-policy",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from access.admission.base import DELETE, Attributes, NoopPlugin
+from access.admission.base import CREATE, DELETE, Attributes, NoopPlugin
 from kube.authentication.identity import SERVICE_ACCOUNT_PREFIX, Principal
-from kube.requests.logicalclusters import ROOT
+from kube.requests.logicalclusters import ROOT, is_tenant_space
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import Forbidden
 from store.types import Operation
@@ -49,8 +49,21 @@ class WorkspaceObjectProtection(NoopPlugin):
 def _of_namespace(attributes: Attributes) -> str:
     before, after = _marks(attributes.old), _marks(attributes.object)
     if attributes.operation == DELETE:
-        return "the workspace is deleted with its namespace, not the other way round" if before else ""
-    return "only the gateway marks what belongs to a workspace" if before != after else ""
+        embedded = before and objects.CLUSTER_LABEL not in before
+        return "the workspace is deleted with its namespace, not the other way round" if embedded else ""
+    if attributes.operation == CREATE and is_tenant_space(attributes.cluster):
+        # It orders a workspace there (``gateway.handlers.namespaceorders``).
+        after.pop(objects.CLUSTER_LABEL, None)
+    if before != after:
+        return "only the gateway marks what belongs to a workspace"
+    if objects.CLUSTER_LABEL in before and _described(attributes.old) != _described(attributes.object):
+        return "a workspace's name and tier are changed in the portal"
+    return ""
+
+
+def _described(body: Mapping[str, Any] | None) -> list[str | None]:
+    annotations = ((body or {}).get("metadata") or {}).get("annotations") or {}
+    return [annotations.get(name) for name in (objects.NAME_ANNOTATION, objects.TIER_ANNOTATION)]
 
 
 def _of_content(attributes: Attributes, kind: tuple[str, str]) -> str:
@@ -93,7 +106,8 @@ def _marks(body: Mapping[str, Any] | None) -> dict[str, str]:
     return {
         name: value
         for name, value in labels.items()
-        if name in {objects.WORKSPACE_LABEL, objects.TENANT_LABEL} or (name == objects.MANAGED_BY and managed)
+        if name in {objects.CLUSTER_LABEL, objects.WORKSPACE_LABEL, objects.TENANT_LABEL}
+        or (name == objects.MANAGED_BY and managed)
     }
 
 

@@ -7,7 +7,7 @@ from rest_framework import serializers
 from portal.api.serializers.base import RequestSerializer
 from tenants.models import Cluster, CredentialKind, Network, PodSecurity, Tier
 
-_KINDS = "What people may be given for its workspaces; what works there when nothing is said."
+_KINDS = "What people may be given for its workspaces; everything when nothing is said."
 
 
 class TierChangeRequest(RequestSerializer):

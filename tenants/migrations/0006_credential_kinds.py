@@ -6,7 +6,7 @@ import tenants.models.clusters
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('tenants', '0004_tier_boundaries'),
+        ('tenants', '0005_placed_namespaces'),
     ]
 
     operations = [

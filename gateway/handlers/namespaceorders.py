@@ -1,0 +1,75 @@
+"""Namespaces on clusters: asked for and ended by the portal's own services, whichever way a client writes them (GW18)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+from uuid import UUID
+
+import orjson
+
+from gateway.http.messages import Request
+from gateway.process.runtime import Runtime
+from gateway.process.tenantservices import Caller
+from gateway.resources.kinds import Kind
+from gateway.upstream.placements import cluster_of, workspace_of
+from kube.requests.logicalclusters import ROOT, is_tenant_space
+from store.types import Key, Operation, Stored
+
+DEFAULT_CLUSTER: Final = "tenantry.io/default-cluster"
+DEFAULT_TIER: Final = "tenantry.io/default-tier"
+"""Annotations of Tenant objects, which operators write: where its namespaces are made that say nothing, and how big."""
+
+
+async def wanted_cluster(runtime: Runtime, request: Request, kind: Kind, body: Mapping[str, Any]) -> str:
+    """The cluster on which a new object is to be, when it is a Namespace for one; else empty."""
+    info = request.info
+    if kind.resource.storage_key != ("", "namespaces") or not is_tenant_space(info.cluster):
+        return ""
+    named = cluster_of(body)
+    return named if named is not None else (await _defaults(runtime, info.tenant)).get(DEFAULT_CLUSTER, "")
+
+
+async def order(
+    runtime: Runtime, request: Request, body: Mapping[str, Any], cluster: str, held: Sequence[Operation]
+) -> Stored:
+    """Order the workspace behind an admitted Namespace; it is on its way when this returns.
+
+    Raises as ``tenants.services.namespaces.namespace_order``.
+    """
+    tier = (await _defaults(runtime, request.info.tenant)).get(DEFAULT_TIER, "")
+    return await asyncio.to_thread(
+        runtime.tenants.order_namespace,
+        caller=_caller(request),
+        tenant=request.info.tenant,
+        cluster=cluster,
+        tier=tier,
+        body=body,
+        held=held,
+    )
+
+
+async def end(runtime: Runtime, request: Request, body: Mapping[str, Any]) -> Stored | None:
+    """Delete the workspace behind a Namespace; what is left of the object. ``None`` once it is gone."""
+    return await asyncio.to_thread(
+        runtime.tenants.end_namespace,
+        caller=_caller(request),
+        tenant=request.info.tenant,
+        workspace_id=UUID(workspace_of(body)),
+    )
+
+
+async def _defaults(runtime: Runtime, tenant: str) -> Mapping[str, str]:
+    stored = await runtime.store.get(Key(ROOT, "", "tenants", "", tenant), cached=True)
+    return orjson.loads(stored.data)["metadata"].get("annotations") or {} if stored is not None else {}
+
+
+def _caller(request: Request) -> Caller:
+    principal = request.principal
+    return Caller(
+        name=principal.name,
+        operator=principal.is_system,
+        user_agent=request.user_agent,
+        request_id=request.audit_id,
+    )

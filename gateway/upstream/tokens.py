@@ -1,0 +1,122 @@
+"""The tokens that requests carry to clusters: a workspace's own, in memory only, one a role and process (GW4).
+
+1. One that has more than ``RENEW_SECONDS`` left is used as it is.
+2. With less, one task asks for the next one, whoever and however many come meanwhile; they go on with the old one.
+   Only where there is none they wait, all for the same task.
+3. A renewal that fails leaves the old one until its end, and is not tried again for ``PAUSE_SECONDS``.
+4. A cluster that refuses one (401) gets one new one, asked for once, however many were refused with it; not sooner than
+   ``PAUSE_SECONDS`` after the last, so that a cluster that refuses everything does not fill the audit log.
+
+A token is never logged, shown or put into an error; whose it is means the workspace by its UID.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+from uuid import UUID
+
+from access.credentials.tokenrequests import ClusterToken
+from access.credentials.workspacetokens import workspace_token_issue
+from gateway.upstream.placements import Placement
+from kube.requests.status import ServiceUnavailable, StatusError
+
+RENEW_SECONDS: Final = 600.0
+PAUSE_SECONDS: Final = 10.0
+
+_Owner = tuple[str, str]
+"""A workspace's UID, and the role of the account."""
+
+
+@dataclass(slots=True)
+class _Held:
+    """A token; times in Unix seconds. Not before ``renew_at`` is the next one asked for."""
+
+    text: str = field(repr=False)
+    expires_at: float
+    issued_at: float
+    renew_at: float
+
+
+class WorkspaceTokens:
+    """The tokens of this process. ``issue`` is called in a thread; ``now`` gives Unix seconds."""
+
+    def __init__(
+        self,
+        issue: Callable[[Placement, str, datetime], ClusterToken] | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._issue = issue or _issue
+        self._now = now
+        self._held: dict[_Owner, _Held] = {}
+        self._issuing: dict[_Owner, asyncio.Task[str]] = {}
+
+    async def get(self, placement: Placement, role: str) -> str:
+        """A token of the workspace's account of ``role``. Raises as ``workspace_token_issue``."""
+        owner, now = (placement.workspace, role), self._now()
+        held = self._held.get(owner)
+        if held is None or held.expires_at <= now:
+            return await asyncio.shield(self._renewal(placement, role))
+        if held.renew_at <= now:
+            held.renew_at = now + PAUSE_SECONDS
+            self._renewal(placement, role).add_done_callback(_heed)
+        return held.text
+
+    async def after_refusal(self, placement: Placement, role: str, refused: str) -> str:
+        """Another token than the one that the cluster has refused. Raises ``ServiceUnavailable`` where it just got one."""
+        owner = (placement.workspace, role)
+        held = self._held.get(owner)
+        if held is not None and held.text != refused and held.expires_at > self._now():
+            return held.text
+        if held is not None and self._now() - held.issued_at < PAUSE_SECONDS and owner not in self._issuing:
+            raise ServiceUnavailable(
+                f'the cluster "{placement.cluster}" does not accept the tokens that it issues',
+                retry_after=int(PAUSE_SECONDS),
+            )
+        return await asyncio.shield(self._renewal(placement, role))
+
+    def _renewal(self, placement: Placement, role: str) -> asyncio.Task[str]:
+        owner = (placement.workspace, role)
+        task = self._issuing.get(owner)
+        if task is None:
+            task = self._issuing[owner] = asyncio.create_task(self._renew(placement, role))
+            task.add_done_callback(lambda _: self._issuing.pop(owner, None))
+        return task
+
+    async def _renew(self, placement: Placement, role: str) -> str:
+        now = self._now()
+        token = await asyncio.to_thread(self._issue, placement, role, datetime.fromtimestamp(now, UTC))
+        ends = token.expires_at.timestamp()
+        for owner in [owner for owner, held in self._held.items() if held.expires_at <= now]:
+            del self._held[owner]
+        # A cluster may give less than was asked for: half of what it gives is used before the next one.
+        renew_at = max(ends - RENEW_SECONDS, now + (ends - now) / 2)
+        self._held[placement.workspace, role] = _Held(token.text, ends, now, renew_at)
+        return token.text
+
+
+def _issue(placement: Placement, role: str, now: datetime) -> ClusterToken:
+    from django.db import close_old_connections
+
+    close_old_connections()
+    try:
+        return workspace_token_issue(
+            workspace_id=UUID(placement.workspace),
+            space=placement.space,
+            namespace=placement.namespace,
+            cluster=placement.cluster,
+            role=role,
+            now=now,
+        )
+    finally:
+        close_old_connections()
+
+
+def _heed(task: asyncio.Task[str]) -> None:
+    """Nobody waits for it: the old token goes on, and the next request after the pause tries again."""
+    if not task.cancelled() and not isinstance(task.exception(), StatusError | None):
+        task.get_loop().call_exception_handler({"message": "a renewal failed", "exception": task.exception()})

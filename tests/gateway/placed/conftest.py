@@ -1,0 +1,187 @@
+"""The product's API server in front of a real cluster: people of two tenants, their workspaces, and a worker."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import yaml
+from cryptography.fernet import Fernet
+
+from tenants.models import Cluster, Role, Tenant, User
+from tenants.reconciler.deletion import tenants_end
+from tenants.reconciler.reconciler import operations_run
+from tenants.services import cluster_register, tenant_create, tiers_create_defaults
+from tests.clusters import TestCluster
+from tests.gateway.callers import PATIENCE, Answer, Caller
+from tests.gateway.conftest import Server, start, stop
+from tests.tenants.conftest import OPERATOR, join
+
+GROUPS = {role: f"tenantry:{role.value}" for role in Role}
+
+
+@dataclass
+class Door:
+    """A tenant's way in: its API server, the cluster behind, and who belongs to it."""
+
+    server: Server
+    cluster: TestCluster
+    tenant: Tenant
+
+    @property
+    def name(self) -> str:
+        return self.tenant.name
+
+    def person(self, name: str, role: Role) -> Caller:
+        """A member of the tenant, known to the portal by the name in the certificate."""
+        email = f"{name}@{self.name}.test"
+        user, made = User.objects.get_or_create(email=email, defaults={"password": "!"})
+        if made:
+            join(self.tenant, user, role)
+        return self.server.user(self.name, email, GROUPS[role])
+
+    def work(self) -> None:
+        """Let a worker take its turns."""
+        Cluster.objects.update(away_until=None)
+        operations_run()
+        tenants_end()
+
+    def until(self, condition: Callable[[], Any]) -> Any:
+        """What the condition comes to say, with a worker at work."""
+        deadline = time.monotonic() + PATIENCE
+        while not (said := condition()):
+            assert time.monotonic() < deadline, said
+            self.work()
+            time.sleep(0.05)
+        return said
+
+    def place(self, caller: Caller, name: str = "", **annotations: str) -> str:
+        """A namespace on the cluster, ordered by the caller and ready."""
+        name = name or f"{self.name}-web"
+        answer = caller.post("/api/v1/namespaces", namespace(name, **annotations))
+        assert answer.status == 201, answer.body
+        self.until(lambda: phase_of(caller, name) == "Active")
+        return name
+
+
+def namespace(name: str, cluster: str = "kube-apiserver", **annotations: str) -> dict[str, Any]:
+    """A Namespace that asks to be on a cluster."""
+    metadata = {"name": name, "labels": {"tenantry.io/cluster": cluster}, "annotations": annotations}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+
+
+def phase_of(caller: Caller, name: str) -> str:
+    answer = caller.get("/api/v1/namespaces")
+    phases = {item["metadata"]["name"]: item["status"]["phase"] for item in answer.body.get("items", ())}
+    return phases.get(name, "")
+
+
+@pytest.fixture(scope="session")
+def door_server(django_db_setup: None, django_db_blocker: Any, tmp_path_factory: Any) -> Iterator[tuple[Server, str]]:
+    """The API server on the tests' own database, and the key that credentials of clusters are sealed with."""
+    from django.db import connection
+
+    from tests.databases import url_of
+
+    key = Fernet.generate_key().decode()
+    with django_db_blocker.unblock():
+        database = url_of(connection.settings_dict["NAME"])
+    before = os.environ.get("TENANTRY_SEALING_KEYS")
+    os.environ["TENANTRY_SEALING_KEYS"] = key
+    try:
+        running = start(tmp_path_factory.mktemp("door") / "data", database)
+    finally:
+        if before is None:
+            del os.environ["TENANTRY_SEALING_KEYS"]
+        else:
+            os.environ["TENANTRY_SEALING_KEYS"] = before
+    yield running, key
+    stop(running)
+
+
+@pytest.fixture
+def new_door(
+    transactional_db: None, settings: Any, door_server: tuple[Server, str], cluster_kube_apiserver: TestCluster
+) -> Callable[[], Door]:
+    """Tenants with a registered cluster; each call makes another one."""
+    server, key = door_server
+    settings.SEALING_KEYS = [key]
+    tiers_create_defaults()
+    # Straight, without the proxy of faults, which passes on whole answers only.
+    kubeconfig = cluster_kube_apiserver.real.kubeconfig("tenantry-gateway")
+    cluster_register(actor=OPERATOR, name="kube-apiserver", kubeconfig=kubeconfig)
+
+    def made() -> Door:
+        name = f"t{uuid4().hex[:8]}"
+        door = Door(server, cluster_kube_apiserver, tenant_create(actor=OPERATOR, name=name))
+        # The server takes in that the tests emptied its database.
+        owner = door.person("olga", Role.OWNER)
+        deadline = time.monotonic() + PATIENCE
+        while owner.get("/api/v1/namespaces").status != 200:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        return door
+
+    return made
+
+
+@pytest.fixture
+def door(new_door: Callable[[], Door]) -> Door:
+    """One tenant's."""
+    return new_door()
+
+
+@pytest.fixture
+def kubectl(tmp_path: Path) -> Callable[..., str]:
+    """The real kubectl as somebody with a certificate."""
+
+    def run(caller: Caller, *arguments: str, stdin: str = "", check: bool = True) -> str:
+        config = tmp_path / f"{uuid4().hex}.kubeconfig"
+        config.write_text(
+            yaml.safe_dump(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Config",
+                    "current-context": "x",
+                    "clusters": [
+                        {
+                            "name": "c",
+                            "cluster": {"server": f"https://{caller.host}", "certificate-authority": str(caller.ca)},
+                        }
+                    ],
+                    "users": [
+                        {
+                            "name": "u",
+                            "user": {"client-certificate": str(caller.certificate), "client-key": str(caller.key)},
+                        }
+                    ],
+                    "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+                }
+            )
+        )
+        done = subprocess.run(
+            ["kubectl", "--kubeconfig", str(config), "--cache-dir", str(tmp_path / "cache"), *arguments],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            cwd=tmp_path,
+        )
+        if check:
+            assert done.returncode == 0, done.stderr
+        return done.stdout + done.stderr
+
+    return run
+
+
+def said(answer: Answer) -> str:
+    """The message of a Status."""
+    return str(answer.body.get("message", ""))

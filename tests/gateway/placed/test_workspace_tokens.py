@@ -1,0 +1,178 @@
+"""The tokens that requests carry to a cluster: the least account's, one renewal for all, never too late (GW4)."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta
+
+import pytest
+
+from access.credentials.tokenrequests import ClusterToken
+from audit.models import AuditEntry
+from gateway.upstream.placements import Placement
+from gateway.upstream.tokens import PAUSE_SECONDS, RENEW_SECONDS, WorkspaceTokens
+from kube.requests.status import ServiceUnavailable
+from tenants.models import Role, Workspace
+from tenants.services import workspace_resume, workspace_suspend
+from tests.gateway.callers import config_map
+from tests.gateway.placed.conftest import Door, phase_of, said
+from tests.tenants.conftest import OPERATOR
+
+WEB = Placement("4f0e…", "fra-1", "root:acme", "acme-web", "Active")
+
+
+class Cluster:
+    """Issues tokens, one after the other, unless it is broken."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+        self.now = 1_000_000.0
+        self.broken = False
+
+    def issue(self, placement: Placement, role: str, now: datetime) -> ClusterToken:
+        self.asked.append((placement.workspace, role))
+        if self.broken:
+            raise ServiceUnavailable("away", retry_after=1)
+        return ClusterToken(f"token-{len(self.asked)}", None, now + timedelta(hours=2))
+
+    def tokens(self) -> WorkspaceTokens:
+        return WorkspaceTokens(self.issue, lambda: self.now)
+
+
+async def test_five_hundred_wait_for_one_issuance() -> None:
+    cluster = Cluster()
+    tokens = cluster.tokens()
+    assert set(await asyncio.gather(*(tokens.get(WEB, "viewer") for _ in range(500)))) == {"token-1"}
+    assert len(cluster.asked) == 1
+
+
+async def test_in_the_last_ten_minutes_one_renewal_serves_all() -> None:
+    cluster = Cluster()
+    tokens = cluster.tokens()
+    await tokens.get(WEB, "viewer")
+    cluster.now += 7200 - RENEW_SECONDS - 1
+    assert await tokens.get(WEB, "viewer") == "token-1"
+    assert len(cluster.asked) == 1
+    cluster.now += 2
+    assert set(await asyncio.gather(*(tokens.get(WEB, "viewer") for _ in range(500)))) == {"token-1"}
+    await until(lambda: len(cluster.asked) == 2)
+    while await tokens.get(WEB, "viewer") == "token-1":
+        await asyncio.sleep(0)
+    assert len(cluster.asked) == 2
+
+
+async def test_a_failed_renewal_keeps_the_old_token_to_its_end() -> None:
+    cluster = Cluster()
+    tokens = cluster.tokens()
+    await tokens.get(WEB, "viewer")
+    cluster.now += 7200 - 60
+    cluster.broken = True
+    for _ in range(50):
+        assert await tokens.get(WEB, "viewer") == "token-1"
+        await asyncio.sleep(0)
+    await until(lambda: len(cluster.asked) == 2)
+    cluster.now += PAUSE_SECONDS + 1
+    assert await tokens.get(WEB, "viewer") == "token-1"
+    await until(lambda: len(cluster.asked) == 3)
+    cluster.now += 60
+    with pytest.raises(ServiceUnavailable):
+        await tokens.get(WEB, "viewer")
+
+
+async def test_a_refused_token_is_replaced_once_for_all() -> None:
+    cluster = Cluster()
+    tokens = cluster.tokens()
+    refused = await tokens.get(WEB, "viewer")
+    with pytest.raises(ServiceUnavailable):
+        # It has just come: a cluster that takes none would be asked for ever.
+        await tokens.after_refusal(WEB, "viewer", refused)
+    cluster.now += PAUSE_SECONDS
+    others = await asyncio.gather(*(tokens.after_refusal(WEB, "viewer", refused) for _ in range(100)))
+    assert (set(others), len(cluster.asked)) == ({"token-2"}, 2)
+
+
+async def test_a_workspace_made_again_has_tokens_of_its_own() -> None:
+    cluster = Cluster()
+    tokens = cluster.tokens()
+    again = Placement("another", WEB.cluster, WEB.space, WEB.namespace, "Active")
+    assert await tokens.get(WEB, "viewer") != await tokens.get(again, "viewer")
+    assert cluster.asked == [(WEB.workspace, "viewer"), ("another", "viewer")]
+
+
+async def until(condition) -> None:
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_request_carries_the_least_token_that_covers_it(door: Door) -> None:
+    """An owner's reading needs the viewer's account only; each issuance was recorded before."""
+    owner = door.person("olga", Role.OWNER)
+    name = door.place(owner)
+    path = f"/api/v1/namespaces/{name}"
+
+    def issued() -> list[tuple[str, str]]:
+        rows = AuditEntry.objects.filter(chain=door.name, action="workspace.token").order_by("sequence")
+        return [(row.detail["role"], row.outcome) for row in rows]
+
+    assert owner.get(f"{path}/pods").status == 200
+    assert issued() == [("viewer", "intent"), ("viewer", "success")]
+    for _ in range(3):
+        assert owner.post(f"{path}/configmaps", config_map("c", generateName="c-")).status in (201, 409)
+    assert owner.get(f"{path}/secrets").status == 200
+    assert issued()[2:] == [("editor", "intent"), ("editor", "success")]
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "robot"}}
+    assert owner.post(f"{path}/serviceaccounts", account).status == 201
+    assert issued()[4:] == [("admin", "intent"), ("admin", "success")]
+    assert not {"token", "eyJ"} & set(str(AuditEntry.objects.filter(action="workspace.token").values_list("detail")))
+
+
+@pytest.mark.django_db(transaction=True)
+def test_nobody_reaches_beyond_their_membership(door: Door) -> None:
+    """A viewer, an editor, and somebody to whom a binding gave more."""
+    owner, viewer, editor = (door.person(role.value, role) for role in (Role.OWNER, Role.VIEWER, Role.EDITOR))
+    name = door.place(owner)
+    path = f"/api/v1/namespaces/{name}"
+    assert (viewer.get(f"{path}/configmaps").status, viewer.get(f"{path}/secrets").status) == (200, 403)
+    assert viewer.post(f"{path}/configmaps", config_map("c")).status == 403
+    assert editor.post(f"{path}/configmaps", config_map("c")).status == 201
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    role = {"kind": "ClusterRole", "metadata": {"name": "writers"}, "apiVersion": "rbac.authorization.k8s.io/v1"}
+    role["rules"] = [
+        {"apiGroups": ["", "rbac.authorization.k8s.io"], "resources": ["configmaps", "roles"], "verbs": ["*"]}
+    ]
+    assert owner.post(f"{rbac}/clusterroles", role).status == 201
+    binding = {
+        "kind": "ClusterRoleBinding",
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "metadata": {"name": "writers"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "writers"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": f"viewer@{door.name}.test"}],
+    }
+    assert owner.post(f"{rbac}/clusterrolebindings", binding).status == 201
+    assert viewer.post(f"{path}/configmaps", config_map("d")).status == 201
+    # What the admin's account holds is not theirs to give away.
+    own = {**role, "kind": "Role", "metadata": {"name": "mine"}}
+    own["rules"] = [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]
+    refused = viewer.post(f"{rbac}/namespaces/{name}/roles", own)
+    assert (refused.status, "given by admins and owners" in said(refused)) == (403, True)
+    assert owner.post(f"{rbac}/namespaces/{name}/roles", own).status == 201
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_token_whose_account_was_made_anew_is_replaced(door: Door) -> None:
+    """A resume makes new accounts: the process learns it from the cluster's refusal, and the client learns nothing."""
+    owner = door.person("olga", Role.OWNER)
+    name = door.place(owner)
+    path = f"/api/v1/namespaces/{name}/configmaps"
+    assert owner.get(path).status == 200
+    workspace = Workspace.objects.get(k8s_namespace=name)
+    workspace_suspend(actor=OPERATOR, workspace_id=workspace.id, reason="unpaid")
+    door.until(lambda: phase_of(owner, name) == "Suspended")
+    workspace_resume(actor=OPERATOR, workspace_id=workspace.id)
+    door.until(lambda: phase_of(owner, name) == "Active")
+    door.until(lambda: owner.get(path).status == 200)
+    assert Workspace.objects.get(k8s_namespace=name).service_accounts != workspace.service_accounts
+    issued = AuditEntry.objects.filter(chain=door.name, action="workspace.token", outcome="success")
+    assert issued.count() == 2
