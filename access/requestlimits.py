@@ -1,20 +1,22 @@
-"""How much one tenant may ask of a server: a token bucket per tenant and kind of request, and a cap on open watches.
+"""How much one tenant may ask of one API server process: a token bucket a kind of request, and a cap on open watches.
 
 What is too much is refused before it costs anything, so that one tenant's flood does not slow another's requests (AD6).
-Buckets are those of one process: behind ``n`` workers a tenant gets ``n`` times as much.
+Buckets are those of one process: behind ``n`` workers a tenant gets ``n`` times as much. How often a person may set up
+workspaces or sign in is limited in ``tenants.actionlimits``.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from access.authorization.tenancy.isolation import ALWAYS_ALLOWED
 from kube.authentication.identity import MASTERS, Principal
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import TooManyRequests
+from kube.requests.tokenbuckets import Level, TokenBucket
 
 READ: Final = "read"
 WRITE: Final = "write"
@@ -27,21 +29,13 @@ _REVIEWS: Final = frozenset({"authentication.k8s.io", "authorization.k8s.io"})
 _BUCKETS_MAX: Final = 30_000
 
 
-@dataclass(frozen=True, slots=True)
-class Rate:
-    """Requests per second in the long run, and at once after a pause. A ``qps`` of 0 means no limit."""
-
-    qps: float
-    burst: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What each tenant may ask of one process; generous, for they are there against floods. 0 means no limit."""
+    """What each tenant may ask of one process; generous, for they are there against floods. A rate or number of 0 is no limit."""
 
-    read: Rate = Rate(2000, 4000)
-    write: Rate = Rate(500, 1000)
-    watch: Rate = Rate(100, 500)
+    read: TokenBucket = field(default=TokenBucket(2000, 4000))
+    write: TokenBucket = field(default=TokenBucket(500, 1000))
+    watch: TokenBucket = field(default=TokenBucket(100, 500))
     open_watches: int = 2000
 
 
@@ -52,7 +46,7 @@ class TenantThrottle:
         self._rates = {READ: limits.read, WRITE: limits.write, WATCH: limits.watch}
         self._open_max = limits.open_watches
         self._open_watches = open_watches
-        self._buckets: dict[tuple[str | None, str], tuple[float, float]] = {}
+        self._levels: dict[tuple[str | None, str], Level] = {}
 
     def take(self, principal: Principal, info: RequestInfo, now: float) -> None:
         """Count one request at ``now`` (monotonic seconds). Raises ``TooManyRequests`` with the seconds to wait.
@@ -70,17 +64,16 @@ class TenantThrottle:
         if not rate.qps:
             return
         key = (principal.tenant, kind)
-        tokens, counted = self._buckets.get(key, (rate.burst, now))
-        tokens = min(rate.burst, tokens + (now - counted) * rate.qps)
-        if tokens < 1:
+        tokens = rate.tokens(self._levels.get(key), now)
+        wait = rate.wait(tokens)
+        if wait > 0:
             # The bucket is left as it was: what is refused must not put off what is asked later.
             raise TooManyRequests(
-                "the tenant has made too many requests, please try again later",
-                retry_after=max(1, math.ceil((1 - tokens) / rate.qps)),
+                "the tenant has made too many requests, please try again later", retry_after=max(1, math.ceil(wait))
             )
-        if len(self._buckets) >= _BUCKETS_MAX and key not in self._buckets:
+        if len(self._levels) >= _BUCKETS_MAX and key not in self._levels:
             self._forget_full(now)
-        self._buckets[key] = (tokens - 1, now)
+        self._levels[key] = rate.take(tokens, 1, now)
 
     def charge(self, principal: Principal, info: RequestInfo, cost: int, now: float) -> None:
         """Take off what a request costs beyond its being one; who owes waits until it is paid.
@@ -91,21 +84,19 @@ class TenantThrottle:
         if not rate.qps or cost <= 0 or (principal.is_system and MASTERS in principal.groups):
             return
         key = (principal.tenant, kind_of(info))
-        tokens, counted = self._buckets.get(key, (rate.burst, now))
-        tokens = min(rate.burst, tokens + (now - counted) * rate.qps)
-        if tokens < 0:
+        tokens = rate.tokens(self._levels.get(key), now)
+        owed = rate.wait(tokens, 0)
+        if owed > 0:
             raise TooManyRequests(
-                "the tenant has asked for too much work, please try again later",
-                retry_after=max(1, math.ceil(-tokens / rate.qps)),
+                "the tenant has asked for too much work, please try again later", retry_after=max(1, math.ceil(owed))
             )
-        self._buckets[key] = (max(tokens - cost, -rate.burst), now)
+        self._levels[key] = rate.take(tokens, cost, now)
 
     def _forget_full(self, now: float) -> None:
         """Let go the buckets that have filled up again: they say nothing that a new one would not."""
-        for key, (tokens, counted) in list(self._buckets.items()):
-            rate = self._rates[key[1]]
-            if tokens + (now - counted) * rate.qps >= rate.burst:
-                del self._buckets[key]
+        for key, level in list(self._levels.items()):
+            if self._rates[key[1]].full_at(level) <= now:
+                del self._levels[key]
 
 
 def kind_of(info: RequestInfo) -> str:

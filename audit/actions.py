@@ -1,7 +1,6 @@
 """The names of security events, and nowhere else.
 
-A name is ``<noun>.<verb>``, alphabetical; exports and filters depend on them, so they are never renamed. The seed's own
-name for an issued kubeconfig is kept.
+A name is ``<noun>.<verb>``, alphabetical; exports and filters depend on them, so they are never renamed.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ from enum import StrEnum
 
 
 class Action(StrEnum):
-    """What happened (GATEWAY, ``audit_logs.action``)."""
+    """What happened: the column ``action`` of ``audit_logs`` (GW8)."""
 
     ACCESS_DENIED = "access.deny"
     AUDIT_EXPORTED = "audit.export"

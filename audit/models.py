@@ -39,7 +39,7 @@ class Unread(models.GeneratedField):
 
 
 class AuditEntry(models.Model):
-    """One security event (GATEWAY, ``audit_logs``; GW8, GW13).
+    """One security event (GW8, GW13).
 
     ``hash`` is SHA-256 over the canonical JSON of the row and ``previous_hash``; ``sequence`` counts from 1 in
     each ``chain`` (a tenant's name, or ``system``). A trigger forbids UPDATE, DELETE and TRUNCATE.

@@ -133,11 +133,13 @@ def events_by_day(workspace_id: UUID, since: datetime) -> list[tuple[datetime, i
     return list(counted.order_by("when"))
 
 
-def entry_rows(chain: str, *, since: datetime | None = None) -> Iterator[dict[str, Any]]:
-    """A chain's rows in the order of their sequence, streamed, with hashes: for verification and export."""
-    rows = AuditEntry.objects.filter(chain=chain).order_by("sequence")
-    if since is not None:
-        rows = rows.filter(created_at__gte=since)
+def entry_rows(chain: str, *, filters: Filters | None = None) -> Iterator[dict[str, Any]]:
+    """A chain's rows in the order of their sequence, streamed, with hashes: for verification and export.
+
+    Without a chain those of all, chain by chain.
+    """
+    rows = AuditEntry.objects.filter(chain=chain) if chain else AuditEntry.objects.all()
+    rows = _filtered(rows, filters).order_by("chain", "sequence")
     yield from rows.values(*chains.FIELDS, "previous_hash", "hash").iterator(chunk_size=2000)
 
 

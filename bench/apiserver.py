@@ -29,7 +29,8 @@ import psycopg
 
 from bench.load import Figures, drive, on_core
 from tests import kubeapiserver
-from tests.story.product import ROOT, Product, eventually, free_port
+from tests.ports import free_port
+from tests.story.product import ROOT, Product, eventually
 
 SPACES = 10_000
 WATCHES = 1000

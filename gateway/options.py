@@ -15,7 +15,7 @@ DEFAULT_ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """The flags of ``manage.py apiserver`` (contract.md), with kube-apiserver's names and meanings.
+    """The flags of ``manage.py apiserver``, with kube-apiserver's names and meanings.
 
     Paths that are ``None`` are generated once into ``data_folder``. Durations are seconds.
     """
@@ -41,6 +41,7 @@ class Options:
     anonymous_auth: bool = False
     enable_admission_plugins: tuple[str, ...] = ()
     disable_admission_plugins: tuple[str, ...] = ()
+    admission_control_config_file: Path | None = None
     audit_policy_file: Path | None = None
     max_token_lifetime: int = 86_400
     request_timeout: float = 60.0

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
-from urllib.parse import unquote_to_bytes
+from urllib.parse import unquote_to_bytes, urlencode, urlsplit
 
 from django.conf import settings
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect, StreamingHttpResponse
+from django.urls import reverse
 from django.utils.cache import patch_vary_headers
+from django_htmx.http import HttpResponseClientRedirect
 
 from kube.requests.status import StatusError
 from portal.database import scopes
@@ -47,7 +49,7 @@ class RequestMiddleware:
         if "\x00" in request.path or b"\x00" in unquote_to_bytes(target):
             response: HttpResponseBase = errors.answer(request, 400, "The address contains a NUL character.")
         else:
-            response = self.get_response(request)
+            response = _readable(request, self.get_response(request))
         refusals.record_answer(request, response)
         response["X-Request-ID"] = request.request_id  # type: ignore[attr-defined]
         response["Permissions-Policy"] = "camera=(), geolocation=(), microphone=(), payment=(), usb=()"
@@ -61,6 +63,40 @@ class RequestMiddleware:
         if isinstance(exception, StatusError):
             return errors.answer(request, exception.code, exception.message, retry_after=exception.retry_after)
         return None
+
+
+def _readable(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+    """Django's bare refusal of a method, as a page or a problem that keeps its ``Allow``."""
+    if not isinstance(response, HttpResponse) or response.status_code != 405 or response.content:
+        return response
+    page = errors.answer(request, 405)
+    page["Allow"] = response["Allow"]
+    return page
+
+
+class SignInMiddleware:
+    """Sends whoever has to sign in first to a page that can be come back to, and out of a dialog (GW14).
+
+    A form cannot be sent again after the sign-in, and a part of a page is none: both lead back to the page they stood on.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """The answer, or the way to the sign-in page."""
+        response = self.get_response(request)
+        login = reverse(settings.LOGIN_URL)
+        if not isinstance(response, HttpResponseRedirect) or not response.url.startswith(f"{login}?"):
+            return response
+        htmx = bool(request.headers.get("HX-Request"))
+        if not htmx and request.method in ("GET", "HEAD"):
+            return response
+        page = urlsplit(request.headers.get("HX-Current-URL") or request.headers.get("Referer", ""))
+        back = page._replace(scheme="", netloc="", fragment="").geturl() if page.netloc == request.get_host() else ""
+        sent = {} if request.method in ("GET", "HEAD") else {"ended": "1"}
+        url = f"{login}?{urlencode({'next': back or reverse('overview'), **sent})}"
+        return HttpResponseClientRedirect(url) if htmx else HttpResponseRedirect(url)
 
 
 class ScopeMiddleware:

@@ -1,4 +1,4 @@
-"""Every setting, read once; nothing else reads the environment (contract.md names the variables)."""
+"""Every setting, read once; nothing else reads the environment (``docs/operations.md`` explains those that an installation sets)."""
 
 from __future__ import annotations
 
@@ -102,6 +102,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "portal.middleware.SignInMiddleware",
 ]
 
 ROOT_URLCONF = "portal.urls"
@@ -153,6 +154,9 @@ AUTHORIZATION = AuthorizationOptions(
 )
 """What ``manage.py apiserver`` decides by unless its flags say otherwise, and what the portal explains (AZ11)."""
 
+ADMISSION_CONTROL_CONFIG_FILE = _path("ADMISSION_CONTROL_CONFIG_FILE")
+"""What ``manage.py apiserver`` tells its admission plug-ins unless a flag names another file."""
+
 AUTH_USER_MODEL = "tenants.User"
 AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend", "portal.signin.oidc.backend.OidcBackend"]
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.Argon2PasswordHasher"]
@@ -182,8 +186,8 @@ if bool(OIDC_OP_ISSUER) != bool(OIDC_RP_CLIENT_ID):
     raise ImproperlyConfigured("OIDC_OP_ISSUER and OIDC_RP_CLIENT_ID go together.")
 OIDC_USE_PKCE = True
 
-# Over plain HTTP (the quickstart on 127.0.0.1) browsers drop Secure cookies everywhere but on localhost.
 PORTAL_HTTPS = env.bool("PORTAL_HTTPS", False)
+# Over plain HTTP (the quickstart on 127.0.0.1) browsers keep Secure cookies for this machine alone, and some not even then.
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = True
 SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"

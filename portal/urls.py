@@ -1,8 +1,7 @@
-"""URLs of the portal (contract.md, portal URLs)."""
+"""URLs of the portal."""
 
 from django.contrib import admin
 from django.urls import include, path
-from django.views.generic import RedirectView
 
 from portal.api.docs import docs, schema
 from portal.views import (
@@ -100,7 +99,7 @@ urlpatterns = [
     path("api/v1/", include("portal.api.urls")),
     path("api/schema/", schema, name="api-schema"),
     path("api/docs/", docs, name="api-docs"),
-    path("admin/login/", RedirectView.as_view(pattern_name="login", query_string=True)),
+    path("admin/login/", sessions.admin_login),
     path("admin/", admin.site.urls),
     path("healthz", health.healthz, name="healthz"),
     path("readyz", health.readyz, name="readyz"),

@@ -28,7 +28,7 @@ def check_label(value: str, *, field: str, kind: str) -> str:
 
 
 def check_tenant_name(value: str) -> str:
-    """A tenant's name: a label that is no magic word (design.md, traps); else ``Invalid``."""
+    """A tenant's name: a label that means nothing else in a path or a claim; else ``Invalid``."""
     check_label(value, field="metadata.name", kind="Tenant")
     if value in _RESERVED_TENANTS:
         cause = Cause("FieldValueInvalid", f'Invalid value: "{value}": this name is reserved', "metadata.name")

@@ -1,6 +1,6 @@
 """Who may do what with a tenant: memberships, decided in one place for every service and selector.
 
-Whoever is no member may not know of the tenant: NotFound, not Forbidden (design.md, traps).
+Whoever is no member may not know of the tenant: NotFound, not Forbidden.
 """
 
 from __future__ import annotations

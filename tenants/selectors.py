@@ -48,13 +48,13 @@ def tenants_visible_to(actor: Actor) -> QuerySet[Tenant]:
 
 
 def tenants_page(actor: Actor, *, search: str = "", after: str = "", limit: int = 50) -> list[Tenant]:
-    """Tenants by name behind ``after`` (the last name of the page before).
+    """Tenants by name behind ``after`` (the last name of the page before); ``search`` is any part of a name.
 
     Each has ``workspace_count`` and ``member_count``. Three queries.
     """
     rows = tenants_visible_to(actor).filter(name__gt=after)
     if search:
-        rows = rows.filter(Q(name__startswith=search.lower()[:63]) | Q(display_name__istartswith=search[:128]))
+        rows = rows.filter(Q(name__contains=search.lower()[:63]) | Q(display_name__icontains=search[:128]))
     found = list(rows.order_by("name")[: max(1, min(limit, 200))])
     names = [tenant.name for tenant in found]
     # Two grouped counts over the page alone: joined counts would multiply, and counting all tenants would not end.
@@ -123,6 +123,7 @@ def workspaces_page(
 ) -> Page[Workspace]:
     """Workspaces, newest first, each with its living operation in ``current`` (a list of one or none).
 
+    ``search`` is any part of a name or of a namespace's name.
     Raises ``BadRequest`` for a foreign cursor.
     """
     rows = workspaces_visible_to(actor)
@@ -131,7 +132,7 @@ def workspaces_page(
     if status:
         rows = rows.filter(status=status)
     if search:
-        rows = rows.filter(Q(name__startswith=search.lower()[:63]) | Q(k8s_namespace__startswith=search.lower()[:63]))
+        rows = rows.filter(Q(name__contains=search.lower()[:63]) | Q(k8s_namespace__contains=search.lower()[:63]))
     return page_of(rows.prefetch_related(_current()), after, limit)
 
 

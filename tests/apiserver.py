@@ -18,8 +18,9 @@ import pytest
 from cryptography.fernet import Fernet
 
 from tests.databases import ROOT, migrated
+from tests.ports import free_port
 from tests.speaking import Speaker, speaker_of
-from tests.story.product import eventually, free_port
+from tests.story.product import eventually
 
 KUBECTL = shutil.which("kubectl")
 

@@ -19,6 +19,7 @@ from tenants.models import Cluster, Operation, Phase, Workspace
 from tenants.reconciler.reconciler import operations_run
 from tests import kubeapiserver
 from tests.faultproxy import FaultProxy, write_certificate
+from tests.ports import free_port
 
 MANIFESTS = Path(__file__).parent.parent / "tenants" / "manifests"
 
@@ -91,7 +92,7 @@ def cluster_embedded(django_db_setup, django_db_blocker, tmp_path_factory):
     with django_db_blocker.unblock():
         database = connection.settings_dict["NAME"]
     given = urlsplit(os.environ["DATABASE_URL"])
-    port = kubeapiserver.free_port()
+    port = free_port()
     environment = {
         **os.environ,
         "DATABASE_URL": urlunsplit(given._replace(path=f"/{database}")),
@@ -167,7 +168,7 @@ def embedded(cluster_embedded, transactional_db):
 
 
 @pytest.fixture(params=["kube-apiserver"])
-def cluster(request, db, monkeypatch):
+def cluster(request, db):
     """A cluster registered as the default one.
 
     The real one by default: it does not see the database, so tests may roll back. The product's own needs committed
@@ -176,8 +177,6 @@ def cluster(request, db, monkeypatch):
     from tenants.services import cluster_register
     from tests.tenants.conftest import OPERATOR
 
-    # The transaction around a whole test waits for the cluster.
-    monkeypatch.setattr("store.synchronous.HOLD_SECONDS", 0)
     if request.param == "embedded":
         yield request.getfixturevalue("embedded")
         return

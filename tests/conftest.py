@@ -29,6 +29,14 @@ def _quick_passwords() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True)
+def _patient_transaction(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A test that rolls back is one transaction, which may take as long as the machine does; none holds up another."""
+    marker = request.node.get_closest_marker("django_db")
+    if "transactional_db" not in request.fixturenames and not (marker and marker.kwargs.get("transaction")):
+        monkeypatch.setattr("store.synchronous.HOLD_SECONDS", 0)
+
+
 # In the transaction of the clean-up itself, so that no API server ever meets a store without its counter row.
 _COUNTER_STAYS = """
 CREATE OR REPLACE FUNCTION tests_counter_stays() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -5,13 +5,12 @@ from __future__ import annotations
 import base64
 import os
 import shutil
-import socket
 import ssl
 import subprocess
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,14 +23,25 @@ import yaml
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from tests.ports import free_port
 from tests.speaking import Speaker, speaker_of
 
 ASSETS = Path(os.environ.get("KUBEBUILDER_ASSETS", ""))
-REASON = "KUBEBUILDER_ASSETS names no folder with kube-apiserver and etcd"
+REASON = (
+    "KUBEBUILDER_ASSETS names no folder with etcd, kube-apiserver and kube-controller-manager, or kubectl is missing"
+)
+START_SECONDS = 240
+"""How long a part may take to start on a machine that does much else; a little less than a test may."""
+
 TOKEN = "conformance"
 """The administrator's bearer token, for clients without certificates."""
 
-PRESENT = bool(os.environ.get("KUBEBUILDER_ASSETS")) and (ASSETS / "kube-apiserver").is_file()
+KUBECTL = str(ASSETS / "kubectl") if (ASSETS / "kubectl").is_file() else shutil.which("kubectl")
+PRESENT = (
+    bool(os.environ.get("KUBEBUILDER_ASSETS"))
+    and KUBECTL is not None
+    and all((ASSETS / name).is_file() for name in ("etcd", "kube-apiserver", "kube-controller-manager"))
+)
 
 
 @dataclass
@@ -63,8 +73,9 @@ class KubeApiserver:
 
     def kubectl(self, *arguments: str, config: str = "admin", stdin: str = "") -> subprocess.CompletedProcess[str]:
         """Run the real kubectl."""
+        assert KUBECTL is not None
         return subprocess.run(
-            [str(ASSETS / "kubectl"), "--kubeconfig", str(self.folder / f"{config}.kubeconfig"), *arguments],
+            [KUBECTL, "--kubeconfig", str(self.folder / f"{config}.kubeconfig"), *arguments],
             input=stdin,
             capture_output=True,
             text=True,
@@ -150,9 +161,13 @@ def start(
         ),
     ]
     context = ssl.create_default_context(cadata=ca.cert_pem.bytes().decode())
-    _wait(lambda: b"ok" in urllib.request.urlopen(f"{server.url}/readyz", context=context, timeout=2).read())
+    _wait(
+        folder,
+        processes,
+        lambda: b"ok" in urllib.request.urlopen(f"{server.url}/readyz", context=context, timeout=2).read(),
+    )
     if not controllers:
-        _wait(lambda: server.admin.send("GET", "/api/v1/namespaces/default").status == 200)
+        _wait(folder, processes, lambda: server.admin.send("GET", "/api/v1/namespaces/default").status == 200)
         return server
     processes.append(
         _spawn(
@@ -173,7 +188,7 @@ def start(
             "validatingadmissionpolicy-status-controller",
         )
     )
-    _wait(lambda: '"verbs"' in server.kubectl("get", "clusterrole", "admin", "-o", "json").stdout)
+    _wait(folder, processes, lambda: '"verbs"' in server.kubectl("get", "clusterrole", "admin", "-o", "json").stdout)
     return server
 
 
@@ -229,23 +244,20 @@ def _spawn(folder: Path, name: str, *arguments: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen([str(ASSETS / name), *arguments], stdout=log, stderr=log, cwd=folder)
 
 
-def _wait(condition, seconds: float = 60) -> None:
-    end = time.monotonic() + seconds
+def _wait(folder: Path, processes: Sequence[subprocess.Popen[bytes]], condition: Callable[[], bool]) -> None:
+    """Until it is so, however slow the machine; not for a process that has ended."""
+    end = time.monotonic() + START_SECONDS
     while True:
         try:
             if condition():
                 return
-        except OSError:
+        except (OSError, subprocess.TimeoutExpired):
             pass
-        assert time.monotonic() < end, "the real kube-apiserver did not start in time"
+        ended = [process.args[0] for process in processes if process.poll() is not None]
+        if ended or time.monotonic() > end:
+            logs = {log.name: log.read_text(errors="replace")[-1000:] for log in folder.glob("*.log")}
+            raise AssertionError(f"the real kube-apiserver has not started; ended: {ended}; {logs}")
         time.sleep(0.1)
-
-
-def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _b64(data: bytes) -> str:

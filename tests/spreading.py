@@ -17,6 +17,7 @@ TOGETHER = {
         "tests/gateway/test_two_processes.py",
     ),
     "a Keystone": ("tests/access/authentication/test_keystone.py", "tests/gateway/test_signin.py"),
+    "two workspaces behind fences": ("tests/tenants/fences/",),
     "the clusters": (
         "tests/access/test_credentials.py",
         "tests/tenants/test_clusterchecks.py",

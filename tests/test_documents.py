@@ -22,3 +22,20 @@ def test_a_document_names_and_links_only_what_is_there(document: Path) -> None:
     missing = [name for name in _NAMED.findall(text) if not (ROOT / name).exists()]
     missing += [link for link in _LINKED.findall(text) if not (document.parent / link).exists()]
     assert not missing
+
+
+TEXTS = sorted(
+    path
+    for folder in (*FLOORS, "tests", "bench", "templates", "docs")
+    for ending in ("*.py", "*.yaml", "*.html", "*.md")
+    for path in (ROOT / folder).rglob(ending)
+    if "recorded" not in path.parts
+)
+_DOCUMENT = re.compile(r"(?<![/\w.-])[\w-]+\.md\b")
+
+
+def test_code_refers_to_documents_of_this_repository_alone() -> None:
+    """A reader must be able to look up whatever is named."""
+    names = {path.name for path in DOCUMENTS}
+    named = {path: set(_DOCUMENT.findall(path.read_text(encoding="utf-8"))) for path in TEXTS}
+    assert {str(path): missing for path, found in named.items() if (missing := found - names)} == {}

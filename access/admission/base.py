@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
 from kube.authentication.identity import Principal
+from kube.authorization.decisions import Decision
 from kube.kinds.resources import Resource
 from kube.kinds.schemas import Schema
 from kube.requests.requestinfo import RequestInfo
+from kube.requests.status import Cause, Forbidden
 from store.types import Operation
 
 T = TypeVar("T")
@@ -38,8 +40,8 @@ class Attributes:
     """One write on its way. ``object`` is ``None`` for a deletion, ``old`` for a creation.
 
     Plugins change ``object`` in place while they mutate. ``name`` is the final name, ``namespace`` the object's.
-    ``now`` is the time of the request in Unix seconds. ``warnings`` reach the client; ``offload`` is for pure work that large
-    objects make long.
+    ``now`` is the time of the request in Unix seconds. ``warnings`` reach the client, ``notes`` the audit; ``offload`` is
+    for pure work that large objects make long.
     """
 
     principal: Principal
@@ -54,6 +56,7 @@ class Attributes:
     now: float
     dry_run: bool = False
     warnings: list[str] = field(default_factory=list)
+    notes: list[Decision] = field(default_factory=list)
     offload: Executor = run_inline
 
     @property
@@ -62,9 +65,25 @@ class Attributes:
         return self.info.cluster
 
     @property
+    def place(self) -> tuple[str, str]:
+        """The resource that is written to: its group and plural."""
+        return self.resource.group, self.resource.plural
+
+    @property
     def subresource(self) -> str:
         """The subresource that is written to, empty for the object itself."""
         return self.info.subresource
+
+    def forbidden(self, why: str, *, causes: Sequence[Cause] = ()) -> Forbidden:
+        """The 403 of a plugin, as kubectl shows it."""
+        resource = self.resource
+        return Forbidden(
+            f'{resource.qualified_name} "{self.name}" is forbidden: {why}',
+            group=resource.group,
+            kind=resource.plural,
+            name=self.name,
+            causes=causes,
+        )
 
 
 class Plugin(Protocol):

@@ -1,27 +1,34 @@
-"""The plugins in order, first all that change, then all that refuse; and the locks that keep quota writers in line."""
+"""The plugins in order, first all that change, then all that refuse."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from access.admission.base import Attributes, NoopPlugin, Plugin
+from kube.authorization.decisions import Decision, Verdict
+from kube.requests.status import StatusError
 from store.types import Operation
 
 
 class AdmissionChain:
-    """Runs every plugin on every write."""
+    """Runs every plugin on every write. Who refuses one is noted, with the reason (AZ11)."""
 
     def __init__(self, plugins: Sequence[Plugin]) -> None:
-        self._admit = [plugin.admit for plugin in plugins if _has_say(plugin, "admit")]
-        self._validate = [plugin.validate for plugin in plugins if _has_say(plugin, "validate")]
+        self._admit = [(plugin.name, plugin.admit) for plugin in plugins if _has_say(plugin, "admit")]
+        self._validate = [(plugin.name, plugin.validate) for plugin in plugins if _has_say(plugin, "validate")]
 
     async def admit(self, attributes: Attributes) -> list[Operation]:
         """Admit one write. Returns what must be kept or held together with it; raises ``StatusError`` to refuse."""
-        for admit in self._admit:
-            await admit(attributes)
         operations: list[Operation] = []
-        for validate in self._validate:
-            operations += await validate(attributes)
+        name = ""
+        try:
+            for name, admit in self._admit:  # noqa: B007 - the one that refuses
+                await admit(attributes)
+            for name, validate in self._validate:  # noqa: B007
+                operations += await validate(attributes)
+        except StatusError as refusal:
+            attributes.notes.append(Decision(Verdict.DENY, f"admission/{name}", refusal.message))
+            raise
         return operations
 
 

@@ -19,6 +19,7 @@ from access.credentials.logins import TOKEN_SECONDS
 from access.credentials.portaltokens import (
     FIRST_NAMESPACE,
     exec_access,
+    find_own_apiserver,
     own_apiserver,
     portal_access,
     portal_token,
@@ -31,9 +32,9 @@ from audit.models import Outcome
 from audit.recorder import Actor
 from kube.authentication.kubeconfig import Access, write_kubeconfig
 from kube.requests.status import Conflict, Forbidden, NotFound, ServiceUnavailable, StatusError, TooManyRequests
-from tenants import ratelimits
+from tenants import actionlimits
 from tenants.clusters import objects
-from tenants.models import Cluster, CredentialKind, Phase, Role, Status, Tenant, TenantState, Workspace
+from tenants.models import CredentialKind, Phase, Role, Status, Tenant, TenantState, Workspace
 from tenants.rights import require_role, role_of
 
 _IN_ONE_FILE: Final = 100
@@ -92,14 +93,14 @@ def tenant_kubeconfig_issue(*, actor: Actor, tenant: str, now: datetime) -> Issu
     rows = list(ready.order_by("name")[:_IN_ONE_FILE])
     if not rows:
         raise Conflict(f"No workspace of {tenant} is ready.", kind="tenants", name=tenant)
-    ratelimits.take(ratelimits.TENANT_CREDENTIALS, actor.user_id or actor.name)
+    actionlimits.take(actionlimits.TENANT_CREDENTIALS, actor.user_id or actor.name)
     accesses: list[Access] = []
     issued: list[Credential] = []
     missing: list[tuple[Workspace, str]] = []
     away: dict[UUID, StatusError] = {}
-    through = [row for row in rows if CredentialKind.GATEWAY in row.cluster.credential_kinds]
-    if through:
-        server = own_apiserver()
+    server = find_own_apiserver()
+    through = [row for row in rows if server and CredentialKind.GATEWAY in row.cluster.credential_kinds]
+    if server is not None and through:
         credential = _intend_for_tenant(actor, tenant, now)
         token = portal_token(credential, now=now, expires_at=now + _LIFE)
         issued.append(credential)
@@ -158,7 +159,7 @@ def exec_token_issue(
 
 def tenant_kinds() -> list[str]:
     """The ways of files for whole tenants, the recommended one first: without a secret where Tenantry's own server offers it."""
-    own = Cluster.objects.filter(kind=Cluster.Kind.EMBEDDED).order_by("created_at").first()
+    own = find_own_apiserver()
     offered = own is not None and CredentialKind.EXEC in own.credential_kinds
     return [*([CredentialKind.EXEC] if offered else []), CredentialKind.GATEWAY]
 
@@ -214,11 +215,11 @@ def _intend(
             member = role_of(actor, workspace.tenant_id)
             chosen = _chosen(workspace, member, role, kind, workspace_id)
             if limited:
-                ratelimits.take(ratelimits.CREDENTIAL, actor.user_id or actor.name)
+                actionlimits.take(actionlimits.CREDENTIAL, actor.user_id or actor.name)
         except StatusError as error:
             refusal = error
             # Refusals are recorded as often as credentials are given, so that a flood of them fills nothing.
-            quota = ratelimits.wait_for(ratelimits.CREDENTIAL, f"refused:{actor.user_id or actor.name}")
+            quota = actionlimits.wait_for(actionlimits.CREDENTIAL, f"refused:{actor.user_id or actor.name}")
             if quota == 0 and not isinstance(error, TooManyRequests):
                 refusal_record(actor, workspace, {"role": role, "kind": kind[:8], "reason": error.message})
         else:

@@ -24,9 +24,15 @@ from tenants.models import Cluster, CredentialKind
 FIRST_NAMESPACE: Final = "default"
 
 
+def find_own_apiserver() -> Cluster | None:
+    """Where the product's own API server is, and its CA; ``None`` where it is not registered."""
+    rows = Cluster.objects.defer("sealed_credential").filter(kind=Cluster.Kind.EMBEDDED)
+    return rows.order_by("created_at").first()
+
+
 def own_apiserver() -> Cluster:
-    """Where the product's own API server is, and its CA. Raises ``Conflict`` where none is registered."""
-    found = Cluster.objects.defer("sealed_credential").filter(kind=Cluster.Kind.EMBEDDED).order_by("created_at").first()
+    """The same. Raises ``Conflict`` where none is registered."""
+    found = find_own_apiserver()
     if found is None:
         raise Conflict(
             "The product's own API server is not registered: manage.py bootstrap registers it.", kind="clusters"

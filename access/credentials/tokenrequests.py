@@ -18,7 +18,7 @@ from tenants.clusters.client import Answer, ClusterClient, Outcome
 from tenants.models import Workspace
 
 SECONDS: Final = 7200
-"""The life of a credential: a hard limit (GATEWAY, phase 2)."""
+"""The life of a credential, in seconds: a hard limit (GW3)."""
 
 _LEEWAY: Final = timedelta(seconds=60)
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from os import urandom
 
 from audit.requests import RequestRecord
 from kube.authentication.identity import Principal
-from kube.authorization.decisions import Decision
+from kube.authorization.decisions import Decision, Verdict
 from kube.requests.requestinfo import RequestInfo
 
 
@@ -15,6 +17,14 @@ def new_audit_id() -> str:
     """A random UUID (version 4) as text; one is made for every request, and ``uuid`` takes three times as long."""
     text = urandom(16).hex()
     return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-a{text[17:20]}-{text[20:]}"
+
+
+def with_notes(decision: Decision | None, notes: Sequence[Decision]) -> Decision | None:
+    """A decision with what admission has noted of the write that it allowed; a refusal takes its place (AZ11)."""
+    if decision is None or not notes:
+        return decision
+    trace = (*decision.trace, replace(decision, trace=()), *notes) if decision.allowed else decision.trace
+    return replace(notes[-1] if notes[-1].verdict is Verdict.DENY else decision, trace=trace)
 
 
 def record_of(

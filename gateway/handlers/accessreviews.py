@@ -199,7 +199,7 @@ def _node(asked: Mapping[str, str], selector: Mapping[str, Any]) -> str:
 
 
 def _subject(request: Request, spec: Mapping[str, Any], kind: str) -> Principal:
-    """Who a review asks about. Its tenant is that of the space, unless an operator names another (contract.md)."""
+    """Who a review asks about. Its tenant is that of the space, unless an operator names another."""
     user, groups = str(spec.get("user") or ""), tuple(str(group) for group in spec.get("groups") or ())
     extra = spec.get("extra") or {}
     named = extra.get(TENANT_EXTRA) or []

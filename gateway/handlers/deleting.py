@@ -159,7 +159,6 @@ async def delete_object(
         attributes.namespace = key.namespace
         async with runtime.write_locks.of_namespace(key.space, key.namespace):
             extra = await runtime.admission.admit(attributes)
-            request.warnings.extend(attributes.warnings)
             if "deletionTimestamp" not in metadata:
                 metadata["deletionTimestamp"] = objects.timestamp(request.now)
                 if (key.group, key.resource) != ("", "namespaces"):

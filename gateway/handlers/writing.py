@@ -83,7 +83,6 @@ async def create_object(
         attributes = attributes_of(request, kind, CREATE, key.name, candidate, None)
         async with runtime.write_locks.of_namespace(key.space, key.namespace):
             extra = await runtime.admission.admit(attributes)
-            request.warnings.extend(attributes.warnings)
             if request.dry_run:
                 if (taken := await runtime.store.get(key)) is not None:
                     raise already_exists(kind, key.name, taken)
@@ -174,7 +173,6 @@ async def update_object(
         attributes = attributes_of(request, kind, UPDATE, key.name, new, old)
         async with runtime.write_locks.of_namespace(key.space, key.namespace):
             extra = await runtime.admission.admit(attributes)
-            request.warnings.extend(attributes.warnings)
             as_before = await request.offload(unchanged, old, new)
             if as_before or request.dry_run:
                 await require_newest(runtime, key, current)
@@ -395,8 +393,9 @@ def write_of(request: Request, kind: Kind) -> Write:
 def attributes_of(
     request: Request, kind: Kind, operation: str, name: str, new: Body | None, old: Body | None
 ) -> Attributes:
-    """The write as the admission plugins see it."""
+    """The write as the admission plugins see it. What they note of it is what they noted last."""
     info = request.info
+    request.notes.clear()
     return Attributes(
         principal=request.principal,
         info=info,
@@ -409,5 +408,7 @@ def attributes_of(
         old=old,
         now=request.now,
         dry_run=request.dry_run,
+        warnings=request.warnings,
+        notes=request.notes,
         offload=request.offload,
     )

@@ -60,9 +60,10 @@ class Request:
 
     ``query`` holds the first value of each parameter, ``parameters`` all of them; ``headers`` the first value of each
     header, lower-case, ``raw_headers`` all of them as they came.
-    ``now`` is the moment it arrived, in Unix seconds. ``warnings`` become ``Warning`` headers. ``write`` sends the next
-    bytes of a stream that has begun, at once, or is false: then they belong into its ``chunks``. ``scope_filter``
-    narrows what it can reach to some objects of its range. ``weight`` is about how many values it brings or changes.
+    ``now`` is the moment it arrived, in Unix seconds. ``warnings`` become ``Warning`` headers, ``notes`` are what the
+    audit is told of the admission. ``write`` sends the next bytes of a stream that has begun, at once, or is false: then
+    they belong into its ``chunks``. ``scope_filter`` narrows what it can reach to some objects of its range. ``weight``
+    is about how many values it brings or changes.
     """
 
     principal: Principal
@@ -76,6 +77,7 @@ class Request:
     audit_id: str = ""
     decision: Decision | None = None
     warnings: list[str] = field(default_factory=list)
+    notes: list[Decision] = field(default_factory=list)
     write: Callable[[bytes], bool] = _cannot_write
     scope_filter: ScopeFilter | None = None
     weight: int = 0

@@ -19,7 +19,7 @@ from access.authentication.base import Credentials
 from access.authentication.impersonation import impersonate
 from access.authorization.tenancy.isolation import ALWAYS_ALLOWED
 from access.outsidebudget import begin_budget
-from gateway.filters.auditing import new_audit_id, record_of
+from gateway.filters.auditing import new_audit_id, record_of, with_notes
 from gateway.filters.authorization import authorize, authorize_with_trace, recheck, require_allowed, throttle
 from gateway.filters.requestinfo import parse, resolve
 from gateway.handlers import dispatch
@@ -115,6 +115,7 @@ class _RequestPipeline:
         "info",
         "now",
         "principal",
+        "request",
         "started",
         "status",
     )
@@ -131,6 +132,7 @@ class _RequestPipeline:
         self.impersonator: Principal | None = None
         self.info: RequestInfo | None = None
         self.decision: Decision | None = None
+        self.request: Request | None = None
         self.status = 0
 
     async def run(self) -> None:
@@ -188,7 +190,7 @@ class _RequestPipeline:
             if time.perf_counter() - asked > _PROMPT:
                 # Rights can end while a body trickles in.
                 await again()
-        request = Request(
+        request = self.request = Request(
             principal=principal,
             info=info,
             query=self._query,
@@ -289,7 +291,7 @@ class _RequestPipeline:
                 principal=principal,
                 impersonator=self.impersonator,
                 info=info,
-                decision=self.decision,
+                decision=with_notes(self.decision, self.request.notes if self.request else ()),
                 status=self.status,
                 source_ip=self._cycle.client,
                 user_agent=self._headers.get(b"user-agent", b"").decode("latin-1")[:256],

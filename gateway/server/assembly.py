@@ -12,6 +12,7 @@ import django
 import orjson
 from cryptography import x509
 
+from access.admission import configuration
 from access.admission.chain import AdmissionChain
 from access.admission.kubernetes.certificaterequests import CertificateRequests
 from access.admission.kubernetes.customresourcedefinitions import CustomResourceDefinitions
@@ -20,6 +21,7 @@ from access.admission.kubernetes.limitranger import LimitRanger
 from access.admission.kubernetes.namespacelifecycle import IMMORTAL, NamespaceLifecycle
 from access.admission.kubernetes.noderestriction import NodeRestriction
 from access.admission.kubernetes.persistentvolumeclaimresize import PersistentVolumeClaimResize
+from access.admission.kubernetes.podsecurity import PodSecurity
 from access.admission.kubernetes.priorityandruntimeclass import PriorityAndRuntimeClass
 from access.admission.kubernetes.resourcequota import ResourceQuota
 from access.admission.kubernetes.serviceaccount import ServiceAccount
@@ -75,6 +77,7 @@ async def build_runtime(
     django.setup()
     definitions()
     async with Engine(options.database_url) as store:
+        configured = configuration.read(options.admission_control_config_file)
         open_watches, write_locks, catalogs = OpenWatches(), KeyedLocks(), Catalogs()
         suspensions = SuspensionCache(options.database_url, open_watches.reauthorize)
         executor = FairExecutor()
@@ -125,6 +128,7 @@ async def build_runtime(
                 WorkspaceObjectProtection(),
                 NamespaceLifecycle(store),
                 WorkspaceLifecycle(store),
+                PodSecurity(store, configured.pod_security),
                 quotas,
             ]
         )

@@ -14,7 +14,7 @@ from typing import Any, Self
 import orjson
 
 from access.outsidebudget import begin_budget
-from gateway.filters.auditing import new_audit_id, record_of
+from gateway.filters.auditing import new_audit_id, record_of, with_notes
 from gateway.filters.authorization import authorize_with_trace, require_allowed, throttle
 from gateway.handlers import dispatch
 from gateway.http.certificates import prepare
@@ -91,7 +91,7 @@ class Gateway:
         runtime = self._runtime
         assert runtime is not None, "the gateway has not been started"  # noqa: S101 - a programming error
         started, now, audit_id = time.perf_counter(), time.time(), new_audit_id()
-        info = decision = None
+        info = decision = request = None
         begin_budget()
         try:
             parsed = parse(method, path.encode(), query.encode())
@@ -121,7 +121,7 @@ class Gateway:
                 latency=time.perf_counter() - started,
                 principal=principal,
                 info=info,
-                decision=decision,
+                decision=with_notes(decision, request.notes if request else ()),
                 status=response.status,
                 source_ip=source_ip,
                 user_agent=headers.get(b"user-agent", b"").decode("latin-1")[:256],

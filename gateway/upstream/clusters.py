@@ -49,7 +49,7 @@ class Clusters:
     def __init__(self, database_url: str) -> None:
         self._known: dict[str, _Known] = {}
         self._told = asyncio.Event()
-        self._wire = DedicatedConnection(
+        self._connection = DedicatedConnection(
             database_url, "tenantry-clusters", channel=CHANNEL, heard=lambda _: self._told.set(), lost=self._told.set
         )
         self._task = Supervised("clusters", self._follow)
@@ -62,7 +62,7 @@ class Clusters:
     async def stop(self) -> None:
         """Stop following, and hang up everywhere."""
         await self._task.stop()
-        self._wire.close()
+        self._connection.close()
         for known in self._known.values():
             await known.upstream.close()
         self._known.clear()
@@ -97,11 +97,11 @@ class Clusters:
             # Cleared before the reading: what is told while it runs brings another one.
             self._told.clear()
             try:
-                await self._wire.ready()
+                await self._connection.ready()
                 await self._read()
             except AWAY as error:
                 logger.warning("the clusters cannot be read: %s", type(error).__name__)
-                self._wire.close()
+                self._connection.close()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._told.wait(), POLL_SECONDS)
 

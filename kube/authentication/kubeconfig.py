@@ -154,7 +154,7 @@ def _user(access: Access) -> dict[str, Any]:
 
 
 def write_kubeconfig(accesses: Sequence[Access]) -> str:
-    """The kubeconfig of GATEWAY 4.2 as YAML (GW3), a context for each access; the first one is the current context.
+    """A kubeconfig as YAML (GW3, GW7), a context for each access; the first one is the current context.
 
     Raises ``InvalidKubeconfig`` for anything but what ``Access`` promises, so that a hostile cluster's answer never
     becomes a file, and for two accesses of one name.

@@ -15,6 +15,7 @@ from typing import Any, Final
 from kube.kinds.reststrategies import empty_status
 from kube.objects.defaults import NAME_LABEL, TEMPLATE_GENERATION, Body, key_of
 from kube.objects.patches import same
+from kube.objects.podtemplates import TEMPLATES
 from kube.quota.podresources import quality
 
 
@@ -54,19 +55,8 @@ _GATED: Final = (
     "spec.volumes.*.projected.sources.*.clusterTrustBundle",
     "spec.volumes.*.projected.sources.*.podCertificate",
 )
-_TEMPLATES: Final = {
-    ("", "Pod"): "",
-    ("", "PodTemplate"): "template.",
-    ("", "ReplicationController"): "spec.template.",
-    ("apps", "DaemonSet"): "spec.template.",
-    ("apps", "Deployment"): "spec.template.",
-    ("apps", "ReplicaSet"): "spec.template.",
-    ("apps", "StatefulSet"): "spec.template.",
-    ("batch", "CronJob"): "spec.jobTemplate.spec.template.",
-    ("batch", "Job"): "spec.template.",
-}
 _OFF: Final[dict[tuple[str, str], list[tuple[str, ...]]]] = {
-    key: [tuple(f"{prefix}{path}".split(".")) for path in _GATED] for key, prefix in _TEMPLATES.items()
+    key: [(*template, *path.split(".")) for path in _GATED] for key, template in TEMPLATES.items()
 }
 _OFF["apps", "StatefulSet"].append(("spec", "updateStrategy", "rollingUpdate", "maxUnavailable"))
 """What is behind feature gates that are off by default: it is dropped as if nobody had set it."""
@@ -237,12 +227,33 @@ def _node_created(body: Body) -> None:
         taints.append(taint)
 
 
+_APPARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
+_APPARMOR_PROFILES: Final = {"unconfined": {"type": "Unconfined"}, "runtime/default": {"type": "RuntimeDefault"}}
+_PROFILE_MAX: Final = 4095
+
+
 def _pod_created(body: Body) -> None:
     spec = body["spec"]
     body["status"] = {"phase": "Pending", "qosClass": quality(spec)}
     if spec.get("terminationGracePeriodSeconds", 0) < 0:
         spec["terminationGracePeriodSeconds"] = 1
     spec["tolerations"] = _tolerations(spec)
+    if spec.get("os", {}).get("name") != "windows":
+        _profiles_from_annotations(spec, body["metadata"].get("annotations") or {})
+
+
+def _profiles_from_annotations(spec: Body, annotations: Body) -> None:
+    """Who still names AppArmor profiles by annotations has them in the fields as well."""
+    of_pod = spec.get("securityContext", {}).get("appArmorProfile")
+    for field in ("initContainers", "containers"):
+        for container in spec.get(field, ()):
+            profile = _APPARMOR_PROFILES.get(given := annotations.get(f"{_APPARMOR}{container.get('name')}", ""))
+            local = given.removeprefix("localhost/")
+            if local not in (given, "") and local == local.strip() and len(local) <= _PROFILE_MAX:
+                profile = {"type": "Localhost", "localhostProfile": local}
+            context = container.get("securityContext", {})
+            if profile is not None and profile != of_pod and "appArmorProfile" not in context:
+                container["securityContext"] = {**context, "appArmorProfile": profile}
 
 
 def _pod_updated(new: Body, old: Body) -> None:  # noqa: ARG001 - one signature for all

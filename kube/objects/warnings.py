@@ -33,8 +33,8 @@ _ANNOTATIONS: Final = {
     "scheduler.alpha.kubernetes.io/critical-pod": ("v1.16+", "priorityClassName"),
     "security.alpha.kubernetes.io/sysctls": ("v1.11+", "sysctls"),
     "security.alpha.kubernetes.io/unsafe-sysctls": ("v1.11+", "sysctls"),
-    "seccomp.security.alpha.kubernetes.io/pod": ("v1.27+", "seccompProfile"),
 }
+_SECCOMP_POD: Final = "seccomp.security.alpha.kubernetes.io/pod"
 _SECCOMP: Final = "container.seccomp.security.alpha.kubernetes.io/"
 _APPARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
 _CLASS: Final = "kubernetes.io/ingress.class"
@@ -140,7 +140,7 @@ def _pod_spec(spec: Body, path: str, metadata: Body, metadata_path: str) -> Iter
     yield from _repeated(spec.get("hostAliases", ()), "ip", f"{path}.hostAliases")
     yield from _repeated(spec.get("imagePullSecrets", ()), "name", f"{path}.imagePullSecrets")
     yield from _volumes(spec.get("volumes", ()), path)
-    yield from _annotations(metadata.get("annotations") or {}, f"{metadata_path}.annotations")
+    yield from _annotations(metadata.get("annotations") or {}, spec, f"{metadata_path}.annotations")
     yield from _containers(spec, path)
     yield from _null_selectors(affinity, f"{path}.affinity")
 
@@ -178,15 +178,18 @@ def _volumes(volumes: Sequence[Body], path: str) -> Iterator[str]:
                 yield f'volume "{volume.get("name", "")}" (Projected) has no sources provided'
 
 
-def _annotations(annotations: dict[str, str], path: str) -> Iterator[str]:
+def _annotations(annotations: dict[str, str], spec: Body, path: str) -> Iterator[str]:
     for key in annotations:
         if key.startswith(_APPARMOR):
             yield f'{path}[{key}]: deprecated since v1.30; use the "appArmorProfile" field instead'
     for key, (version, field) in _ANNOTATIONS.items():
         if key in annotations:
             yield f'{path}[{key}]: non-functional in {version}; use the "{field}" field instead'
-    for key in annotations:
-        if key.startswith(_SECCOMP):
+    named = [(_SECCOMP_POD, spec)]
+    for field in ("initContainers", "containers", "ephemeralContainers"):
+        named += [(f"{_SECCOMP}{container.get('name')}", container) for container in spec.get(field, ())]
+    for key, holder in named:
+        if key in annotations and "seccompProfile" not in (holder.get("securityContext") or {}):
             yield f'{path}[{key}]: non-functional in v1.27+; use the "seccompProfile" field instead'
 
 

@@ -23,6 +23,7 @@ from kube.requests.status import Cause
 from kube.validation.addresses import address_causes
 from kube.validation.containers import PodContext, container_causes, image_causes
 from kube.validation.metadata import annotation_causes, label_causes
+from kube.validation.profiles import APPARMOR, SECCOMP, SECCOMP_CONTAINER, profile_causes
 from kube.validation.resourcelists import container_resource_causes, pod_level_causes, resource_amount_causes
 from kube.validation.scheduling import affinity_causes, spread_causes, toleration_causes
 from kube.validation.security import (
@@ -47,9 +48,6 @@ _SEARCH_WORDS: Final = (
 _MIRROR: Final = "kubernetes.io/config.mirror"
 _COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 _TOLERATIONS: Final = "scheduler.alpha.kubernetes.io/tolerations"
-_SECCOMP: Final = "seccomp.security.alpha.kubernetes.io/pod"
-_SECCOMP_CONTAINER: Final = "container.seccomp.security.alpha.kubernetes.io/"
-_APPARMOR: Final = "container.apparmor.security.beta.kubernetes.io/"
 
 
 def pod_causes(body: dict[str, Any]) -> list[Cause]:
@@ -60,7 +58,7 @@ def pod_causes(body: dict[str, Any]) -> list[Cause]:
         causes.append(forbidden("spec.ephemeralContainers", "cannot be set on create"))
     if spec.get("schedulingGates") and spec.get("nodeName"):
         causes.append(forbidden("spec.nodeName", "cannot be set until all schedulingGates have been cleared"))
-    return causes
+    return causes + profile_causes(body.get("metadata", {}).get("annotations", {}), spec)
 
 
 def changed_pod_causes(body: dict[str, Any]) -> list[Cause]:
@@ -257,7 +255,7 @@ def _annotation_causes(annotations: dict[str, str], spec: dict[str, Any], path: 
     if cost is not None and not _is_int32(cost):
         causes.append(invalid(key_path(path, _COST), cost, "must be a 32bit integer"))
     for key, profile in annotations.items():
-        if key == _SECCOMP or key.startswith(_SECCOMP_CONTAINER):
+        if key == SECCOMP or key.startswith(SECCOMP_CONTAINER):
             causes += seccomp_text_causes(profile, f"{path}.{key}")
     containers = {
         container.get("name")
@@ -265,8 +263,8 @@ def _annotation_causes(annotations: dict[str, str], spec: dict[str, Any], path: 
         for container in spec.get(field, ())
     }
     for key, profile in annotations.items():
-        if key.startswith(_APPARMOR):
-            name, here = key.removeprefix(_APPARMOR), key_path(path, key)
+        if key.startswith(APPARMOR):
+            name, here = key.removeprefix(APPARMOR), key_path(path, key)
             causes += [] if name in containers else [invalid(here, name, "container not found")]
             if profile not in ("", "runtime/default", "unconfined") and not profile.startswith("localhost/"):
                 causes.append(invalid(here, profile, f'invalid AppArmor profile name: "{profile}"'))

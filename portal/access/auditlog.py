@@ -14,7 +14,7 @@ from django.http import StreamingHttpResponse
 from audit import export
 from audit.actions import Action
 from audit.models import AuditEntry
-from audit.recorder import Actor
+from audit.recorder import SYSTEM_CHAIN, Actor
 from audit.selectors import (
     Filters,
     Page,
@@ -62,18 +62,22 @@ def entries_page(
     Operators see every chain, admins of a tenant its own, members what happened to a workspace of theirs, everybody
     what they did themselves. Raises ``NotFound`` for a chain or a workspace that is not theirs to know of.
     """
+    filters = _as_visible(actor, filters, chain, chains)
+    if not chain:
+        return entries_everywhere(filters=filters, after=after, limit=limit)
+    return entries_of_chain(chain, filters=filters, after=after, limit=limit)
+
+
+def _as_visible(actor: Actor, filters: Filters, chain: str, chains: Sequence[str]) -> Filters:
+    """The filters, narrowed to what the actor may see."""
     if filters.workspace_id:
         selectors.workspace_visible_to(actor, filters.workspace_id)
     elif not actor.operator and chain not in chains:
         filters = replace(filters, user_id=actor.user_id)
-    if not chain:
-        return entries_everywhere(filters=filters, after=after, limit=limit)
-    if not actor.operator and chain not in chains:
+    if chain and not actor.operator and chain not in chains:
         selectors.tenant_visible_to(actor, chain)
-    began = visible_since(actor, chain)
-    if began is not None:
-        filters = replace(filters, since=max(filters.since or began, began))
-    return entries_of_chain(chain, filters=filters, after=after, limit=limit)
+    began = visible_since(actor, chain) if chain else None
+    return filters if began is None else replace(filters, since=max(filters.since or began, began))
 
 
 def entry_visible_to(actor: Actor, pk: UUID) -> AuditEntry:
@@ -94,20 +98,23 @@ def is_visible(actor: Actor, chain: str, moment: datetime) -> bool:
     return began is None or moment >= began
 
 
-def export_of(actor: Actor, chain: str, form: str) -> StreamingHttpResponse:
-    """The download of a chain that the actor may read whole. Raises ``NotFound``, ``Forbidden``, ``BadRequest``."""
-    if not actor.operator:
-        if not Membership.objects.filter(user_id=actor.user_id, tenant_id=chain).exists():  # type: ignore[misc]
-            raise NotFound("There is no such audit log.", kind="audit-logs")
-        if chain not in visible_chains(actor):
-            raise Forbidden("Only the tenant's admins may export its audit log.")
+def export_of(
+    actor: Actor, filters: Filters, form: str, *, chain: str = "", chains: Sequence[str]
+) -> StreamingHttpResponse:
+    """The download of what ``entries_page`` would list, oldest first; of a chain alone the whole, which can be verified.
+
+    Raises ``NotFound``, ``Forbidden`` for the chain of a tenant that the actor does not administer, ``BadRequest``.
+    """
+    filters = _as_visible(actor, filters, chain, chains)
+    if chain and not actor.operator and chain not in chains:
+        raise Forbidden("Only the tenant's admins may export its audit log.")
     lines = {"csv": (export.csv_lines, "text/csv"), "jsonl": (export.json_lines, "application/jsonl")}.get(form)
     if lines is None:
         raise BadRequest("The format is csv or jsonl.")
-    actor.record(Action.AUDIT_EXPORTED, chain=chain, target=f"audit/{chain}", detail={"format": form})
-    response = Lines(
-        lines[0](entry_rows(chain, since=visible_since(actor, chain))), content_type=f"{lines[1]}; charset=utf-8"
-    )
-    response["Content-Disposition"] = f'attachment; filename="audit-{chain}.{form}"'
+    target = f"audit/{chain}" if chain else "audit"
+    # What an operator takes from all chains is the platform's business, what people take of their own is theirs.
+    actor.record(Action.AUDIT_EXPORTED, chain=chain or SYSTEM_CHAIN, target=target, detail={"format": form})
+    response = Lines(lines[0](entry_rows(chain, filters=filters)), content_type=f"{lines[1]}; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="audit{"-" if chain else ""}{chain}.{form}"'
     response["X-Content-Type-Options"] = "nosniff"
     return response

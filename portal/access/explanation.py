@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from http import HTTPStatus
+from http.client import responses
 from typing import Any, Final
 
 import yaml
@@ -189,22 +191,30 @@ def explanation_of(resolved: RequestInfo, decision: Decision, allowing: tuple[Re
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RefusedRequest:
-    """A refused request of the audit, for the same component that shows an explanation."""
+class TracedRequest:
+    """A request of the audit whose trace was kept, for the same component that shows an explanation."""
 
     verb: str
     path: str
     headline: str
     steps: tuple[Step, ...]
-    verdict: str = labels.DENY
+    verdict: str
+    title: str
 
 
-def refused_request(row: ApiRequest) -> RefusedRequest | None:
-    """The trace that was kept with a refused request, or ``None`` where there is none."""
+def traced_request(row: ApiRequest) -> TracedRequest | None:
+    """What decided a request, authorization and admission, or ``None`` where no trace was kept."""
     if not row.trace:
         return None
     steps = [Step(said["step"], *_WORDS[Verdict(said["decision"])], said["reason"], said["rule"]) for said in row.trace]
-    return RefusedRequest(verb=row.verb, path=row.path, headline=f"{row.code} Forbidden", steps=tuple(steps))
+    return TracedRequest(
+        verb=row.verb,
+        path=row.path,
+        headline=f"{row.code} {responses.get(row.code, '')}",
+        steps=tuple(steps),
+        verdict=labels.ALLOW if row.code < HTTPStatus.BAD_REQUEST else labels.DENY,
+        title="What was noted of it" if row.code < HTTPStatus.BAD_REQUEST else "Why it was refused",
+    )
 
 
 def own_identity(actor: Actor) -> dict[str, Any]:
@@ -222,7 +232,7 @@ def _require_permitted(
 ) -> tuple[str, Sequence[str]]:
     """The tenant and groups to ask with, as far as the actor may."""
     if actor.operator:
-        return tenant or SYSTEM_TENANT, groups
+        return tenant or SYSTEM_TENANT, groups or _groups_of(name, tenant)
     roles = dict(Membership.objects.filter(user_id=actor.user_id).values_list("tenant_id", "role"))  # type: ignore[misc]
     tenant = tenant or (min(roles) if roles else "")
     if tenant not in roles:
@@ -231,11 +241,17 @@ def _require_permitted(
     if cluster and cluster != space and not cluster.startswith(f"{space}:"):
         raise Forbidden(f"You may ask about {space} and what is in it only.")
     if role_at_least(roles[tenant], Role.ADMIN):
-        return tenant, groups
+        return tenant, groups or _groups_of(name, tenant)
     if name != actor.name:
         raise Forbidden("You may ask about yourself; the tenant's admins may ask about its users.")
     # Groups are facts of the membership here, not of the form: nobody tries on other people's groups.
     return tenant, [f"{MEMBERS}{roles[tenant]}"]
+
+
+def _groups_of(name: str, tenant: str) -> list[str]:
+    """The groups that a person of the portal has in a tenant; none for anybody else."""
+    role = Membership.objects.filter(user__email__iexact=name, tenant_id=tenant).values_list("role", flat=True).first()
+    return [] if role is None else [f"{MEMBERS}{role}"]
 
 
 def _step(decision: Decision) -> Step:

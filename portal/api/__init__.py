@@ -1,1 +1,1 @@
-"""The REST API for automation (contract.md, portal URLs): translators around the services, errors as RFC 9457."""
+"""The REST API for automation under ``/api/v1/``: translators around the services, errors as RFC 9457."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from drf_spectacular.openapi import AutoSchema
-from drf_spectacular.utils import OpenApiResponse
 from rest_framework import serializers
 
 
@@ -47,19 +46,19 @@ _FAILURES = {
 class Schema(AutoSchema):
     """Adds the problems that every operation may answer with."""
 
-    def get_response_serializers(self) -> Any:
-        """The declared answers and the failures."""
-        declared: Any = super().get_response_serializers()
-        answers: dict[Any, Any] = dict(declared) if isinstance(declared, dict) else {"200": declared}
-        answers = {key if isinstance(key, tuple) else str(key): value for key, value in answers.items()}
-        codes = ["400", "401", "403", "404", "429", "503"]
+    def get_operation(self, *args: Any, **kwargs: Any) -> dict[str, Any] | None:
+        """The declared operation, and the failures beside its answers. What views declare would replace them."""
+        operation: dict[str, Any] | None = super().get_operation(*args, **kwargs)
+        if operation is None:
+            return None
+        codes = {"400", "401", "403", "404", "429", "503"}
         if self.method in {"POST", "PATCH", "PUT", "DELETE"}:
-            codes += ["409", "413", "415", "422"]
+            codes |= {"409", "413", "415", "422"}
+        problem = self.resolve_serializer(Problem, "response").ref
         for code in sorted(codes):
-            answers.setdefault(
-                (code, "application/problem+json"), OpenApiResponse(Problem, description=_FAILURES[code])
-            )
-        return answers
+            answer = {"content": {"application/problem+json": {"schema": problem}}, "description": _FAILURES[code]}
+            operation["responses"].setdefault(code, answer)
+        return operation
 
     def get_tags(self) -> list[str]:
         """One group a noun."""

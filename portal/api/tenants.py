@@ -54,7 +54,7 @@ class TenantList(Endpoint):
         parameters=[
             OpenApiParameter("after", str, description="The last name of the page before: follow `next`."),
             LIMIT,
-            OpenApiParameter("search", str, description="The beginning of a name."),
+            OpenApiParameter("search", str, description="Any part of a name."),
         ],
         responses={200: page_schema(TenantSerializer)},
     )
@@ -83,7 +83,7 @@ class TenantList(Endpoint):
         """One code path with kubectl, admin and pages (TS1)."""
         actor = api_operator(request)
         data = self.validated_body(request, TenantCreateRequest)
-        owner = person_named(data["owner"], field="owner") if data["owner"] else None
+        owner = person_named(data["owner"], field="owner") if data.get("owner") else None
         made = services.tenant_create(actor=actor, name=data["name"], display_name=data["display_name"], owner=owner)
         return created_response(TenantSerializer, made, f"/api/v1/tenants/{made.name}/")
 

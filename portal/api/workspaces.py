@@ -1,4 +1,4 @@
-"""Workspaces and their credentials (GATEWAY 4.1 to 4.3; GW3, GW5, GW6, GW7)."""
+"""Workspaces and their credentials (GW3, GW5, GW6, GW7)."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ _POLLS = (0.05, 0.1, 0.15, 0.2, 0.25)
 
 
 class WorkspaceInit(Endpoint):
-    """A workspace for whoever asks, in one request (GATEWAY 4.1)."""
+    """A workspace for whoever asks, in one request (GW6)."""
 
     @extend_schema(
         operation_id="initWorkspace",
@@ -80,7 +80,7 @@ class WorkspaceList(Endpoint):
             LIMIT,
             OpenApiParameter("tenant", str, description="Of this tenant only."),
             OpenApiParameter("status", str, enum=["active", "suspended"]),
-            OpenApiParameter("search", str, description="The beginning of a name or namespace."),
+            OpenApiParameter("search", str, description="Any part of a name or of a namespace's name."),
         ],
         responses={200: page_schema(WorkspaceSerializer)},
     )
@@ -145,7 +145,7 @@ class WorkspaceDetail(Endpoint):
 
 
 class WorkspaceSuspend(Endpoint):
-    """The kill switch (GATEWAY 4.3)."""
+    """The kill switch (GW5)."""
 
     @extend_schema(
         operation_id="suspendWorkspace",
@@ -237,7 +237,7 @@ class CredentialRevoke(Endpoint):
 
 
 class KubeconfigDownload(Endpoint):
-    """GATEWAY 4.2. A GET that issues: never by a bare cookie, which an image on another site would send too."""
+    """A GET that issues (GW7): never by a bare cookie, which an image on another site would send too."""
 
     query_parameters = frozenset({"workspace"})
     # Fetching it issues a credential with all rights of its owner.

@@ -9,9 +9,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import redis
+from django.conf import settings
+from django.contrib.auth.views import redirect_to_login
 from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
 
 _WORDS: Final = {
     400: (
@@ -123,7 +126,22 @@ def server_error(request: HttpRequest) -> HttpResponse:
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
-    """A form that did not come from our own page."""
+    """A form that did not come from our own page, or from one whose session is over."""
+    if not request.user.is_authenticated and request.path != reverse(settings.LOGIN_URL):
+        if request.headers.get("HX-Request"):
+            return redirect_to_login(request.get_full_path())
+        return answer(request, 403, "You are not signed in any more, so nothing was changed. Sign in and do it again.")
+    if (
+        not request.user.is_authenticated
+        and not request.is_secure()
+        and settings.CSRF_COOKIE_NAME not in request.COOKIES
+    ):
+        return answer(
+            request,
+            403,
+            "Your browser has not kept this site's cookie. Over plain HTTP only Chromium and Firefox do, and only on this"
+            " machine: use one of them, or TLS. Programs use the REST API with an access token.",
+        )
     return answer(
         request, 403, "This form is too old, or it did not come from this site. Reload the page and send it again."
     )

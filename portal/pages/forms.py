@@ -148,7 +148,7 @@ class KubeconfigForm(forms.Form):
         self.fields["kind"].choices = ways  # type: ignore[attr-defined]
         self.fields["kind"].help_text = " ".join(_WAYS[kind] for kind in kinds)
         words = {
-            "admin": "Admin: everything in the namespace",
+            "admin": "Admin: workloads, network policies, roles and service accounts",
             "editor": "Editor: change workloads",
             "viewer": "Viewer: read only",
         }
@@ -457,7 +457,11 @@ class ExplainForm(forms.Form):
         help_text="<code>root:acme</code>; the person's own space when empty.",
     )
     user = forms.CharField(max_length=253, label="User name")
-    groups = forms.CharField(required=False, max_length=2048, help_text="Separated by commas.")
+    groups = forms.CharField(
+        required=False,
+        max_length=2048,
+        help_text="Separated by commas; those that the person has in the tenant when empty.",
+    )
     tenant = forms.CharField(required=False, max_length=63, label="Tenant of the user")
 
 

@@ -1,1 +1,1 @@
-"""Everything on one machine by one command (contract.md, ``manage.py quickstart``)."""
+"""Everything on one machine by one command, ``manage.py quickstart``."""

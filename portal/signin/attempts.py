@@ -20,9 +20,9 @@ from django.http import HttpRequest, HttpResponseBase
 
 from audit.addresses import address_of
 from portal.database.scopes import everything
-from tenants import ratelimits
+from tenants import actionlimits
+from tenants.actionlimits import Bucket
 from tenants.models import User
-from tenants.ratelimits import Bucket
 
 ADDRESS: Final = Bucket("sign-in-address", burst=10, interval=30)
 ACCOUNT_AND_ADDRESS: Final = Bucket("sign-in", burst=5, interval=30)
@@ -50,7 +50,7 @@ class Attempt:
     def succeeded(self) -> None:
         """Give it back."""
         for bucket, key in self.taken:
-            ratelimits.refund(bucket, key)
+            actionlimits.refund(bucket, key)
 
 
 def attempt(request: HttpRequest, *, email: str) -> Attempt:
@@ -152,5 +152,5 @@ def _proof(user: User) -> str:
 
 def _taken(*wanted: tuple[Bucket, str]) -> Attempt:
     for bucket, key in wanted:
-        ratelimits.take(bucket, key)
+        actionlimits.take(bucket, key)
     return Attempt(wanted)

@@ -30,7 +30,7 @@ from audit.recorder import Actor
 from kube.requests.status import StatusError
 from portal.database.scopes import everything
 from portal.http.actors import actor_of, visitor_of
-from tenants import ratelimits
+from tenants import actionlimits
 
 CLIENT: Final = "tenantry-login"
 _REDIRECT: Final = re.compile(r"http://127\.0\.0\.1:([1-9][0-9]{3,4})/callback")
@@ -239,21 +239,21 @@ class _Server(AuthorizationServer):  # type: ignore[misc]
 @sensitive_variables()
 def token_answer(request: HttpRequest) -> HttpResponse:
     """The answer of the token endpoint: a token, or OAuth's word for why not."""
-    return _answered(request, lambda server: server.create_token_response(request), ratelimits.LOGIN_TOKENS)
+    return _answered(request, lambda server: server.create_token_response(request), actionlimits.LOGIN_TOKENS)
 
 
 @sensitive_variables()
 def device_answer(request: HttpRequest) -> HttpResponse:
     """The answer to a device that wants to be let in."""
     name = _DeviceEndpoint.ENDPOINT_NAME
-    return _answered(request, lambda server: server.create_endpoint_response(name, request), ratelimits.LOGIN_ASKED)
+    return _answered(request, lambda server: server.create_endpoint_response(name, request), actionlimits.LOGIN_ASKED)
 
 
 @sensitive_variables()
 def revocation_answer(request: HttpRequest) -> HttpResponse:
     """The answer to a machine that signs out."""
     name = _Revocation.ENDPOINT_NAME
-    return _answered(request, lambda server: server.create_endpoint_response(name, request), ratelimits.LOGIN_TOKENS)
+    return _answered(request, lambda server: server.create_endpoint_response(name, request), actionlimits.LOGIN_TOKENS)
 
 
 def consent_flaw(request: HttpRequest) -> str:
@@ -293,8 +293,8 @@ def machine_of(data: Any) -> str:
 
 @everything()  # whoever comes with a code or a secret is known by it alone
 @sensitive_variables()
-def _answered(request: HttpRequest, answer: Any, limit: ratelimits.Bucket) -> HttpResponse:
-    wait = ratelimits.wait_for(limit, request.META.get("REMOTE_ADDR", ""))
+def _answered(request: HttpRequest, answer: Any, limit: actionlimits.Bucket) -> HttpResponse:
+    wait = actionlimits.wait_for(limit, request.META.get("REMOTE_ADDR", ""))
     if wait:
         said = {"error": "slow_down", "error_description": "Too many requests, try again later."}
         return JsonResponse(said, status=429, headers={"Retry-After": str(max(1, int(wait)))})

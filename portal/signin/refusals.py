@@ -24,8 +24,8 @@ from audit.recorder import SYSTEM_CHAIN
 from audit.recorder import record as audit_record
 from portal.http.actors import actor_of, visitor_of
 from portal.signin.attempts import network_of
-from tenants import ratelimits
-from tenants.ratelimits import Bucket
+from tenants import actionlimits
+from tenants.actionlimits import Bucket
 
 logger = logging.getLogger(__name__)
 
@@ -72,9 +72,9 @@ def record(
     signed_in = getattr(request, "user", None) is not None and request.user.is_authenticated
     actor = actor_of(request) if signed_in else visitor_of(request, name)
     if actor.user_id is not None:
-        fits = ratelimits.wait_for(SENDER, actor.user_id) == 0
+        fits = actionlimits.wait_for(SENDER, actor.user_id) == 0
     else:
-        fits = ratelimits.wait_for(SENDER, network_of(request)) == 0 and ratelimits.wait_for(STRANGERS, "all") == 0
+        fits = actionlimits.wait_for(SENDER, network_of(request)) == 0 and actionlimits.wait_for(STRANGERS, "all") == 0
     try:
         if fits:
             what = {"code": code, **(detail or {})}

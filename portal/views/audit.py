@@ -17,9 +17,9 @@ from django.views.decorators.http import require_safe
 from audit.actions import Action
 from audit.recorder import SYSTEM_CHAIN, Actor
 from audit.selectors import Filters, chain_flaw, request_of, requests_of_tenant
-from kube.requests.status import BadRequest, NotFound
+from kube.requests.status import Forbidden, NotFound
 from portal.access.auditlog import entries_page, entry_visible_to, export_of, is_visible, visible_chains, visible_since
-from portal.access.explanation import refused_request
+from portal.access.explanation import traced_request
 from portal.http.actors import actor_of
 from portal.pages import labels
 from portal.pages.forms import ApiRequestForm, AuditForm
@@ -36,28 +36,8 @@ def audit(request: HttpRequest) -> HttpResponse:
     """Events: operators see every chain, tenants' admins their own, everybody what they did themselves."""
     actor = actor_of(request)
     chains = visible_chains(actor)
-    if request.GET.get("chain", "") not in ["", *chains]:
-        raise NotFound("There is no such audit log.", kind="audit-logs")
-    form = AuditForm(request.GET or None, chains=_choices(actor, chains), actions=[action.value for action in Action])
-    data: dict[str, Any] = form.cleaned_data if form.is_bound and form.is_valid() else {}
-    # Who administers one tenant and asks for nothing in particular means that one.
-    chain = data.get("chain") or (chains[0] if len(chains) == 1 and not actor.operator else "")
-    workspace = request.GET.get("workspace", "")
-    filters = Filters(
-        action=data.get("action", ""),
-        outcome=data.get("outcome", ""),
-        text=data.get("text", ""),
-        workspace_id=selectors.workspace_visible_to(actor, workspace).pk if workspace else None,
-        since=_midnight(data.get("since")),
-        until=_midnight(data.get("until")),
-    )
-    page = entries_page(
-        actor,
-        filters,
-        chain="" if workspace else chain,
-        chains=chains,
-        after=request.GET.get("after", ""),
-    )
+    form, chain, filters = _asked(request, actor, chains)
+    page = entries_page(actor, filters, chain=chain, chains=chains, after=request.GET.get("after", ""))
     query = request.GET.copy()
     query.pop("after", None)
     context = {
@@ -118,26 +98,45 @@ def audit_requests(request: HttpRequest) -> HttpResponse:
 @require_safe
 @login_required
 def audit_request(request: HttpRequest, key: str) -> HttpResponse:
-    """One request with the trace of its refusal (AZ11)."""
+    """One request with its trace, where one was kept (AZ11)."""
     actor = actor_of(request)
     row = request_of(key)
     if row is None or not (actor.operator or is_visible(actor, row.tenant, row.created_at)):
         raise NotFound("There is no such request.", kind="audit-logs")
-    return render(request, "pages/audit/request.html", {"row": row, "explanation": refused_request(row)})
+    return render(request, "pages/audit/request.html", {"row": row, "explanation": traced_request(row)})
 
 
 @require_safe
 @login_required
 def audit_export(request: HttpRequest) -> StreamingHttpResponse:
-    """A whole chain as CSV or JSON Lines, with its hashes; the export is an event itself."""
+    """What the page lists under the same filters, as CSV or JSON Lines with hashes; the export is an event itself."""
     actor = actor_of(request)
-    chain = request.GET.get("chain", "") or (SYSTEM_CHAIN if actor.operator else "")
     chains = visible_chains(actor)
-    if not chain and len(chains) == 1:
-        chain = chains[0]
-    if not chain:
-        raise BadRequest("Choose a tenant first: an export is one tenant's chain.")
-    return export_of(actor, chain, request.GET.get("format", "jsonl"))
+    _, chain, filters = _asked(request, actor, chains)
+    return export_of(actor, filters, request.GET.get("format", "jsonl"), chain=chain, chains=chains)
+
+
+def _asked(request: HttpRequest, actor: Actor, chains: list[str]) -> tuple[AuditForm, str, Filters]:
+    """What the page's filters say: the form, the chain (empty: all that the actor sees) and the rest."""
+    wanted = request.GET.get("chain", "")
+    if wanted and wanted not in chains:
+        selectors.tenant_visible_to(actor, wanted)
+        raise Forbidden("Only the tenant's admins read its audit log.")
+    form = AuditForm(request.GET or None, chains=_choices(actor, chains), actions=[action.value for action in Action])
+    data: dict[str, Any] = form.cleaned_data if form.is_bound and form.is_valid() else {}
+    workspace = request.GET.get("workspace", "")
+    filters = Filters(
+        action=data.get("action", ""),
+        outcome=data.get("outcome", ""),
+        text=data.get("text", ""),
+        workspace_id=selectors.workspace_visible_to(actor, workspace).pk if workspace else None,
+        since=_midnight(data.get("since")),
+        until=_midnight(data.get("until")),
+    )
+    if workspace:
+        return form, "", filters
+    # Who administers one tenant and asks for nothing in particular means that one.
+    return form, data.get("chain") or (chains[0] if len(chains) == 1 and not actor.operator else ""), filters
 
 
 def _choices(actor: Actor, chains: list[str]) -> list[tuple[str, str]]:

@@ -220,7 +220,7 @@ def _shown(
         "filename": filename,
         "credential_ids": [row.jti for row in credentials],
         "missing": " ".join(f"{workspace.name}: {why}" for workspace, why in missing),
-        "command": _shell_command(filename, yaml),
+        "command": _shell_command(filename),
         "ends_text": f"It works until {until:%H:%M} UTC, two hours at most",
         "back": back,
         "crumbs": crumbs,
@@ -243,8 +243,6 @@ def workspace_crumbs(found: Workspace) -> list[dict[str, str]]:
     ]
 
 
-def _shell_command(filename: str, text: str) -> str:
-    return (
-        f"(umask 077; cat > {filename} <<'KUBECONFIG'\n{text.rstrip()}\nKUBECONFIG\n) && "
-        f'export KUBECONFIG="$PWD/{filename}"'
-    )
+def _shell_command(filename: str) -> str:
+    """Takes the pasted file from the terminal: a shell keeps what it is told in its history, not what it is fed."""
+    return f'(umask 077; cat > {filename}) && export KUBECONFIG="$PWD/{filename}"'

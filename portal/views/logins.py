@@ -24,7 +24,7 @@ from portal.http.actors import actor_of
 from portal.pages.forms import EmptyForm, UserCodeForm, add_status_error
 from portal.signin import oauth
 from portal.views.actions import form_status, render_action
-from tenants import ratelimits
+from tenants import actionlimits
 
 _PLUGIN = settings.BASE_DIR / "login" / "tenantry_login.py"
 
@@ -61,7 +61,7 @@ def device(request: HttpRequest) -> HttpResponse:
         code, decision, now = form.cleaned_data["user_code"], request.POST.get("decision", ""), timezone.now()
         try:
             # Every code costs one, right or wrong: a code is there for ten minutes, and nobody enters many.
-            ratelimits.take(ratelimits.LOGIN_CODE, user.pk)
+            actionlimits.take(actionlimits.LOGIN_CODE, user.pk)
             with everything():
                 context["login"] = logins.login_of_user_code(code, now=now)
                 if decision in {"allow", "deny"}:

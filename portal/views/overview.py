@@ -110,7 +110,7 @@ def requests(request: HttpRequest) -> HttpResponse:
 @require_safe
 @login_required
 def search(request: HttpRequest) -> HttpResponse:
-    """Workspaces, tenants and pages that begin with the words."""
+    """Workspaces, tenants and pages whose names contain the words."""
     actor = actor_of(request)
     words = request.GET.get("q", "").strip()[:63].lower()
     results = [

@@ -74,7 +74,8 @@ def token_new(request: HttpRequest) -> HttpResponse:
             add_status_error(request, form, error)
         else:
             url = request.build_absolute_uri("/api/v1/workspaces/")
-            example = f"curl -H 'Authorization: Bearer {minted.text}' {url}"
+            # Neither the shell's history nor the list of processes shows a token that is read from the terminal.
+            example = f'read -rs TENANTRY_TOKEN  # paste it, press Enter\ncurl -H @- {url} <<< "Authorization: Bearer $TENANTRY_TOKEN"'
             context = {"token": minted.text, "name": data["name"], "example": example}
             return render(request, "pages/tokens/created.html", context)
     context = {
@@ -158,7 +159,7 @@ def users(request: HttpRequest) -> HttpResponse:
     query = request.GET.get("q", "").strip()[:128]
     rows = User.objects.annotate(tenant_count=Count("memberships"))
     if query:
-        rows = rows.filter(Q(email__istartswith=query) | Q(name__istartswith=query))
+        rows = rows.filter(Q(email__icontains=query) | Q(name__icontains=query))
     found = page_of(rows, request.GET.get("after", ""), 50)
     context = {"rows": found.rows, "listed": "Users", "query": query, "pager": pager(request, found.next)}
     return render(request, "pages/users/list.html", context)

@@ -13,7 +13,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
-from kube.requests.status import TooManyRequests
+from kube.requests.status import Forbidden, TooManyRequests
 from portal.pages.forms import SignInForm, add_status_error
 from portal.signin import accounts, attempts
 from portal.signin.oidc.provider import configured
@@ -48,10 +48,18 @@ def login(request: HttpRequest) -> HttpResponse:
                 form.add_error(None, "The e-mail address or the password is wrong.")
                 status = 401
     context: dict[str, Any] = {"form": form, "next": target, "single_sign_on": _single_sign_on(target)}
+    context["ended"] = "ended" in request.GET
     response = render(request, "pages/sessions/login.html", context, status=status)
     if retry_after:
         response["Retry-After"] = str(retry_after)
     return response
+
+
+def admin_login(request: HttpRequest) -> HttpResponse:
+    """Where the operators' console sends whoever it does not let in. Raises ``Forbidden`` for the signed in."""
+    if request.user.is_authenticated:
+        raise Forbidden("The console is for operators of the platform, and your account is none.")
+    return redirect(reverse("login") + "?" + request.GET.urlencode())
 
 
 @require_POST

@@ -35,7 +35,7 @@ from tenants.models import Cluster, CredentialKind, Phase, Role, Status, TenantS
 from tenants.rights import role_at_least, role_of
 
 _LAYERS = (
-    "The portal and the gateway add_status_error every request at once.",
+    "The portal and the gateway refuse every request at once.",
     "Open watches and exec sessions through the gateway are cut.",
     "All role bindings of the namespace are taken away; copies are kept for resuming.",
     "Service accounts are replaced, so that issued credentials stay dead.",
@@ -89,6 +89,7 @@ def workspace_new(request: HttpRequest) -> HttpResponse:
     context = {
         "form": form,
         "tenants": tenants,
+        "closed": None if tenants else _why_not(actor),
         "tiers": [tier_card(tier) for tier in tiers],
         "tiers_url": reverse("tiers") if actor.operator else "",
     }
@@ -113,7 +114,6 @@ def workspace(request: HttpRequest, pk: UUID) -> HttpResponse:
         "receipt": progress.steps_of(found.receipt),
         "receipt_text": progress.receipt_text(found),
         "api_server": found.cluster.client_url or found.cluster.server,
-        "path": f"{found.tenant.cluster_path}:{found.name}",
         "members": selectors.members_of(actor, found.tenant_id)[:8],
         "entries": entries_everywhere(filters=Filters(workspace_id=found.pk, settled=True), limit=8).rows,
         "suspend_text": "Suspend" if found.status == Status.ACTIVE else "Suspend again",
@@ -235,6 +235,21 @@ def workspace_tier(request: HttpRequest, pk: UUID) -> HttpResponse:
         texts=["The quota and the default limits change. What runs goes on; a smaller quota only stops new things."],
         crumbs=workspace_crumbs(found),
     )
+
+
+def _why_not(actor: Actor) -> dict[str, str]:
+    """Why nobody offers the person a tenant for a workspace, and what to do."""
+    mine = list(selectors.tenants_visible_to(actor).order_by("name")[:200])
+    if not mine:
+        text = "Workspaces belong to a tenant. Ask an operator or a tenant's owner to add you as an editor."
+        return {"title": "You are in no tenant yet", "text": text}
+    active = [tenant for tenant in mine if tenant.state == TenantState.ACTIVE]
+    if not active:
+        said = f" ({mine[0].suspended_reason})" if mine[0].suspended_reason else ""
+        text = f"No workspace can be made in {mine[0].name}{said} until an operator resumes it."
+        return {"title": f"{mine[0].name} is {mine[0].get_state_display().lower()}", "text": text}
+    text = f"You may look at what {active[0].name} has. Ask one of its owners or admins for the role of an editor."
+    return {"title": "Viewers make no workspaces", "text": text}
 
 
 def _rights(actor: Actor, found: Workspace) -> dict[str, bool]:

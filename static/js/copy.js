@@ -8,6 +8,7 @@ document.addEventListener("click", async (event) => {
   let said = "Copied";
   try {
     await navigator.clipboard.writeText(text);
+    if (source) source.dataset.kept = "";
   } catch {
     const range = document.createRange();
     if (source) {
@@ -24,7 +25,9 @@ document.addEventListener("click", async (event) => {
 document.addEventListener("click", (event) => {
   const button = event.target.closest("[data-download]");
   if (!button) return;
-  const text = document.querySelector(button.dataset.download).textContent;
+  const source = document.querySelector(button.dataset.download);
+  const text = source.textContent;
+  source.dataset.kept = "";
   const url = URL.createObjectURL(new Blob([text], { type: "application/x-yaml" }));
   const link = Object.assign(document.createElement("a"), { href: url, download: button.dataset.filename });
   link.click();

@@ -16,10 +16,26 @@ document.addEventListener("click", (event) => {
       event.preventDefault();
       host.close();
     }
-  } else if (event.target instanceof HTMLDialogElement) {
+  } else if (event.target instanceof HTMLDialogElement && !holds(event.target)) {
     event.target.close();
   }
 });
+
+// [data-once] is shown once: neither a slip of the mouse nor Escape throws it away before it is kept.
+function holds(host) {
+  const once = host.querySelector("[data-once]:not([data-kept])");
+  if (once) {
+    const text = "This is shown once: copy or download it first, or close it with the button.";
+    document.dispatchEvent(new CustomEvent("toast", { detail: { text, verdict: "wait" } }));
+  }
+  return once !== null;
+}
+
+if (dialog) {
+  dialog.addEventListener("cancel", (event) => {
+    if (holds(dialog)) event.preventDefault();
+  });
+}
 
 // What was shown once is gone when its dialog closes.
 if (dialog) dialog.addEventListener("close", () => dialog.replaceChildren());
@@ -30,9 +46,4 @@ document.addEventListener("input", (event) => {
   if (expected === undefined) return;
   const submit = event.target.form.querySelector("[type=submit]");
   submit.disabled = event.target.value.trim() !== expected;
-});
-
-// [data-submit-on-change]: a select that acts at once.
-document.addEventListener("change", (event) => {
-  if (event.target.matches("[data-submit-on-change]")) event.target.form.requestSubmit();
 });

@@ -15,6 +15,7 @@ from tenants.models import Cluster, Network, Workspace
 
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 PRODUCT: Final = "tenantry"
+POD_SECURITY: Final = "pod-security.kubernetes.io/"
 WORKSPACE_LABEL: Final = "tenantry.io/workspace"
 CLUSTER_LABEL: Final = "tenantry.io/cluster"
 """On a Namespace of a space: where its objects live (GW18)."""
@@ -92,8 +93,8 @@ def namespace(workspace: Workspace) -> dict[str, Any]:
     labels = {
         **labels_of(workspace),
         TENANT_LABEL: workspace.tenant_id,
-        "pod-security.kubernetes.io/enforce": workspace.tier.pod_security,
-        "pod-security.kubernetes.io/warn": "restricted",
+        f"{POD_SECURITY}enforce": workspace.tier.pod_security,
+        f"{POD_SECURITY}warn": "restricted",
     }
     domain = workspace.cluster.ingress_domain
     annotations = {

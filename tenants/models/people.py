@@ -29,7 +29,7 @@ class UserManager(BaseUserManager["User"]):
 
 
 class User(AbstractBaseUser, PermissionsMixin):
-    """A person (GATEWAY, ``users``; GW8). ``is_staff`` makes an operator: a user of the system tenant."""
+    """A person (GW8). ``is_staff`` makes an operator: a user of the system tenant."""
 
     class Status(models.TextChoices):
         """Whether the person may sign in."""

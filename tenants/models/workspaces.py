@@ -35,7 +35,7 @@ class Phase(models.TextChoices):
 
 
 class Workspace(models.Model):
-    """What a user asks for (GATEWAY, ``workspaces``; GW1, GW8).
+    """What a user asks for (GW1, GW8).
 
     ``generation`` grows with every wish (suspend, resume, tier, delete) and fences late workers.
     ``service_accounts`` maps the names of the ServiceAccounts that tokens are asked for to their uids: new ones after

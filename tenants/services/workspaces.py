@@ -11,7 +11,7 @@ from django.db import IntegrityError, transaction
 from audit.actions import Action
 from audit.recorder import Actor
 from kube.requests.status import AlreadyExists, Cause, Conflict, Forbidden, Invalid, NotFound, ServiceUnavailable
-from tenants import ratelimits
+from tenants import actionlimits
 from tenants.models import (
     Cluster,
     Desired,
@@ -54,7 +54,7 @@ def workspace_init(
     when the same name or key was used for something else or the tenant is closed, ``AlreadyExists`` when the name is
     another member's, ``ServiceUnavailable`` when there is no cluster.
     """
-    ratelimits.take(ratelimits.INIT, user.id)
+    actionlimits.take(actionlimits.INIT, user.id)
     with transaction.atomic():
         return _init(
             actor,

@@ -13,7 +13,7 @@ from access.credentials import kubeconfig_issue, tenant_kubeconfig_issue
 from access.models import Credential
 from audit.models import AuditEntry
 from kube.requests.status import Conflict, NotFound, ServiceUnavailable, TooManyRequests
-from tenants import ratelimits
+from tenants import actionlimits
 from tenants.models import Phase, Role, Workspace
 from tenants.services import workspace_init, workspace_suspend
 from tests.apiserver import KUBECTL
@@ -118,7 +118,7 @@ def test_strangers_get_404_and_floods_429(workspaces, alice):
     for tenant in ("acme", "nowhere"):
         with pytest.raises(NotFound):
             issue(eve, tenant)
-    for _ in range(ratelimits.TENANT_CREDENTIALS.burst):
+    for _ in range(actionlimits.TENANT_CREDENTIALS.burst):
         issue(alice)
     with pytest.raises(TooManyRequests):
         issue(alice)

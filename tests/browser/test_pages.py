@@ -169,6 +169,38 @@ def test_dialogs_open_by_click_and_close_by_escape(visit: Callable[..., Visit], 
     assert window.problems == []
 
 
+def test_what_is_shown_once_is_not_lost_by_a_slip(visit: Callable[..., Visit], house: dict[str, Any]) -> None:
+    """A click beside the dialog and Escape close it only after the token was copied; its button always does."""
+    window = visit()
+    window.sign_in(house["alice"])
+    window.page.goto(f"{window.site}/tokens/")
+    window.page.get_by_role("link", name="New token").first.click()
+    window.page.fill("dialog[open] [name=name]", "pipeline")
+    window.page.click("dialog[open] [type=submit]")
+    token = window.page.wait_for_selector("dialog[open] #token").text_content()
+    window.page.mouse.click(2, 2)
+    window.page.wait_for_selector("text=This is shown once")
+    window.page.keyboard.press("Escape")
+    assert window.page.text_content("dialog[open] #token") == token
+    window.page.click("dialog[open] [data-copy='#token']")
+    window.page.keyboard.press("Escape")
+    window.page.wait_for_selector("dialog[open]", state="detached")
+
+
+def test_a_session_that_ended_is_asked_for_on_a_page_of_its_own(
+    visit: Callable[..., Visit], house: dict[str, Any]
+) -> None:
+    """The sign-in page is not put into a dialog, and leads back to the page that the dialog stood on."""
+    window = visit()
+    window.sign_in(house["alice"])
+    window.page.goto(f"{window.site}/tenants/acme/members/")
+    window.context.clear_cookies()
+    window.page.get_by_role("link", name="Add member").click()
+    window.page.wait_for_selector("h1:text-is('Sign in')")
+    assert window.page.locator("dialog[open]").count() == 0
+    assert "next=%2Ftenants%2Facme%2Fmembers%2F" in window.page.url
+
+
 def test_deletion_waits_for_the_typed_name(visit: Callable[..., Visit], house: dict[str, Any]) -> None:
     window = visit()
     window.sign_in(house["alice"])

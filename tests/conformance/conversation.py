@@ -55,6 +55,13 @@ class Conversation:
         """Ask and keep the answer for the comparison."""
         return self._keep(self.speaker.send(method, path, body, media, **headers), method, path, body)
 
+    def verdict(self, method: str, path: str, body: Any, media: str = "application/json") -> Answer:
+        """Ask, and keep for the comparison only whether it was refused, why, and what was warned of."""
+        answer = self.speaker.send(method, path, body, media)
+        said = {"message": answer["message"]} if answer.status >= 400 else {}
+        warnings = tuple(sorted(answer.warnings))  # those about annotations come in any order
+        return self._keep(Answer(answer.status, {"content-type": "application/json"}, warnings, said), method, path)
+
     def hear(self, *questions: tuple[str, dict[str, str]]) -> None:
         """GET all of these paths, with these headers, at the same time: some answers take their seconds."""
         speakers = [self.speaker.at(self.speaker.prefix) for _ in questions]

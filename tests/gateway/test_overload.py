@@ -15,7 +15,7 @@ from typing import Any
 import orjson
 import pytest
 
-from access.requestlimits import Limits, Rate, TenantThrottle
+from access.requestlimits import Limits, TenantThrottle
 from gateway.filters.authorization import authorize_with_trace, require_allowed
 from gateway.handlers import dispatch
 from gateway.http.bodies import limit_of
@@ -32,6 +32,7 @@ from kube.requests.decoding import MAX_VALUES, decode_json
 from kube.requests.fielderrors import CAUSES_MAX
 from kube.requests.paths import parse, resolve
 from kube.requests.status import RequestEntityTooLarge, TooManyRequests
+from kube.requests.tokenbuckets import TokenBucket
 from tests.gateway.callers import Caller
 from tests.gateway.conftest import Server
 from tests.gateway.overloading import (
@@ -80,7 +81,7 @@ class KeyedLocks:
 @pytest.fixture
 async def runtime(server: Server, alice: Caller, tmp_path: Path) -> AsyncIterator[Runtime]:
     """The parts of a server, in the test's own loop."""
-    limits = Limits(read=Rate(0, 0), write=Rate(0, 0), watch=Rate(0, 0))
+    limits = Limits(read=TokenBucket(0, 0), write=TokenBucket(0, 0), watch=TokenBucket(0, 0))
     options = Options(database_url=server.database, data_folder=tmp_path, tenant_limits=limits)
     async with build_runtime(options, prepare(options), background=False) as made:
         yield made
@@ -161,7 +162,7 @@ async def test_no_answer_holds_the_loop(filled: Runtime) -> None:
 async def test_answers_are_charged_and_writes_never_refused_by_them(filled: Runtime) -> None:
     before, filled.throttle = (
         filled.throttle,
-        TenantThrottle(Limits(read=Rate(1, 20), write=Rate(0, 0)), lambda _: 0),
+        TenantThrottle(Limits(read=TokenBucket(1, 20), write=TokenBucket(0, 0)), lambda _: 0),
     )
     one = Expensive("one", "GET", f"{NAMESPACED}/configmaps", JSON, b"")
     assert [(await ask(filled, one, accept=TABLE)).status for _ in range(3)] == [200, 429, 429]
@@ -200,7 +201,7 @@ def test_questions_and_options_are_short() -> None:
 
 def test_work_is_charged_by_what_it_costs() -> None:
     """Who owes waits until it is paid; nobody else does."""
-    throttle = TenantThrottle(Limits(write=Rate(10, 20)), lambda _: 0)
+    throttle = TenantThrottle(Limits(write=TokenBucket(10, 20)), lambda _: 0)
     info = resolve(parse("POST", b"/api/v1/namespaces/a/pods"), "acme", None)
     throttle.take(OWNER, info, 0)
     throttle.charge(OWNER, info, 30, 0)

@@ -119,7 +119,12 @@ def test_nobody_makes_what_only_the_gateway_makes(
 
 def test_the_namespace_keeps_its_marks(alice: Caller, workspace: Workspace) -> None:
     at = f"/api/v1/namespaces/{workspace.k8s_namespace}"
-    for labels in ({objects.MANAGED_BY: "me"}, {objects.WORKSPACE_LABEL: None}, {objects.TENANT_LABEL: "x"}):
+    for labels in (
+        {objects.MANAGED_BY: "me"},
+        {objects.WORKSPACE_LABEL: None},
+        {objects.TENANT_LABEL: "x"},
+        {f"{objects.POD_SECURITY}enforce": None},
+    ):
         assert alice.patch(at, {"metadata": {"labels": labels}}).status == 403
     assert alice.delete(at).status == 403
     assert alice.patch(at, {"metadata": {"labels": {"team": "web"}}}).status == 200

@@ -201,7 +201,7 @@ def test_a_policy_object_opens_its_authors_space_alone() -> None:
 def test_a_line_that_opens_more_than_it_says_is_refused_with_its_number_and_the_remedy(
     spec: dict[str, Any], remedy: str
 ) -> None:
-    """AZ3, AZ6: the document's default of ``space`` is for operators alone."""
+    """AZ3, AZ6: Arktos' default of ``space`` is for operators alone."""
     with pytest.raises(InvalidPolicy) as refusal:
         parse_policy_file(f"# first\n{line(user='op')}\n{line(user='x', **spec)}\n")
     assert str(refusal.value) == f"line 3: {remedy}"

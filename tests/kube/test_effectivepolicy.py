@@ -227,7 +227,7 @@ def test_tenant_roles_leave_no_back_door(verb: str, group: str, resource: str) -
 
 
 def test_accounts_and_bindings_are_for_a_workspaces_admin_alone() -> None:
-    """What charts bring; fenced by name (``tests/gateway/test_ownership.py``, ``tests/tenants/test_fences.py``)."""
+    """What charts bring; fenced by name (``tests/gateway/test_ownership.py``, ``tests/tenants/fences``)."""
     for asked in (
         Attributes("create", "", "serviceaccounts"),
         Attributes("patch", "rbac.authorization.k8s.io", "rolebindings"),

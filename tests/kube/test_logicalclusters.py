@@ -123,10 +123,10 @@ def test_full_paths(cluster: str, arguments: tuple[str, str, str, str, str], pat
         ),
     ],
 )
-def test_registry_keys_follow_the_document(
+def test_registry_keys_follow_arktos(
     cluster: str, group: str, resource: str, namespace: str, name: str, *, key: str
 ) -> None:
-    """TS9: the document's four examples."""
+    """TS9: the four examples of Arktos' design."""
     assert clusters.registry_key(cluster, resource, group=group, namespace=namespace, name=name) == key
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -69,9 +70,16 @@ def post(user: User, path: str, body: Any) -> tuple[int, Any]:
 
 
 def explain(
-    user: User, name: str, path: str, *, tenant: str = "acme", method: str = "GET", **more: Any
+    user: User,
+    name: str,
+    path: str,
+    *,
+    tenant: str = "acme",
+    groups: Sequence[str] = (),
+    method: str = "GET",
+    **more: Any,
 ) -> tuple[int, Any]:
-    body = {"user": {"name": name, "groups": [], "tenant": tenant}, "method": method, "path": path, **more}
+    body = {"user": {"name": name, "groups": groups, "tenant": tenant}, "method": method, "path": path, **more}
     return post(user, "/api/v1/access/explain", body)
 
 
@@ -91,8 +99,18 @@ STEPS = [
 ]
 
 
+def test_a_colleague_is_asked_about_with_the_groups_that_he_has(acme: Tenant, admin: User, operator: User) -> None:
+    """AZ11: where no groups are named, those of the membership count, as they would at the API server."""
+    colleague = factories.member(acme, Role.VIEWER)
+    for asking in (admin, operator):
+        path = "/api/v1/namespaces/team/pods"
+        assert explain(asking, colleague.email, path)[1]["decision"] == "allow"
+        assert explain(asking, colleague.email, path, method="POST")[1]["decision"] == "deny"
+        assert explain(asking, colleague.email, path, groups=["nobodies"])[1]["decision"] == "deny"
+
+
 def test_an_admin_sees_which_rule_lets_a_user_in_and_every_step(admin: User) -> None:
-    """AZ11: the shape of contract.md."""
+    """AZ11: verdict, step, reason and trace."""
     status, found = explain(admin, "jane", "/api/v1/namespaces/team/pods/p")
     assert status == 200
     assert found["resolved"] == {

@@ -190,7 +190,7 @@ def test_init_answers_202_with_its_place_and_is_idempotent(acme: House) -> None:
 
 
 def test_init_of_a_ready_workspace_answers_as_the_document_has_it(acme: House) -> None:
-    """GATEWAY 4.1."""
+    """GW6: the documented shape."""
     response = send(bearer(acme.editor), "POST", "workspaces/", {"tier": "basic", "name": "acme-web"})
     assert (response.status_code, response.json()["status"]) == (201, "provisioned")
 

@@ -21,7 +21,7 @@ from audit.models import AuditEntry
 from kube.requests.status import TooManyRequests
 from portal.http import proxies
 from portal.signin import attempts, refusals
-from tenants import ratelimits
+from tenants import actionlimits
 from tenants.models import User
 from tests import factories
 from tests.portal.conftest import House, signed_in, stranger
@@ -52,9 +52,9 @@ def known_browser(user: User) -> Client:
 # What is used up, by whoever may be refused afterwards.
 
 
-def use_up(bucket: ratelimits.Bucket, key: str) -> None:
+def use_up(bucket: actionlimits.Bucket, key: str) -> None:
     for _ in range(bucket.burst):
-        ratelimits.wait_for(bucket, key)
+        actionlimits.wait_for(bucket, key)
 
 
 def the_address(user: User, address: str) -> None:
@@ -188,13 +188,13 @@ def test_success_forgives_no_failure(acme: House) -> None:
 @pytest.mark.parametrize("redis_is_there", [True, False])
 def test_bucket_gives_back_what_was_taken_and_no_more(redis_is_there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not redis_is_there:
-        monkeypatch.setattr(ratelimits, "_away_until", float("inf"))
-    bucket, key = ratelimits.Bucket("test-back", burst=3, interval=1000), secrets.token_hex(4)
+        monkeypatch.setattr(actionlimits, "_away_until", float("inf"))
+    bucket, key = actionlimits.Bucket("test-back", burst=3, interval=1000), secrets.token_hex(4)
     for _ in range(5):
-        ratelimits.refund(bucket, key)
-    assert [ratelimits.wait_for(bucket, key) == 0 for _ in range(4)] == [True, True, True, False]
-    ratelimits.refund(bucket, key)
-    assert [ratelimits.wait_for(bucket, key) == 0 for _ in range(2)] == [True, False]
+        actionlimits.refund(bucket, key)
+    assert [actionlimits.wait_for(bucket, key) == 0 for _ in range(4)] == [True, True, True, False]
+    actionlimits.refund(bucket, key)
+    assert [actionlimits.wait_for(bucket, key) == 0 for _ in range(2)] == [True, False]
 
 
 def test_addresses_of_one_network_are_one() -> None:
@@ -380,7 +380,7 @@ def test_flood_of_one_sender_is_a_few_events_and_a_count(django_assert_num_queri
 
 
 def test_flood_from_many_addresses_is_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(refusals, "STRANGERS", ratelimits.Bucket(secrets.token_hex(4), burst=7, interval=1000))
+    monkeypatch.setattr(refusals, "STRANGERS", actionlimits.Bucket(secrets.token_hex(4), burst=7, interval=1000))
     refusals.counts_record()
     before = AuditEntry.objects.count()
     for _ in range(20):
@@ -392,7 +392,7 @@ def test_flood_from_many_addresses_is_bounded_together(monkeypatch: pytest.Monke
 
 def test_counts_are_kept_apart_for_a_bounded_number_of_accounts(acme: House, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(refusals, "KINDS", 3)
-    monkeypatch.setattr(refusals, "SENDER", ratelimits.Bucket(secrets.token_hex(4), burst=1, interval=1000))
+    monkeypatch.setattr(refusals, "SENDER", actionlimits.Bucket(secrets.token_hex(4), burst=1, interval=1000))
     refusals.counts_record()
     people = [factories.member(acme.tenant, "viewer") for _ in range(6)]
     for person in people:
@@ -408,8 +408,8 @@ def test_counts_are_kept_apart_for_a_bounded_number_of_accounts(acme: House, mon
 
 
 def test_refusal_stays_one_without_redis(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ratelimits, "_away_until", float("inf"))
-    monkeypatch.setattr(refusals, "SENDER", ratelimits.Bucket(secrets.token_hex(4), burst=1, interval=1000))
+    monkeypatch.setattr(actionlimits, "_away_until", float("inf"))
+    monkeypatch.setattr(refusals, "SENDER", actionlimits.Bucket(secrets.token_hex(4), burst=1, interval=1000))
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
     client = stranger()
     assert [refused(client, 401) for _ in range(3)] == [401] * 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -158,3 +159,29 @@ def test_no_refused_request_leads_to_all_of_them(acme: House) -> None:
     browser = signed_in(acme.owner)
     assert f'href="{everything}"'.replace("&", "&amp;") in browser.get("/audit/requests/").content.decode()
     assert "Show all requests" not in browser.get(f"/audit/requests/{everything}").content.decode()
+
+
+@pytest.mark.parametrize("path", ["/audit/export/?", "/api/v1/audit-logs/export?"])
+def test_what_is_exported_is_what_is_listed(acme: House, globex: House, operator: factories.User, path: str) -> None:
+    """GW13: under the same filters, over every chain that is listed, and nothing of anybody else's."""
+    chain, outcome = ("chain", "outcome") if path.startswith("/audit/") else ("tenant", "outcome")
+    for house in (acme, globex):
+        factories.event(house.tenant.name, Action.WORKSPACE_READY, house.editor, of=house.workspace)
+        factories.event(house.tenant.name, Action.WORKSPACE_SUSPENDED, house.owner, of=house.workspace)
+
+    def exported(person: factories.User, query: str) -> list[tuple[str, str]]:
+        answer = signed_in(person).get(path + query)
+        assert answer.status_code == 200, answer.content
+        lines = b"".join(answer.streaming_content).decode().splitlines()  # type: ignore[attr-defined]
+        return [(row["chain"], row["action"]) for row in map(json.loads, lines)]
+
+    ready, suspended = Action.WORKSPACE_READY.value, Action.WORKSPACE_SUSPENDED.value
+    assert exported(operator, f"action={ready}") == [("acme", ready), ("globex", ready)]
+    assert exported(operator, f"{chain}=acme&action={suspended}") == [("acme", suspended)]
+    assert exported(operator, f"workspace={globex.workspace.pk}") == [("globex", ready), ("globex", suspended)]
+    assert exported(operator, f"{outcome}=denied") == []
+    assert exported(acme.admin, f"{chain}=acme&action={ready}") == [("acme", ready)]
+    assert exported(acme.editor, f"action={ready}") == [("acme", ready)]
+    assert signed_in(acme.viewer).get(f"{path}{chain}=acme").status_code == 403
+    assert signed_in(acme.owner).get(f"{path}{chain}=globex").status_code == 404
+    assert signed_in(acme.owner).get(f"{path}workspace={globex.workspace.pk}").status_code == 404

@@ -181,3 +181,59 @@ def test_what_strangers_send_wrong_is_one_line_of_the_log() -> None:
         console.setStream(before)
     (line,) = [line for line in said.getvalue().splitlines() if "django.request" not in line]
     assert "django.security.DisallowedHost" in line and "evil.example" in line
+
+
+def test_a_cookie_that_is_not_kept_is_named_with_the_remedy(acme: House) -> None:
+    """Over plain HTTP not every client keeps Secure cookies; it is told, not sent round in circles."""
+    client = Client(enforce_csrf_checks=True)
+    answer = client.post("/login/", {"username": acme.owner.email, "password": factories.PASSWORD})
+    assert answer.status_code == 403
+    assert "has not kept this site" in answer.content.decode()
+
+
+@pytest.mark.parametrize(("method", "path"), [("post", "/workspaces/"), ("get", "/logout/"), ("put", "/tenants/")])
+def test_a_method_that_a_page_does_not_take_is_answered_by_a_page(acme: House, method: str, path: str) -> None:
+    answer = getattr(signed_in(acme.owner), method)(path)
+    assert answer.status_code == 405 and answer.headers["Allow"]
+    assert "That does not work here" in answer.content.decode()
+
+
+def test_the_operators_console_sends_nobody_round_in_circles(acme: House, operator: factories.User) -> None:
+    client = signed_in(acme.owner)
+    answer = client.get("/admin/", follow=True)
+    assert answer.status_code == 403 and "for operators" in answer.content.decode()
+    assert signed_in(operator).get("/admin/").status_code == 200
+    assert stranger().get("/admin/", follow=True).redirect_chain[-1][0] == "/login/?next=%2Fadmin%2F"
+
+
+class TestSessionThatEnded:
+    """The sign-in page comes in place of the whole page and leads back to one that can be opened."""
+
+    def test_in_a_dialog(self) -> None:
+        page = {
+            "HX-Request": "true",
+            "HX-Target": "dialog",
+            "HX-Current-URL": "http://testserver/tenants/acme/?tab=1#x",
+        }
+        answer = stranger().get("/tenants/acme/members/add/", headers=page)
+        assert answer.headers["HX-Redirect"] == "/login/?next=%2Ftenants%2Facme%2F%3Ftab%3D1"
+
+    def test_by_a_form(self) -> None:
+        client = stranger()
+        answer = client.post(
+            "/tenants/acme/suspend/", {"reason": "x"}, headers={"Referer": "http://testserver/tenants/"}
+        )
+        assert answer.headers["Location"] == "/login/?next=%2Ftenants%2F&ended=1"
+        assert "nothing was changed" in client.get(answer.headers["Location"]).content.decode()
+
+    def test_by_a_form_whose_token_is_of_another_session(self) -> None:
+        client = Client(enforce_csrf_checks=True)
+        answer = client.post("/tokens/new/", {"name": "x"})
+        assert answer.status_code == 403 and "Sign in and do it again" in answer.content.decode()
+        answer = client.post("/tokens/new/", {"name": "x"}, headers={"HX-Request": "true"})
+        assert answer.headers["HX-Redirect"] == "/login/?next=%2F&ended=1"
+
+    @pytest.mark.parametrize("page", ["http://elsewhere/tenants/", "//elsewhere/", "javascript:alert(1)", "", "x"])
+    def test_leads_to_our_own_pages_only(self, page: str) -> None:
+        answer = stranger().get("/tokens/", headers={"HX-Request": "true", "HX-Current-URL": page})
+        assert answer.headers["HX-Redirect"] == "/login/?next=%2F"

@@ -394,7 +394,7 @@ def call(token: str, path: str = "/api/v1/workspaces/", method: str = "get", **o
 
 
 def test_token_of_the_provider_opens_the_api(provider: Provider) -> None:
-    """contract.md: an OIDC bearer token."""
+    """An OIDC bearer token."""
     token = provider.token("u-1")
     assert call(token).status_code == 401, "nobody has signed in as u-1 yet"
     sign_in(provider)

@@ -170,6 +170,26 @@ def test_a_limit_of_nothing_is_not_used_up_by_nothing() -> None:
     assert (used.percent, used.level) == (100, "full")
 
 
+def test_whoever_may_not_make_a_workspace_reads_why(acme: House) -> None:
+    viewer = signed_in(acme.viewer)
+    assert "Viewers make no workspaces" in viewer.get("/workspaces/new/").content.decode()
+    acme.tenant.state, acme.tenant.suspended_reason, acme.tenant.suspended_at = "suspended", "Not paid", timezone.now()
+    acme.tenant.save()
+    body = signed_in(acme.owner).get("/workspaces/new/").content.decode()
+    assert "acme is suspended" in body and "Not paid" in body
+    stranger = factories.user()
+    assert "You are in no tenant yet" in signed_in(stranger).get("/workspaces/new/").content.decode()
+
+
+def test_anything_is_found_by_a_part_of_its_name(acme: House, globex: House, operator: Any) -> None:
+    client = signed_in(operator)
+    assert "acme-web" in client.get("/workspaces/?q=me-we").content.decode()
+    assert "globex-web" not in client.get("/workspaces/?q=me-we").content.decode()
+    assert "acme-web" in client.get("/search/?q=me-we").content.decode()
+    assert "/tenants/globex/" in client.get("/tenants/?q=lobe").content.decode()
+    assert acme.viewer.email in client.get(f"/users/?q={acme.viewer.email[2:]}").content.decode()
+
+
 def test_the_rights_on_offer_are_those_that_are_given(acme: House) -> None:
     """GW3: an editor's own workspace offers no more than an editor gets; the first choice works."""
     offered = {

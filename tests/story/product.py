@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
@@ -21,18 +20,11 @@ import requests
 
 from portal.quickstart.embedded.sockets import postgresql_url
 from tests.databases import OWNER
+from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 _T = TypeVar("_T")
 KUBECTL = shutil.which("kubectl")
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def eventually(look: Callable[[], _T], *, within: float = 90.0, every: float = 0.05) -> _T:

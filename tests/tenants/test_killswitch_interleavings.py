@@ -24,7 +24,7 @@ from access.models import Credential
 from kube.requests.status import StatusError
 from store import synchronous
 from store.types import Create, Delete, Key, Update
-from tenants import operationqueue, ratelimits
+from tenants import actionlimits, operationqueue
 from tenants.clusters.anchors import AnchorState
 from tenants.models import Cluster, Operation, Phase, Status, Workspace
 from tenants.operationqueue import database_now
@@ -306,7 +306,7 @@ class KillSwitch(RuleBasedStateMachine):
 )
 def test_no_token_outlives_a_closing(cluster, tiers, monkeypatch, examples, steps):
     """Issue, suspend, resume, revoke, delete, tenants, a cluster away, workers killed, hostile hands: in any order."""
-    monkeypatch.setattr(ratelimits, "take", lambda *_: None)
+    monkeypatch.setattr(actionlimits, "take", lambda *_: None)
     thorough = settings().max_examples // 40
     machine = type("Machine", (KillSwitch,), {"cluster": cluster, "patch": monkeypatch})
     run_state_machine_as_test(
@@ -323,7 +323,7 @@ def test_no_token_outlives_a_closing(cluster, tiers, monkeypatch, examples, step
 @pytest.mark.django_db(transaction=True)
 def test_the_property_would_see_a_token_that_lives_on(embedded, tiers, monkeypatch):
     """The machine with accounts that outlive a suspension: it must fail."""
-    monkeypatch.setattr(ratelimits, "take", lambda *_: None)
+    monkeypatch.setattr(actionlimits, "take", lambda *_: None)
     monkeypatch.setattr("tenants.reconciler.closing.remove_accounts", lambda _: database_now())
     monkeypatch.setattr("tenants.reconciler.closing.anchor_end", lambda *_, **__: AnchorState.GONE)
     machine = type("Machine", (KillSwitch,), {"cluster": embedded, "patch": monkeypatch})

@@ -14,7 +14,7 @@ from audit.recorder import Actor
 from audit.selectors import entries_of_chain
 from kube.authentication.kubeconfig import read_kubeconfig
 from kube.requests.status import Conflict, Forbidden, Invalid, NotFound, ServiceUnavailable, TooManyRequests
-from tenants import ratelimits
+from tenants import actionlimits
 from tenants.clusters import encryption
 from tenants.clusters.client import ClusterUnusable, client_for, object_path
 from tenants.models import Cluster, Operation, Phase, Role, Status, Tenant, Tier, User, Workspace
@@ -119,8 +119,8 @@ def test_the_tiers_limit_is_told(alice):
 
 def test_asking_without_a_pause_is_refused_for_a_while(alice, monkeypatch):
     """GW6; with a bucket so slow that no machine takes as long as its next token."""
-    assert (ratelimits.INIT.burst, ratelimits.INIT.interval) == (10, 6)
-    monkeypatch.setattr(ratelimits, "INIT", replace(ratelimits.INIT, interval=100_000))
+    assert (actionlimits.INIT.burst, actionlimits.INIT.interval) == (10, 6)
+    monkeypatch.setattr(actionlimits, "INIT", replace(actionlimits.INIT, interval=100_000))
     for _ in range(10):
         init(alice)
     with pytest.raises(TooManyRequests) as caught:

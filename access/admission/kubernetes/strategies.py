@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from access.admission.base import CREATE, UPDATE, Attributes, NoopPlugin
 from kube.objects.strategies import prepare_for_create, prepare_for_update
-from kube.objects.warnings import warnings_for
 
 
 class Strategies(NoopPlugin):
@@ -19,8 +18,5 @@ class Strategies(NoopPlugin):
             return
         if attributes.operation == CREATE:
             prepare_for_create(body)
-            attributes.warnings.extend(warnings_for(body))
         elif attributes.operation == UPDATE and attributes.old is not None:
             prepare_for_update(body, attributes.old)
-            if body.get("spec") != attributes.old.get("spec"):
-                attributes.warnings.extend(warnings_for(body))

@@ -7,6 +7,7 @@ from typing import Final
 
 from access.admission.base import CREATE, UPDATE, Attributes, NoopPlugin
 from kube.kinds.schemas import Definitions
+from kube.objects.warnings import warnings_for
 from kube.requests.fielderrors import invalid_object
 from kube.validation.objects import create_causes, state_causes, update_causes
 from kube.validation.workloadstatuses import resize_causes
@@ -17,7 +18,7 @@ _PARTS_OF_PODS: Final = frozenset({"binding", "ephemeralcontainers", "resize"})
 
 
 class ObjectValidation(NoopPlugin):
-    """Judges new objects and changes by the rules of their kind."""
+    """Judges new objects and changes by the rules of their kind, and warns of what is valid and unwise."""
 
     name = "ObjectValidation"
 
@@ -42,4 +43,7 @@ class ObjectValidation(NoopPlugin):
             return ()
         if causes:
             raise invalid_object(resource.group, resource.kind, attributes.name, causes)
+        # What is refused as it is, is warned of no more; who is refused later for other reasons hears of it.
+        if not resource.custom and not attributes.subresource and (old is None or body.get("spec") != old.get("spec")):
+            attributes.warnings.extend(warnings_for(body))
         return ()

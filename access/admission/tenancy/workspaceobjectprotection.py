@@ -100,14 +100,14 @@ def _is_anchor(attributes: Attributes) -> bool:
 
 
 def _marks(body: Mapping[str, Any] | None) -> dict[str, str]:
-    """The labels that say whose something is; on a namespace also those of the fences."""
+    """The labels that say whose something is; on a namespace also those that say what its pods may be."""
     labels = ((body or {}).get("metadata") or {}).get("labels") or {}
     managed = labels.get(objects.MANAGED_BY) == objects.PRODUCT
     return {
         name: value
         for name, value in labels.items()
         if name in {objects.CLUSTER_LABEL, objects.WORKSPACE_LABEL, objects.TENANT_LABEL}
-        or (name == objects.MANAGED_BY and managed)
+        or (managed and (name == objects.MANAGED_BY or name.startswith(objects.POD_SECURITY)))
     }
 
 

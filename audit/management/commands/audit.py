@@ -1,4 +1,4 @@
-"""``manage.py audit verify`` and ``manage.py audit export`` (contract.md, commands)."""
+"""``manage.py audit verify`` and ``manage.py audit export``."""
 
 from __future__ import annotations
 

@@ -9,14 +9,16 @@ from typing import Any, Final
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from access.admission import configuration
 from access.authentication import options as authentication
 from access.authentication.build import UnusableOptions, build_authenticators
 from access.authorization import options as authorization
 from access.authorization.build import check_files
 from access.reloading import UnusableFile
-from access.requestlimits import READ, WATCH, WRITE, Limits, Rate
+from access.requestlimits import READ, WATCH, WRITE, Limits
 from gateway.options import DEFAULT_ISSUER, Options
 from gateway.server.serving import PortTaken, run
+from kube.requests.tokenbuckets import TokenBucket
 
 
 def _names(text: str) -> tuple[str, ...]:
@@ -47,7 +49,7 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """The flags (contract.md)."""
+        """kube-apiserver's flags where it has them; ``Options`` says what they mean."""
         add = parser.add_argument
         add("--bind-address", default="127.0.0.1", help="address to listen on")
         add("--secure-port", type=int, default=settings.APISERVER_PORT, help="port to listen on (APISERVER_PORT)")
@@ -74,12 +76,18 @@ class Command(BaseCommand):
             help="how many workspaces deep a tenant may nest them",
         )
         add("--anonymous-auth", action="store_true", help="let requests without credentials in as system:anonymous")
+        add(
+            "--admission-control-config-file",
+            type=Path,
+            default=settings.ADMISSION_CONTROL_CONFIG_FILE,
+            help="AdmissionConfiguration with what admission plug-ins are told",
+        )
         add("--workers", type=int, default=1, help="processes")
         authentication.add_flags(parser)
         authorization.add_flags(parser, settings.AUTHORIZATION)
         limits = Limits()
         for kind, meaning in _KINDS.items():
-            rate: Rate = getattr(limits, kind)
+            rate: TokenBucket = getattr(limits, kind)
             add(
                 f"--tenant-{kind}-qps", type=_amount, default=rate.qps, help=f"{meaning} a second of one tenant; 0: any"
             )
@@ -110,10 +118,11 @@ class Command(BaseCommand):
             external_url=flags["external_url"],
             workspace_depth=flags["workspace_depth"],
             anonymous_auth=flags["anonymous_auth"],
+            admission_control_config_file=flags["admission_control_config_file"],
             authentication=authentication.AuthenticationOptions.of_flags(flags),
             authorization=authorization.AuthorizationOptions.of_flags(flags),
             tenant_limits=Limits(
-                **{kind: Rate(flags[f"tenant_{kind}_qps"], flags[f"tenant_{kind}_burst"]) for kind in _KINDS},
+                **{kind: TokenBucket(flags[f"tenant_{kind}_qps"], flags[f"tenant_{kind}_burst"]) for kind in _KINDS},
                 open_watches=flags["tenant_max_watches"],
             ),
         )
@@ -121,6 +130,7 @@ class Command(BaseCommand):
             # Once here, so that a wrong file ends the start with one line; the workers make their own.
             build_authenticators(options.authentication, service_account_issuer=options.service_account_issuer)
             check_files(options.authorization)
+            configuration.read(options.admission_control_config_file)
         except (UnusableOptions, UnusableFile) as error:
             raise CommandError(str(error)) from None
         try:

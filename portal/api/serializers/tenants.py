@@ -16,7 +16,7 @@ class TenantCreateRequest(RequestSerializer):
     name = serializers.CharField(max_length=63)
     display_name = serializers.CharField(max_length=128, required=False, default="", allow_blank=True)
     owner = serializers.EmailField(
-        max_length=254, required=False, default="", help_text="An existing user, who becomes the first owner."
+        max_length=254, required=False, allow_blank=True, help_text="An existing user, who becomes the first owner."
     )
 
 
@@ -62,7 +62,7 @@ class MemberSerializer(serializers.ModelSerializer[Membership]):
         read_only_fields = fields
 
 
-class WorkspaceQuotaSerializer(serializers.Serializer[Any]):
+class QuotaOfWorkspaceSerializer(serializers.Serializer[Any]):
     """One workspace's hard limits."""
 
     id = serializers.UUIDField()
@@ -74,7 +74,7 @@ class WorkspaceQuotaSerializer(serializers.Serializer[Any]):
 class QuotaSerializer(serializers.Serializer[Any]):
     """The hard limits of a tenant's workspaces."""
 
-    workspaces = WorkspaceQuotaSerializer(many=True)
+    workspaces = QuotaOfWorkspaceSerializer(many=True)
 
 
 class UsageSerializer(serializers.Serializer[Any]):

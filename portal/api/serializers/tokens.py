@@ -13,7 +13,7 @@ class TokenCreateRequest(RequestSerializer):
 
     name = serializers.CharField(max_length=64)
     scope = serializers.ChoiceField(choices=PersonalAccessToken.Scope.choices, required=False, default="read")
-    tenant = serializers.CharField(max_length=63, required=False, default="")
+    tenant = serializers.CharField(max_length=63, required=False, default="", allow_blank=True)
     expires_at = serializers.DateTimeField()
 
 

@@ -17,9 +17,9 @@ class WorkspaceCreateRequest(RequestSerializer):
     """A tier, and where and under which name; by default the caller's only tenant, ``default``, the default cluster."""
 
     tier = serializers.CharField(max_length=63)
-    tenant = serializers.CharField(max_length=63, required=False, default="")
-    name = serializers.CharField(max_length=63, required=False, default="")
-    cluster = serializers.CharField(max_length=63, required=False, default="")
+    tenant = serializers.CharField(max_length=63, required=False, default="", allow_blank=True)
+    name = serializers.CharField(max_length=63, required=False, default="", allow_blank=True)
+    cluster = serializers.CharField(max_length=63, required=False, default="", allow_blank=True)
 
 
 class WorkspaceChangeRequest(RequestSerializer):
@@ -31,8 +31,8 @@ class WorkspaceChangeRequest(RequestSerializer):
 class CredentialCreateRequest(RequestSerializer):
     """By which of the ways that the cluster offers, and with which rights; the caller's own by default."""
 
-    kind = serializers.ChoiceField(choices=CredentialKind.choices, required=False, default=CredentialKind.DIRECT)
-    role = serializers.ChoiceField(choices=["admin", "editor", "viewer"], required=False, default="")
+    kind = serializers.ChoiceField(choices=CredentialKind.choices, required=False)
+    role = serializers.ChoiceField(choices=["admin", "editor", "viewer"], required=False)
 
 
 class WorkspaceSerializer(serializers.ModelSerializer[Workspace]):
@@ -93,7 +93,7 @@ class WorkspaceSerializer(serializers.ModelSerializer[Workspace]):
 
 
 class WorkspaceInitSerializer(WorkspaceSerializer):
-    """A workspace in short, with the CPU and memory that may be requested (GATEWAY 4.1)."""
+    """A workspace in short, with the CPU and memory that may be requested (GW6)."""
 
     class Meta(WorkspaceSerializer.Meta):
         fields = ("id", "name", "tenant", "namespace", "status", "quota")  # type: ignore[assignment]

@@ -1,4 +1,4 @@
-"""``manage.py quickstart``: everything on this machine, set up when needed, stopped in order (contract.md).
+"""``manage.py quickstart``: everything on this machine, set up when needed, stopped in order.
 
 The parts are forked from this process once it has loaded what all of them need: nothing is loaded twice, while the
 databases start beside it. One of them that dies is back at once.

@@ -1,1 +1,1 @@
-"""PostgreSQL and Redis from wheels, for the quickstart and the tests (contract.md, commands)."""
+"""PostgreSQL and Redis from wheels, for the quickstart and the tests."""

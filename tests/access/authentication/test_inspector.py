@@ -84,7 +84,7 @@ def test_a_private_key_is_answered_by_a_warning():
     ],
 )
 def test_a_subject_is_explained(text, identity):
-    """AN1 to AN3, with the document's own examples."""
+    """AN1 to AN3, with the examples of Arktos' design."""
     found = inspect(text)
     assert (found.kind, found.identity) == ("subject", identity)
     assert bool(found.rule) is (identity is not None)

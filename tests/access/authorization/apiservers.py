@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import socket
 import ssl
 import subprocess
 import sys
@@ -21,6 +20,7 @@ import psycopg
 import yaml
 
 from tests.databases import ROOT
+from tests.ports import free_port
 
 TENANT = "multi-tenancy.k8s.io/tenant"
 
@@ -37,9 +37,7 @@ class Server:
     """One ``manage.py apiserver``."""
 
     def __init__(self, database: str, folder: Path, *flags: str) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port: int = probe.getsockname()[1]
+        self.port = free_port()
         self.folder = folder
         self.log = folder / f"{self.port}.log"
         environment = {**os.environ, "DATABASE_URL": url_of(database), "TENANTRY_DATA_DIR": str(folder)}

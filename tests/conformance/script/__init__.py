@@ -12,6 +12,7 @@ from tests.conformance.conversation import Conversation
 from tests.conformance.script.endings import deletes, namespaces, updates
 from tests.conformance.script.kinds import OBJECTS, invalid_section, kind_section
 from tests.conformance.script.parts import connecting, limits, parts, reviews
+from tests.conformance.script.podsecurity import podsecurity
 from tests.conformance.script.reads import lists, paths, watching
 from tests.conformance.script.writes import applying, bodies, fields, patches
 
@@ -49,5 +50,6 @@ def sections() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:
         watching,
         updates,
         connecting,
+        podsecurity,
     ):
         yield section.__name__, section, False

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
 from dataclasses import replace
 
 import pytest
@@ -12,42 +10,12 @@ import trustme
 
 from gateway.http.requestresponse import HIGH_WATER
 from gateway.upstream.availability import Availability
-from gateway.upstream.client import Answer, BadGateway, Limits, Upstream
+from gateway.upstream.client import Answer, BadGateway, Upstream
 from gateway.upstream.connection import MAX_HEAD_BYTES, MAX_HEADERS, MAX_INTERIM, MAX_SILENT_BYTES
 from gateway.upstream.tunnel import Tunnel
 from kube.requests.status import BadRequest, ServiceUnavailable, StatusError, Timeout
-from tests.gateway.upstream.rawcluster import RawCluster, Visit, answering, ok, raw_cluster
-
-PATIENT = Limits(connect_seconds=60, answer_seconds=60)
-HEADERS = ((b"accept", b"application/json"),)
-
-
-@asynccontextmanager
-async def upstream_of(
-    behave: Callable[[Visit], Awaitable[None]], limits: Limits = PATIENT
-) -> AsyncIterator[tuple[RawCluster, Upstream]]:
-    async with raw_cluster(behave) as cluster:
-        upstream = Upstream(cluster.cluster, limits)
-        try:
-            async with asyncio.timeout(120):
-                yield cluster, upstream
-        finally:
-            await upstream.close()
-
-
-async def ask(
-    upstream: Upstream, method: str = "GET", target: bytes = b"/api", headers=HEADERS, body: bytes = b""
-) -> Answer:
-    return await upstream.request(method, target, headers, body, token="workspace", audit_id="a-1")
-
-
-async def whole(answer: Answer) -> bytes:
-    return b"".join([data async for data in answer.chunks])
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0.01)
+from tests.gateway.upstream.asking import HEADERS, PATIENT, ask, until, upstream_of, whole
+from tests.gateway.upstream.rawcluster import Visit, answering, ok
 
 
 async def test_method_target_headers_and_body_pass_unchanged() -> None:
@@ -141,100 +109,6 @@ async def test_what_another_reader_could_split_is_refused(target: bytes, headers
         with pytest.raises(BadRequest):
             await ask(upstream, target=target, headers=headers)
         assert cluster.visits == 0
-
-
-async def test_a_connection_is_kept_and_used_again() -> None:
-    async with upstream_of(answering(ok(b"abc"))) as (cluster, upstream):
-        for _ in range(5):
-            answer = await ask(upstream)
-            assert await whole(answer) == b"abc"
-        assert (cluster.visits, upstream.connections) == (1, 1)
-
-
-async def test_idle_connections_are_bounded_and_let_go() -> None:
-    entered = asyncio.Semaphore(0)
-    go = asyncio.Event()
-
-    async def behave(visit: Visit) -> None:
-        while True:
-            await visit.request()
-            entered.release()
-            await go.wait()
-            await visit.say(ok())
-
-    async with upstream_of(behave, replace(PATIENT, idle_connections=2, idle_seconds=0.05)) as (_, upstream):
-        asking = [asyncio.ensure_future(ask(upstream)) for _ in range(5)]
-        for _ in range(5):
-            await entered.acquire()
-        assert upstream.connections == 5
-        go.set()
-        await asyncio.gather(*asking)
-        await until(lambda: upstream.connections == 0)
-
-
-async def test_more_connections_than_a_cluster_is_worth_are_refused() -> None:
-    async def behave(visit: Visit) -> None:
-        await visit.reader.read()
-
-    async with upstream_of(behave, replace(PATIENT, connections=2)) as (_, upstream):
-        asking = [asyncio.ensure_future(ask(upstream)) for _ in range(2)]
-        await until(lambda: upstream.connections == 2)
-        with pytest.raises(ServiceUnavailable) as refused:
-            await ask(upstream)
-        assert refused.value.retry_after == 1
-        for task in asking:
-            task.cancel()
-        await asyncio.wait(asking)
-        await until(lambda: upstream.connections == 0)
-
-
-@pytest.mark.parametrize(("method", "times"), [("GET", 2), ("POST", 1), ("PUT", 1), ("PATCH", 1), ("DELETE", 1)])
-async def test_only_a_get_on_a_kept_connection_is_sent_twice(method: str, times: int) -> None:
-    """A write may have been done: whoever asked for it is told that nobody knows."""
-    heard = []
-
-    async def behave(visit: Visit) -> None:
-        while True:
-            line, _, _ = await visit.request()
-            if not line.endswith(b"/first HTTP/1.1"):
-                heard.append(line)
-                if visit.number == 0:
-                    visit.cut()
-                    return
-            await visit.say(ok(b"done"))
-
-    async with upstream_of(behave) as (_, upstream):
-        await ask(upstream, target=b"/first")
-        if times == 2:
-            assert await whole(await ask(upstream, method)) == b"done"
-        else:
-            with pytest.raises(BadGateway, match="whether the request took effect is unknown") as refused:
-                await ask(upstream, method)
-            assert refused.value.retry_after is None
-    assert len(heard) == times
-
-
-@pytest.mark.parametrize("said", [b"", b"HTTP/1.1 2"])
-async def test_nothing_is_sent_twice_over_a_new_connection_or_once_an_answer_has_begun(said: bytes) -> None:
-    heard = []
-
-    async def behave(visit: Visit) -> None:
-        while True:
-            line, _, _ = await visit.request()
-            if line.startswith(b"GET /first") and said:
-                await visit.say(ok())
-                continue
-            heard.append(line)
-            await visit.say(said)
-            visit.writer.close()
-            return
-
-    async with upstream_of(behave) as (_, upstream):
-        if said:
-            await ask(upstream, target=b"/first")
-        with pytest.raises(BadGateway):
-            await ask(upstream)
-    assert len(heard) == 1
 
 
 MANY = b"".join(b"X-%d: 1\r\n" % number for number in range(MAX_HEADERS + 1))

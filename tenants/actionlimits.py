@@ -1,4 +1,7 @@
-"""Token buckets in Redis, one Lua script, atomic (GW6, AD6); in this process when Redis is away: never open.
+"""How often one person, account or address may do what is dear or guesses: set up workspaces, have credentials, sign in.
+
+Token buckets in Redis, shared by all processes: one Lua script, atomic (GW6, AD6). In this process when Redis is away:
+never open. What a tenant may ask of an API server is limited in ``access.requestlimits``.
 
 Where only failures are to count, a token is taken before it is known how things end, and given back where they end
 well: looking first and counting later would let any number in at the same time.
@@ -16,8 +19,10 @@ import redis
 from django.conf import settings
 
 from kube.requests.status import TooManyRequests
+from kube.requests.tokenbuckets import Level, TokenBucket
 
-# Time is Redis' own: the clocks of several hosts need not agree. Answers 0, or the milliseconds to wait.
+# ``TokenBucket`` where the buckets are: reading and taking must be one step. Time is Redis' own, for the clocks of
+# several hosts need not agree. Answers 0, or the milliseconds to wait.
 _SCRIPT: Final = """
 local now = redis.call('TIME')
 now = now[1] * 1000 + math.floor(now[2] / 1000)
@@ -38,11 +43,16 @@ _RETRY_REDIS_AFTER: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """``burst`` calls at once, then one every ``interval`` seconds. ``name`` is part of the key."""
+    """``burst`` times at once, then once every ``interval`` seconds. ``name`` is part of the key."""
 
     name: str
     burst: int
     interval: float
+
+    @property
+    def tokens(self) -> TokenBucket:
+        """The same as a rate."""
+        return TokenBucket(1 / self.interval, self.burst)
 
 
 INIT = Bucket("workspace-init", burst=10, interval=6)
@@ -58,22 +68,23 @@ class _Local:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._buckets: OrderedDict[str, tuple[float, float, float]] = OrderedDict()
+        self._levels: OrderedDict[str, tuple[Level, float]] = OrderedDict()
+        """By key: the level, and when the bucket is full again."""
 
     def take(self, key: str, bucket: Bucket, now: float, taken: int = 1) -> float:
+        limit = bucket.tokens
         with self._lock:
-            tokens, at, _ = self._buckets.pop(key, (float(bucket.burst), now, now))
-            tokens = min(bucket.burst, tokens + max(0.0, now - at) / bucket.interval)
-            wait = 0.0 if tokens >= taken else (taken - tokens) * bucket.interval
-            tokens = min(bucket.burst, tokens - taken) if tokens >= taken else tokens
-            full_at = now + (bucket.burst - tokens) * bucket.interval
-            while len(self._buckets) >= _LOCAL_KEYS:
-                oldest = next(iter(self._buckets))
-                if self._buckets[oldest][2] > now:
+            before, _ = self._levels.pop(key, (None, now))
+            tokens = limit.tokens(before, now)
+            wait = limit.wait(tokens, taken)
+            level = limit.take(tokens, 0 if wait else taken, now)
+            while len(self._levels) >= _LOCAL_KEYS:
+                oldest = next(iter(self._levels))
+                if self._levels[oldest][1] > now:
                     # A stranger may invent keys without end: refusing new ones is safer than forgetting used ones.
                     return bucket.interval
-                del self._buckets[oldest]
-            self._buckets[key] = (tokens, now, full_at)
+                del self._levels[oldest]
+            self._levels[key] = (level, limit.full_at(level))
             return wait
 
 
@@ -110,7 +121,7 @@ def _move(bucket: Bucket, key: object, taken: int) -> float:
             if _script is None:
                 _client = redis.Redis.from_url(settings.REDIS_URL, socket_timeout=0.5, socket_connect_timeout=0.5)
                 _script = _client.register_script(_SCRIPT)
-            return float(_script(keys=[name], args=[bucket.burst, 1 / (bucket.interval * 1000), taken])) / 1000
+            return float(_script(keys=[name], args=[bucket.burst, bucket.tokens.qps / 1000, taken])) / 1000
         except redis.RedisError:
             _away_until = now + _RETRY_REDIS_AFTER
     return _local.take(name, bucket, now, taken)

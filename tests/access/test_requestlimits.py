@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from access.requestlimits import Limits, Rate, TenantThrottle
+from access.requestlimits import Limits, TenantThrottle
 from kube.authentication.identity import MASTERS, Principal
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import TooManyRequests
+from kube.requests.tokenbuckets import TokenBucket
 
-LIMITS = Limits(read=Rate(10, 20), write=Rate(2, 3), watch=Rate(1, 2), open_watches=2)
+LIMITS = Limits(read=TokenBucket(10, 20), write=TokenBucket(2, 3), watch=TokenBucket(1, 2), open_watches=2)
 
 
 def user(tenant: str | None = "acme", *groups: str) -> Principal:
@@ -103,7 +104,7 @@ def test_a_tenant_with_too_many_open_watches_opens_no_more() -> None:
 
 def test_zero_means_no_limit() -> None:
     """AD6."""
-    free = Limits(read=Rate(0, 0), write=Rate(0, 0), watch=Rate(0, 0), open_watches=0)
+    free = Limits(read=TokenBucket(0, 0), write=TokenBucket(0, 0), watch=TokenBucket(0, 0), open_watches=0)
     assert served(throttle(free, 10_000), user(), asking("watch"), times=5000, now=100.0) == 5000
 
 

@@ -1,0 +1,31 @@
+"""Rooms that can be overlooked: how long a module, and how full a folder, may be."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+from tests.requirements import FLOORS, ROOT
+
+LINES_MAX = 500
+FILES_MAX = 20
+FULL = {"migrations", "kube/validation"}
+"""Folders that grow by their nature: one file a step, one file a group of kinds; those of tests likewise."""
+
+MODULES = sorted(path for folder in (*FLOORS, "tests", "bench") for path in (ROOT / folder).rglob("*.py"))
+
+
+def test_no_module_is_too_long_to_be_read_in_one_go() -> None:
+    lengths = {path.relative_to(ROOT): len(path.read_text(encoding="utf-8").splitlines()) for path in MODULES}
+    assert {str(path): length for path, length in lengths.items() if length > LINES_MAX} == {}
+
+
+def test_no_folder_is_too_full_to_be_seen_at_once() -> None:
+    files = Counter(path.parent.relative_to(ROOT) for path in MODULES if path.name != "__init__.py")
+    assert {
+        str(folder): count for folder, count in files.items() if count > FILES_MAX and not _may_be_full(folder)
+    } == {}
+
+
+def _may_be_full(folder: Path) -> bool:
+    return folder.parts[0] == "tests" or folder.name in FULL or str(folder) in FULL
