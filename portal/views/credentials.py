@@ -29,7 +29,8 @@ from access.models import Credential
 from kube.requests.status import StatusError
 from portal.http.actors import actor_of
 from portal.pages import labels
-from portal.pages.forms import EmptyForm, KubeconfigForm, TenantKubeconfigForm, add_status_error
+from portal.pages.credentialforms import KubeconfigForm, TenantKubeconfigForm
+from portal.pages.forms import EmptyForm, add_status_error
 from portal.views.actions import form_status, render_action
 from tenants import selectors
 from tenants.models import CredentialKind, Role, Workspace

@@ -21,7 +21,8 @@ from access.credentials import logins
 from kube.requests.status import StatusError
 from portal.database.scopes import everything
 from portal.http.actors import actor_of
-from portal.pages.forms import EmptyForm, UserCodeForm, add_status_error
+from portal.pages.credentialforms import UserCodeForm
+from portal.pages.forms import EmptyForm, add_status_error
 from portal.signin import oauth
 from portal.views.actions import form_status, render_action
 from tenants import actionlimits

@@ -66,6 +66,7 @@ def test_whole_story(product: Product, page: Any, tmp_path: Path) -> None:
     workspace = page.url
 
     page.click("text=Get kubeconfig")
+    page.select_option("dialog[open] select[name=kind]", "gateway")
     page.click("text=Issue kubeconfig")
     page.wait_for_selector("dialog[open] >> text=Download")
     page.screenshot(path=PICTURES / "story-4-kubeconfig.png")
