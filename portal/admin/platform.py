@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from django import forms
 from django.contrib import admin
-from django.db.models import QuerySet
+from django.db.models import Field, QuerySet
 from django.http import HttpRequest
 
 from portal.admin.translating import ServiceBackedAdmin, actor
 from tenants import services
-from tenants.models import Cluster, Tier
+from tenants.models import Cluster, CredentialKind, Tier
 
 _LISTS = ("limit_range", "priority_classes")
 _CHOICES = ("pod_security", "network")
@@ -94,6 +95,13 @@ class ClusterAdmin(ServiceBackedAdmin):
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """By the service."""
         return self.has_module_permission(request)
+
+    def formfield_for_dbfield(self, db_field: Field[Any, Any], request: HttpRequest | None, **kwargs: Any) -> Any:
+        """Kinds of credentials are ticked."""
+        if db_field.name != "credential_kinds":
+            return super().formfield_for_dbfield(db_field, request, **kwargs)
+        widget = forms.CheckboxSelectMultiple
+        return forms.MultipleChoiceField(choices=CredentialKind.choices, required=False, widget=widget)
 
     def save_model(self, request: HttpRequest, obj: Cluster, form: Any, change: bool) -> None:
         """Change what was changed."""
