@@ -27,8 +27,9 @@ class Network(models.TextChoices):
 class CredentialKind(models.TextChoices):
     """What people work with a workspace by, the recommended one first."""
 
-    GATEWAY = "gateway", _("Through Tenantry")
-    DIRECT = "direct", _("Straight at the cluster")
+    GATEWAY = "gateway", _("Through Tenantry, by a file for two hours")
+    EXEC = "exec", _("Through Tenantry, signed in by the browser")
+    DIRECT = "direct", _("Straight at the cluster, by a file for two hours")
 
 
 class Tier(models.Model):
