@@ -328,6 +328,8 @@ def main() -> int:
         except Refused as error:
             _say(str(error))
             return 1
+        except KeyboardInterrupt:
+            return 130
         ends = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + float(answer["expires_in"])))
         credential = {
             "apiVersion": "client.authentication.k8s.io/v1",

@@ -268,6 +268,7 @@ SPECTACULAR_SETTINGS = {
         "TenantStateEnum": "tenants.models.TenantState",
         "OutcomeEnum": "audit.models.Outcome",
         "CredentialKindEnum": "tenants.models.CredentialKind",
+        "CredentialRoleEnum": "portal.api.serializers.workspaces.CREDENTIAL_ROLES",
     },
 }
 

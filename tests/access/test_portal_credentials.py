@@ -326,7 +326,7 @@ def test_forged_and_foreign_tokens_open_nothing(embedded, web, alice, bearer, se
 
 def test_only_what_a_cluster_offers_is_issued(web, alice):
     """The operator says which ways there are; a new cluster has all, the recommended one first."""
-    assert web.cluster.credential_kinds == ["gateway", "exec", "direct"]
+    assert web.cluster.credential_kinds == ["direct", "gateway", "exec"]
     Cluster.objects.update(credential_kinds=["direct"])
     with pytest.raises(Conflict, match="The cluster embedded offers other credentials: direct"):
         issue(alice, web)

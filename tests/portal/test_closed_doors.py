@@ -69,7 +69,7 @@ def forms(acme: House) -> dict[str, dict[str, Any]]:
         "workspace-delete": {"name": acme.workspace.name},
         "workspace-tier": {"tier": "other"},
         "workspace-kubeconfig": {"kind": "direct", "role": "viewer"},
-        "tenant-kubeconfig": {},
+        "tenant-kubeconfig": {"kind": "gateway"},
         "tenant-delete": {"name": acme.tenant.name},
         "member-add": {"email": colleague.email, "role": "viewer"},
         "member-role": {"role": "editor"},

@@ -356,10 +356,10 @@ def test_files_for_it_hold_no_secret_and_are_made_by_the_api(acme: House, globex
     assert not Credential.objects.exists()
     for path, body, status in (
         (f"workspaces/{acme.workspace.pk}/credentials", {"via": "exec", "role": "admin"}, 403),
-        (f"workspaces/{acme.workspace.pk}/credentials", {"via": "carrier pigeon"}, 422),
+        (f"workspaces/{acme.workspace.pk}/credentials", {"via": "carrier pigeon"}, 400),
         (f"workspaces/{globex.workspace.pk}/credentials", {"via": "exec"}, 404),
         ("tenants/acme/kubeconfig", {"via": "exec", "role": "admin"}, 403),
-        ("tenants/acme/kubeconfig", {"via": "direct"}, 422),
+        ("tenants/acme/kubeconfig", {"via": "direct"}, 400),
         ("tenants/globex/kubeconfig", {"via": "exec"}, 404),
     ):
         assert api(acme.editor, path, body).status_code == status, path
@@ -394,12 +394,11 @@ def test_what_goes_wrong_is_told_in_oauths_words(acme: House, machine: Machine) 
     assert machine.refresh(place(acme)).status_code == 200, "a guess ends nobody's login"
 
 
-def test_a_machine_that_asks_without_end_waits(acme: House, machine: Machine) -> None:
+def test_a_machine_that_asks_without_end_waits(acme: House, machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own uses are counted, not its address': others behind it are not kept out."""
-    answers = [machine.refresh(place(acme)).status_code for _ in range(3)]
-    assert answers == [200] * 3
-    for _ in range(actionlimits.LOGIN_USES.burst):
-        actionlimits.wait_for(actionlimits.LOGIN_USES, Login.objects.get().pk)
+    monkeypatch.setattr(actionlimits, "LOGIN_USES", actionlimits.Bucket("login-uses", burst=2, interval=3600))
+    answers = [machine.refresh(place(acme)).status_code for _ in range(2)]
+    assert answers == [200] * 2
     late = machine.refresh(place(acme))
     assert (late.status_code, late.json()["error"]) == (429, "slow_down")
     other = Machine()

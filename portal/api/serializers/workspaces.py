@@ -28,7 +28,7 @@ class WorkspaceChangeRequest(RequestSerializer):
     tier = serializers.CharField(max_length=63)
 
 
-_ROLES = ["admin", "editor", "viewer"]
+CREDENTIAL_ROLES = ["admin", "editor", "viewer"]
 _WHOLE = [choice for choice in CredentialKind.choices if choice[0] != CredentialKind.DIRECT]
 
 
@@ -41,14 +41,14 @@ class CredentialCreateRequest(RequestSerializer):
         required=False,
         help_text="by default what the cluster recommends",
     )
-    role = serializers.ChoiceField(choices=_ROLES, required=False)
+    role = serializers.ChoiceField(choices=CREDENTIAL_ROLES, required=False)
 
 
 class TenantKubeconfigRequest(RequestSerializer):
     """By which way, and with which rights; the caller's own by default."""
 
     via = serializers.ChoiceField(source="kind", choices=_WHOLE, required=False, help_text="by default gateway")
-    role = serializers.ChoiceField(choices=_ROLES, required=False)
+    role = serializers.ChoiceField(choices=CREDENTIAL_ROLES, required=False)
 
 
 class WorkspaceSerializer(serializers.ModelSerializer[Workspace]):
