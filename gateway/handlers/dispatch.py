@@ -28,8 +28,10 @@ from gateway.process.runtime import Runtime
 from gateway.process.streams import Recheck
 from gateway.resources.selection import OpenNamespaces
 from gateway.upstream.versions import is_merged
+from kube.authentication.identity import Principal
 from kube.kinds.reststrategies import DEPRECATED
 from kube.requests.decoding import HEAVY, weight
+from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import Expired, StatusError
 from kube.workspaces.apiexports import EXPORTS
 
@@ -49,11 +51,8 @@ async def dispatch(runtime: Runtime, request: Request, recheck: Recheck) -> Resp
     sent = weight(request.body)
     request.light = runtime.heavy is not None and request.info.verb != "watch"
     request.in_turn = partial(runtime.compression.run, request.principal.tenant)
-
-    def charge(cost: int) -> None:
-        runtime.throttle.charge(request.principal, request.info, cost, time.monotonic())
-
-    request.charge = charge
+    # It holds nothing of the request, which would then stay, with its bodies, until the collector of cycles comes by.
+    charge = request.charge = partial(_charge, runtime, request.principal, request.info)
     if sent > HEAVY:
         charge(sent // COST_VALUES)
     answer: Response | Stream
@@ -74,6 +73,10 @@ async def dispatch(runtime: Runtime, request: Request, recheck: Recheck) -> Resp
     if request.warnings:
         answer.headers = (*answer.headers, *warning_headers(request.warnings))
     return answer
+
+
+def _charge(runtime: Runtime, principal: Principal, info: RequestInfo, cost: int) -> None:
+    runtime.throttle.charge(principal, info, cost, time.monotonic())
 
 
 async def _handle(runtime: Runtime, request: Request, recheck: Recheck) -> Response | Stream:

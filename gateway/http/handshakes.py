@@ -8,6 +8,7 @@ stands behind the one method by which event loops use an ``SSLContext``.
 from __future__ import annotations
 
 import ssl
+import weakref
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, NoReturn
@@ -19,6 +20,10 @@ _CIPHERS: Final = b"@SECLEVEL=2:ECDH+AESGCM:ECDH+CHACHA20:ECDH+AES:DHE+AES:!aNUL
 """Python's own choice for TLS 1.2."""
 
 _PIECE: Final = 64 * 1024
+_RECORD: Final = 16 * 1024
+"""Bytes that a record brings at most."""
+_HEADER: Final = 5
+"""Bytes before each record, the last two of which are its length."""
 _INVALID_PURPOSE: Final = 26
 """OpenSSL wants key usages of a leaf that Go does not ask for; extended key usages are the authenticator's to judge."""
 
@@ -71,16 +76,17 @@ class Connection:
         self.refusal = ""
         """Why the client's certificate is not to be believed; empty for one that is, and for none."""
         self._incoming, self._outgoing = incoming, outgoing
-        self._more = False
+        self._records = 0
+        """How many records at most may still bring something: asking OpenSSL for what is not there is dear."""
+        self._lacking, self._header = 0, b""
         self._tls = SSL.Connection(trust.context, None)
-        self._tls.set_app_data(self)
+        # A cycle would keep each connection, with its buffers, until the collector of cycles comes by.
+        self._tls.set_app_data(weakref.ref(self))
         self._tls.set_accept_state()
 
     def do_handshake(self) -> None:
         """See ``ssl.SSLObject``."""
         self._feed()
-        # The first request may have come with the last of the handshake.
-        self._more = True
         try:
             self._tls.do_handshake()
         except SSL.Error as error:
@@ -92,19 +98,23 @@ class Connection:
         """See ``ssl.SSLObject``: whatever is there, up to ``size`` bytes."""
         self._feed()
         parts: list[bytes] = []
-        self._more = False
         try:
-            while size > 0:
-                parts.append(self._tls.recv(min(size, _PIECE)))
+            while size > 0 and self._records:
+                wanted = min(size, _RECORD)
+                parts.append(self._tls.recv(wanted))
                 size -= len(parts[-1])
-            self._more = True
+                if len(parts[-1]) < wanted or not self._tls.pending():
+                    self._records -= 1
         except SSL.ZeroReturnError:
             # The end is read next.
-            self._more = bool(parts)
+            return b"".join(parts)
         except SSL.Error as error:
+            self._records = 0
             if not parts:
                 self._drain()
                 self._raise(error)
+        if not parts:
+            raise ssl.SSLWantReadError
         return b"".join(parts)
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
@@ -122,7 +132,7 @@ class Connection:
 
     def pending(self) -> int:
         """See ``ssl.SSLObject``: more than nothing where another ``read`` would bring something."""
-        return self._tls.pending() or int(self._more)
+        return self._tls.pending() or self._records
 
     def unwrap(self) -> None:
         """See ``ssl.SSLObject``."""
@@ -152,6 +162,21 @@ class Connection:
     def _feed(self) -> None:
         while data := self._incoming.read(_PIECE):
             self._tls.bio_write(data)
+            self._count(data)
+
+    def _count(self, data: bytes) -> None:
+        """Follow the records (RFC 8446, 5.1), each of which ends with a byte of ``data``, or will with one to come."""
+        if self._header:
+            data, self._header = self._header + data, b""
+        end, size = self._lacking, len(data)
+        while end <= size:
+            if end:
+                self._records += 1
+            if size - end < _HEADER:
+                self._header, self._lacking = data[end:], 0
+                return
+            end += _HEADER + int.from_bytes(data[end + 3 : end + _HEADER])
+        self._lacking = end - size
 
     def _drain(self) -> None:
         try:
@@ -172,8 +197,10 @@ class Connection:
 def _look_at(tls: SSL.Connection, _certificate: crypto.X509, number: int, depth: int, good: int) -> bool:
     """Remember what is wrong, and go on."""
     if not good and not (number == _INVALID_PURPOSE and depth == 0):
-        connection: Connection = tls.get_app_data()
-        connection.refusal = connection.refusal or f"the certificate does not verify (X.509 error {number})"
+        connection: Connection | None = tls.get_app_data()()
+        if connection is not None:
+            refusal = f"the certificate does not verify (X.509 error {number})"
+            connection.refusal = connection.refusal or refusal
     return True
 
 

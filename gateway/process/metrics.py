@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Final
@@ -74,5 +75,10 @@ class Metrics:
         ]
         lines.append("# TYPE tenantry_store_revision gauge")
         lines.append(f"tenantry_store_revision {revision}")
+        lines.append("# TYPE python_gc_objects_collected_total counter")
+        lines += [
+            f'python_gc_objects_collected_total{{generation="{number}"}} {generation["collected"]}'
+            for number, generation in enumerate(gc.get_stats())
+        ]
         lines += loop
         return "\n".join(lines).encode() + b"\n"
