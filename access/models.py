@@ -9,7 +9,7 @@ from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
-from tenants.models import CredentialKind, Tenant, Workspace
+from tenants.models import Cluster, CredentialKind, Tenant, Workspace
 
 
 class Login(models.Model):
@@ -168,3 +168,24 @@ class PersonalAccessToken(models.Model):
 
     def __str__(self) -> str:
         return f"{self.prefix}… of {self.user_id}"
+
+
+class WebhookCredential(models.Model):
+    """What a registered cluster shows when it asks the product's webhooks (GW17): random text, stored as a digest.
+
+    A rotation adds one and gives those before it an end, so that the cluster's files can be exchanged meanwhile.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="webhook_credentials")
+    digest = models.CharField(max_length=64, unique=True, editable=False)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    expires_at = models.DateTimeField(null=True)
+
+    class Meta:
+        db_table = "webhook_credentials"
+        verbose_name = _("webhook credential")
+        verbose_name_plural = _("webhook credentials")
+
+    def __str__(self) -> str:
+        return f"webhook credential of {self.cluster_id}"

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from access.authentication import clusterwebhooks
 from access.authorization.tenancy.isolation import ALWAYS_ALLOWED
 from kube.authentication.identity import MASTERS, Principal
 from kube.requests.requestinfo import RequestInfo
@@ -54,9 +55,9 @@ class TenantThrottle:
     def take(self, principal: Principal, info: RequestInfo, now: float) -> None:
         """Count one request at ``now`` (monotonic seconds). Raises ``TooManyRequests`` with the seconds to wait.
 
-        The operators' masters and whoever asks for a probe are never held up.
+        The operators' masters, clusters that ask the webhooks and whoever asks for a probe are never held up.
         """
-        if principal.is_system and MASTERS in principal.groups:
+        if _is_free(principal):
             return
         if not info.is_resource and info.path in ALWAYS_ALLOWED:
             return
@@ -86,7 +87,7 @@ class TenantThrottle:
         Raises ``TooManyRequests`` where the tenant owes as much already as it may ask for at once.
         """
         rate = self._rates[kind_of(info)]
-        if not rate.qps or cost <= 0 or (principal.is_system and MASTERS in principal.groups):
+        if not rate.qps or cost <= 0 or _is_free(principal):
             return
         key = (principal.tenant, kind_of(info))
         tokens = rate.tokens(self._levels.get(key), now)
@@ -102,6 +103,11 @@ class TenantThrottle:
         for key, level in list(self._levels.items()):
             if self._rates[key[1]].full_at(level) <= now:
                 del self._levels[key]
+
+
+def _is_free(principal: Principal) -> bool:
+    """Operators' masters; and clusters, whose questions are those of many tenants."""
+    return (principal.is_system and MASTERS in principal.groups) or bool(clusterwebhooks.cluster_of(principal))
 
 
 def kind_of(info: RequestInfo) -> str:

