@@ -30,6 +30,7 @@ class Action(StrEnum):
     TENANT_CREATED = "tenant.create"
     TENANT_DELETED = "tenant.delete"
     TENANT_ENDED = "tenant.end"
+    TENANT_POLICIES_CHANGED = "tenant.policies"
     TENANT_QUOTA_CHANGED = "tenant.quota"
     TENANT_RESUMED = "tenant.resume"
     TENANT_SUSPENDED = "tenant.suspend"

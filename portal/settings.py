@@ -159,10 +159,13 @@ AUTHORIZATION = AuthorizationOptions(
 ADMISSION_CONTROL_CONFIG_FILE = _path("ADMISSION_CONTROL_CONFIG_FILE")
 """What ``manage.py apiserver`` tells its admission plug-ins unless a flag names another file."""
 try:
-    TENANT_QUOTA = configuration.read(ADMISSION_CONTROL_CONFIG_FILE).tenant_quota.hard
+    _ADMISSION = configuration.read(ADMISSION_CONTROL_CONFIG_FILE)
 except UnusableFile as error:
     raise ImproperlyConfigured(f"ADMISSION_CONTROL_CONFIG_FILE: {error}") from None
+TENANT_QUOTA = _ADMISSION.tenant_quota.hard
 """The quota of tenants that are given none at their creation (AD1)."""
+TENANT_POLICIES = _ADMISSION.tenant_policy
+"""What the objects of every tenant may be, below the rules of its tiers and its own (AD5)."""
 
 AUTH_USER_MODEL = "tenants.User"
 AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend", "portal.signin.oidc.backend.OidcBackend"]

@@ -171,6 +171,21 @@ def tier_visible_to(actor: Actor, name: str) -> Tier:
     raise NotFound("There is no such tier.", kind="tiers")
 
 
+def tiers_of(tenant: Tenant) -> list[Tier]:
+    """The tiers that a tenant's workspaces have."""
+    return list(Tier.objects.filter(workspaces__in=_present(tenant)).distinct().order_by("position", "name"))
+
+
+def clusters_of(tenant: Tenant) -> list[Cluster]:
+    """The registered clusters that a tenant's workspaces are on."""
+    found = Cluster.objects.filter(kind=Cluster.Kind.EXTERNAL, workspaces__in=_present(tenant))
+    return list(found.defer("sealed_credential").distinct().order_by("name"))
+
+
+def _present(tenant: Tenant) -> QuerySet[Workspace]:
+    return tenant.workspaces.exclude(phase=Phase.DELETED)
+
+
 def cluster_named(actor: Actor, name: str) -> Cluster:
     """A cluster, without its credential. Operators only; raises ``Forbidden`` and ``NotFound``."""
     for cluster in clusters_all(actor):

@@ -89,6 +89,7 @@ def running(database: str, *, workers: int = 1, flags: tuple[str, ...] = ()) -> 
 
 @pytest.fixture(scope="session")
 def apiserver() -> Iterator[OwnApiserver]:
-    """One API server with two worker processes for the whole run."""
-    with migrated("apiserver") as database, running(database, workers=2) as server:
+    """One API server with two worker processes for the whole run; its tenants' pods are free as in Kubernetes."""
+    flags = (f"--admission-control-config-file={ROOT / 'tests' / 'openpolicies.yaml'}",)
+    with migrated("apiserver") as database, running(database, workers=2, flags=flags) as server:
         yield server

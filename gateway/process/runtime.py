@@ -25,6 +25,7 @@ from gateway.process.tenantservices import TenantServices
 from gateway.process.watchdog import Watchdog
 from gateway.resources.customresources import CustomResources
 from gateway.resources.kinds import Catalogs
+from gateway.upstream.admission import PlacedAdmission
 from gateway.upstream.clusters import Clusters
 from gateway.upstream.placements import Placements
 from gateway.upstream.tokens import WorkspaceTokens
@@ -51,6 +52,7 @@ class Runtime:
     authorization: AuthorizationChain
     maximal_permission: MaximalPermissionPolicy
     admission: AdmissionChain
+    placed_admission: Sequence[PlacedAdmission]
     audit: RequestLog
     tenants: TenantServices
     placements: Placements

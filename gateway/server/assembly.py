@@ -29,7 +29,9 @@ from access.admission.kubernetes.serviceaccount import ServiceAccount
 from access.admission.kubernetes.strategies import Strategies
 from access.admission.kubernetes.validation import ObjectValidation
 from access.admission.tenancy.apibindings import ApiBindings
+from access.admission.tenancy.hostclaims import HostClaims, HostOwnership
 from access.admission.tenancy.tenantlifecycle import TenantLifecycle
+from access.admission.tenancy.tenantpolicies import TenantPolicies, TenantPolicyAdmission
 from access.admission.tenancy.tenantquota import TenantQuotaAdmission
 from access.admission.tenancy.tenantreferences import TenantReferences
 from access.admission.tenancy.tenantscope import TenantScope
@@ -60,8 +62,10 @@ from gateway.process.tenantservices import TenantServices
 from gateway.resources.customresources import CustomResources
 from gateway.resources.kinds import Catalogs, definitions
 from gateway.resources.objects import timestamp
+from gateway.upstream.admission import PlacedPolicies, RightsAreGivenByMembers
 from gateway.upstream.clusters import Clusters
 from gateway.upstream.openedobjects import OpenedObjects
+from gateway.upstream.placedhosts import IngressReader, PlacedHosts
 from gateway.upstream.placedrights import PlacedRights
 from gateway.upstream.placements import Placements
 from gateway.upstream.tokens import WorkspaceTokens
@@ -126,6 +130,9 @@ async def build_runtime(
             return sorted({(*r.storage_key, r.place[1]) for r in catalogs.of(cluster) if r.persistent})
 
         tenant_quotas = TenantQuotaAdmission(store, served, configured.tenant_quota.rules, write_locks.line_up_tenant)
+        policies = TenantPolicies(store, configured.tenant_policy)
+        clusters, placements, tokens = Clusters(options.database_url), Placements(store), WorkspaceTokens()
+        claims = HostClaims(store, IngressReader(placements, clusters, tokens).hosts)
         # What changes objects first, then what judges them; quotas last, when nothing else can refuse.
         plugins: list[Plugin] = [
             TenantScope(configured.refused_to_tenants),
@@ -147,11 +154,13 @@ async def build_runtime(
             NamespaceLifecycle(store),
             WorkspaceLifecycle(store),
             PodSecurity(store, configured.pod_security),
+            TenantPolicyAdmission(policies),
+            HostOwnership(claims),
             quotas,
             tenant_quotas,
         ]
         admission = AdmissionChain(choice.chosen(plugins, options.disable_admission_plugins))
-        requests, clusters = RequestLog(options.database_url), Clusters(options.database_url)
+        requests = RequestLog(options.database_url)
         runtime = Runtime(
             options=options,
             store=store,
@@ -163,11 +172,12 @@ async def build_runtime(
             maximal_permission=authorization.maximal_permission,
             throttle=TenantThrottle(options.tenant_limits, open_streams.of),
             admission=admission,
+            placed_admission=(RightsAreGivenByMembers(), PlacedPolicies(policies), PlacedHosts(store, claims)),
             audit=requests,
             tenants=TenantServices(),
-            placements=Placements(store),
+            placements=placements,
             clusters=clusters,
-            workspace_tokens=WorkspaceTokens(),
+            workspace_tokens=tokens,
             service_account_keys=keys,
             accounts=accounts,
             open_streams=open_streams,

@@ -5,23 +5,34 @@ A cluster judges who gives rights away by the token that the request carries: wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Final, Protocol
 
+from access.admission.tenancy.tenantpolicies import TenantPolicies, refusal
 from gateway.upstream.placements import Placement
 from kube.authentication.identity import Principal
 from kube.authorization.rbac import GROUP
+from kube.kinds.builtins import BUILTINS
+from kube.policies.violations import judges, violations
+from kube.requests.decoding import decode_json
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import Forbidden
+
+Body = Mapping[str, Any]
+
+MAKING: Final = frozenset({"create", "update", "patch"})
+_JSON: Final = "application/json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedWrite:
-    """A write on its way to a cluster: who, what and where, the body's bytes, and what kind of bytes they are.
+    """A write on its way to a cluster: who, what and where, the body's bytes, and their media type.
 
     ``role`` is that of the account whose token it carries, ``membership`` the highest that the caller's part in the
-    tenant gives (empty: none).
+    tenant gives (empty: none). ``current`` asks the cluster for the object as it is (``None``: there is none),
+    ``outcome`` for what the write would make of it, with the rights of the write; both raise ``StatusError``. ``now`` is
+    when it came, in Unix seconds; one with ``dry_run`` has no effects.
     """
 
     principal: Principal
@@ -29,12 +40,27 @@ class PlacedWrite:
     placement: Placement
     role: str
     membership: str
-    media: bytes
+    media: str
     body: bytes
+    current: Callable[[], Awaitable[Body | None]]
+    outcome: Callable[[], Awaitable[Body]]
+    now: float
+    dry_run: bool
+
+    async def object(self) -> Any:
+        """What the write is to make: a body in JSON that is the whole object; else what the cluster says of it."""
+        if self.info.verb != "patch" and self.media == _JSON:
+            return decode_json(self.body)
+        return await self.outcome()
 
 
 class PlacedAdmission(Protocol):
     """One condition that every write to a placed namespace must meet."""
+
+    @property
+    def name(self) -> str:
+        """What the trace of a request calls it."""
+        ...
 
     async def admit(self, write: PlacedWrite) -> None:
         """Raise a ``StatusError`` to refuse. Called for creations, updates, patches and deletions, dry runs too."""
@@ -46,6 +72,8 @@ class RightsAreGivenByMembers:
 
     Anybody else could give away what only that account holds.
     """
+
+    name = "PlacedRights"
 
     async def admit(self, write: PlacedWrite) -> None:
         """Raise ``Forbidden``."""
@@ -60,4 +88,40 @@ class RightsAreGivenByMembers:
             )
 
 
-PLACED_ADMISSION: Sequence[PlacedAdmission] = (RightsAreGivenByMembers(),)
+class PlacedPolicies:
+    """The policy of the namespace, as for stored ones (AD5).
+
+    JSON that is the whole object is judged as it is; of patches, and what else a cluster reads, it is asked what would
+    come of it.
+    """
+
+    name = "TenantPolicy"
+
+    def __init__(self, policies: TenantPolicies) -> None:
+        self._policies = policies
+
+    async def admit(self, write: PlacedWrite) -> None:
+        """Raise ``Forbidden`` with a cause for every field, or what the cluster refuses anyway."""
+        info = write.info
+        if info.verb not in MAKING or info.subresource not in ("", "ephemeralcontainers"):
+            return
+        resource = BUILTINS.by_group_resource(info.group, info.resource)
+        kind = resource.kind if resource is not None else ""
+        policy, _ = await self._policies.of(info.cluster, info.namespace)
+        if not judges(policy, info.group, kind):
+            return
+        body = await write.object()
+        if not isinstance(body, Mapping):
+            return  # Which no cluster takes.
+        judged = policy, info.group, kind or str(body.get("kind"))
+        found = violations(*judged, None, body)
+        if found and info.verb != "create":
+            found = violations(*judged, await write.current(), body)
+        if found:
+            raise refusal(info.group, info.resource, info.name or name_of(body), found)
+
+
+def name_of(body: Body) -> str:
+    """What an object is called, or begins with."""
+    metadata = body.get("metadata")
+    return str(metadata.get("name") or metadata.get("generateName") or "") if isinstance(metadata, Mapping) else ""

@@ -23,12 +23,14 @@ _PAGES_MOST: Final = 1000
 _BYTES_MOST: Final = 64 * 1024 * 1024
 
 
-async def read_list(clusters: Clusters, cluster: str, path: str) -> tuple[list[dict[str, Any]], str]:
+async def read_list(
+    clusters: Clusters, cluster: str, path: str, *, token: str = ""
+) -> tuple[list[dict[str, Any]], str]:
     """All objects of a collection, and the resource version of the list. Raises ``StatusError``."""
     items: list[dict[str, Any]] = []
     more = ""
     for _ in range(_PAGES_MOST):
-        answer = await _ask(clusters, cluster, f"{path}?limit={_PAGE}{more}")
+        answer = await _ask(clusters, cluster, f"{path}?limit={_PAGE}{more}", token=token)
         body = await _object(answer)
         found = body.get("items") or []
         if not isinstance(found, list) or not all(_is_object(item) for item in found):
@@ -95,15 +97,15 @@ def _is_object(item: object) -> bool:
     )
 
 
-async def _ask(clusters: Clusters, cluster: str, target: str, *, long_running: bool = False) -> Answer:
-    upstream, token = clusters.as_gateway(cluster)
+async def _ask(clusters: Clusters, cluster: str, target: str, *, long_running: bool = False, token: str = "") -> Answer:
+    upstream, own = (clusters.upstream(cluster), token) if token else clusters.as_gateway(cluster)
     headers = ((b"accept", b"application/json"), (b"user-agent", b"tenantry"))
     answer = await upstream.request(
         "GET",
         target.encode("ascii"),
         headers,
         b"",
-        token=token,
+        token=own,
         audit_id=str(uuid.uuid4()),
         long_running=long_running,
     )

@@ -80,6 +80,12 @@ class Placements:
         self._known[place] = (stored, placement)
         return placement
 
+    async def all_in_space(self, space: str) -> Sequence[Placement]:
+        """The placements of a space, those that are closed or on their way too."""
+        listing = await self._store.list(Range(space, "", "namespaces"))
+        found = (self._remembered(stored) for stored in listing.items if _MARK in stored.data)
+        return [placement for placement in found if placement is not None]
+
     async def in_space(self, space: str) -> tuple[Sequence[Placement], int]:
         """The placements of a space that are in use, by the names of their namespaces, and at which revision."""
         if not is_tenant_space(space):

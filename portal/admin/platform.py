@@ -13,7 +13,8 @@ from portal.admin.translating import ServiceBackedAdmin, actor
 from tenants import services
 from tenants.models import Cluster, CredentialKind, Tier
 
-_LISTS = ("limit_range", "priority_classes")
+_LISTS = ("limit_range",)
+_RULES = ("policies",)
 _CHOICES = ("pod_security", "network")
 
 
@@ -43,13 +44,14 @@ class TierAdmin(ServiceBackedAdmin):
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         """Lists may be empty, which JSON fields take for nothing; what is not chosen stays as it is."""
         form = super().get_form(request, obj, change, **kwargs)
-        for name in (*_LISTS, *_CHOICES):
+        for name in (*_LISTS, *_RULES, *_CHOICES):
             form.base_fields[name].required = False
         return form
 
     def save_model(self, request: HttpRequest, obj: Tier, form: Any, change: bool) -> None:
         """Create or change by the service, which checks and audits."""
         values = {**form.cleaned_data, **{name: form.cleaned_data[name] or [] for name in _LISTS}}
+        values |= {name: form.cleaned_data[name] or {} for name in _RULES}
         values = {name: value for name, value in values.items() if value or name not in _CHOICES}
         if change:
             services.tier_change(actor=actor(request), name=obj.name, **values)

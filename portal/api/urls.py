@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from portal.api import access, auditlogs, platform, tenants, tokens, workspaces
+from portal.api import access, auditlogs, platform, policies, tenants, tokens, workspaces
 
 urlpatterns = [
     path("workspaces/init", workspaces.WorkspaceInit.as_view()),
@@ -24,17 +24,20 @@ urlpatterns = [
     path("tenants/<str:name>/members/", tenants.MemberList.as_view()),
     path("tenants/<str:name>/members/<uuid:user_id>/", tenants.MemberDetail.as_view()),
     path("tenants/<str:name>/quota/", tenants.TenantQuota.as_view()),
+    path("tenants/<str:name>/policies/", policies.TenantPolicies.as_view()),
+    path("tenants/<str:name>/policies/what-if", policies.TenantPoliciesTrial.as_view()),
     path("tenants/<str:name>/usage/", tenants.TenantUsage.as_view()),
     path("tiers/", platform.TierList.as_view()),
     path("tiers/<str:name>/", platform.TierDetail.as_view()),
+    path("tiers/<str:name>/policies/what-if", policies.TierPoliciesTrial.as_view()),
     path("clusters/", platform.ClusterList.as_view()),
     path("clusters/<str:name>/", platform.ClusterDetail.as_view()),
     path("audit-logs/", auditlogs.AuditLogList.as_view()),
     path("audit-logs/export", auditlogs.AuditLogExport.as_view()),
     path("tokens/", tokens.TokenList.as_view()),
     path("tokens/<uuid:pk>/", tokens.TokenDetail.as_view()),
-    path("tenants/<str:name>/policies/", access.PolicyList.as_view()),
-    path("tenants/<str:name>/policies/<str:policy>/", access.PolicyDetail.as_view()),
+    path("tenants/<str:name>/access-policies/", access.PolicyList.as_view()),
+    path("tenants/<str:name>/access-policies/<str:policy>/", access.PolicyDetail.as_view()),
     path("access/explain", access.Explain.as_view()),
     path("access/inspect", access.Inspect.as_view()),
     path("access/would-allow", access.SuggestedGrants.as_view()),

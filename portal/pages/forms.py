@@ -286,13 +286,6 @@ class TierForm(forms.Form):
         empty_value=Network.TENANT,
         help_text="What pods reach, and who reaches them: the default NetworkPolicy.",
     )
-    priority_classes = ListField(
-        required=False,
-        label="Priority classes",
-        max_length=2048,
-        widget=forms.TextInput(attrs={"class": "mono", "spellcheck": "false"}),
-        help_text='PriorityClasses above zero that pods may name, as a list: <code>["important"]</code>',
-    )
     workspaces_per_user = forms.IntegerField(min_value=0, max_value=1000, initial=1, label="Workspaces per person")
     position = forms.IntegerField(min_value=0, max_value=1000, initial=0, help_text="Smaller ones come first.")
     is_available = forms.BooleanField(required=False, initial=True, label="Offered to users")

@@ -190,6 +190,7 @@ ACTIONS: Final = {
     Action.TENANT_CREATED: "Tenant created",
     Action.TENANT_DELETED: "Tenant deletion begun",
     Action.TENANT_ENDED: "Tenant ended",
+    Action.TENANT_POLICIES_CHANGED: "Tenant's policies changed",
     Action.TENANT_QUOTA_CHANGED: "Tenant's quota changed",
     Action.TENANT_RESUMED: "Tenant resumed",
     Action.TENANT_SUSPENDED: "Tenant suspended",

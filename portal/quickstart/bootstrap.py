@@ -18,6 +18,7 @@ from gateway.options import Options
 from portal.database.rights import as_owner, rights_apply
 from tenants.clusters import encryption
 from tenants.models import Cluster, Tenant, User
+from tenants.policies import policies_show
 from tenants.quotas import missing_tenant_quotas_create
 from tenants.services.clusters import cluster_register
 from tenants.services.tenants import tenant_create
@@ -78,6 +79,7 @@ def _bootstrap() -> Facts:
     certificates = prepare(options)
     system_space_create()
     missing_tenant_quotas_create(settings.TENANT_QUOTA)
+    policies_show()
     tiers_create_defaults()
     _register_embedded_cluster(options)
     email, password = _create_operator()

@@ -76,6 +76,7 @@ def tier(request: HttpRequest, name: str) -> HttpResponse:
         template="pages/form.html",
         intro=f"A changed quota reaches {reached} active workspace{'' if reached == 1 else 's'}.",
         other={"url": reverse("tier-delete", args=[name]), "text": "Delete"},
+        links=[{"url": reverse("tier-policies-change", args=[name]), "text": "Rules"}],
     )
 
 

@@ -158,6 +158,10 @@ class ClusterClient:
         """POST with ``token`` instead of the gateway's credential."""
         return self._call("POST", path, body, bearer=token)
 
+    def get_as(self, token: str, path: str) -> Answer:
+        """Read one object or list with ``token`` instead of the gateway's credential."""
+        return self._call("GET", path, bearer=token)
+
     def _call(
         self,
         method: str,

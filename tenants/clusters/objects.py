@@ -12,6 +12,7 @@ from typing import Any, Final
 from kube.quota.quantities import parse_quantity
 from tenants.clusters.client import object_path
 from tenants.models import Cluster, Network, Workspace
+from tenants.policies import policy_of_workspace
 
 MANAGED_BY: Final = "app.kubernetes.io/managed-by"
 PRODUCT: Final = "tenantry"
@@ -21,6 +22,8 @@ CLUSTER_LABEL: Final = "tenantry.io/cluster"
 """On a Namespace of a space: where its objects live (GW18)."""
 NAME_ANNOTATION: Final = "tenantry.io/name"
 TIER_ANNOTATION: Final = "tenantry.io/tier"
+DEFAULT_TIER: Final = "tenantry.io/default-tier"
+"""Annotation of Tenant objects, which operators write: the tier of its namespaces that say none."""
 ANCHOR_TYPE: Final = "tenantry.io/token-anchor"
 QUOTA: Final = "tenantry-quota"
 LIMITS: Final = "tenantry-limits"
@@ -55,6 +58,18 @@ OWNED: Final[Mapping[tuple[str, str], frozenset[str]]] = {
     (NETWORKING, "networkpolicies"): frozenset({NETWORK_POLICY}),
 }
 """What a workspace owns in its namespace, by name: the gateway's alone to make, change or delete (``fences.yaml``)."""
+
+
+def tier_of_namespace(namespace: Mapping[str, Any] | None, tenant: Mapping[str, Any] | None) -> str:
+    """The tier of the workspace that a Namespace is; else the one that an operator has given to the tenant's others.
+
+    Nobody else's word for it counts. Empty where there is none.
+    """
+    metadata = (namespace or {}).get("metadata") or {}
+    annotation, of = TIER_ANNOTATION, metadata
+    if WORKSPACE_LABEL not in (metadata.get("labels") or {}):
+        annotation, of = DEFAULT_TIER, (tenant or {}).get("metadata") or {}
+    return str((of.get("annotations") or {}).get(annotation, ""))
 
 
 def labels_of(workspace: Workspace) -> dict[str, str]:
@@ -97,14 +112,16 @@ def namespace(workspace: Workspace) -> dict[str, Any]:
         f"{POD_SECURITY}warn": "restricted",
     }
     domain = workspace.cluster.ingress_domain
+    priority_classes = policy_of_workspace(workspace).priority_classes
     annotations = {
         TENANT_LABEL: workspace.tenant_id,
         NAME_ANNOTATION: workspace.name,
+        TIER_ANNOTATION: workspace.tier_id,
         "tenantry.io/hosts": f"{workspace.tenant_id}.{domain}" if domain else "",
         "tenantry.io/network": workspace.tier.network,
         "tenantry.io/events": "limited" if workspace.cluster.limits_events else "",
         "tenantry.io/storage-classes": ",".join(workspace.cluster.storage_classes),
-        "tenantry.io/priority-classes": ",".join(workspace.tier.priority_classes),
+        "tenantry.io/priority-classes": ",".join(priority_classes),
     }
     metadata = {"name": workspace.k8s_namespace, "labels": labels, "annotations": annotations}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}

@@ -35,7 +35,7 @@ class Tier(models.Model):
     """A plan: the quota and limits of a workspace and how many of them a user may have (GW2).
 
     ``quota`` is the ``hard`` map of a ResourceQuota; ``limit_range`` the ``limits`` list of a LimitRange.
-    ``priority_classes`` are those above zero that its pods may name.
+    ``policies`` are the rules of ``kube.policies.policy`` that hold in its workspaces.
     """
 
     name = models.SlugField(max_length=63, primary_key=True)
@@ -47,7 +47,7 @@ class Tier(models.Model):
         _("pod security"), max_length=10, choices=PodSecurity.choices, default=PodSecurity.BASELINE
     )
     network = models.CharField(max_length=8, choices=Network.choices, default=Network.TENANT)
-    priority_classes = models.JSONField(_("priority classes"), default=list, blank=True)
+    policies = models.JSONField(default=dict, blank=True, help_text=_("rules about what its workspaces may hold"))
     workspaces_per_user = models.PositiveIntegerField(_("workspaces per user"), default=1)
     is_available = models.BooleanField(_("offered to users"), default=True)
     position = models.PositiveSmallIntegerField(default=0)

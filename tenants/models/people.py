@@ -105,6 +105,8 @@ class Tenant(models.Model):
     suspended_by = models.CharField(max_length=254, blank=True)
     credentials_not_before = models.DateTimeField(null=True, editable=False)
     """From when on what is made out to the tenant's name counts: it was resumed, or given a name that another had."""
+    policies = models.JSONField(default=dict, blank=True)
+    """Rules in place of those of its tiers (``kube.policies.policy``)."""
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     members: models.ManyToManyField[User, Membership] = models.ManyToManyField(
         User, through="tenants.Membership", related_name="tenants"

@@ -14,13 +14,14 @@ from audit.recorder import SYSTEM_CHAIN, Actor
 from kube.requests.status import AlreadyExists, Cause, Conflict, Invalid, NotFound
 from tenants.models import Network, PodSecurity, Status, Tier, Workspace
 from tenants.naming import check_label, check_text
+from tenants.policies import tier_policies_show
 from tenants.rights import require_operator
 from tenants.services import desiredstate
+from tenants.services.policies import PRIORITY_CLASSES, checked_policies
 
-_REACHING: Final = frozenset({"quota", "limit_range", "pod_security", "network", "priority_classes"})
+_REACHING: Final = frozenset({"quota", "limit_range", "pod_security", "network"})
 """What a changed tier carries to its workspaces."""
 
-_CLASS: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
 _QUANTITY: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?([munkMGTPE]|[KMGTPE]i)?")
 _RESOURCE: Final = re.compile(r"[a-z0-9]([-a-z0-9./]{0,125}[a-z0-9])?")
 
@@ -159,7 +160,7 @@ def tier_create(
     position: int = 0,
     pod_security: str = PodSecurity.BASELINE,
     network: str = Network.TENANT,
-    priority_classes: Sequence[str] = (),
+    policies: Mapping[str, Any] | None = None,
 ) -> Tier:
     """Create a tier. Operators only. Raises ``AlreadyExists``, ``Invalid`` (a cause for each bad quantity)."""
     require_operator(actor)
@@ -174,7 +175,7 @@ def tier_create(
         position=position,
         pod_security=_checked_choice(pod_security, PodSecurity, "pod_security"),
         network=_checked_choice(network, Network, "network"),
-        priority_classes=_checked_classes(priority_classes),
+        policies=checked_policies(policies or {}, kind="Tier", name=name),
     )
     try:
         with transaction.atomic():
@@ -182,6 +183,7 @@ def tier_create(
     except IntegrityError:
         raise AlreadyExists(f'tiers "{name}" already exists', kind="tiers", name=name) from None
     actor.record(Action.TIER_CREATED, chain=SYSTEM_CHAIN, target=f"tiers/{name}", detail={"quota": dict(quota)})
+    tier_policies_show(tier)
     return tier
 
 
@@ -189,15 +191,15 @@ def tier_create(
 def tier_change(*, actor: Actor, name: str, **changes: Any) -> Tier:
     """Change fields of a tier by their names; new limits reach every active workspace of it (GW2). Operators only.
 
-    ``changes`` are any of display_name, description, quota, limit_range, pod_security, network, priority_classes,
-    workspaces_per_user, is_available, position.
+    Its policies hold from the commit on. ``changes`` are any of display_name, description, quota, limit_range,
+    pod_security, network, policies, workspaces_per_user, is_available, position.
     Raises ``NotFound``, ``Invalid``.
     """
     require_operator(actor)
     tier = Tier.objects.select_for_update().filter(name=name).first()
     if tier is None:
         raise NotFound(f'tiers "{name}" not found', kind="tiers", name=name)
-    known = {"display_name", "description", "workspaces_per_user", "is_available", "position"} | _REACHING
+    known = {"display_name", "description", "workspaces_per_user", "is_available", "position", "policies"} | _REACHING
     unknown = sorted(set(changes) - known)
     if unknown:
         causes = [Cause("FieldValueInvalid", "unknown field", field) for field in unknown]
@@ -210,9 +212,11 @@ def tier_change(*, actor: Actor, name: str, **changes: Any) -> Tier:
         changes["pod_security"] = _checked_choice(changes["pod_security"], PodSecurity, "pod_security")
     if "network" in changes:
         changes["network"] = _checked_choice(changes["network"], Network, "network")
-    if "priority_classes" in changes:
-        changes["priority_classes"] = _checked_classes(changes["priority_classes"])
     reaches = any(field in changes and changes[field] != getattr(tier, field) for field in _REACHING)
+    if "policies" in changes:
+        changes["policies"] = checked_policies(changes["policies"], kind="Tier", name=name)
+        # The clusters' own fences are told of these.
+        reaches = reaches or tier.policies.get(PRIORITY_CLASSES) != changes["policies"].get(PRIORITY_CLASSES)
     before = {field: getattr(tier, field) for field in changes}
     for field, value in changes.items():
         setattr(tier, field, value)
@@ -228,6 +232,7 @@ def tier_change(*, actor: Actor, name: str, **changes: Any) -> Tier:
         transaction.on_commit(desiredstate.enqueue_sweep)
     detail = {"before": before, "after": changes, "workspaces": touched}
     actor.record(Action.TIER_CHANGED, chain=SYSTEM_CHAIN, target=f"tiers/{name}", detail=detail)
+    tier_policies_show(tier)
     return tier
 
 
@@ -243,6 +248,7 @@ def tier_delete(*, actor: Actor, name: str) -> None:
     except ProtectedError:
         raise Conflict(f"Workspaces have the tier {name}; withdraw it instead.", kind="tiers", name=name) from None
     actor.record(Action.TIER_DELETED, chain=SYSTEM_CHAIN, target=f"tiers/{name}")
+    tier_policies_show(Tier(name=name))
 
 
 def _checked_choice(value: str, choices: type[TextChoices], field: str) -> str:
@@ -250,15 +256,6 @@ def _checked_choice(value: str, choices: type[TextChoices], field: str) -> str:
         causes = [Cause("FieldValueNotSupported", f'Unsupported value: "{str(value)[:40]}"', field)]
         raise Invalid(f"Tier is invalid: {field}: {causes[0].message}", kind="Tier", causes=causes)
     return str(value)
-
-
-def _checked_classes(names: Sequence[str]) -> list[str]:
-    """Names of PriorityClasses; those of the system are for nobody's workspace."""
-    bad = [str(name)[:80] for name in names if not _CLASS.fullmatch(str(name)) or str(name).startswith("system-")]
-    if bad or len(names) > 20:
-        causes = [Cause("FieldValueInvalid", f'Invalid value: "{", ".join(bad)[:200]}"', "priority_classes")]
-        raise Invalid(f"Tier is invalid: priority_classes: {causes[0].message}", kind="Tier", causes=causes)
-    return [str(name) for name in names]
 
 
 def _checked_quota(quota: Mapping[str, Any]) -> dict[str, str]:

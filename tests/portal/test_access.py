@@ -248,7 +248,7 @@ def test_what_if_lists_who_gains_and_loses_and_keeps_nothing(admin: User) -> Non
 def test_a_tenant_sees_whom_it_has_let_in_and_ends_it(admin: User, acme: Tenant, globex: Tenant) -> None:
     """AZ7."""
     viewer, foreign = factories.member(acme, Role.VIEWER), factories.member(globex, Role.OWNER)
-    path = "/api/v1/tenants/acme/policies/"
+    path = "/api/v1/tenants/acme/access-policies/"
     (row,) = signed_in(viewer).get(path).json()["results"]
     assert (row["name"], row["spec"]["tenant"], row["opens"]) == ("partners", "globex", True)
     assert signed_in(foreign).get(path).status_code == 404

@@ -112,7 +112,13 @@ def test_a_tiers_boundaries_reach_its_workspaces(cluster, workspace):
     workspace = cluster.settle(workspace, Phase.READY)
     ns = workspace.k8s_namespace
     assert get(cluster, "networkpolicy", ns, "tenantry-default")["spec"]["egress"]
-    tier_change(actor=OPERATOR, name="basic", pod_security="restricted", network="open", priority_classes=["batch"])
+    tier_change(
+        actor=OPERATOR,
+        name="basic",
+        pod_security="restricted",
+        network="open",
+        policies={"priority_classes": ["batch"]},
+    )
     cluster.settle(workspace, Phase.READY)
     metadata = get(cluster, "namespace", "default", ns)["metadata"]
     assert metadata["labels"]["pod-security.kubernetes.io/enforce"] == "restricted"

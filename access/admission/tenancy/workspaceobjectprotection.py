@@ -60,7 +60,7 @@ def _of_namespace(attributes: Attributes) -> str:
         after.pop(objects.CLUSTER_LABEL, None)
     if before != after:
         return "only the gateway marks what belongs to a workspace"
-    if objects.CLUSTER_LABEL in before and _described(attributes.old) != _described(attributes.object):
+    if before and _described(attributes.old) != _described(attributes.object):
         return "a workspace's name and tier are changed in the portal"
     return ""
 

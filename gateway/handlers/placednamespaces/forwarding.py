@@ -11,18 +11,21 @@ from dataclasses import replace
 from typing import Final, TypeVar
 from urllib.parse import quote, urlencode
 
+from gateway.handlers.placednamespaces.rehearsing import Rehearsal
 from gateway.handlers.placednamespaces.relaying import relay
 from gateway.http.messages import Request, Response, Stream
+from gateway.http.negotiation import content_type
 from gateway.process.runtime import Runtime
 from gateway.process.streams import Recheck
-from gateway.upstream.admission import PLACED_ADMISSION, PlacedWrite
+from gateway.upstream.admission import PlacedWrite
 from gateway.upstream.client import Answer
 from gateway.upstream.placements import Placement
 from gateway.upstream.tunnel import Tunnel
+from kube.authorization.decisions import Decision, Verdict
 from kube.authorization.leastrole import at_most
 from kube.authorization.rbac import Attributes
 from kube.requests.requestinfo import RequestInfo
-from kube.requests.status import Forbidden, ServiceUnavailable
+from kube.requests.status import Forbidden, ServiceUnavailable, StatusError
 
 Given = TypeVar("Given", bound="Answer | Tunnel")
 
@@ -62,22 +65,36 @@ async def forward(runtime: Runtime, request: Request, placement: Placement, rech
         )
     role, membership = await role_of(runtime, request, placement)
     if info.verb not in _READS or info.connects:
+        rehearsal = Rehearsal(lambda asked: ask(runtime, asked, placement, role, follows=False), request)
         write = PlacedWrite(
             principal=request.principal,
             info=info,
             placement=placement,
             role=role,
             membership=membership,
-            media=request.headers.get(b"content-type", b""),
+            media=content_type(request),
             body=request.body,
+            current=rehearsal.current,
+            outcome=rehearsal.outcome,
+            now=request.now,
+            dry_run=request.dry_run,
         )
-        for condition in PLACED_ADMISSION:
-            await condition.admit(write)
+        await _admit(runtime, request, write)
     if info.connects:
         answer: Answer | Tunnel = await _connect(runtime, request, placement, role)
     else:
         answer = await ask(runtime, request, placement, role, follows=info.is_long_running)
     return relay(runtime, request, answer, recheck)
+
+
+async def _admit(runtime: Runtime, request: Request, write: PlacedWrite) -> None:
+    """Ask all conditions in order; who refuses is noted, with the reason (AZ11)."""
+    for condition in runtime.placed_admission:
+        try:
+            await condition.admit(write)
+        except StatusError as refusal:
+            request.notes.append(Decision(Verdict.DENY, f"admission/{condition.name}", refusal.message))
+            raise
 
 
 async def role_of(runtime: Runtime, request: Request, placement: Placement) -> tuple[str, str]:

@@ -16,10 +16,10 @@ from gateway.resources.kinds import Kind
 from gateway.upstream.placements import cluster_of, workspace_of
 from kube.requests.logicalclusters import ROOT, is_tenant_space
 from store.types import Key, Operation, Stored
+from tenants.clusters.objects import DEFAULT_TIER
 
 DEFAULT_CLUSTER: Final = "tenantry.io/default-cluster"
-DEFAULT_TIER: Final = "tenantry.io/default-tier"
-"""Annotations of Tenant objects, which operators write: where its namespaces are made that say nothing, and how big."""
+"""Annotation of Tenant objects, which operators write: where its namespaces are made that say nothing."""
 
 
 async def wanted_cluster(runtime: Runtime, request: Request, kind: Kind, body: Mapping[str, Any]) -> str:

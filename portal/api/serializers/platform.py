@@ -5,6 +5,7 @@ from __future__ import annotations
 from rest_framework import serializers
 
 from portal.api.serializers.base import RequestSerializer
+from portal.api.serializers.policies import PoliciesSerializer
 from tenants.models import Cluster, CredentialKind, Network, PodSecurity, Tier
 
 _KINDS = "What people may be given for its workspaces; everything when nothing is said."
@@ -19,9 +20,7 @@ class TierChangeRequest(RequestSerializer):
     limit_range = serializers.ListField(child=serializers.DictField(), required=False, default=list, max_length=20)
     pod_security = serializers.ChoiceField(choices=PodSecurity.choices, required=False, default=PodSecurity.BASELINE)
     network = serializers.ChoiceField(choices=Network.choices, required=False, default=Network.TENANT)
-    priority_classes = serializers.ListField(
-        child=serializers.CharField(max_length=63), required=False, default=list, max_length=20
-    )
+    policies = PoliciesSerializer(required=False, default=dict)
     workspaces_per_user = serializers.IntegerField(min_value=0, max_value=1000, required=False, default=1)
     is_available = serializers.BooleanField(required=False, default=True)
     position = serializers.IntegerField(min_value=0, max_value=1000, required=False, default=0)
@@ -66,7 +65,7 @@ class TierSerializer(serializers.ModelSerializer[Tier]):
 
     quota = serializers.DictField(child=serializers.CharField())
     limit_range = serializers.ListField(child=serializers.DictField())
-    priority_classes = serializers.ListField(child=serializers.CharField())
+    policies = PoliciesSerializer()
 
     class Meta:
         model = Tier
@@ -78,7 +77,7 @@ class TierSerializer(serializers.ModelSerializer[Tier]):
             "limit_range",
             "pod_security",
             "network",
-            "priority_classes",
+            "policies",
             "workspaces_per_user",
             "is_available",
             "position",

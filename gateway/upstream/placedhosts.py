@@ -1,0 +1,85 @@
+"""Host names of Ingresses in placed namespaces: which there are, and whose a new one is (AD5)."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection, Mapping
+from typing import Any, Final
+
+from access.admission.tenancy.hostclaims import HostClaims, HostTaken
+from gateway.upstream.admission import MAKING, PlacedWrite, name_of
+from gateway.upstream.clusters import Clusters
+from gateway.upstream.gatewayreading import read_list
+from gateway.upstream.placements import Placements
+from gateway.upstream.tokens import WorkspaceTokens
+from kube.policies.hosts import hosts_of
+from kube.requests.status import Conflict, Forbidden, ServiceUnavailable
+from store.interface import Store
+from store.types import PreconditionFailed
+
+_GROUP: Final = "networking.k8s.io"
+_PLURAL: Final = "ingresses"
+_UNDERWAY_SECONDS: Final = 120.0
+"""Longer than a request to a cluster is waited for."""
+
+_ATTEMPTS: Final = 16
+
+
+class IngressReader:
+    """Asks clusters, with the tokens of the workspaces themselves."""
+
+    def __init__(self, placements: Placements, clusters: Clusters, tokens: WorkspaceTokens) -> None:
+        self._placements = placements
+        self._clusters = clusters
+        self._tokens = tokens
+
+    async def hosts(self, space: str) -> Collection[str]:
+        """The host names in all placed namespaces of a space. Raises ``StatusError`` while one cannot be looked at."""
+        found: set[str] = set()
+        for placement in await self._placements.all_in_space(space):
+            if not placement.is_active:
+                raise ServiceUnavailable(f'the namespace "{placement.namespace}" is closed')
+            token = await self._tokens.get(placement, "viewer")
+            path = f"/apis/{_GROUP}/v1/namespaces/{placement.namespace}/{_PLURAL}"
+            items, _ = await read_list(self._clusters, placement.cluster, path, token=token)
+            found.update(host.lower() for item in items for _, host in hosts_of("Ingress", item))
+        return found
+
+
+class PlacedHosts:
+    """Takes the host names for the tenant before an Ingress goes to its cluster."""
+
+    name = "HostOwnership"
+
+    def __init__(self, store: Store, claims: HostClaims) -> None:
+        self._store = store
+        self._claims = claims
+
+    async def admit(self, write: PlacedWrite) -> None:
+        """Raise ``Forbidden`` with a cause for every name that is another tenant's, or what the cluster refuses anyway."""
+        info = write.info
+        if (info.group, info.resource) != (_GROUP, _PLURAL) or info.subresource or info.verb not in MAKING:
+            return
+        body = await write.object()
+        if not isinstance(body, Mapping):
+            return
+        name = info.name or name_of(body)
+        for _ in range(_ATTEMPTS):
+            try:
+                if await self._take(write, body):
+                    return
+            except HostTaken as taken:
+                said = f'{_PLURAL}.{_GROUP} "{name}" is forbidden: {taken}'
+                raise Forbidden(said, group=_GROUP, kind=_PLURAL, name=name, causes=taken.causes) from None
+        raise Conflict("its host names are asked for by many at once, please try again", group=_GROUP, kind=_PLURAL)
+
+    async def _take(self, write: PlacedWrite, body: Mapping[str, Any]) -> bool:
+        """Whether the names are the tenant's now; not when somebody else wrote meanwhile."""
+        until = write.now + _UNDERWAY_SECONDS
+        operations = await self._claims.claim(write.info.cluster, None, body, now=write.now, until=until)
+        if not operations or write.dry_run:
+            return True
+        with contextlib.suppress(PreconditionFailed):
+            await self._store.commit(*operations)
+            return True
+        return False

@@ -1,0 +1,78 @@
+"""Rules about what the objects of tenants may be."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from kube.policies.policy import LISTS, RULES
+from portal.api.serializers.base import RequestSerializer
+
+
+class PoliciesSerializer(RequestSerializer):
+    """Rules by name; what is not named is as it is without, ``null`` leaves the choice to the tenant."""
+
+    def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
+        """One list for each rule."""
+        return {
+            name: serializers.ListField(
+                child=serializers.CharField(max_length=320),
+                required=False,
+                allow_null=name not in LISTS,
+                max_length=200,
+            )
+            for name in RULES
+        }
+
+    def to_representation(self, instance: Any) -> dict[str, Any]:
+        """The rules that are said, and no other."""
+        return dict(instance)
+
+
+class PoliciesOfTierSerializer(serializers.Serializer[Any]):
+    """What holds in the namespaces of a tier; an empty name means those that have none."""
+
+    tier = serializers.CharField()
+    policies = PoliciesSerializer()
+
+
+class EnforcementSerializer(serializers.Serializer[Any]):
+    """Where a policy is enforced on a cluster."""
+
+    cluster = serializers.CharField()
+    enforced = serializers.ChoiceField(choices=["door"])
+
+
+class TenantPoliciesSerializer(serializers.Serializer[Any]):
+    """A tenant's own rules, and what they come to with those of the tiers that it has."""
+
+    policies = PoliciesSerializer()
+    effective = PoliciesOfTierSerializer(many=True)
+    clusters = EnforcementSerializer(many=True)
+
+
+class OffenderSerializer(serializers.Serializer[Any]):
+    """An object that the rules would refuse."""
+
+    space = serializers.CharField()
+    namespace = serializers.CharField()
+    kind = serializers.CharField()
+    name = serializers.CharField()
+    rule = serializers.CharField(source="violation.rule")
+    field = serializers.CharField(source="violation.field")
+    message = serializers.CharField(source="violation.message")
+
+
+class TrialSerializer(serializers.Serializer[Any]):
+    """What is there and would be refused; ``unseen`` are namespaces whose cluster did not show what it has."""
+
+    offenders = OffenderSerializer(many=True)
+    unseen = serializers.ListField(child=serializers.CharField())
+    is_cut = serializers.BooleanField(help_text="whether there are more")
+
+
+class PoliciesRequest(RequestSerializer):
+    """Rules, all at once."""
+
+    policies = PoliciesSerializer()

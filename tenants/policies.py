@@ -1,0 +1,83 @@
+"""Policies of tiers and tenants on their way to the API servers: objects of the store, kept beside the rows (AD5).
+
+No API serves them. A tier's are in the system space, a tenant's own in the tenant's; where there is none, no rule is
+said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import orjson
+from django.conf import settings
+from django.db import transaction
+
+from kube.policies.policy import Policy, Rules, policy_of, read_rules
+from kube.quota.tenantquotas import GROUP
+from kube.requests.logicalclusters import ROOT, space_of
+from store import synchronous
+from store.types import Create, Key, PreconditionFailed, Update
+from tenants.models import Tenant, Tier, Workspace
+
+_OF_TIERS: Final = "tierpolicies"
+_OF_TENANTS: Final = "tenantpolicies"
+
+
+def tier_policies_key(tier: str) -> Key:
+    """Where a tier's rules are kept."""
+    return Key(ROOT, GROUP, _OF_TIERS, "", tier)
+
+
+def tenant_policies_key(tenant: str) -> Key:
+    """Where a tenant's own rules are kept."""
+    return Key(space_of(tenant), GROUP, _OF_TENANTS, "", "own")
+
+
+def kept_rules(data: bytes) -> Rules:
+    """The rules in an object of the store."""
+    return read_rules(orjson.loads(data)["rules"], "rules")[0]
+
+
+def policy_for(tenant: Tenant, tier: Tier | None) -> Policy:
+    """What holds in the namespaces of a tenant that have this tier; ``None`` for those that have none."""
+    layers = [read_rules(each.policies, "policies")[0] for each in (tier, tenant) if each is not None]
+    return policy_of(tenant.name, settings.TENANT_POLICIES, *layers)
+
+
+def policy_of_workspace(workspace: Workspace) -> Policy:
+    """What holds in a workspace."""
+    return policy_for(workspace.tenant, workspace.tier)
+
+
+def tier_policies_show(tier: Tier) -> None:
+    """Tell the API servers, in the caller's transaction and last."""
+    _show(tier_policies_key(tier.name), tier.policies)
+
+
+def tenant_policies_show(tenant: Tenant) -> None:
+    """Tell the API servers, in the caller's transaction and last."""
+    _show(tenant_policies_key(tenant.name), tenant.policies)
+
+
+@transaction.atomic
+def policies_show() -> None:
+    """Tell the API servers all policies that they do not know of: those from before there was anybody to tell."""
+    for tier in Tier.objects.all():
+        tier_policies_show(tier)
+    for tenant in Tenant.objects.exclude(policies={}):
+        tenant_policies_show(tenant)
+
+
+def _show(key: Key, rules: Mapping[str, Any]) -> None:
+    while True:
+        stored = synchronous.get(key)
+        known = orjson.loads(stored.data)["rules"] if stored is not None else {}
+        if known == rules:
+            return
+        body = {"metadata": {"name": key.name}, "rules": dict(rules)}
+        try:
+            synchronous.commit([Create(key, body) if stored is None else Update(key, stored.revision, body)])
+        except PreconditionFailed:
+            continue
+        return

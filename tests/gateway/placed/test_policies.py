@@ -1,0 +1,314 @@
+"""What a tenant's objects may be, by its tier's rules and its own, in both kinds of namespaces (AD4, AD5)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import yaml
+
+from access.policytrials import tenant_policies_try, tier_policies_try
+from audit.models import AuditEntry
+from kube.requests.status import Invalid
+from tenants.models import Cluster, Role, Tenant
+from tenants.services import tenant_create, tenant_policies_change, tier_change
+from tests.gateway.callers import Answer, Caller, eventually
+from tests.gateway.conftest import Server
+from tests.gateway.placed.conftest import GROUPS, Door
+from tests.tenants.conftest import OPERATOR
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+TABLE = yaml.safe_load(Path(__file__).with_name("policies.yaml").read_text())
+OURS = "by the policy of the tenant: "
+CONTAINERS = [{"name": "c", "image": "nginx"}]
+BACKEND = {
+    "http": {
+        "paths": [{"path": "/", "pathType": "Prefix", "backend": {"service": {"name": "s", "port": {"number": 80}}}}]
+    }
+}
+
+
+@pytest.fixture
+def tenant(transactional_db: None, door_server: tuple[Server, str]) -> Tenant:
+    """One whose namespaces are all stored."""
+    made = tenant_create(actor=OPERATOR, name=f"t{uuid4().hex[:8]}")
+    server, _ = door_server
+    assert eventually(lambda: owner_of(server, made).get("/api/v1/namespaces").status == 200)
+    return made
+
+
+def owner_of(server: Server, tenant: Tenant) -> Caller:
+    return server.user(tenant.name, "olga", GROUPS[Role.OWNER])
+
+
+def objects_of(row: Mapping[str, Any], tenant: str) -> Iterator[tuple[str, dict[str, Any], str]]:
+    """Where a row's objects are posted, what they are, and what is before the paths of their fields."""
+    metadata = {"generateName": "x-", "labels": row.get("labels", {})}
+    pod = row.get("pod", row.get("template"))
+    if pod is not None:
+        template = {
+            "metadata": {"labels": {"a": "b", **row.get("labels", {})}},
+            "spec": {"containers": CONTAINERS, **pod},
+        }
+        if "pod" in row:
+            yield "/api/v1|pods", {"metadata": {**template["metadata"], **metadata}, "spec": template["spec"]}, ""
+        spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+        yield "/apis/apps/v1|deployments", {"metadata": metadata, "spec": spec}, "spec.template."
+        job = {"spec": {"template": {**template, "spec": {**template["spec"], "restartPolicy": "Never"}}}}
+        spec = {"schedule": "@daily", "jobTemplate": job}
+        yield "/apis/batch/v1|cronjobs", {"metadata": metadata, "spec": spec}, "spec.jobTemplate.spec.template."
+    if "service" in row:
+        yield "/api/v1|services", {"metadata": metadata, "spec": {"ports": [{"port": 80}], **row["service"]}}, ""
+    if "claim" in row:
+        spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, **row["claim"]}
+        yield "/api/v1|persistentvolumeclaims", {"metadata": metadata, "spec": spec}, ""
+    if "ingress" in row:
+        spec = yaml.safe_load(yaml.safe_dump(row["ingress"]).replace("{tenant}", tenant))
+        if "rules" in spec:
+            spec["rules"] = [{**rule, **BACKEND} for rule in spec["rules"]]
+        yield "/apis/networking.k8s.io/v1|ingresses", {"metadata": metadata, "spec": spec}, ""
+
+
+def played(caller: Caller, tenant: str, namespace: str) -> Iterator[tuple[str, str, Answer]]:
+    """Every object of every row, what is expected of it, and the answer."""
+    for row in TABLE:
+        tenant_policies_change(actor=OPERATOR, name=tenant, policies=row.get("policy", {}))
+        for place, body, prefix in objects_of(row, tenant):
+            base, _, resource = place.partition("|")
+            answer = caller.post(f"{base}/namespaces/{namespace}/{resource}", body)
+            yield (
+                f"{row} as {resource}",
+                f"{prefix}{row['refused']}" if row.get("refused") not in (None, "kind") else row.get("refused", ""),
+                answer,
+            )
+
+
+def is_refused_at(answer: Answer, field: str) -> bool:
+    causes = answer.body.get("details", {}).get("causes", [])
+    return answer.status == 403 and OURS in answer.body["message"] and field in [cause["field"] for cause in causes]
+
+
+def test_every_rule_refuses_and_allows_in_stored_namespaces(tenant: Tenant, door_server: tuple[Server, str]) -> None:
+    owner = owner_of(door_server[0], tenant)
+    wrong = [
+        (said, answer.body)
+        for said, field, answer in played(owner, tenant.name, "default")
+        if not (is_refused_at(answer, field) if field else answer.status == 201)
+    ]
+    assert not wrong
+
+
+def test_every_rule_refuses_and_allows_at_the_door(door: Door) -> None:
+    """What the cluster itself refuses beside is not this policy's."""
+    owner = door.person("olga", Role.OWNER)
+    namespace = door.place(owner)
+    wrong = [
+        (said, answer.body)
+        for said, field, answer in played(owner, door.name, namespace)
+        if not (is_refused_at(answer, field) if field else OURS not in str(answer.body.get("message", "")))
+    ]
+    assert not wrong
+
+
+@pytest.fixture
+def shop(door: Door) -> tuple[Caller, str]:
+    """An owner, and a namespace on the cluster."""
+    owner = door.person("olga", Role.OWNER)
+    return owner, door.place(owner)
+
+
+def deployment(name: str, *images: str) -> dict[str, Any]:
+    containers = [{"name": f"c{number}", "image": image} for number, image in enumerate(images)]
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": containers}}
+    metadata = {"name": name}
+    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    return {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": spec}
+
+
+def test_what_was_there_may_stay_and_no_write_makes_it_worse(door: Door, shop: tuple[Caller, str]) -> None:
+    """By every kind of write, in both kinds of namespaces."""
+    owner, placed = shop
+    for namespace in (placed, "default"):
+        path = f"/apis/apps/v1/namespaces/{namespace}/deployments"
+        tenant_policies_change(actor=OPERATOR, name=door.name, policies={})
+        assert owner.post(path, deployment("old", "nginx")).status == 201
+        tenant_policies_change(actor=OPERATOR, name=door.name, policies={"registries": ["ghcr.io"]})
+        one = f"{path}/old"
+        assert owner.patch(one, {"metadata": {"labels": {"still": "changes"}}}).status == 200
+        assert owner.patch(f"{one}/scale", {"spec": {"replicas": 2}}).status == 200
+        body = owner.get(one).body
+        assert owner.put(one, body).status == 200
+        body = owner.get(one).body
+        body["spec"]["template"]["spec"]["containers"][0]["image"] = "quay.io/x"
+        assert is_refused_at(owner.put(one, body), "spec.template.spec.containers[0].image")
+        image = {"spec": {"template": {"spec": {"containers": [{"name": "c0", "image": "quay.io/x"}]}}}}
+        operation = [{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": "quay.io/x"}]
+        copied = [
+            {"op": "copy", "from": "/spec/template/spec/containers/0", "path": "/spec/template/spec/containers/-"}
+        ]
+        for kind, patch, field in (
+            ("merge", image, "spec.template.spec.containers[0].image"),
+            ("strategic-merge", image, "spec.template.spec.containers[0].image"),
+            ("json", operation, "spec.template.spec.containers[0].image"),
+        ):
+            assert is_refused_at(owner.patch(one, patch, kind), field), (namespace, kind)
+        assert owner.patch(one, copied, "json").status in (403, 422)
+        applied = deployment("new", "nginx")
+        answer = owner.patch(f"{path}/new", applied, "apply", fieldManager="me")
+        assert is_refused_at(answer, "spec.template.spec.containers[0].image"), answer.body
+        applied = deployment("new", "ghcr.io/a/b")
+        answer = owner.patch(f"{path}/new", applied, "apply", fieldManager="me")
+        assert answer.status == 201
+        good = {"spec": {"template": {"spec": {"containers": [{"name": "c0", "image": "ghcr.io/x/y"}]}}}}
+        assert owner.patch(one, good, "strategic-merge").status == 200
+
+
+def test_kubectl_says_what_to_change(door: Door, shop: tuple[Caller, str], kubectl: Callable[..., str]) -> None:
+    owner, placed = shop
+    tenant_policies_change(
+        actor=OPERATOR, name=door.name, policies={"registries": ["ghcr.io/acme"], "service_types": []}
+    )
+    for namespace in (placed, "default"):
+        said = kubectl(owner, "-n", namespace, "create", "deployment", "web", "--image=nginx", check=False)
+        assert 'deployments.apps "web" is forbidden: by the policy of the tenant: ' in said
+        assert "docker.io/library/nginx, which is not allowed; allowed: ghcr.io/acme" in said
+        said = kubectl(owner, "-n", namespace, "create", "service", "clusterip", "s", "--tcp=80", check=False)
+        assert "none is allowed" in said
+        assert "created" in kubectl(owner, "-n", namespace, "create", "deployment", "web", "--image=ghcr.io/acme/web")
+        said = kubectl(owner, "-n", namespace, "set", "image", "deployment/web", "web=nginx", check=False)
+        assert "by the policy of the tenant" in said
+
+
+def test_a_tiers_rules_hold_in_its_workspaces_and_a_tenants_own_stand_in_their_place(
+    door: Door, shop: tuple[Caller, str]
+) -> None:
+    owner, placed = shop
+    chosen = {"spec": {"nodeSelector": {"zone": "a"}, "containers": CONTAINERS}, "metadata": {"generateName": "p-"}}
+    path = f"/api/v1/namespaces/{placed}/pods"
+    assert is_refused_at(owner.post(path, chosen), "spec.nodeSelector[zone]")
+    tier = door.tenant.workspaces.get().tier_id
+    tier_change(actor=OPERATOR, name=tier, policies={"node_labels": ["zone"]})
+    assert OURS not in str(owner.post(path, chosen).body.get("message"))
+    tenant_policies_change(actor=OPERATOR, name=door.name, policies={"node_labels": []})
+    assert is_refused_at(owner.post(path, chosen), "spec.nodeSelector[zone]")
+    tenant_policies_change(actor=OPERATOR, name=door.name, policies={})
+    tier_change(actor=OPERATOR, name=tier, policies={})
+    assert is_refused_at(owner.post(path, chosen), "spec.nodeSelector[zone]")
+    entry = AuditEntry.objects.filter(action="tenant.policies", chain=door.name).latest("created_at")
+    assert entry.detail["before"] == {"node_labels": []}
+
+
+def test_a_person_who_binds_a_pod_chooses_its_node(tenant: Tenant, door_server: tuple[Server, str]) -> None:
+    owner = owner_of(door_server[0], tenant)
+    path = "/api/v1/namespaces/default/pods"
+    assert owner.post(path, {"metadata": {"name": "p"}, "spec": {"containers": CONTAINERS}}).status == 201
+    binding = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": "p"},
+        "target": {"kind": "Node", "name": "n1"},
+    }
+    assert is_refused_at(owner.post(f"{path}/p/binding", binding), "spec.nodeName")
+    system = door_server[0].admin
+    assert system.post(f"/clusters/root:{tenant.name}{path}/p/binding", binding).status == 201
+
+
+def test_what_would_break_a_policy_is_listed_before_it_is_saved(door: Door, shop: tuple[Caller, str]) -> None:
+    owner, placed = shop
+    for namespace in (placed, "default"):
+        path = f"/apis/apps/v1/namespaces/{namespace}/deployments"
+        assert owner.post(path, deployment("web", "nginx", "ghcr.io/a/b")).status == 201
+    found = tenant_policies_try(actor=OPERATOR, name=door.name, policies={"registries": ["ghcr.io"]})
+    assert [(each.namespace, each.kind, each.name, each.violation.field) for each in found.offenders] == [
+        ("default", "Deployment", "web", "spec.template.spec.containers[0].image"),
+        (placed, "Deployment", "web", "spec.template.spec.containers[0].image"),
+    ]
+    assert (found.unseen, found.is_cut) == ([], False)
+    tier = door.tenant.workspaces.get().tier_id
+    found = tier_policies_try(actor=OPERATOR, name=tier, policies={"registries": []})
+    assert {each.namespace for each in found.offenders} == {placed}
+    assert owner.post(f"/apis/apps/v1/namespaces/{placed}/deployments", deployment("other", "nginx")).status == 201
+    with pytest.raises(Invalid, match="registries"):
+        tenant_policies_try(actor=OPERATOR, name=door.name, policies={"registries": ["nginx"]})
+
+
+def ingress(name: str, *hosts: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"rules": [{"host": host, **BACKEND} for host in hosts]}}
+
+
+INGRESSES = "/apis/networking.k8s.io/v1/namespaces/{}/ingresses"
+
+
+@pytest.fixture
+def two(tenant: Tenant, door_server: tuple[Server, str]) -> tuple[Caller, Caller]:
+    """Owners of two tenants."""
+    server, _ = door_server
+    other = tenant_create(actor=OPERATOR, name=f"t{uuid4().hex[:8]}")
+    assert eventually(lambda: owner_of(server, other).get("/api/v1/namespaces").status == 200)
+    return owner_of(server, tenant), owner_of(server, other)
+
+
+def test_a_host_name_is_one_tenants_until_none_of_its_ingresses_has_it(two: tuple[Caller, Caller]) -> None:
+    one, other = two
+    path = INGRESSES.format("default")
+    assert one.post(path, ingress("a", "shop.example", "*.wide.example")).status == 201
+    assert one.post(path, ingress("b", "shop.example")).status == 201
+    for host in ("shop.example", "SHOP.example".lower(), "a.wide.example", "*.wide.example"):
+        refused = other.post(path, ingress("a", "own.example", host))
+        assert (refused.status, refused.body["details"]["causes"][0]["field"]) == (403, "spec.rules[1].host"), host
+    assert "another tenant's" in refused.body["message"]
+    assert other.post(path, ingress("a", "own.example", "a.b.wide.example")).status == 201
+    assert one.post(path, ingress("c", "*.example")).status == 403
+    assert other.patch(f"{path}/a", ingress("a", "shop.example")).status == 403
+    for name in "ab":
+        assert other.post(path, ingress("later", "shop.example")).status == 403
+        assert one.delete(f"{path}/{name}").status == 200
+    assert other.post(path, ingress("later", "shop.example")).status == 201
+    assert one.post(path, ingress("again", "shop.example")).status == 403
+
+
+def test_of_two_that_take_a_name_at_once_one_gets_it(two: tuple[Caller, Caller]) -> None:
+    path = INGRESSES.format("default")
+    with ThreadPoolExecutor(8) as pool:
+        for round_ in range(10):
+            hosts = [f"x{round_}.example", f"*.y{round_}.example", f"a.y{round_}.example"]
+            asked = [(who, host) for who in two for host in hosts for _ in range(2)]
+            answers = list(pool.map(lambda each: each[0].post(path, with_name(each[1])).status, asked))
+            assert set(answers) <= {201, 403}
+            for meeting in ({hosts[0]}, set(hosts[1:])):
+                having = {
+                    who for (who, host), status in zip(asked, answers, strict=True) if host in meeting and status == 201
+                }
+                assert len(having) == 1, (meeting, answers)
+
+
+def with_name(host: str) -> dict[str, Any]:
+    body = ingress("", host)
+    body["metadata"] = {"generateName": "i-"}
+    return body
+
+
+def test_host_names_on_clusters_and_in_the_store_are_taken_from_one_pool(new_door: Callable[[], Door]) -> None:
+    door = new_door()
+    Cluster.objects.update(ingress_domain="example.org")
+    owner = door.person("olga", Role.OWNER)
+    placed = INGRESSES.format(door.place(owner))
+    host = f"web.{door.name}.example.org"
+    assert owner.post(placed, ingress("a", host)).status == 201
+    neighbour = tenant_create(actor=OPERATOR, name=f"t{uuid4().hex[:8]}")
+    other = owner_of(door.server, neighbour)
+    assert eventually(lambda: other.get("/api/v1/namespaces").status == 200)
+    stored = INGRESSES.format("default")
+    assert other.post(stored, ingress("thief", host)).status == 403
+    assert other.post(stored, ingress("first", f"b.{door.name}.example.org")).status == 201
+    applied = {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", **ingress("b", f"b.{door.name}.example.org")}
+    refused = owner.patch(f"{placed}/b", applied, "apply", fieldManager="me")
+    assert (refused.status, "another tenant's" in refused.body["message"]) == (403, True)
+    assert owner.post(placed, ingress("b", f"b.{door.name}.example.org")).status == 403
+    assert other.delete(f"{stored}/first").status == 200
+    assert owner.post(placed, ingress("b", f"b.{door.name}.example.org")).status == 201
