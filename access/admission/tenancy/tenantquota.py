@@ -9,6 +9,7 @@ from typing import Any, Final
 import orjson
 
 from access.admission.base import CREATE, DELETE, UPDATE, Attributes, NoopPlugin
+from kube.objects.publications import is_copy
 from kube.quota import tenantquotas
 from kube.quota.podresources import amounts
 from kube.quota.quantities import InvalidQuantity, Quantity
@@ -141,14 +142,15 @@ class TenantQuotaAdmission(NoopPlugin):
         return tenantquotas.read_tenant_quota(tenant_of(cluster), body, self._rules)
 
     async def _count(self, space: str, quota: TenantQuota, now: float) -> dict[str, Quantity]:
-        """What is there, in the tenant's space and in every workspace below it."""
+        """What the tenant has in its space and in every workspace below it; what is published to it is not its own."""
         moment, counted = datetime.fromtimestamp(now, UTC), []
         async for cluster in self._clusters(space):
             for group, plural, kept in await self._served(cluster):
                 if not quota.concerns(group, plural):
                     continue
                 listing = await self._store.list(Range(cluster, group, kept))
-                counted += [quota.counted(group, plural, orjson.loads(item.data), now=moment) for item in listing.items]
+                bodies = (orjson.loads(item.data) for item in listing.items)
+                counted += [quota.counted(group, plural, body, now=moment) for body in bodies if not is_copy(body)]
         return quota.total(counted)
 
     async def _clusters(self, space: str) -> AsyncIterator[str]:
