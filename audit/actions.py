@@ -42,6 +42,7 @@ class Action(StrEnum):
     TOKEN_REVOKED = "token.revoke"  # noqa: S105 (the name of an event)
     USER_CHANGED = "user.change"
     USER_CREATED = "user.create"
+    WORKSPACE_ABANDONED = "workspace.abandon"
     WORKSPACE_CREATED = "workspace.create"
     WORKSPACE_DELETED = "workspace.delete"
     WORKSPACE_DRIFTED = "workspace.drift"
