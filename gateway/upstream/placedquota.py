@@ -42,9 +42,6 @@ logger = logging.getLogger(__name__)
 LEADER_LOCK: Final = 0x7E6A_0009
 LOOK_SECONDS: Final = 60.0
 _CHECK_SECONDS: Final = 1.0
-_UNDERWAY_SECONDS: Final = 180.0
-"""Longer than a cluster works at a request."""
-
 _ALL: Final = ""
 """In place of a namespace: all of a space."""
 
@@ -83,7 +80,7 @@ class PlacedQuota:
                 place,
                 write.request,
                 lambda quota: _demand(quota, info.group, info.resource, old, new, moment),
-                until=write.now + _UNDERWAY_SECONDS,
+                now=write.now,
                 dry_run=write.dry_run,
             )
         except QuotaExceeded as error:

@@ -26,6 +26,12 @@ from kube.requests.status import ServiceUnavailable
 from store.interface import Store
 from store.types import Create, Delete, Key, Operation, PreconditionFailed, Stored, Update
 
+RESERVED_SECONDS: Final = 180.0
+"""Longer than a cluster works at a request."""
+
+FRESH_SECONDS: Final = 60.0
+"""Within them a write is settled, unless something went away: nobody counts what may be seen and reserved at once."""
+
 _ATTEMPTS: Final = 256
 """Every lost round means that another writer won."""
 
@@ -44,7 +50,7 @@ class PlacedQuotas:
         stored = await self._store.get(quota_key(tenant_of(space)))
         return self._read(stored) if stored is not None else None
 
-    async def reserve(self, place: Key, request: str, demand: Demand, *, until: float, dry_run: bool) -> bool:
+    async def reserve(self, place: Key, request: str, demand: Demand, *, now: float, dry_run: bool) -> bool:
         """Take what a write needs; whether it needed anything, and has to be settled.
 
         Raises ``QuotaExceeded``, ``InvalidQuantity``, and ``ServiceUnavailable`` before anybody has counted.
@@ -64,7 +70,7 @@ class PlacedQuotas:
             if dry_run:
                 return False
             row, usage = await self._row(place)
-            reserved = usage.with_reservation(request, Reservation(amounts=grown, until=until))
+            reserved = usage.with_reservation(request, Reservation(amounts=grown, until=now + RESERVED_SECONDS))
             settled = tenantquotas.with_used(body, tenantquotas.after(used, grown))
             if await self._commit(_kept(place, row, reserved), Update(stored.key, stored.revision, settled)):
                 return True
@@ -94,8 +100,10 @@ class PlacedQuotas:
     async def recount(
         self, place: Key, count: Callable[[TenantQuota], Awaitable[Sequence[Amounts]]], now: float
     ) -> bool:
-        """Put what is there in place of what was counted before; whether nobody wrote meanwhile."""
+        """Put what is there in place of what was counted before; whether nobody was writing meanwhile."""
         row, usage = await self._row(place)
+        if any(each.until > now + RESERVED_SECONDS - FRESH_SECONDS for each in usage.reserved.values()):
+            return False
         quota = await self.quota(place.space)
         if quota is None:
             return True
