@@ -21,11 +21,11 @@ import orjson
 from store.cache import Cache, ListKey, ResourceCache
 from store.log.committer import Committer
 from store.log.follower import HEALTHY_SECONDS, Follower, clock, position_of
-from store.log.preconditions import LogPosition
+from store.log.preconditions import LogPosition, key_parameters
 from store.postgresql.arrays import Blobs
 from store.postgresql.connections import AWAY, PATIENCE_SECONDS
 from store.postgresql.dedicatedconnection import ConnectionPool, DedicatedConnection
-from store.postgresql.statements import MENTIONING, RESOURCES, STATE, load, replay
+from store.postgresql.statements import CURRENT, MENTIONING, RESOURCES, STATE, load, replay
 from store.supervision import Supervised
 from store.types import (
     AllSpaces,
@@ -207,6 +207,20 @@ class Engine:
         result = await self._pool.ask(RESOURCES, (space, namespace, namespace))
         get = result.get_value
         return [(_text(get(row, 0)), _text(get(row, 1))) for row in range(result.ntuples)]
+
+    async def current(self, keys: Sequence[Key]) -> dict[Key, Stored]:
+        """Those of the objects that are there, from the database itself: for who looks once at objects of many spaces."""
+        result = await self._pool.ask(CURRENT, key_parameters(keys))
+        get = result.get_value
+        found = (
+            Stored(
+                Key(*(_text(get(row, column)) for column in range(5))),
+                int.from_bytes(get(row, 5) or b""),
+                get(row, 6) or b"",
+            )
+            for row in range(result.ntuples)
+        )
+        return {stored.key: stored for stored in found}
 
     async def keys_containing(self, *texts: bytes) -> Sequence[Key]:
         """The keys, in every space, of the objects whose JSON contains one of the texts: a scan of everything."""

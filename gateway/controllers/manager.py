@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -15,8 +15,10 @@ from access.admission.kubernetes.resourcequota import ResourceQuota
 from access.admission.tenancy.tenantquota import TenantQuotaAdmission
 from gateway.controllers.apibindings import BindingController
 from gateway.controllers.definitions import DefinitionController
+from gateway.controllers.publications import PublicationController
 from gateway.controllers.workspaces import WorkspaceController
 from gateway.resources.customresources import CustomResources
+from kube.objects.publications import ORIGIN
 from kube.quota import tenantquotas
 from kube.quota.tenantquotas import TENANT_QUOTAS
 from kube.requests.logicalclusters import tenant_of
@@ -29,6 +31,7 @@ from store.types import Event, EventType, Key, PreconditionFailed, Range, StoreE
 logger = logging.getLogger(__name__)
 
 _RESOURCE_QUOTAS: Final = ("", "resourcequotas")
+_PUBLISHED_COPY: Final = f'"{ORIGIN}"'.encode()
 _SETTLE_SECONDS: Final = 0.2
 """Deletions come in swarms: a namespace's quotas are counted once they have passed."""
 
@@ -51,7 +54,9 @@ class QuotaController:
         self._note_tenants(events)
         for event in events:
             key = event.key
-            new_quota = key.resource == "resourcequotas" and not key.group and event.type is EventType.ADDED
+            new_quota = key[1:3] == _RESOURCE_QUOTAS and (
+                event.type is EventType.ADDED or (_PUBLISHED_COPY in event.data and not _is_settled(event.data))
+            )
             if key.namespace and (event.type is EventType.DELETED or new_quota):
                 self._enqueue(Key(key.space, "", "resourcequotas", key.namespace, ""))
 
@@ -64,7 +69,7 @@ class QuotaController:
                 pending = None
                 if not tenantquotas.is_counted(orjson.loads(event.data)):
                     self._enqueue_tenant(key)
-            elif key[1:3] != _RESOURCE_QUOTAS:
+            elif key[1:3] != _RESOURCE_QUOTAS and _PUBLISHED_COPY not in event.data:
                 if pending is not None:
                     self._enqueue_tenant(pending)
                 pending = key if event.type is not EventType.MODIFIED else None
@@ -110,6 +115,13 @@ class QuotaController:
             await self._plugin.recount(stored, time.time())
 
 
+def _is_settled(quota: bytes) -> bool:
+    """Whether a ResourceQuota's status is about what it limits now: what is published to a tenant changes on no request."""
+    body = orjson.loads(quota)
+    hard: dict[str, str] = (body.get("status") or {}).get("hard") or {}
+    return hard == ((body.get("spec") or {}).get("hard") or {})
+
+
 @asynccontextmanager
 async def run_controllers(
     store: Engine,
@@ -118,16 +130,18 @@ async def run_controllers(
     custom: CustomResources,
     quotas: ResourceQuota,
     tenant_quotas: TenantQuotaAdmission,
+    refused: Collection[tuple[str, str]],
     further: Sequence[tuple[str, Callable[[], Awaitable[None]]]] = (),
 ) -> AsyncIterator[None]:
     """The workers run; an advisory lock makes sure that one process does what only one may.
 
-    ``further`` are workers of rooms above, by name.
+    ``refused`` are the resources that no tenant's space may hold; ``further`` are workers of rooms above, by name.
     """
     recounts = QuotaController(store, quotas, tenant_quotas, custom)
     controller = DefinitionController(store)
     bindings = BindingController(store)
     tree = WorkspaceController(store, database_url, url)
+    published = PublicationController(store, database_url, custom.resource_of, refused)
     lifecycle = GarbageCollector(store, database_url, custom.resource_of)
     undos = [store.subscribe(worker.on_events) for worker in (recounts, controller, bindings, tree)]
     tasks = [
@@ -136,6 +150,7 @@ async def run_controllers(
         Supervised("quotas", recounts.run),
         Supervised("apibindings", bindings.run),
         Supervised("workspaces", tree.run),
+        Supervised("published", published.run),
         *(Supervised(name, run) for name, run in further),
     ]
 

@@ -15,6 +15,7 @@ from gateway.resources.kinds import Catalogs, definitions
 from kube.customresources.definitions import CRDS, is_established, resource_of
 from kube.kinds.builtins import BUILTINS, TENANT_BUILTINS
 from kube.kinds.resources import Catalog, Resource, parse_api_version
+from kube.objects.publications import PUBLISHED
 from kube.requests.decoding import weight
 from kube.requests.logicalclusters import BOOTSTRAP, ROOT
 from store.interface import Store
@@ -22,7 +23,6 @@ from store.types import AllSpaces, Event, EventType, Range
 
 logger = logging.getLogger(__name__)
 
-PUBLISHED: Final = "multi-tenancy.k8s.io/published"
 MAX_SPACES: Final = 512
 MAX_RESOURCES: Final = 10_000
 """Spaces, and resources of them all, that are held ready; the least recently used are built again when needed."""

@@ -31,6 +31,7 @@ from access.admission.kubernetes.validation import ObjectValidation
 from access.admission.tenancy.apibindings import ApiBindings
 from access.admission.tenancy.hostclaims import HostClaims, HostOwnership
 from access.admission.tenancy.placedquota import PlacedQuotas
+from access.admission.tenancy.publishedobjects import PublishedObjects
 from access.admission.tenancy.tenantlifecycle import TenantLifecycle
 from access.admission.tenancy.tenantpolicies import TenantPolicies, TenantPolicyAdmission
 from access.admission.tenancy.tenantquota import TenantQuotaAdmission
@@ -138,6 +139,7 @@ async def build_runtime(
         claims = HostClaims(store, IngressReader(placements, clusters, tokens).hosts)
         # What changes objects first, then what judges them; quotas last, when nothing else can refuse.
         plugins: list[Plugin] = [
+            PublishedObjects(authorization.chain),
             TenantScope(configured.refused_to_tenants),
             TenantLifecycle(store),
             TenantReferences(store),
@@ -217,6 +219,7 @@ async def build_runtime(
                     custom,
                     quotas,
                     tenant_quotas,
+                    configured.refused_to_tenants,
                     [("rights", rights.run), ("opened", opened.run), ("placed quota", counting.run)],
                 )
                 if background

@@ -10,6 +10,7 @@ from typing import Any, Final
 import orjson
 
 from access.admission.base import CREATE, DELETE, UPDATE, Attributes, NoopPlugin
+from kube.objects.publications import is_copy
 from kube.quota import usage
 from kube.quota.podresources import add, amounts
 from kube.quota.quantities import InvalidQuantity, Quantity
@@ -122,7 +123,8 @@ class ResourceQuota(NoopPlugin):
             if not _concerns(quota, group, plural):
                 continue
             listing = await self._store.list(Range(cluster, group, kept, namespace))
-            counted.extend(_counted(quota, group, plural, orjson.loads(item.data), now) for item in listing.items)
+            bodies = (orjson.loads(item.data) for item in listing.items)
+            counted.extend(_counted(quota, group, plural, body, now) for body in bodies if not is_copy(body))
         return counted
 
     async def recount(self, stored: Stored, now: float) -> None:

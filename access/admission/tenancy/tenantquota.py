@@ -9,6 +9,7 @@ from typing import Any, Final
 import orjson
 
 from access.admission.base import CREATE, DELETE, UPDATE, Attributes, NoopPlugin
+from kube.objects.publications import is_copy
 from kube.quota import tenantquotas
 from kube.quota.placedusage import read_placed_usage
 from kube.quota.podresources import amounts
@@ -142,7 +143,7 @@ class TenantQuotaAdmission(NoopPlugin):
         return tenantquotas.read_tenant_quota(tenant_of(cluster), body, self._rules)
 
     async def _count(self, space: str, quota: TenantQuota, now: float) -> dict[str, Quantity]:
-        """What is there, in the tenant's space, in every workspace below it, and in its placed namespaces."""
+        """What the tenant has in its space, in every workspace below it and in placed namespaces, and was not published."""
         moment = datetime.fromtimestamp(now, UTC)
         placed = await self._store.list(Range(space, *PLACED_USAGES))
         counted = [read_placed_usage(orjson.loads(item.data)).total for item in placed.items]
@@ -151,7 +152,8 @@ class TenantQuotaAdmission(NoopPlugin):
                 if not quota.concerns(group, plural):
                     continue
                 listing = await self._store.list(Range(cluster, group, kept))
-                counted += [quota.counted(group, plural, orjson.loads(item.data), now=moment) for item in listing.items]
+                bodies = (orjson.loads(item.data) for item in listing.items)
+                counted += [quota.counted(group, plural, body, now=moment) for body in bodies if not is_copy(body)]
         return quota.total(counted)
 
     async def _clusters(self, space: str) -> AsyncIterator[str]:

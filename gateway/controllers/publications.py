@@ -1,0 +1,398 @@
+"""Keeps copies of the system space's published objects in tenants' spaces (AZ8): one worker of a database.
+
+A tenant is looked at as a whole: what is due there is read from the database at once, and each copy is written by
+itself. What makes that safe:
+
+1. Only the leader works. Should two believe so for a moment, every write holds the revisions of what it rests on: the
+   source, the tenant, the namespace. So no copy comes of an object that is not published any more, none into a space
+   that ends, and none over what somebody else has made meanwhile.
+2. Nothing is kept between two looks. Events, and a scan when somebody begins to lead, only say where to look: published
+   objects and tenants are remembered by name.
+3. A copy is found by its mark, which nobody but this worker can write, and is of the source whose UID it bears.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import orjson
+
+from access.admission.kubernetes.serviceaccount import first_account
+from gateway.resources.objects import timestamp
+from kube.kinds.reststrategies import counts_generations
+from kube.objects import publications
+from kube.objects.publications import DEFINITIONS, NAMESPACES, ORIGIN, PUBLISHED, REPORT, Publication, Reason, Step
+from kube.requests.logicalclusters import ROOT, full_path, is_tenant_space, space_of, tenant_of
+from store.engine import Engine
+from store.fairqueue import FairQueue
+from store.postgresql.connections import AWAY
+from store.postgresql.leadership import RETRY_SECONDS, leader_election
+from store.types import (
+    Check,
+    Create,
+    Delete,
+    Event,
+    EventType,
+    Key,
+    Operation,
+    PreconditionFailed,
+    Range,
+    Stored,
+    StoreError,
+    Update,
+)
+from tenants.clusters.objects import CLUSTER_LABEL
+
+logger = logging.getLogger(__name__)
+
+LEADER_LOCK: Final = 7_236_018_503
+_TENANTS: Final = (ROOT, "", "tenants")
+_PUBLISHED: Final = f'"{PUBLISHED}"'.encode()
+_ORIGIN: Final = f'"{ORIGIN}"'.encode()
+_REPORT: Final = f'"{REPORT}"'.encode()
+_TOGETHER: Final = 32
+"""Objects of one tenant that are looked at together."""
+
+_REPORT_SECONDS: Final = 0.5
+"""Tenants are settled in swarms: a source is told of them once they have passed."""
+
+Body = dict[str, Any]
+ResourceOf = Callable[[str, str, str], tuple[str, bool] | None]
+"""(space, apiVersion, kind) → the resource in the store's keys and whether it is namespaced; ``None`` if not served."""
+
+
+class PublicationController:
+    """The worker; ``run`` works until it is cancelled. ``refused`` are the kinds that no tenant's space may hold."""
+
+    def __init__(
+        self, store: Engine, conninfo: str, resource_of: ResourceOf, refused: Collection[tuple[str, str]]
+    ) -> None:
+        self._store = store
+        self._conninfo = conninfo
+        self._resource_of = resource_of
+        self._refused = refused
+        self._queue = FairQueue(self._reconcile_safely)
+        self._restart = asyncio.Event()
+        self._sources: dict[Key, Publication] = {}
+        self._tenants: set[str] = set()
+        self._due: dict[str, dict[Key, None]] = {}
+        """Tenant → the sources that are to be looked at there."""
+        self._waiting: defaultdict[Key, set[str]] = defaultdict(set)
+        """The same by source, whose report waits for them."""
+        self._outcomes: defaultdict[Key, dict[str, Reason | None]] = defaultdict(dict)
+        self._reports: dict[Key, asyncio.TimerHandle] = {}
+
+    async def run(self) -> None:
+        """Wait to become the leader, work, and wait again whenever the database went away."""
+        while True:
+            try:
+                async with leader_election(self._conninfo, LEADER_LOCK, "tenantry-published") as check_leadership:
+                    await self._lead(check_leadership)
+            except (*AWAY, StoreError) as error:
+                logger.warning("the worker of published objects starts over: %s", type(error).__name__)
+            await asyncio.sleep(RETRY_SECONDS)
+
+    async def _lead(self, check_leadership: Callable[[], Awaitable[None]]) -> None:
+        self._forget()
+        undo = self._store.subscribe(self._note, lost=self._restart.set)
+
+        async def go_on() -> None:
+            if self._restart.is_set():
+                raise StoreError("the history was replaced")
+            await check_leadership()
+
+        try:
+            await self._begin()
+            await self._queue.run(go_on, every=RETRY_SECONDS)
+        finally:
+            undo()
+            self._forget()
+
+    def _forget(self) -> None:
+        self._restart.clear()
+        self._queue.clear()
+        for known in (self._sources, self._tenants, self._due, self._waiting, self._outcomes):
+            known.clear()
+        for timer in self._reports.values():
+            timer.cancel()
+        self._reports.clear()
+
+    async def _begin(self) -> None:
+        """Find what is published, and every copy, whatever an earlier leader has done of its work."""
+        for item in (await self._store.list(Range(*_TENANTS))).items:
+            self._tenants.add(item.key.name)
+        for key in await self._store.keys_containing(_PUBLISHED, _ORIGIN, _REPORT):
+            if key.space == ROOT:
+                stored = await self._store.get(key, cached=True)
+                publication = publications.publication_of(key[1:3], orjson.loads(stored.data)) if stored else None
+                if publication is not None:
+                    self._sources[key] = publication
+                self._report_later(key)
+            elif is_tenant_space(key.space):
+                self._enqueue(tenant_of(key.space), [_source_of(key)])
+        # Those that came meanwhile, too: when they did, not all tenants were known.
+        for tenant in self._tenants:
+            self._enqueue(tenant, self._sources)
+
+    # What the log brings.
+
+    def _note(self, events: Sequence[Event]) -> None:
+        for event in events:
+            key = event.key
+            if key.space == ROOT:
+                if key[:3] == _TENANTS:
+                    self._note_tenant(event)
+                self._note_source(event)
+                if key[1:3] == DEFINITIONS:
+                    for tenant in self._tenants:
+                        self._enqueue(tenant, self._sources_of_definition(event))
+            elif is_tenant_space(key.space):
+                self._note_in_space(event, tenant_of(key.space))
+
+    def _note_tenant(self, event: Event) -> None:
+        name = event.key.name
+        if event.type is EventType.DELETED:
+            self._tenants.discard(name)
+            self._due.pop(name, None)
+            for source in self._sources:
+                self._settled(source, name, None, meant=False)
+            return
+        self._tenants.add(name)
+        before = orjson.loads(event.previous)["metadata"] if event.previous is not None else {}
+        after = orjson.loads(event.data)["metadata"]
+        if any(before.get(field) != after.get(field) for field in ("uid", "labels", "deletionTimestamp")):
+            self._enqueue(name, self._sources)
+
+    def _note_source(self, event: Event) -> None:
+        key, publication = event.key, None
+        if event.type is not EventType.DELETED and _PUBLISHED in event.data:
+            publication = publications.publication_of(key[1:3], orjson.loads(event.data))
+        if publication is not None or key in self._sources:
+            self._learn(key, publication)
+            self._report_later(key)
+
+    def _learn(self, key: Key, publication: Publication | None) -> None:
+        if publication is not None and self._sources.get(key) == publication:
+            return
+        if publication is None:
+            self._sources.pop(key, None)
+        else:
+            self._sources[key] = publication
+        for tenant in self._tenants:
+            self._enqueue(tenant, [key])
+
+    def _note_in_space(self, event: Event, tenant: str) -> None:
+        key = event.key
+        source = _source_of(key)
+        if source in self._sources or _ORIGIN in event.data:
+            self._enqueue(tenant, [source])
+        if key[1:3] == NAMESPACES:
+            self._enqueue(tenant, [each for each in self._sources if each.namespace == key.name])
+        elif key[1:3] == DEFINITIONS:
+            self._enqueue(tenant, self._sources_of_definition(event))
+
+    def _sources_of_definition(self, event: Event) -> list[Key]:
+        group = orjson.loads(event.data)["spec"]["group"]
+        return [key for key in self._sources if key.group == group]
+
+    def _enqueue(self, tenant: str, sources: Iterable[Key]) -> None:
+        due = self._due.setdefault(tenant, {})
+        for source in sources:
+            due[source] = None
+            self._waiting[source].add(tenant)
+        if due:
+            self._queue.add(Key(*_TENANTS, "", tenant))
+        else:
+            del self._due[tenant]
+
+    # Copies.
+
+    async def _reconcile_safely(self, key: Key) -> None:
+        if self._restart.is_set():
+            return
+        if key[:3] == _TENANTS:
+            await self._reconcile_tenant(key)
+        else:
+            await self._tell(key)
+
+    async def _reconcile_tenant(self, key: Key) -> None:
+        """Look at some of what is due in a tenant's space."""
+        due = self._due.pop(key.name, {})
+        sources, later = list(due)[:_TOGETHER], list(due)[_TOGETHER:]
+        tenant = await self._store.get(key, cached=True)
+        metadata = orjson.loads(tenant.data)["metadata"] if tenant is not None else {}
+        if tenant is None or "deletionTimestamp" in metadata:
+            # What is there goes with the space.
+            for source in due:
+                self._settled(source, key.name, None, meant=False)
+            return
+        self._enqueue(key.name, later)
+        space = space_of(key.name)
+        places = {source: source._replace(space=space) for source in sources}
+        namespaces = {each: _namespace_key(space, each) for each in {s.namespace for s in sources if s.namespace}}
+        found = await self._store.current([*places.values(), *namespaces.values()])
+        writes = (
+            self._settle(source, place, tenant, metadata, found, namespaces.get(source.namespace))
+            for source, place in places.items()
+        )
+        for failure in await asyncio.gather(*writes, return_exceptions=True):
+            if failure is not None:
+                raise failure
+
+    async def _settle(
+        self,
+        source: Key,
+        place: Key,
+        tenant: Stored,
+        metadata: Body,
+        found: Mapping[Key, Stored],
+        namespace_key: Key | None,
+    ) -> None:
+        name = tenant.key.name
+        try:
+            stored = await self._store.get(source, cached=True)
+            publication = self._sources.get(source) if stored is not None else None
+            if publication is not None and not publication.means(metadata.get("labels") or {}):
+                publication = None
+            namespace = found.get(namespace_key) if namespace_key is not None else None
+            there = found.get(place)
+            body = orjson.loads(there.data) if there is not None else None
+            obstacle = self._obstacle(publication, source, place, namespace)
+            step, reason = publications.step(publication, body, obstacle)
+            operations = await self._operations(step, publication, place, there, body)
+            if operations:
+                rests_on = [Check(source, stored.revision if stored is not None else 0)]
+                if step is Step.CREATE:
+                    rests_on.append(Check(tenant.key, tenant.revision))
+                    if namespace is not None:
+                        rests_on.append(Check(namespace.key, namespace.revision))
+                await self._store.commit(*operations, *rests_on)
+            self._settled(source, name, reason, meant=publication is not None)
+        except PreconditionFailed:
+            await asyncio.sleep(0.01)
+            self._enqueue(name, [source])
+        except (KeyError, TypeError, ValueError, AttributeError):
+            # An object that is not shaped as it should be must not stop the work for all others.
+            logger.exception("%s %s/%s cannot be published to %s", *source[2:], name)
+
+    def _obstacle(
+        self, publication: Publication | None, source: Key, place: Key, namespace: Stored | None
+    ) -> Reason | None:
+        """What is in the way of a new copy."""
+        if publication is None:
+            return None
+        served = self._resource_of(place.space, publication.form["apiVersion"], publication.form["kind"])
+        if served != (source.resource, bool(source.namespace)) or source[1:3] in self._refused:
+            return Reason.KIND_NOT_SERVED
+        if not source.namespace:
+            return None
+        if namespace is None:
+            return Reason.NO_NAMESPACE
+        metadata = orjson.loads(namespace.data)["metadata"]
+        if "deletionTimestamp" in metadata:
+            return Reason.NAMESPACE_ENDING
+        return Reason.NAMESPACE_PLACED if CLUSTER_LABEL in (metadata.get("labels") or {}) else None
+
+    async def _operations(
+        self, step: Step, publication: Publication | None, place: Key, there: Stored | None, body: Body | None
+    ) -> list[Operation]:
+        if step is Step.CREATE and publication is not None:
+            made: list[Operation] = [Create(place, _new(publication, place))]
+            if place[1:3] == NAMESPACES:
+                account = Key(place.space, "", "serviceaccounts", place.name, "default")
+                made.append(Create(account, first_account(account, uid=str(uuid.uuid4()), now=time.time())))
+            return made
+        if step is Step.NONE or there is None or body is None:
+            return []
+        if step is Step.REPLACE and publication is not None:
+            return [Update(place, there.revision, publications.replaced(body, publication))]
+        if place[1:3] == NAMESPACES:
+            return [Update(place, there.revision, await self._ended(place, body))]
+        return [Delete(place, there.revision, body)]
+
+    async def _ended(self, place: Key, body: Body) -> Body:
+        """A namespace that is published no more: deleted, or, when the tenant has something in it, the tenant's own."""
+        if await self._is_in_use(place):
+            labels = {name: value for name, value in body["metadata"]["labels"].items() if name != ORIGIN}
+            return {**body, "metadata": {**body["metadata"], "labels": labels}}
+        marks = {"deletionTimestamp": timestamp(time.time())}
+        return {**body, "metadata": {**body["metadata"], **marks}, "status": {"phase": "Terminating"}}
+
+    async def _is_in_use(self, place: Key) -> bool:
+        for group, resource in await self._store.resources(place.space, place.name):
+            for item in (await self._store.list(Range(place.space, group, resource, place.name))).items:
+                first = item.key[1:3] == ("", "serviceaccounts") and item.key.name == "default"
+                if not first and not publications.is_copy(orjson.loads(item.data)):
+                    return True
+        return False
+
+    # What the source is told.
+
+    def _settled(self, source: Key, tenant: str, reason: Reason | None, *, meant: bool) -> None:
+        """A tenant has the object, has not for a reason, or is not meant."""
+        if meant:
+            self._outcomes[source][tenant] = reason
+        else:
+            self._outcomes[source].pop(tenant, None)
+        self._waiting[source].discard(tenant)
+        self._report_later(source)
+
+    def _report_later(self, source: Key) -> None:
+        if source not in self._reports and not self._waiting[source]:
+            loop = asyncio.get_running_loop()
+            self._reports[source] = loop.call_later(_REPORT_SECONDS, self._report, source)
+
+    def _report(self, source: Key) -> None:
+        self._reports.pop(source, None)
+        if not self._waiting[source]:
+            self._queue.add(source)
+
+    async def _tell(self, key: Key) -> None:
+        """Write the report into a source, and take it out of what is published no more."""
+        stored = await self._store.get(key, cached=True)
+        wanted = publications.report(self._outcomes[key]) if key in self._sources else None
+        if wanted is None and not self._waiting[key]:
+            del self._waiting[key]
+            self._outcomes.pop(key, None)
+        body = orjson.loads(stored.data) if stored is not None else None
+        if stored is None or body is None or publications.reported(body) == wanted:
+            return
+        try:
+            await self._store.commit(Update(key, stored.revision, publications.with_report(body, wanted)))
+        except PreconditionFailed:
+            self._report_later(key)
+
+
+def _new(publication: Publication, place: Key) -> Body:
+    """A copy as it comes into a space."""
+    form = publication.form
+    plural, _, defined = place.resource.partition(":")
+    version = form["apiVersion"].rpartition("/")[2]
+    metadata: Body = {
+        **form["metadata"],
+        "name": place.name,
+        "uid": str(uuid.uuid4()),
+        "creationTimestamp": timestamp(time.time()),
+        "tenant": tenant_of(place.space),
+        "selfLink": full_path(place.space, place.group, version, plural, namespace=place.namespace, name=place.name),
+    }
+    if place.namespace:
+        metadata["namespace"] = place.namespace
+    if defined or counts_generations((place.group, plural)):
+        metadata["generation"] = 1
+    first = {"status": {"phase": "Active"}} if place[1:3] == NAMESPACES else {}
+    return {**form, "metadata": metadata, **first}
+
+
+def _source_of(key: Key) -> Key:
+    return key._replace(space=ROOT)
+
+
+def _namespace_key(space: str, name: str) -> Key:
+    return Key(space, *NAMESPACES, "", name)
