@@ -70,9 +70,8 @@ class PlacedQuota:
         quota = await self._quotas.quota(info.cluster)
         if quota is None or not quota.concerns(info.group, info.resource):
             return None
-        # What limits give to a pod that states none, only the cluster knows.
-        whole = (info.group, info.resource) == ("", "pods")
-        new = await (write.outcome() if whole else write.object())
+        # What limits and defaults make of it, only the cluster knows.
+        new = await write.outcome()
         old = await write.current() if info.verb != "create" else None
         moment = datetime.fromtimestamp(write.now, UTC)
         try:
