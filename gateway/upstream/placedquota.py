@@ -22,9 +22,10 @@ import orjson
 from access.admission.tenancy.placedquota import PlacedQuotas, usage_key
 from gateway.upstream.admission import MAKING, PlacedWrite, Settlement, name_of
 from gateway.upstream.clusters import Clusters
-from gateway.upstream.gatewayreading import read_list
+from gateway.upstream.gatewayreading import read_list_as
 from gateway.upstream.placements import Placement, placement_in
 from gateway.upstream.tokens import WorkspaceTokens
+from kube.authorization.rbac import Attributes
 from kube.kinds.builtins import BUILTINS
 from kube.kinds.resources import Resource
 from kube.quota.podresources import Amounts
@@ -46,9 +47,6 @@ _ALL: Final = ""
 """In place of a namespace: all of a space."""
 
 _ENDING: Final = frozenset({"delete", "deletecollection"})
-
-_ACCOUNT: Final = "admin"
-"""The only account of a workspace that sees all kinds that are counted."""
 
 
 class PlacedQuota:
@@ -174,12 +172,16 @@ class PlacedUsageController:
         return there
 
     async def _count(self, placement: Placement, quota: TenantQuota) -> list[Amounts]:
-        token, now = await self._tokens.get(placement, _ACCOUNT), datetime.now(UTC)
+        roles, now = await self._clusters.roles(placement.cluster), datetime.now(UTC)
         found: list[Amounts] = []
         for resource in _counted(quota):
+            wanted = Attributes("list", resource.group, resource.plural, "", placement.namespace)
+            role = roles.least(wanted)
+            if role is None:
+                continue  # Nobody in the namespace has to do with it.
             base = f"/apis/{resource.group}" if resource.group else "/api"
             path = f"{base}/{resource.preferred.name}/namespaces/{placement.namespace}/{resource.plural}"
-            items, _ = await read_list(self._clusters, placement.cluster, path, token=token)
+            items = await read_list_as(self._clusters, self._tokens, placement, role, path)
             found += [quota.counted(resource.group, resource.plural, item, now=now) for item in items]
         return found
 
