@@ -20,6 +20,9 @@ class Action(StrEnum):
     CLUSTER_REGISTERED = "cluster.register"
     CREDENTIAL_REVOKED = "credential.revoke"
     KUBECONFIG_ISSUED = "IssueKubeconfig"
+    LOGIN_ALLOWED = "login.allow"
+    LOGIN_DENIED = "login.deny"
+    LOGIN_REVOKED = "login.revoke"
     MEMBERSHIP_REMOVED = "membership.remove"
     MEMBERSHIP_SET = "membership.set"
     POLICY_CHANGED = "policy.change"
@@ -42,6 +45,7 @@ class Action(StrEnum):
     TOKEN_REVOKED = "token.revoke"  # noqa: S105 (the name of an event)
     USER_CHANGED = "user.change"
     USER_CREATED = "user.create"
+    WEBHOOK_CREDENTIAL_ISSUED = "webhook.credential"
     WORKSPACE_CREATED = "workspace.create"
     WORKSPACE_DELETED = "workspace.delete"
     WORKSPACE_DRIFTED = "workspace.drift"

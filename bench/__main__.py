@@ -15,6 +15,7 @@ NAMES = (
     "overload",
     "tenantquota",
     "faults",
+    "publications",
 )
 
 

@@ -74,16 +74,18 @@ def build_authenticators(
     certificates: Authenticator | None = None,
     service_accounts: Authenticator | None = None,
     portal: Authenticator | None = None,
+    clusters: Authenticator | None = None,
     service_account_issuer: str = "",
     audiences: Sequence[str] = (),
     anonymous: bool = False,
     data_folder: Path | None = None,
     tenant_uid: Callable[[str], Awaitable[str]] | None = None,
 ) -> Authentication:
-    """Certificates, token file, basic file, service accounts, the portal's people, OpenID Connect, webhook, Keystone, anonymous.
+    """Certificates, token file, basic file, service accounts, people, clusters, OpenID Connect, webhook, Keystone, anonymous.
 
-    What needs nothing but memory comes before what asks others; and a token of our own issuer, or of a configured
-    provider, is never shown to a webhook or to Keystone. Raises ``UnusableOptions``.
+    People are the portal's, clusters those that ask the webhooks. What needs nothing but memory comes before what asks
+    others; and a token of our own issuer, or of a configured provider, is never shown to a webhook or to Keystone.
+    Raises ``UnusableOptions``.
     """
     with usable():
         providers = _providers(options)
@@ -104,6 +106,7 @@ def build_authenticators(
         *files,
         service_accounts,
         portal,
+        clusters,
         *providers,
         webhook,
         keystone_users,

@@ -1,7 +1,7 @@
 """People with a token of the portal: known to the API server as members of their tenant, as they are in the portal (D9).
 
 What a credential is good for stands in the database alone, so that it ends there: with its revocation, the membership,
-the account, the workspace, the tenant.
+the account, the workspace, the tenant, the session of the portal.
 
 1. A credential that this process does not know is asked for at once.
 2. All that it knows are asked for again together, every half second and when ``tenantry_credentials`` is notified;
@@ -37,6 +37,10 @@ CHANNEL: Final = "tenantry_credentials"
 POLL_SECONDS: Final = 0.5
 STALE_SECONDS: Final = 2.0
 
+_BY_JTI: Final = "JTI="
+_LOOKED_UP_SECONDS: Final = 60.0
+"""How long a credential is followed that was asked for by its ID alone."""
+
 _RANK: Final = ("viewer", "editor", "admin", "owner")
 """Roles of members and of credentials, the least first; operators are owners everywhere."""
 
@@ -48,10 +52,13 @@ FROM credentials c
 JOIN users u ON u.id = c.issued_to_id AND u.status = 'active'
 JOIN tenants t ON t.name = c.tenant_id AND t.state <> 'terminating'
 LEFT JOIN workspaces w ON w.id = c.workspace_id
+LEFT JOIN logins l ON l.id = c.login_id AND l.revoked_at IS NULL
+LEFT JOIN django_session s ON s.session_key = l.session_id AND s.expire_date > now()
 LEFT JOIN memberships m ON m.tenant_id = c.tenant_id AND m.user_id = c.issued_to_id
 WHERE c.jti = ANY (%s) AND c.kind <> 'direct' AND c.revoked_at IS NULL AND c.expires_at > now()
   AND (c.workspace_id IS NULL OR (w.status <> 'deleted' AND jsonb_path_exists(
     w.service_accounts, '$.* ? (@ == $uid)', jsonb_build_object('uid', c.anchor_uid))))
+  AND (c.kind <> 'exec' OR s.session_key IS NOT NULL)
   AND (u.is_staff OR m.role IS NOT NULL)
 """
 
@@ -159,8 +166,18 @@ class PortalAuthenticator:
             claims = verify(token, keys=self._key.value, now=now)
         except InvalidToken as error:
             raise Refused(str(error)) from None
-        standing = await self._credentials.standing(claims.token_id, expires_at=claims.expires_at)
-        if standing is None or standing.user != claims.user:
+        principal = await self._holder(claims.token_id, float(claims.expires_at))
+        if principal.uid != claims.user:
+            raise Refused("the credential has ended")
+        return principal
+
+    async def holder(self, credential_id: str, *, now: float) -> Principal:
+        """The person behind a credential that somebody has accepted before, by its ID. Raises ``Refused``."""
+        return await self._holder(credential_id.removeprefix(_BY_JTI), now + _LOOKED_UP_SECONDS)
+
+    async def _holder(self, token_id: str, expires_at: float) -> Principal:
+        standing = await self._credentials.standing(token_id, expires_at=expires_at)
+        if standing is None:
             raise Refused("the credential has ended")
         return Principal(
             name=standing.email,
@@ -169,8 +186,8 @@ class PortalAuthenticator:
             tenant=standing.tenant,
             namespace=standing.namespace,
             authenticator=NAME,
-            credential_id=f"JTI={claims.token_id}",
-            not_after=float(claims.expires_at),
+            credential_id=f"{_BY_JTI}{token_id}",
+            not_after=expires_at,
         )
 
     async def follow(self, on_change: Callable[[], None]) -> None:

@@ -20,6 +20,7 @@ from gateway.handlers import (
     virtualworkspace,
 )
 from gateway.handlers.placednamespaces import forwarding
+from gateway.handlers.webhooks import serving as webhooks
 from gateway.http import indentation
 from gateway.http.errors import render
 from gateway.http.messages import COST_VALUES, Request, Response, Stream, TooHeavy
@@ -84,6 +85,8 @@ async def _handle(runtime: Runtime, request: Request, recheck: Recheck) -> Respo
         placement = await forwarding.placement_of(runtime, request.info)
         if placement is not None:
             return await forwarding.forward(runtime, request, placement, recheck)
+    if webhooks.concerns(request.info):
+        return await webhooks.serve(runtime, request)
     answer = await _answer(runtime, request, recheck)
     if isinstance(answer, Stream) or not indentation.is_wanted(request.info.path, request.query, request.headers):
         return answer

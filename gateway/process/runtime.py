@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from access.admission.chain import AdmissionChain
 from access.authentication.chain import AuthenticationChain
 from access.authentication.keyfiles import KeyFiles
+from access.authentication.portal import PortalAuthenticator
 from access.authentication.serviceaccount import ServiceAccountAuthenticator
 from access.authorization.chain import AuthorizationChain
 from access.authorization.workspaces.maximalpermission import MaximalPermissionPolicy
@@ -26,6 +27,7 @@ from gateway.process.watchdog import Watchdog
 from gateway.resources.customresources import CustomResources
 from gateway.resources.kinds import Catalogs
 from gateway.upstream.admission import PlacedAdmission
+from gateway.upstream.clusternamespaces import ClusterNamespaces
 from gateway.upstream.clusters import Clusters
 from gateway.upstream.placements import Placements
 from gateway.upstream.tokens import WorkspaceTokens
@@ -48,6 +50,7 @@ class Runtime:
     custom: CustomResources
     suspensions: SuspensionCache
     authentication: AuthenticationChain
+    people: PortalAuthenticator
     throttle: TenantThrottle
     authorization: AuthorizationChain
     maximal_permission: MaximalPermissionPolicy
@@ -56,6 +59,7 @@ class Runtime:
     audit: RequestLog
     tenants: TenantServices
     placements: Placements
+    cluster_namespaces: ClusterNamespaces
     clusters: Clusters
     workspace_tokens: WorkspaceTokens
     service_account_keys: KeyFiles

@@ -42,6 +42,7 @@ from access.admission.tenancy.workspaceobjectprotection import WorkspaceObjectPr
 from access.admission.tenancy.workspaces import WorkspaceTree
 from access.authentication.build import Authentication, build_authenticators
 from access.authentication.chain import AuthenticationChain
+from access.authentication.clusterwebhooks import ClusterWebhookAuthenticator
 from access.authentication.keyfiles import KeyFiles
 from access.authentication.portal import PortalAuthenticator, StandingCredentials
 from access.authentication.serviceaccount import ServiceAccountAuthenticator
@@ -65,6 +66,7 @@ from gateway.resources.customresources import CustomResources
 from gateway.resources.kinds import Catalogs, definitions
 from gateway.resources.objects import timestamp
 from gateway.upstream.admission import PlacedPolicies, RightsAreGivenByMembers
+from gateway.upstream.clusternamespaces import ClusterNamespaces
 from gateway.upstream.clusters import Clusters
 from gateway.upstream.openedobjects import OpenedObjects
 from gateway.upstream.placedhosts import IngressReader, PlacedHosts
@@ -108,7 +110,10 @@ async def build_runtime(
         accounts = ServiceAccountAuthenticator(
             store, keys=keys, issuer=options.service_account_issuer, audiences=options.audiences
         )
-        authentication = _authentication(options, certificates, store, accounts)
+        people = PortalAuthenticator(
+            ReloadedFile(certificates.portal_token_key, load_verifying_keys), StandingCredentials(options.database_url)
+        )
+        authentication = _authentication(options, certificates, store, accounts, people)
         authorization = build_authorization(
             options.authorization,
             store,
@@ -173,9 +178,10 @@ async def build_runtime(
             custom=custom,
             suspensions=suspensions,
             authentication=AuthenticationChain(authentication.authenticators, not_before=suspensions.not_before),
+            people=people,
             authorization=authorization.chain,
             maximal_permission=authorization.maximal_permission,
-            throttle=TenantThrottle(options.tenant_limits, open_streams.of),
+            throttle=TenantThrottle(options.tenant_limits.shared_by(options.workers), open_streams.of),
             admission=admission,
             placed_admission=(
                 RightsAreGivenByMembers(),
@@ -186,6 +192,7 @@ async def build_runtime(
             audit=requests,
             tenants=TenantServices(),
             placements=placements,
+            cluster_namespaces=(cluster_namespaces := ClusterNamespaces(store)),
             clusters=clusters,
             workspace_tokens=tokens,
             service_account_keys=keys,
@@ -197,6 +204,7 @@ async def build_runtime(
         store.subscribe(custom.on_events, lost=custom.on_lost)
         # What decides is kept right before open streams are looked at again.
         store.subscribe(authorization.on_events, lost=authorization.forget)
+        store.subscribe(cluster_namespaces.on_events, lost=cluster_namespaces.forget)
         rights = PlacedRights(store, clusters, options.database_url)
         opened = OpenedObjects(store, clusters, options.database_url)
         counting = PlacedUsageController(store, placed_quotas, clusters, tokens, options.database_url)
@@ -244,7 +252,11 @@ async def build_runtime(
 
 
 def _authentication(
-    options: Options, certificates: Certificates, store: Engine, accounts: ServiceAccountAuthenticator
+    options: Options,
+    certificates: Certificates,
+    store: Engine,
+    accounts: ServiceAccountAuthenticator,
+    people: PortalAuthenticator,
 ) -> Authentication:
     own = x509.load_pem_x509_certificate(certificates.own_client_ca.read_bytes())
 
@@ -256,9 +268,8 @@ def _authentication(
         options.authentication,
         certificates=X509Authenticator([own]),
         service_accounts=accounts,
-        portal=PortalAuthenticator(
-            ReloadedFile(certificates.portal_token_key, load_verifying_keys), StandingCredentials(options.database_url)
-        ),
+        portal=people,
+        clusters=ClusterWebhookAuthenticator(options.database_url),
         service_account_issuer=options.service_account_issuer,
         audiences=options.audiences,
         anonymous=options.anonymous_auth,

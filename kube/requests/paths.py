@@ -340,13 +340,17 @@ def _object(parts: list[str], group: str, *, trailing: bool) -> tuple[str, str, 
     return resource, name, subresource, rest + "/" if trailing and rest else rest
 
 
+def _is_webhook(parsed: ParsedRequest) -> bool:
+    return not parsed.is_resource and parsed.path.startswith("/webhooks/")
+
+
 def resolve(parsed: ParsedRequest, principal_tenant: str | None, default_tenant: str | None) -> RequestInfo:
     """Fill in the space that a request means (TS7); decides no access.
 
     The order: a caller without tenant counts as one of ``default_tenant`` where that is configured; what the path
     says, ``/clusters/<path>`` or ``tenants/<tenant>``, is the space; else a caller of another tenant than ``system``
     means its own space. What is left is the system space, which a gate opens for its own users alone (TS13).
-    Tenant objects live in the system space whoever asks. Raises ``NotFound`` when the path names two spaces.
+    Tenant objects, and the webhooks of clusters, are in the system space whoever asks. Raises ``NotFound`` when the path names two spaces.
     """
     cluster, tenant = parsed.cluster, parsed.tenant
     if cluster is not None and tenant is not None and cluster not in {ROOT, f"{ROOT}:{tenant}"}:
@@ -356,7 +360,7 @@ def resolve(parsed: ParsedRequest, principal_tenant: str | None, default_tenant:
         cluster = space_of(owner)
     elif cluster is not None:
         owner = tenant_of(cluster)
-    elif parsed.resource == "tenants" and not parsed.group and not parsed.namespace:
+    elif (parsed.resource == "tenants" and not parsed.group and not parsed.namespace) or _is_webhook(parsed):
         owner, cluster = SYSTEM_TENANT, ROOT
     else:
         owner = principal_tenant or default_tenant or SYSTEM_TENANT

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from access.authentication import clusterwebhooks
 from access.authorization.base import DENY_ALL, NO_RULES, RuleSet, allow, deny, no_opinion
 from kube.authentication.identity import MASTERS, Principal
 from kube.authorization.decisions import Decision
@@ -73,6 +74,8 @@ class TenantIsolation:
         tenant = principal.tenant
         # A missing tenant equals nothing, not even another missing tenant.
         if tenant is None:
+            if clusterwebhooks.is_its_own(principal, request):
+                return allow(self.name, "a cluster asks its own webhooks")
             return deny(self.name, "the user belongs to no tenant")
         if request.all_tenants:
             if tenant == SYSTEM_TENANT:

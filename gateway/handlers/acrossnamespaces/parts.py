@@ -106,7 +106,7 @@ async def read_placed(
     """A placed namespace's part; ``None`` where the kind is not there, or not for tenants. Raises ``StatusError``."""
     asked = placed_request(request, placement, accept, query)
     try:
-        role, _ = await forwarding.role_of(runtime, asked, placement)
+        role, _ = await forwarding.role_of(runtime, asked.principal, asked.info, placement)
     except Forbidden:
         return None
     answer = await forwarding.ask(runtime, asked, placement, role, follows=False)

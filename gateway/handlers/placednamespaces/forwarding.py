@@ -22,6 +22,7 @@ from gateway.upstream.admission import PlacedWrite, Settlement
 from gateway.upstream.client import Answer
 from gateway.upstream.placements import Placement
 from gateway.upstream.tunnel import Tunnel
+from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision, Verdict
 from kube.authorization.leastrole import at_most
 from kube.authorization.rbac import Attributes
@@ -65,7 +66,7 @@ async def forward(runtime: Runtime, request: Request, placement: Placement, rech
             kind=info.resource,
             name=info.name,
         )
-    role, membership = await role_of(runtime, request, placement)
+    role, membership = await role_of(runtime, request.principal, info, placement)
     settlements: list[Settlement] = []
     if info.verb not in _READS or info.connects:
         rehearsal = Rehearsal(lambda asked: ask(runtime, asked, placement, role, follows=False), request)
@@ -119,9 +120,11 @@ async def _settle(settlements: Sequence[Settlement], *, made: bool) -> None:
             await settle(made)
 
 
-async def role_of(runtime: Runtime, request: Request, placement: Placement) -> tuple[str, str]:
-    """The account whose token the request carries, and the highest that the caller's membership gives."""
-    principal, info = request.principal, request.info
+async def role_of(runtime: Runtime, principal: Principal, info: RequestInfo, placement: Placement) -> tuple[str, str]:
+    """The account whose token a request carries, and the highest that the caller's membership gives.
+
+    Raises ``Forbidden`` where no account, or none of the caller's, covers it, and ``ServiceUnavailable``.
+    """
     roles = await runtime.clusters.roles(placement.cluster)
     # A cluster asks for ``create`` on connections into pods, whatever the method.
     role = roles.least(Attributes.of(replace(info, verb="create") if info.connects else info))

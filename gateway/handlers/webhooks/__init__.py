@@ -1,0 +1,1 @@
+"""What registered clusters ask the product, at ``/webhooks/<cluster>/`` (GW17)."""

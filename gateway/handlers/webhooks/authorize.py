@@ -1,0 +1,125 @@
+"""SubjectAccessReview: what tenants may on a cluster that they speak to directly (GW17).
+
+1. Whoever is nobody's but the cluster's own (nodes, system accounts, its admins) is left to its other authorizers.
+2. Locks of the tenant and of the workspace deny, with the reason; then the wall between tenants.
+3. A person inside gets what the door would give: the decision of the space's own chain, as far as the role of workspaces on
+   the cluster covers it. Beyond that, and for service accounts, the cluster's own RBAC decides.
+
+Everything that decides is in memory, kept right by notifications.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Final
+
+from access.authentication.base import Refused
+from access.authorization.tenancy.suspension import STEP as SUSPENSION
+from gateway.filters.auditing import record_of
+from gateway.handlers.accessreviews import attributes_of
+from gateway.handlers.placednamespaces.forwarding import role_of
+from gateway.http.messages import Request
+from gateway.process.runtime import Runtime
+from gateway.upstream.placements import Placement
+from kube.authentication.identity import TENANT_EXTRA, Principal, without_virtual_groups
+from kube.authorization.decisions import Decision, Verdict
+from kube.requests.logicalclusters import space_of, tenant_of
+from kube.requests.names import SYSTEM_TENANT, is_tenant_name
+from kube.requests.requestinfo import RequestInfo
+from kube.requests.status import Forbidden
+from kube.webhooks.isolation import PERSON, STEP, account_namespace, at_the_wall
+from kube.webhooks.reviews import Subject, access_answer, read_access_review
+
+_NOT_OURS: Final = Decision(Verdict.NO_OPINION, STEP, "the user is no tenant's")
+_UNSAID: Final = Decision(Verdict.DENY, STEP, f'extra["{TENANT_EXTRA}"] must name one tenant')
+_INSIDE: Final = Decision(Verdict.NO_OPINION, STEP, "the account is in its own tenant's namespaces")
+_AUTHENTICATOR: Final = "webhook"
+
+
+async def answer(runtime: Runtime, request: Request, cluster: str, body: Any) -> dict[str, Any]:
+    """The review with its status. Raises ``BadRequest``, ``ServiceUnavailable``."""
+    review = read_access_review(body)
+    placements = await runtime.cluster_namespaces.on(cluster)
+    home = placements.get(account_namespace(review.subject.name))
+    tenants = review.subject.tenants
+    if home is not None:
+        tenants = (tenant_of(home.space),)
+    elif not tenants and not review.subject.name.startswith(PERSON):
+        return access_answer(_NOT_OURS)
+    if tenants == (SYSTEM_TENANT,):
+        return access_answer(_NOT_OURS)
+    if len(tenants) != 1 or not is_tenant_name(tenants[0]):
+        return access_answer(_UNSAID)
+    asked = attributes_of(space_of(tenants[0]), review.spec)
+    if asked.connects:
+        # A cluster asks for ``create`` since 1.35, older ones by the method: who may read may not type.
+        asked = replace(asked, verb="create")
+    principal = _principal(review.subject, tenants[0])
+    decision = await _decision(runtime, request, cluster, principal, asked, home)
+    if decision.verdict is Verdict.DENY:
+        _record(runtime, request, principal, asked, decision)
+    return access_answer(decision)
+
+
+async def _decision(
+    runtime: Runtime, request: Request, cluster: str, principal: Principal, asked: RequestInfo, home: Placement | None
+) -> Decision:
+    for namespace in (home.namespace if home is not None else "", asked.namespace):
+        reason = runtime.suspensions.reason(asked.cluster, namespace)
+        if reason is not None:
+            return Decision(Verdict.DENY, SUSPENSION, f"locked: {reason}" if reason else "locked")
+    if principal.credential_id:
+        # What the credential is good for now, not what it was when the cluster asked about the token.
+        try:
+            holder = await runtime.people.holder(principal.credential_id, now=request.now)
+        except Refused as refusal:
+            return Decision(Verdict.DENY, STEP, str(refusal))
+        if holder.tenant != principal.tenant or holder.uid != principal.uid:
+            return Decision(Verdict.DENY, STEP, "the credential is somebody else's")
+        principal = holder
+    placements = await runtime.cluster_namespaces.on(cluster)
+    placement = placements.get(asked.namespace)
+    owner = tenant_of(placement.space) if placement is not None else None
+    openings = runtime.clusters.openings(cluster) if asked.is_resource and not asked.namespace else ()
+    at_wall = at_the_wall(str(principal.tenant), asked, owner, openings)
+    if at_wall is not None:
+        return _INSIDE if at_wall.allowed and home is not None else at_wall
+    if home is not None or placement is None:
+        return _INSIDE
+    decision = await runtime.authorization.authorize(principal, asked)
+    if not decision.allowed:
+        return decision
+    try:
+        await role_of(runtime, principal, asked, placement)
+    except Forbidden as refusal:
+        return Decision(Verdict.NO_OPINION, STEP, refusal.message)
+    return decision
+
+
+def _principal(subject: Subject, tenant: str) -> Principal:
+    return Principal(
+        name=subject.name.removeprefix(PERSON),
+        uid=subject.uid,
+        groups=without_virtual_groups(subject.groups),
+        tenant=tenant,
+        authenticator=_AUTHENTICATOR,
+        credential_id=subject.credential_id if subject.name.startswith(PERSON) else "",
+    )
+
+
+def _record(runtime: Runtime, request: Request, principal: Principal, asked: RequestInfo, decision: Decision) -> None:
+    """A refusal is the tenant's, and in its audit like any other."""
+    path = request.info.path
+    runtime.audit.put_nowait(
+        record_of(
+            request.audit_id,
+            time=request.now,
+            latency=0.0,
+            principal=principal,
+            info=replace(asked, path=path),
+            decision=decision,
+            status=403,
+            source_ip="",
+            user_agent=request.user_agent,
+        )
+    )

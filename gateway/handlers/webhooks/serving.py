@@ -1,0 +1,63 @@
+"""The three webhooks of a registered cluster: who may ask, what is read, and how long an answer may take (GW17)."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import orjson
+
+from access.authentication.clusterwebhooks import PATH, cluster_of
+from gateway.handlers.webhooks import authenticate, authorize
+from gateway.http.messages import JSON, Request, Response
+from gateway.process.runtime import Runtime
+from kube.requests.decoding import decode_json
+from kube.requests.requestinfo import RequestInfo
+from kube.requests.status import Forbidden, MethodNotAllowed, NoSuchPage, Timeout, UnsupportedMediaType
+
+_Answer = Callable[[Runtime, Request, str, Any], Awaitable[dict[str, Any]]]
+_HOOKS: Final[Mapping[str, _Answer]] = {
+    "authenticate": authenticate.answer,
+    "authorize": authorize.answer,
+}
+_PATIENCE_SECONDS: Final = 5.0
+"""Half of the ten seconds that a kube-apiserver waits unless it is configured otherwise."""
+
+_DURATION: Final = re.compile(r"(?:(\d{1,3})m)?(?:(\d{1,3}(?:\.\d{1,9})?)s)?")
+
+
+def concerns(info: RequestInfo) -> bool:
+    """Whether a request is for a webhook."""
+    return not info.is_resource and info.path.startswith(PATH)
+
+
+async def serve(runtime: Runtime, request: Request) -> Response:
+    """Answer a review. Raises ``StatusError``; ``Timeout`` when half of what the cluster waits is over."""
+    cluster, _, hook = request.info.path.removeprefix(PATH).partition("/")
+    if hook not in _HOOKS:
+        raise NoSuchPage
+    if request.info.method != "POST":
+        raise MethodNotAllowed("webhooks are asked by POST")
+    if cluster_of(request.principal) != cluster:
+        raise Forbidden(f"the webhooks of the cluster {cluster} are asked with its own credential alone")
+    runtime.require_trustworthy()
+    if request.headers.get(b"content-type", JSON).partition(b";")[0].strip() != JSON:
+        raise UnsupportedMediaType("reviews are read as application/json")
+    body = decode_json(request.body)
+    try:
+        async with asyncio.timeout(patience(request.query.get("timeout", ""))):
+            answer = await _HOOKS[hook](runtime, request, cluster, body)
+    except TimeoutError:
+        raise Timeout("the review was not answered within half of the timeout that the cluster gives") from None
+    return Response(200, orjson.dumps(answer))
+
+
+def patience(timeout: str) -> float:
+    """Half of what the query of a kube-apiserver says it waits, in seconds."""
+    found = _DURATION.fullmatch(timeout) if timeout else None
+    if found is None or not any(found.groups()):
+        return _PATIENCE_SECONDS
+    minutes, seconds = found.groups()
+    return (60 * int(minutes or 0) + float(seconds or 0)) / 2

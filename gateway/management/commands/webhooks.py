@@ -1,0 +1,77 @@
+"""``manage.py webhooks``: what a cluster needs to ask the product, and the credential that it asks with (GW17)."""
+
+from __future__ import annotations
+
+import base64
+from argparse import ArgumentParser
+from datetime import timedelta
+from pathlib import Path
+from string import Template
+from typing import Any, Final
+
+from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
+
+from access.credentials.portaltokens import own_apiserver
+from access.credentials.webhookcredentials import OVERLAP, webhook_credential_rotate
+from audit.recorder import Actor
+from kube.authentication.portaltokens import AUDIENCE
+from kube.requests.status import StatusError
+from tenants.models import Cluster
+
+_TEMPLATE: Final = Path(__file__).parent.parent / "webhooks.yaml"
+_FOLDER: Final = "/etc/kubernetes/tenantry"
+_OPERATOR: Final = Actor(name="system:command", operator=True)
+
+
+class Command(BaseCommand):
+    """Prints manifests without a secret, and a new credential alone."""
+
+    help = "Print what a cluster asks the webhooks by (manifests), or exchange its credential (rotate)."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """``manifests CLUSTER [--server URL] [--ca-file FILE] [--folder PATH]``, ``rotate CLUSTER [--overlap HOURS]``."""
+        verbs = parser.add_subparsers(dest="verb", required=True)
+        manifests = verbs.add_parser("manifests", help="print the cluster's configuration as YAML")
+        manifests.add_argument("cluster")
+        manifests.add_argument("--server", default="", help="where the cluster reaches the product's API server")
+        manifests.add_argument("--ca-file", type=Path, help="the CA of that address (PEM)")
+        manifests.add_argument("--folder", default=_FOLDER, help=f"where the files will be ({_FOLDER})")
+        rotate = verbs.add_parser("rotate", help="print a new credential; the older ones end after a while")
+        rotate.add_argument("cluster")
+        hours = OVERLAP.total_seconds() / 3600
+        rotate.add_argument("--overlap", type=float, default=hours, metavar="HOURS", help=f"that while ({hours:g})")
+
+    def handle(self, *_args: Any, **options: Any) -> None:
+        """Print."""
+        try:
+            text = self._rotate(options) if options["verb"] == "rotate" else self._manifests(options)
+        except StatusError as error:
+            raise CommandError(error.message) from None
+        except OSError as error:
+            raise CommandError(f"{error.filename}, {error.strerror}") from None
+        self.stdout.write(text, ending="" if text.endswith("\n") else "\n")
+
+    def _rotate(self, options: dict[str, Any]) -> str:
+        if not 0 <= options["overlap"] <= 24 * 366:
+            raise CommandError("--overlap: from 0 hours to a year")
+        overlap = timedelta(hours=options["overlap"])
+        return webhook_credential_rotate(
+            actor=_OPERATOR, cluster=options["cluster"], overlap=overlap, now=timezone.now()
+        )
+
+    def _manifests(self, options: dict[str, Any]) -> str:
+        if not Cluster.objects.filter(name=options["cluster"], kind=Cluster.Kind.EXTERNAL).exists():
+            raise CommandError(f"there is no registered cluster {options['cluster']}")
+        server, ca_file = options["server"], options["ca_file"]
+        own = None if server and ca_file else own_apiserver()
+        if own is not None:
+            server = server or own.client_url or own.server
+        ca = ca_file.read_bytes() if ca_file else own.ca_data.encode() if own is not None else b""
+        return Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(
+            cluster=options["cluster"],
+            url=server.rstrip("/"),
+            ca=base64.b64encode(ca).decode(),
+            folder=options["folder"].rstrip("/"),
+            audience=AUDIENCE,
+        )

@@ -1,0 +1,99 @@
+"""TokenReview: people's tokens of the portal, at a cluster where their tenant has a namespace (GW17, D9)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from django.utils import timezone
+
+from access.credentials import credential_revoke
+from access.models import Credential
+from tenants.models import Role
+from tenants.services import membership_remove, tenant_create, workspace_suspend
+from tests.gateway.callers import eventually
+from tests.gateway.webhooks.conftest import TENANT, Asking, Customer, known
+from tests.tenants.conftest import OPERATOR, actor_of
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+AUDIENCE = "https://tenantry.io/apiserver"
+
+
+def test_a_token_says_person_groups_and_tenant(asking: Asking, acme: Customer) -> None:
+    """The name cannot be that of somebody whom the cluster knows otherwise."""
+    status = asking.who(acme.token(), "https://kubernetes.default.svc", AUDIENCE)
+    assert (status["authenticated"], status["audiences"]) == (True, [AUDIENCE])
+    user = status["user"]
+    assert (user["username"], user["uid"]) == (f"tenantry:{acme.owner.email}", str(acme.owner.pk))
+    assert (user["groups"], user["extra"][TENANT]) == (["tenantry:admin"], [acme.tenant.name])
+    jti = Credential.objects.get().jti
+    assert user["extra"]["authentication.kubernetes.io/credential-id"] == [f"JTI={jti}"]
+    assert asking.who(acme.token(whole=True))["user"]["groups"] == ["tenantry:owner"]
+
+
+def test_a_token_for_another_audience_or_of_nobody_is_refused(asking: Asking, acme: Customer) -> None:
+    status = asking.who(acme.token(), "https://kubernetes.default.svc")
+    assert (status["authenticated"], "audiences" in status["error"]) == (False, True)
+    forged = acme.token()[:-4] + "AAAA"
+    for token in (forged, "nonsense", asking.token, "ey.ey.ey"):
+        status = asking.who(token)
+        assert (status["authenticated"], status["user"]) == (False, {}), token
+        assert token not in status["error"]
+
+
+def test_a_cluster_is_told_of_its_own_tenants_alone(
+    asking: Asking, acme: Customer, new_asking: Callable[[str], Asking]
+) -> None:
+    """Neither a tenant without a namespace there, nor a credential for a namespace elsewhere."""
+    elsewhere = new_asking("ams-1")
+    assert asking.who(acme.token())["authenticated"]
+    for token in (acme.token(), acme.token(whole=True)):
+        assert elsewhere.who(token) == {
+            "authenticated": False,
+            "user": {},
+            "error": "the token is for nothing on this cluster",
+        }
+
+
+def test_a_token_ends_with_what_it_rests_on(asking: Asking, acme: Customer) -> None:
+    """RV-11: each end alone, and the others go on."""
+    people = {name: acme.person(name, Role.EDITOR) for name in ("bob", "carol", "dave")}
+    tokens = {name: acme.token(user) for name, user in people.items()}
+    assert all(asking.who(token)["authenticated"] for token in tokens.values())
+    jti = Credential.objects.get(issued_to=people["bob"]).jti
+    credential_revoke(actor=actor_of(acme.owner), jti=jti, now=timezone.now())
+    assert eventually(lambda: not asking.who(tokens["bob"])["authenticated"])
+    membership_remove(actor=actor_of(acme.owner), tenant=acme.tenant.name, user=people["carol"])
+    assert eventually(lambda: not asking.who(tokens["carol"])["authenticated"])
+    assert asking.who(tokens["dave"])["authenticated"]
+    Credential.objects.filter(issued_to=people["dave"]).update(issued_at=timezone.now(), expires_at=timezone.now())
+    assert eventually(lambda: not asking.who(tokens["dave"])["authenticated"])
+
+
+def test_what_is_revoked_ends_even_where_the_cluster_remembers_the_token(asking: Asking, acme: Customer) -> None:
+    """The cluster asks about rights by what it was told of the token: the credential is looked at again."""
+    bob = acme.person("bob", Role.EDITOR)
+    user = known(asking.who(acme.token(bob)))
+    assert asking.may(user, "list", "pods", acme.namespace)["allowed"]
+    credential_revoke(actor=actor_of(acme.owner), jti=Credential.objects.get().jti, now=timezone.now())
+    assert eventually(lambda: not asking.may(user, "list", "pods", acme.namespace)["allowed"])
+    status = asking.may(user, "list", "pods", acme.namespace)
+    assert (status["denied"], "ended" in status["reason"]) == (True, True)
+
+
+def test_whoever_is_suspended_is_known_still_so_that_the_refusal_says_why(asking: Asking, acme: Customer) -> None:
+    token = acme.token()
+    user = known(asking.who(token))
+    workspace_suspend(actor=OPERATOR, workspace_id=acme.workspace.pk, reason="mining")
+    assert eventually(lambda: asking.may(user, "list", "pods", acme.namespace).get("denied") is True)
+    assert asking.may(user, "list", "pods", acme.namespace)["reason"] == "suspension: locked: mining"
+    assert asking.who(token)["authenticated"]
+
+
+def test_a_tenant_without_a_namespace_on_the_cluster_is_unknown_there(asking: Asking, acme: Customer) -> None:
+    """Who is asked about by name alone is denied all the same."""
+    tenant = tenant_create(actor=OPERATOR, name="initech")
+    user = {"user": "tenantry:ivan@initech.test", "groups": ["tenantry:owner"], "extra": {TENANT: [tenant.name]}}
+    status = asking.may(user, "list", "pods", acme.namespace)
+    assert (status["allowed"], status["denied"]) == (False, True)
