@@ -14,6 +14,7 @@ from tests.conformance.script.controllers import aggregation
 from tests.conformance.script.definitions import definitions, deprecations
 from tests.conformance.script.endings import deletes, namespaces, updates
 from tests.conformance.script.kinds import OBJECTS, invalid_section, kind_section
+from tests.conformance.script.meanings import meanings
 from tests.conformance.script.parts import connecting, counts, limits, parts, reviews
 from tests.conformance.script.podsecurity import podsecurity
 from tests.conformance.script.policy import policy
@@ -65,6 +66,7 @@ def sections() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:
         counts,
         podsecurity,
         aggregation,
+        meanings,
         unwise,
     ):
         yield section.__name__, section, False

@@ -27,7 +27,7 @@ def aggregation(say: Conversation) -> None:
 
     whole = {"metadata": {"name": "eq-all"}, "aggregationRule": chosen, "rules": [rule("delete")]}
     say.speaker.send("POST", at, whole)
-    read("eq-all", 0)
+    read("eq-all", 1)
     to_all = {"eq.example.org/to": "all"}
     make("eq-b", rule("get"), rule("list"), **to_all)
     read("eq-all", 2)
@@ -39,10 +39,12 @@ def aggregation(say: Conversation) -> None:
     read("eq-all", 2)
     say.speaker.send("DELETE", f"{at}/eq-b")
     read("eq-all", 1)
+    say.speaker.send("DELETE", f"{at}/eq-a")
+    read("eq-all", 0)
     make("eq-view", rule("get"), **{"rbac.authorization.k8s.io/aggregate-to-view": "true"})
     for name in ("view", "edit", "admin"):
         read(name, 1)
-    for name in ("eq-view", "eq-a", "eq-all"):
+    for name in ("eq-view", "eq-all"):
         say.speaker.send("DELETE", f"{at}/{name}")
     for name in ("view", "edit", "admin"):
         read(name, 0)
