@@ -24,14 +24,16 @@ def unwise(say: Conversation) -> None:
         at = home(say, good)
         say.speaker.send("POST", at, good)
         for change in changes:
-            changed = {**change, "metadata": change.get("metadata", {})}
-            say.verdict("POST", f"{at}?dryRun=All", _merged(good, changed))
-            say.verdict("PATCH", f"{at}/unwise{change.get('part', '')}?dryRun=All", changed, MERGE)
+            fields = {"metadata": {}, **{name: change[name] for name in change if name not in ("new", "part")}}
+            if "part" not in change:
+                say.verdict("POST", f"{at}?dryRun=All", _merged(good, fields))
+            if "new" not in change:
+                say.verdict("PATCH", f"{at}/unwise{change.get('part', '')}?dryRun=All", fields, MERGE)
         say.speaker.send("DELETE", f"{at}/unwise", {"gracePeriodSeconds": 0})
 
 
 def _merged(good: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
-    """The good object with these fields, a name of its own, and nothing of what only tells the server where."""
+    """The good object with these fields, and a name of its own."""
     merged = deep_copy(good)
     merged["metadata"] |= {"name": change["metadata"].get("name", "new")}
     for name, value in change.items():
@@ -39,6 +41,6 @@ def _merged(good: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
             merged[name] |= value
         elif isinstance(value, dict):
             merged[name] = {**merged.get(name, {}), **value}
-        elif name != "part":
+        else:
             merged[name] = value
     return merged
