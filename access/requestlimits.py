@@ -1,7 +1,8 @@
-"""How much one tenant may ask of one API server process: a token bucket a kind of request, and a cap on open streams.
+"""How much one tenant may ask of an API server: a token bucket a kind of request, and a cap on open streams.
 
 What is too much is refused before it costs anything, so that one tenant's flood does not slow another's requests (AD6).
-Buckets are those of one process: behind ``n`` workers a tenant gets ``n`` times as much. How often a person may set up
+The processes of a server share a tenant's rates in equal parts: together they never serve more, and one of them never
+less than its part. Open streams are counted in each. Every answer says how much is left. How often a person may set up
 workspaces or sign in is limited in ``tenants.actionlimits``.
 """
 
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from access.authentication import clusterwebhooks
@@ -32,15 +33,50 @@ _BUCKETS_MAX: Final = 30_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What each tenant may ask of one process; generous, for they are there against floods. A rate or number of 0 is no limit."""
+    """What each tenant may ask; generous, for they are there against floods. A rate or number of 0 is no limit."""
 
     read: TokenBucket = field(default=TokenBucket(2000, 4000))
     write: TokenBucket = field(default=TokenBucket(500, 1000))
     watch: TokenBucket = field(default=TokenBucket(100, 500))
     open_watches: int = 2000
 
+    def shared_by(self, processes: int) -> Limits:
+        """The part of one of so many processes in the rates."""
+
+        def part(rate: TokenBucket) -> TokenBucket:
+            return TokenBucket(rate.qps / processes, max(1, rate.burst // processes))
+
+        return replace(self, read=part(self.read), write=part(self.write), watch=part(self.watch))
+
 
 UNLIMITED: Final = Limits(read=TokenBucket(0, 0), write=TokenBucket(0, 0), watch=TokenBucket(0, 0), open_watches=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What a tenant has left of one kind of request: ``remaining`` of ``limit``, and all of it again in ``reset`` seconds.
+
+    ``window`` is how many seconds an empty bucket takes to fill.
+    """
+
+    kind: str
+    limit: int
+    remaining: int
+    reset: int
+    window: int
+
+    @property
+    def headers(self) -> tuple[tuple[bytes, bytes], ...]:
+        """The fields of draft-ietf-httpapi-ratelimit-headers, and those that clients knew before."""
+        limit, remaining, reset = b"%d" % self.limit, b"%d" % self.remaining, b"%d" % self.reset
+        name = b'"tenant-%b"' % self.kind.encode()
+        return (
+            (b"ratelimit-policy", b"%b;q=%b;w=%d" % (name, limit, self.window)),
+            (b"ratelimit", b"%b;r=%b;t=%b" % (name, remaining, reset)),
+            (b"x-ratelimit-limit", limit),
+            (b"x-ratelimit-remaining", remaining),
+            (b"x-ratelimit-reset", reset),
+        )
 
 
 class TenantThrottle:
@@ -97,6 +133,21 @@ class TenantThrottle:
                 "the tenant has asked for too much work, please try again later", retry_after=max(1, math.ceil(owed))
             )
         self._levels[key] = rate.take(tokens, cost, now)
+
+    def standing(self, principal: Principal, info: RequestInfo, now: float) -> Standing | None:
+        """What the tenant has left of what a request counts as; ``None`` for whom nothing limits, or who has no tenant."""
+        kind = kind_of(info)
+        rate = self._rates[kind]
+        if not rate.qps or principal.tenant is None or (principal.is_system and MASTERS in principal.groups):
+            return None
+        tokens = rate.tokens(self._levels.get((principal.tenant, kind)), now)
+        return Standing(
+            kind=kind,
+            limit=rate.burst,
+            remaining=max(0, math.floor(tokens)),
+            reset=math.ceil(rate.wait(tokens, rate.burst)),
+            window=math.ceil(rate.burst / rate.qps),
+        )
 
     def _forget_full(self, now: float) -> None:
         """Let go the buckets that have filled up again: they say nothing that a new one would not."""

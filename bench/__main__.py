@@ -5,7 +5,17 @@ from __future__ import annotations
 import subprocess
 import sys
 
-NAMES = ("store", "authentication", "authorization", "apiserver", "workspaces", "portal", "overload", "faults")
+NAMES = (
+    "store",
+    "authentication",
+    "authorization",
+    "apiserver",
+    "workspaces",
+    "portal",
+    "overload",
+    "faults",
+    "publications",
+)
 
 
 def main() -> None:

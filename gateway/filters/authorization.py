@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from access.authorization.chain import AuthorizationChain
 from gateway.filters.permission import forbidden
+from gateway.http.messages import Headers
 from gateway.process.runtime import Runtime
 from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision
@@ -16,6 +17,12 @@ from kube.requests.requestinfo import RequestInfo
 def throttle(runtime: Runtime, principal: Principal, info: RequestInfo) -> None:
     """Count the request against what its tenant may ask. Raises ``TooManyRequests`` (AD6)."""
     runtime.throttle.take(principal, info, time.monotonic())
+
+
+def rate_headers(runtime: Runtime, principal: Principal | None, info: RequestInfo | None) -> Headers:
+    """What is left to the tenant, for whoever gets the answer (AD6)."""
+    standing = runtime.throttle.standing(principal, info, time.monotonic()) if principal and info else None
+    return standing.headers if standing is not None else ()
 
 
 async def authorize(

@@ -21,7 +21,14 @@ from access.authentication.impersonation import impersonate
 from access.authorization.tenancy.isolation import ALWAYS_ALLOWED
 from access.outsidebudget import begin_budget
 from gateway.filters.auditing import new_audit_id, record_of, with_notes
-from gateway.filters.authorization import authorize, authorize_with_trace, recheck, require_allowed, throttle
+from gateway.filters.authorization import (
+    authorize,
+    authorize_with_trace,
+    rate_headers,
+    recheck,
+    require_allowed,
+    throttle,
+)
 from gateway.filters.requestinfo import parse, resolve
 from gateway.handlers import dispatch
 from gateway.http import indentation
@@ -254,6 +261,7 @@ class _RequestPipeline:
         headers: Headers = (
             (b"audit-id", self.audit_id.encode()),
             _NOT_KEPT,
+            *rate_headers(self._runtime, self.principal, self.info),
             *response.headers,
         )
         if response.status not in (204, 304):
@@ -264,7 +272,8 @@ class _RequestPipeline:
     async def _stream(self, stream: Stream) -> None:
         self.status = stream.status
         cycle = self._cycle
-        headers: Headers = ((b"audit-id", self.audit_id.encode()), *stream.headers)
+        left = rate_headers(self._runtime, self.principal, self.info)
+        headers: Headers = ((b"audit-id", self.audit_id.encode()), *left, *stream.headers)
         if stream.send is None:
             headers = ((b"content-type", stream.media), _NOT_KEPT, *headers)
         await cycle.start_response(stream.status, headers)

@@ -178,7 +178,7 @@ async def build_runtime(
             people=people,
             authorization=authorization.chain,
             maximal_permission=authorization.maximal_permission,
-            throttle=TenantThrottle(options.tenant_limits, open_streams.of),
+            throttle=TenantThrottle(options.tenant_limits.shared_by(options.workers), open_streams.of),
             admission=admission,
             placed_admission=(RightsAreGivenByMembers(), PlacedPolicies(policies), PlacedHosts(store, claims)),
             audit=requests,

@@ -51,12 +51,17 @@ _NOT_PASSED_ON: Final = _HOP_BY_HOP | {
     b"date",
     b"nel",
     b"public-key-pins",
+    b"ratelimit",
+    b"ratelimit-policy",
     b"refresh",
     b"report-to",
     b"reporting-endpoints",
     b"set-cookie",
     b"strict-transport-security",
     b"www-authenticate",
+    b"x-ratelimit-limit",
+    b"x-ratelimit-remaining",
+    b"x-ratelimit-reset",
 }
 _CROSS_ORIGIN: Final = b"access-control-"
 

@@ -45,6 +45,7 @@ _SECTIONS: Final = (
         "Access",
         False,
         (
+            ("Credentials", "credentials", "key-round"),
             ("Access tokens", "tokens", "key"),
             ("Explain", "explain", "route"),
             ("Identity", "identity", "key-round"),
@@ -59,6 +60,7 @@ _SECTIONS: Final = (
         (
             ("Tiers", "tiers", "gauge"),
             ("Clusters", "clusters", "server"),
+            ("Operations", "operations", "history"),
             ("Users", "users", "users"),
             ("Admin", "admin:index", "wrench"),
         ),

@@ -127,3 +127,50 @@ def test_never_more_than_the_burst_and_the_rate(pauses: list[float]) -> None:
         now += pause
         count += served(subject, user(), asking("update"), times=2, now=now)
         assert count <= 3 + 2 * (now - 100.0) + 1e-6
+
+
+@given(
+    taken=st.lists(
+        st.tuples(st.sampled_from(["get", "create", "watch"]), st.integers(1, 8), st.floats(0, 20)), max_size=20
+    )
+)
+def test_what_is_said_to_be_left_is_left(taken: list[tuple[str, int, float]]) -> None:
+    """AD6: as many requests as the headers say are served at once, not one more, and all of them after the reset."""
+    subject, now = throttle(), 100.0
+    for verb, times, passed in taken:
+        served(subject, user(), asking(verb), times=times, now=now)
+        now += passed
+    for verb in ("get", "create"):
+        what = asking(verb)
+        left = subject.standing(user(), what, now)
+        assert left is not None
+        assert served(subject, user(), what, times=left.limit + 1, now=now) == left.remaining
+        after = subject.standing(user(), what, now)
+        assert after is not None
+        assert after.remaining == 0
+        full = subject.standing(user(), what, now + after.reset)
+        assert full is not None
+        assert full.remaining == full.limit
+        assert after.window >= after.reset
+
+
+def test_nothing_is_said_to_whom_nothing_limits() -> None:
+    """AD6: nor to strangers, who would learn of each other."""
+    subject = throttle()
+    assert subject.standing(user("system", MASTERS), asking("get"), 100.0) is None
+    assert subject.standing(user(None), asking("get"), 100.0) is None
+    unlimited = throttle(replace(LIMITS, read=TokenBucket(0, 0)))
+    assert unlimited.standing(user(), asking("get"), 100.0) is None
+
+
+@given(processes=st.integers(1, 8), verb=st.sampled_from(["get", "create"]))
+def test_the_processes_of_a_server_together_serve_no_more_than_is_configured(processes: int, verb: str) -> None:
+    """AD6, up to one request for each process where there are more of them than the burst."""
+    limits = replace(LIMITS, read=TokenBucket(16, 64), write=TokenBucket(8, 32))
+    parts = [throttle(limits.shared_by(processes)) for _ in range(processes)]
+    rate = limits.read if verb == "get" else limits.write
+    counts = [served(part, user(), asking(verb), times=200, now=100.0) for part in parts]
+    assert sum(counts) <= rate.burst
+    assert min(counts) == rate.burst // processes
+    again = [served(part, user(), asking(verb), times=200, now=101.0) for part in parts]
+    assert sum(again) <= rate.qps + processes

@@ -145,7 +145,14 @@ def test_flooding_tenant_gets_429_and_the_others_are_served(server: Server, tmp_
         refused = flooding.post(path, config_map("second"))
         assert (refused.status, refused.reason) == (429, "TooManyRequests")
         assert refused.headers["retry-after"] == str(refused.body["details"]["retryAfterSeconds"])
-        assert flooding.get(f"{path}/first").status == 200
+        assert refused.headers["ratelimit-policy"] == '"tenant-write";q=1;w=100'
+        assert refused.headers["ratelimit"].startswith('"tenant-write";r=0;t=')
+        assert (refused.headers["x-ratelimit-limit"], refused.headers["x-ratelimit-remaining"]) == ("1", "0")
+        assert 0 < int(refused.headers["x-ratelimit-reset"]) <= 100
+        read = flooding.get(f"{path}/first")
+        assert read.status == 200
+        assert read.headers["ratelimit"].startswith('"tenant-read";r=')
+        assert "ratelimit" not in second.admin.get(path).headers
         assert quiet.post(path, config_map("first")).status == 201
         with flooding.watch(path):
             assert flooding.get(f"{path}?watch=true").status == 429
