@@ -12,6 +12,59 @@ from django.utils.translation import gettext_lazy as _
 from tenants.models import Cluster, CredentialKind, Tenant, Workspace
 
 
+class Login(models.Model):
+    """A machine on which a person has signed in for kubectl (D9), by a browser or by a device's code.
+
+    ``user`` is whoever allowed it, or turned it away, in ``session`` of the portal, with which it ends: the database
+    takes the session out of the row. ``expires_at`` is until when the wish counts, and from ``redeemed_at`` on the end of
+    the session as it was known last. Codes and secrets are kept as digests: ``family_digest`` is of what all secrets of
+    the login begin with, ``secret_digest`` of the one that opens it next, ``proven_digest`` of the one that was used last.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, null=True, related_name="logins")
+    session = models.ForeignKey(
+        "sessions.Session", on_delete=models.DO_NOTHING, db_constraint=False, null=True, related_name="+"
+    )
+    machine = models.CharField(max_length=64, blank=True)
+    ip_address = models.GenericIPAddressField(_("IP address"), null=True)
+    user_agent = models.CharField(max_length=256, blank=True)
+    redirect_uri = models.CharField(max_length=64, blank=True)
+    code_challenge = models.CharField(max_length=128, blank=True)
+    code_digest = models.CharField(max_length=64, null=True, unique=True, editable=False)
+    device_digest = models.CharField(max_length=64, null=True, unique=True, editable=False)
+    user_code = models.CharField(max_length=9, null=True, unique=True, editable=False)
+    family_digest = models.CharField(max_length=64, null=True, unique=True, editable=False)
+    secret_digest = models.CharField(max_length=64, blank=True, editable=False)
+    proven_digest = models.CharField(max_length=64, blank=True, editable=False)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    expires_at = models.DateTimeField()
+    polled_at = models.DateTimeField(null=True)
+    denied_at = models.DateTimeField(null=True)
+    redeemed_at = models.DateTimeField(null=True)
+    last_used_at = models.DateTimeField(null=True)
+    revoked_at = models.DateTimeField(null=True)
+    revoked_by = models.CharField(max_length=254, blank=True)
+
+    class Meta:
+        db_table = "logins"
+        verbose_name = _("login")
+        verbose_name_plural = _("logins")
+        indexes = [
+            models.Index(fields=["user", "-last_used_at"], name="login_user_time"),
+            models.Index(fields=["expires_at"], condition=models.Q(revoked_at__isnull=True), name="login_not_ended"),
+        ]
+        constraints = [
+            models.CheckConstraint(
+                condition=models.Q(redeemed_at__isnull=True) | models.Q(user__isnull=False, denied_at__isnull=True),
+                name="login_is_opened_by_somebody",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"login on {self.machine or self.id}"
+
+
 class Credential(models.Model):
     """One issued credential (GW3). ``jti`` ties the audit of the API server (``credential-id``) to a person.
 
@@ -25,13 +78,15 @@ class Credential(models.Model):
     ``confirm_after``, so that it holds up no other.
 
     The others are tokens of the portal, which the product's own API server knows by this row alone: there is no anchor,
-    and ``anchor_uid`` is the workspace's service account, which is made anew when a suspension ends.
+    and ``anchor_uid`` is the workspace's service account, which is made anew when a suspension ends. ``login`` is what an
+    ``exec`` one is renewed by; it ends with it.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     kind = models.CharField(max_length=7, choices=CredentialKind.choices, default=CredentialKind.DIRECT)
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="credentials")
     workspace = models.ForeignKey(Workspace, on_delete=models.CASCADE, null=True, related_name="credentials")
+    login = models.ForeignKey(Login, on_delete=models.SET_NULL, null=True, related_name="credentials")
     issued_to = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="credentials")
     jti = models.CharField(_("credential ID"), max_length=64, null=True, unique=True)
     role = models.CharField(max_length=6)

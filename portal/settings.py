@@ -271,6 +271,7 @@ SPECTACULAR_SETTINGS = {
         "TenantStateEnum": "tenants.models.TenantState",
         "OutcomeEnum": "audit.models.Outcome",
         "CredentialKindEnum": "tenants.models.CredentialKind",
+        "CredentialRoleEnum": "portal.api.serializers.workspaces.CREDENTIAL_ROLES",
     },
 }
 
@@ -316,7 +317,7 @@ APISERVER_URL = env.str("APISERVER_URL", f"https://127.0.0.1:{APISERVER_PORT}")
 APISERVER_FLAGS: list[str] = shlex.split(env.str("APISERVER_FLAGS", ""))
 """Flags of ``manage.py apiserver``: the quickstart starts it with them, and the identity inspector goes by them."""
 
-PORTAL_URL = env.str("PORTAL_URL", f"http://127.0.0.1:{PORTAL_PORT}")
+PORTAL_URL = env.str("PORTAL_URL", f"http://127.0.0.1:{PORTAL_PORT}").rstrip("/")
 PKI_DIR = DATA_DIR / "pki"
 """Where generated certificates and signing keys are kept, each readable by its owner alone."""
 
@@ -348,6 +349,6 @@ LOGGING = {
     "filters": {"in-one-line": {"()": "django.utils.log.CallbackFilter", "callback": _in_one_line}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["in-one-line"]}},
     # One line for each sweep, every two seconds, says nothing.
-    "loggers": {name: {"level": "WARNING"} for name in ("celery.app.trace", "celery.worker.strategy")},
+    "loggers": {name: {"level": "WARNING"} for name in ("celery.app.trace", "celery.worker.strategy", "authlib")},
     "root": {"handlers": ["console"], "level": env.str("LOG_LEVEL", "INFO")},
 }

@@ -57,6 +57,10 @@ class Bucket:
 
 INIT = Bucket("workspace-init", burst=10, interval=6)
 CREDENTIAL = Bucket("credential", burst=10, interval=6)
+LOGIN_TOKENS = Bucket("login-tokens", burst=60, interval=1)
+LOGIN_USES = Bucket("login-uses", burst=100, interval=0.2)
+LOGIN_ASKED = Bucket("login-asked", burst=10, interval=6)
+LOGIN_CODE = Bucket("login-code", burst=5, interval=60)
 TENANT_CREDENTIALS = Bucket("tenant-credentials", burst=3, interval=60)
 
 

@@ -1,7 +1,7 @@
 """People with a token of the portal: known to the API server as members of their tenant, as they are in the portal (D9).
 
 What a credential is good for stands in the database alone, so that it ends there: with its revocation, the membership,
-the account, the workspace, the tenant.
+the account, the workspace, the tenant, the session of the portal.
 
 1. A credential that this process does not know is asked for at once.
 2. All that it knows are asked for again together, every half second and when ``tenantry_credentials`` is notified;
@@ -52,10 +52,13 @@ FROM credentials c
 JOIN users u ON u.id = c.issued_to_id AND u.status = 'active'
 JOIN tenants t ON t.name = c.tenant_id AND t.state <> 'terminating'
 LEFT JOIN workspaces w ON w.id = c.workspace_id
+LEFT JOIN logins l ON l.id = c.login_id AND l.revoked_at IS NULL
+LEFT JOIN django_session s ON s.session_key = l.session_id AND s.expire_date > now()
 LEFT JOIN memberships m ON m.tenant_id = c.tenant_id AND m.user_id = c.issued_to_id
 WHERE c.jti = ANY (%s) AND c.kind <> 'direct' AND c.revoked_at IS NULL AND c.expires_at > now()
   AND (c.workspace_id IS NULL OR (w.status <> 'deleted' AND jsonb_path_exists(
     w.service_accounts, '$.* ? (@ == $uid)', jsonb_build_object('uid', c.anchor_uid))))
+  AND (c.kind <> 'exec' OR s.session_key IS NOT NULL)
   AND (u.is_staff OR m.role IS NOT NULL)
 """
 

@@ -1,4 +1,4 @@
-"""A token of the portal for the product's own API server: what a ``gateway`` credential holds (D9, GW9).
+"""A token of the portal for the product's own API server: what a ``gateway`` credential holds, and a login gets (D9, GW9).
 
 The row is committed, and recorded, before the token is made; the token is made here, and kept nowhere. It ends with the
 row: ``access.authentication.portal``.
@@ -19,7 +19,7 @@ from kube.authentication.kubeconfig import Access
 from kube.authentication.portaltokens import PortalClaims
 from kube.authentication.serviceaccounttokens import load_signing_key
 from kube.requests.status import Conflict, ServiceUnavailable
-from tenants.models import Cluster
+from tenants.models import Cluster, CredentialKind, Workspace
 
 FIRST_NAMESPACE: Final = "default"
 
@@ -69,4 +69,32 @@ def portal_access(
         certificate_authority=server.ca_data.encode(),
         namespace=namespace,
         token=token,
+    )
+
+
+def signing_in_access(
+    server: Cluster, tenant: str, role: str, *, workspace: Workspace | None = None, whole: bool = False
+) -> Access:
+    """The context of a kubeconfig without a secret, for a workspace; without one, and with ``whole``, for the space.
+
+    The plugin asks for a token for the place that it is given by its URL in the portal.
+    """
+    place = f"workspaces/{workspace.pk}" if workspace is not None and not whole else f"tenants/{tenant}"
+    said = ["--portal", settings.PORTAL_URL, "--resource", f"{settings.PORTAL_URL}/{place}"]
+    names = (tenant, workspace.name if workspace is not None else "", role, CredentialKind.EXEC)
+    return Access(
+        name=".".join(name for name in names if name),
+        server=server.client_url or server.server,
+        certificate_authority=server.ca_data.encode(),
+        namespace=workspace.k8s_namespace if workspace is not None else FIRST_NAMESPACE,
+        plugin=("tenantry-login", *said, *(("--role", role) if role else ())),
+        install=f"Install it: {plugin_installation()}",
+    )
+
+
+def plugin_installation() -> str:
+    """The command that installs the plugin from the portal."""
+    return (
+        f"mkdir -p ~/.local/bin && curl -fsSo ~/.local/bin/tenantry-login {settings.PORTAL_URL}/tenantry-login && "
+        "chmod +x ~/.local/bin/tenantry-login"
     )

@@ -8,6 +8,7 @@ from access.models import Credential
 from audit.actions import Action
 from audit.models import Outcome
 from audit.recorder import Actor
+from kube.requests.status import Forbidden
 from tenants.models import Role, Workspace
 
 _ROLE_OF_MEMBER: Final = {Role.OWNER: "admin", Role.ADMIN: "admin", Role.EDITOR: "editor", Role.VIEWER: "viewer"}
@@ -27,6 +28,12 @@ def credential_roles(member: Role) -> list[str]:
 def allows(member: Role, role: str) -> bool:
     """Whether a member may have a credential of this role; one for the tenant's space may be an owner's."""
     return role in _RANK and _RANK[role] <= _RANK[member.value]
+
+
+def require_allowed(member: Role, role: str, tenant: str) -> None:
+    """Raise ``Forbidden`` for a role above the member's in a tenant; no role is none above."""
+    if role and not allows(member, role):
+        raise Forbidden(f"Your role in {tenant} is less than {role}.", kind="tenants")
 
 
 def issue_record(actor: Actor, credential: Credential, outcome: Outcome, detail: dict[str, Any]) -> None:

@@ -36,6 +36,12 @@ def credentials_of_tenant(actor: Actor, tenant: str, *, limit: int = 50) -> list
     return list(rows.order_by("-issued_at")[:limit])
 
 
+def credentials_of_person(actor: Actor, *, limit: int = 50) -> list[Credential]:
+    """What was issued to the actor, in all tenants, newest first."""
+    rows = Credential.objects.filter(issued_to_id=actor.user_id).select_related("issued_to", "workspace")
+    return list(rows.order_by("-issued_at")[:limit])
+
+
 def credential_visible_to(actor: Actor, jti: str) -> Credential:
     """One credential by its JTI (or by its id, as long as there is no JTI). Raises ``NotFound``."""
     rows = Credential.objects.select_related("workspace__tenant", "workspace__cluster", "issued_to")

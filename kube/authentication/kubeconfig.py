@@ -107,17 +107,20 @@ def _read(text: str) -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """One context of a file: a namespace, the API server that it is on, and the token that opens it.
+    """One context of a file: a namespace, the API server that it is on, and what opens it: a token, or a plugin.
 
     ``server`` is an https URL, ``certificate_authority`` PEM (empty: the client's own trust store), ``token`` a signed
-    token. ``name`` says in DNS names what is opened and as what, as ``acme.web.editor``.
+    token; ``plugin`` is the command of a credential plugin with its arguments, of printable characters, and ``install``
+    says how it is installed. ``name`` says in DNS names what is opened and as what, as ``acme.web.editor``.
     """
 
     name: str
     server: str
     certificate_authority: bytes
     namespace: str
-    token: str = field(repr=False)
+    token: str = field(default="", repr=False)
+    plugin: tuple[str, ...] = ()
+    install: str = ""
 
     @property
     def cluster(self) -> str:
@@ -130,6 +133,26 @@ class Access:
         return f"{self.name}@{self.cluster}"
 
 
+def _user(access: Access) -> dict[str, Any]:
+    if not access.plugin:
+        if not is_token(access.token):
+            raise InvalidKubeconfig("the token is no signed token")
+        return {"token": access.token}
+    if access.token or not all(part.isascii() and part.isprintable() and part for part in access.plugin):
+        raise InvalidKubeconfig("the plugin is malformed")
+    command, *arguments = access.plugin
+    return {
+        "exec": {
+            "apiVersion": "client.authentication.k8s.io/v1",
+            "command": command,
+            "args": arguments,
+            "installHint": access.install,
+            "interactiveMode": "IfAvailable",
+            "provideClusterInfo": False,
+        }
+    }
+
+
 def write_kubeconfig(accesses: Sequence[Access]) -> str:
     """A kubeconfig as YAML (GW3, GW7), a context for each access; the first one is the current context.
 
@@ -138,11 +161,10 @@ def write_kubeconfig(accesses: Sequence[Access]) -> str:
     """
     clusters: dict[str, dict[str, str]] = {}
     contexts: dict[str, dict[str, str]] = {}
-    users: dict[str, dict[str, str]] = {}
+    users: dict[str, dict[str, Any]] = {}
     for access in accesses:
         check_server(access.server)
-        if not is_token(access.token):
-            raise InvalidKubeconfig("the token is no signed token")
+        user = _user(access)
         if not is_dns_label(access.namespace) or not is_dns_subdomain(access.name):
             raise InvalidKubeconfig("a name is malformed")
         entry = {"server": access.server}
@@ -154,7 +176,7 @@ def write_kubeconfig(accesses: Sequence[Access]) -> str:
         if context in contexts or clusters.setdefault(cluster, entry) != entry:
             raise InvalidKubeconfig("a name is given twice")
         contexts[context] = {"cluster": cluster, "namespace": access.namespace, "user": context}
-        users[context] = {"token": access.token}
+        users[context] = user
     document = {
         "apiVersion": "v1",
         "clusters": [{"cluster": entry, "name": name} for name, entry in clusters.items()],

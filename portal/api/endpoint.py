@@ -48,6 +48,11 @@ class Endpoint(APIView):
         serializer.is_valid(raise_exception=True)
         return dict(serializer.validated_data)
 
+    def optional_body(self, request: Request, serializer_class: type[serializers.Serializer[Any]]) -> dict[str, Any]:
+        """The same, and nothing for a request without a body."""
+        empty = request.META.get("CONTENT_LENGTH", "0") in {"", "0"}
+        return {} if empty else self.validated_body(request, serializer_class)
+
 
 def page_parameters(request: Request) -> tuple[str, int]:
     """The cursor and the size of the page that is asked for. Raises ``BadRequest``."""

@@ -39,7 +39,11 @@ from portal.api.serializers.tenants import (
     TenantSerializer,
     UsageSerializer,
 )
-from portal.api.serializers.workspaces import CreatedTenantCredentialsSerializer, CredentialSerializer
+from portal.api.serializers.workspaces import (
+    CredentialSerializer,
+    IssuedTenantKubeconfigSerializer,
+    TenantKubeconfigRequest,
+)
 from portal.http.actors import person_named
 from tenants import selectors, services
 from tenants.models import Membership, Role, Tenant
@@ -241,25 +245,24 @@ class TenantCredentialRevoke(Endpoint):
         return Response(CredentialSerializer(credential_revoke(actor=actor, jti=jti, now=timezone.now())).data)
 
 
-class TenantCredentialsCreate(Endpoint):
-    """Credentials for all workspaces of a tenant, in one file."""
+class TenantKubeconfig(Endpoint):
+    """One file for everything that a tenant has."""
 
     @extend_schema(
         operation_id="issueTenantKubeconfig",
-        summary="Issue one kubeconfig with a context for each workspace",
-        description="Workspaces that are reached through Tenantry share a credential for the tenant's space, each "
-        "other has one of its own; with all the rights of the caller's role, for two hours at most. What a cluster "
-        "refuses is left out and named in `missing`.",
-        request=None,
-        responses={201: CreatedTenantCredentialsSerializer},
+        summary="Issue one kubeconfig for the tenant's space, with a context for each workspace",
+        description="The space and all workspaces that are reached through Tenantry share a credential for two hours at "
+        "most; with `via` `exec` there is none, and `tenantry-login` signs in by the browser. By `gateway` each other "
+        "workspace has a credential of its own. What a cluster refuses is left out and named in `missing`.",
+        request=TenantKubeconfigRequest,
+        responses={201: IssuedTenantKubeconfigSerializer},
     )
     def post(self, request: Request, name: str) -> Response:
         """The workspaces that are ready, the first hundred by name."""
         _visible(request, name)
-        issued = tenant_kubeconfig_issue(actor=api_actor(request), tenant=name, now=timezone.now())
-        missing = [{"workspace": workspace.name, "reason": why} for workspace, why in issued.missing]
-        answer = {"credentials": issued.credentials, "missing": missing, "kubeconfig": issued.yaml}
-        return secret_response(CreatedTenantCredentialsSerializer(answer).data, status=201)
+        wanted = self.optional_body(request, TenantKubeconfigRequest)
+        issued = tenant_kubeconfig_issue(actor=api_actor(request), tenant=name, **wanted, now=timezone.now())
+        return secret_response(IssuedTenantKubeconfigSerializer(issued).data, status=201)
 
 
 class TenantQuota(Endpoint):

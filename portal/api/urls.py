@@ -20,7 +20,7 @@ urlpatterns = [
     path("tenants/<str:name>/resume", tenants.TenantResume.as_view()),
     path("tenants/<str:name>/credentials/", tenants.TenantCredentialList.as_view()),
     path("tenants/<str:name>/credentials/<str:jti>/revoke", tenants.TenantCredentialRevoke.as_view()),
-    path("tenants/<str:name>/credentials", tenants.TenantCredentialsCreate.as_view()),
+    path("tenants/<str:name>/kubeconfig", tenants.TenantKubeconfig.as_view()),
     path("tenants/<str:name>/members/", tenants.MemberList.as_view()),
     path("tenants/<str:name>/members/<uuid:user_id>/", tenants.MemberDetail.as_view()),
     path("tenants/<str:name>/quota/", tenants.TenantQuota.as_view()),

@@ -32,9 +32,9 @@ from portal.api.endpoint import (
 from portal.api.permissions import api_actor, api_operator, require_tenant, token_tenant
 from portal.api.serializers.base import SuspendRequest
 from portal.api.serializers.workspaces import (
-    CreatedCredentialSerializer,
     CredentialCreateRequest,
     CredentialSerializer,
+    IssuedKubeconfigSerializer,
     WorkspaceChangeRequest,
     WorkspaceCreateRequest,
     WorkspaceInitSerializer,
@@ -197,25 +197,22 @@ class CredentialList(Endpoint):
 
 
 class CredentialCreate(Endpoint):
-    """A new credential with its kubeconfig."""
+    """A kubeconfig, by any of the cluster's ways."""
 
     @extend_schema(
         operation_id="issueKubeconfig",
-        summary="Issue a kubeconfig for two hours at most",
-        description="Recorded before the token is asked for, shown once, stored nowhere.",
+        summary="Issue a kubeconfig, for two hours at most or without a secret",
+        description="A token is recorded before it is asked for, shown once, stored nowhere. With `via` `exec` there is "
+        "none: `tenantry-login` signs in by the browser, and the file may be kept.",
         request=CredentialCreateRequest,
-        responses={201: CreatedCredentialSerializer},
+        responses={201: IssuedKubeconfigSerializer},
     )
     def post(self, request: Request, pk: str) -> Response:
         """With the rights that are asked for, at most the caller's own."""
         found = _visible(request, pk)
-        wanted = (
-            self.validated_body(request, CredentialCreateRequest)
-            if request.META.get("CONTENT_LENGTH", "0") not in {"", "0"}
-            else {}
-        )
+        wanted = self.optional_body(request, CredentialCreateRequest)
         issued = kubeconfig_issue(actor=api_actor(request), workspace_id=found.pk, **wanted, now=timezone.now())
-        return secret_response({**CredentialSerializer(issued.credential).data, "kubeconfig": issued.yaml}, status=201)
+        return secret_response(IssuedKubeconfigSerializer(issued).data, status=201)
 
 
 class CredentialRevoke(Endpoint):
@@ -246,8 +243,8 @@ class KubeconfigDownload(Endpoint):
     @extend_schema(
         operation_id="getKubeconfig",
         summary="Issue a kubeconfig as YAML",
-        description="Needs an Authorization header, or a session and `X-Requested-With`. "
-        "Without `workspace` the caller's only one is meant.",
+        description="By what the cluster recommends. Needs an Authorization header, or a session and "
+        "`X-Requested-With`. Without `workspace` the caller's only one is meant.",
         parameters=[OpenApiParameter("workspace", OpenApiTypes.UUID)],
         responses={(200, "application/x-yaml"): OpenApiResponse(OpenApiTypes.STR, description="A kubeconfig.")},
     )

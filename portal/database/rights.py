@@ -85,6 +85,7 @@ RIGHTS: Final[Mapping[str, Right]] = {
     "personal_access_tokens": Right(
         _ALL, _ALL, rows=f"user_id = {_USER} AND (tenant_id IS NULL OR {_of('tenant_id')})"
     ),
+    "logins": Right(_ALL, "SELECT, UPDATE", rows=f"user_id = {_USER}"),
     "webhook_credentials": Right(_ALL),
     "auth_group": Right(_ALL, _READ),
     "auth_group_permissions": Right(_ALL, _READ),

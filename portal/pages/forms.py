@@ -123,31 +123,6 @@ class ConfirmForm(forms.Form):
         return self.expected
 
 
-_WAYS: dict[str, str] = {
-    CredentialKind.GATEWAY: "Through Tenantry a file ends at once when the right does, and requests carry your name.",
-    CredentialKind.DIRECT: "Straight at the cluster it carries the name of the workspace's service account.",
-}
-
-
-class KubeconfigForm(forms.Form):
-    """By which way, the recommended one first, and with which rights, the role's own by default."""
-
-    kind = forms.ChoiceField(label="Way")
-    role = forms.ChoiceField(label="Rights")
-
-    def __init__(self, *args: Any, kinds: list[str], roles: list[str], **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        ways = [(kind, CredentialKind(kind).label) for kind in kinds]
-        self.fields["kind"].choices = ways  # type: ignore[attr-defined]
-        self.fields["kind"].help_text = " ".join(_WAYS[kind] for kind in kinds)
-        words = {
-            "admin": "Admin: workloads, network policies, roles and service accounts",
-            "editor": "Editor: change workloads",
-            "viewer": "Viewer: read only",
-        }
-        self.fields["role"].choices = [(role, words[role]) for role in roles]  # type: ignore[attr-defined]
-
-
 class MemberForm(forms.Form):
     """Somebody who has an account, and as what."""
 

@@ -45,6 +45,7 @@ _SECTIONS: Final = (
         "Access",
         False,
         (
+            ("Credentials", "credentials", "key-round"),
             ("Access tokens", "tokens", "key"),
             ("Explain", "explain", "route"),
             ("Identity", "identity", "key-round"),

@@ -11,7 +11,9 @@ from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db import IntegrityError, transaction
 from django.http import HttpRequest
+from django.utils import timezone
 
+from access.credentials.logins import logins_end
 from audit.actions import Action
 from audit.recorder import SYSTEM_CHAIN, Actor
 from kube.requests.status import AlreadyExists, Cause, Conflict, Forbidden, Invalid, NotFound
@@ -165,6 +167,7 @@ def password_change(*, actor: Actor, user: User, password: str) -> None:
         raise Invalid(f"Password is invalid: {causes[0].message}", kind="User", causes=causes) from error
     user.set_password(password)
     user.save(update_fields=["password"])
+    logins_end(actor=actor, user=user, now=timezone.now())
     detail = {"user": user.email, "changed": "sign-in"}
     actor.record(Action.USER_CHANGED, chain=SYSTEM_CHAIN, target=f"users/{user.id}", detail=detail)
 

@@ -12,25 +12,45 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_http_methods, require_safe
 
-from access.credentials import credential_revoke, credential_roles, kubeconfig_issue, tenant_kubeconfig_issue
-from access.credentials.selectors import credential_visible_to
-from access.models import Credential
+from access.credentials import (
+    credential_revoke,
+    credential_roles,
+    kubeconfig_issue,
+    logins,
+    tenant_kinds,
+    tenant_kubeconfig_issue,
+)
+from access.credentials.portaltokens import plugin_installation
+from access.credentials.selectors import credential_visible_to, credentials_of_person
+from access.models import Credential, Login
 from kube.requests.status import StatusError
 from portal.http.actors import actor_of
 from portal.pages import labels
-from portal.pages.forms import EmptyForm, KubeconfigForm, add_status_error
+from portal.pages.credentialforms import KubeconfigForm, TenantKubeconfigForm
+from portal.pages.forms import EmptyForm, add_status_error
 from portal.views.actions import form_status, render_action
 from tenants import selectors
 from tenants.models import CredentialKind, Role, Workspace
 from tenants.rights import role_of
 
 _ONCE = (
-    "It ends after two hours at most; there is no renewal.",
-    "It is stored nowhere. That it was issued is recorded: to whom, when, from where.",
+    "A token in it ends after two hours at most; there is no renewal.",
+    "It is stored nowhere. What is issued is recorded: to whom, when, from where.",
     "You can revoke it before it ends.",
 )
+
+
+@require_safe
+@login_required
+def credentials(request: HttpRequest) -> HttpResponse:
+    """My machines that are signed in, and what was issued to me."""
+    user: Any = request.user
+    now = timezone.now()
+    machines = [_machine_row(row, logins.login_lives(row, now=now)) for row in logins.logins_of(user)]
+    issued = [credential_row(row) for row in credentials_of_person(actor_of(request))]
+    return render(request, "pages/credentials/list.html", {"machines": machines, "credentials": issued})
 
 
 @never_cache
@@ -55,7 +75,7 @@ def workspace_kubeconfig(request: HttpRequest, pk: UUID) -> HttpResponse:
             return _shown(
                 request,
                 yaml=issued.yaml,
-                credentials=[issued.credential],
+                credentials=[issued.credential] if issued.credential else [],
                 about=found.name,
                 filename=f"{found.tenant_id}-{found.name}.kubeconfig",
                 back=back,
@@ -81,10 +101,12 @@ def tenant_kubeconfig(request: HttpRequest, name: str) -> HttpResponse:
     actor = actor_of(request)
     found = selectors.tenant_visible_to(actor, name)
     back, crumbs = reverse("tenant", args=[name]), _tenant_crumbs(name)
-    form = EmptyForm(request.POST)
+    form = TenantKubeconfigForm(request.POST or None, kinds=tenant_kinds())
     if request.method == "POST" and form.is_valid():
         try:
-            issued = tenant_kubeconfig_issue(actor=actor, tenant=found.name, now=timezone.now())
+            issued = tenant_kubeconfig_issue(
+                actor=actor, tenant=found.name, kind=form.cleaned_data["kind"], now=timezone.now()
+            )
         except StatusError as error:
             add_status_error(request, form, error)
         else:
@@ -132,6 +154,18 @@ def credential_end(request: HttpRequest, credential: str) -> HttpResponse:
     )
 
 
+def _machine_row(row: Login, lives: bool) -> dict[str, Any]:
+    """A machine as the page lists it."""
+    return {
+        "name": row.machine or "without a name",
+        "ip_address": row.ip_address or "an unknown address",
+        "last_used_at": row.last_used_at,
+        "ends_at": logins.login_end(row) if lives else row.revoked_at,
+        "state": labels.State(labels.ALLOW, "Signed in") if lives else labels.State(labels.PASS, "Ended"),
+        "end_url": reverse("login-revoke", args=[row.pk]) if lives else "",
+    }
+
+
 def credential_row(row: Credential) -> dict[str, Any]:
     """A credential as pages list it."""
     now = timezone.now()
@@ -172,8 +206,8 @@ def _shown(
     crumbs: list[dict[str, str]],
     missing: Sequence[tuple[Workspace, str]] = (),
 ) -> HttpResponse:
-    """The only page that ever holds the file."""
-    until = min(row.expires_at for row in credentials if row.expires_at)
+    """The only page that ever holds the file, if there is a secret in it."""
+    until = min((row.expires_at for row in credentials if row.expires_at), default=None)
     context = {
         "about": about,
         "kubeconfig": yaml,
@@ -181,7 +215,8 @@ def _shown(
         "credential_ids": [row.jti for row in credentials],
         "missing": " ".join(f"{workspace.name}: {why}" for workspace, why in missing),
         "command": _shell_command(filename),
-        "ends_text": f"It works until {until:%H:%M} UTC, two hours at most",
+        "ends_text": f"It works until {until:%H:%M} UTC, two hours at most" if until else "",
+        "install": "" if until else plugin_installation(),
         "back": back,
         "crumbs": crumbs,
     }

@@ -25,10 +25,11 @@ class Network(models.TextChoices):
 
 
 class CredentialKind(models.TextChoices):
-    """What people work with a workspace by, the recommended one first."""
+    """What people work with a workspace by."""
 
-    GATEWAY = "gateway", _("Through Tenantry")
-    DIRECT = "direct", _("Straight at the cluster")
+    GATEWAY = "gateway", _("Through Tenantry, by a file for two hours")
+    EXEC = "exec", _("Through Tenantry, signed in by the browser")
+    DIRECT = "direct", _("Straight at the cluster, by a file for two hours")
 
 
 class Tier(models.Model):
@@ -77,7 +78,8 @@ class Cluster(models.Model):
     within (``<tenant>.<domain>``); without one they may claim none. ``limits_events`` lets them
     write events, which no quota of Kubernetes counts. ``opened`` says line by line which of the cluster's own objects its
     tenants see (``kube.kinds.openings``). ``storage_classes`` are those of the cluster that
-    make volumes, ``credential_kinds`` what people may be given for its workspaces, ``checks`` the findings of the last self-check.
+    make volumes, ``credential_kinds`` what people may be given for its workspaces, the recommended one first, ``checks`` the
+    findings of the last self-check.
     """
 
     class Kind(models.TextChoices):

@@ -61,8 +61,8 @@ def cluster_register(
 
     ``kubeconfig`` is the gateway's own (``tenants/manifests/``); its server must be https with an inline CA.
     ``client_url`` is what kubeconfigs of users point at, by default the server. ``credential_kinds`` are what people may
-    be given; where nothing is said, what the cluster had, and for a new one everything. Does not connect:
-    ``cluster_check`` does. Raises ``Invalid`` naming the field.
+    be given, the recommended one first; where nothing is said, what the cluster had, and for a new one everything. Does
+    not connect: ``cluster_check`` does. Raises ``Invalid`` naming the field.
     """
     require_operator(actor)
     check_label(name, field="name", kind="Cluster")
@@ -74,7 +74,7 @@ def cluster_register(
         Cluster.objects.filter(is_default=True).exclude(name=name).update(is_default=False)
     known = Cluster.objects.filter(name=name).first()
     if credential_kinds is None:
-        credential_kinds = known.credential_kinds if known is not None else CredentialKind.values
+        credential_kinds = known.credential_kinds if known is not None else _every_kind(kind)
     cluster, created = Cluster.objects.select_for_update().update_or_create(
         name=name,
         defaults={
@@ -235,11 +235,17 @@ def _opened(text: str) -> str:
     return text
 
 
+def _every_kind(cluster: str) -> list[str]:
+    """All kinds of credentials, the recommended one first: no file passes by Tenantry where the cluster is Tenantry."""
+    direct_first = cluster == Cluster.Kind.EMBEDDED
+    return sorted(CredentialKind.values, key=lambda kind: (kind == CredentialKind.DIRECT) != direct_first)
+
+
 def _kinds(kinds: object) -> list[str]:
-    """Kinds of credentials in the order in which they are recommended."""
+    """Kinds of credentials, each once, in the order in which they are recommended."""
     if not isinstance(kinds, list | tuple) or not all(kind in CredentialKind.values for kind in kinds):
         raise _invalid("credential_kinds", f"must be a list of {', '.join(CredentialKind.values)}")
-    return [kind for kind in CredentialKind.values if kind in kinds]
+    return list(dict.fromkeys(kinds))
 
 
 def _domain(name: str) -> str:

@@ -63,7 +63,9 @@ def workspace(cluster, tiers, alice) -> Workspace:
 
 
 def issue(alice, workspace, **fields):
-    return kubeconfig_issue(actor=actor_of(alice), workspace_id=workspace.id, now=timezone.now(), **fields)
+    return kubeconfig_issue(
+        actor=actor_of(alice), workspace_id=workspace.id, kind="direct", now=timezone.now(), **fields
+    )
 
 
 def token_of(issued) -> str:

@@ -8,16 +8,27 @@ import subprocess
 import time
 import uuid
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from django.contrib.sessions.models import Session
+from django.db import transaction
+from django.test import Client
 from django.utils import timezone
 
-from access.credentials import credential_revoke, kubeconfig_issue, tenant_kubeconfig_issue
-from access.models import Credential
+from access.credentials import credential_revoke, kubeconfig_issue, login_token_issue, tenant_kubeconfig_issue
+from access.credentials.logins import (
+    login_allow_browser,
+    login_next_secret,
+    login_of_code,
+    login_revoke,
+    logins_sweep,
+)
+from access.models import Credential, Login
 from audit.models import ApiRequest, AuditEntry
 from kube.authentication import portaltokens
 from kube.authentication.portaltokens import PortalClaims
@@ -186,6 +197,56 @@ def test_it_ends_with_what_it_rests_on_and_open_watches_with_it(embedded, web, a
     assert eventually(lambda: callers["erin"].get(path(web)).status in (401, 403))
 
 
+def test_a_machine_that_is_signed_in_is_out_with_the_portals_session_and_its_open_watches_with_it(web, alice, bearer):
+    """D9: sign-out, expiry and revocation, each alone; nobody has to tell the API server but the database."""
+    now = timezone.now()
+    ends: dict[str, Callable[[Login], object]] = {
+        "signed out": lambda login: login.session.delete(),
+        "expired": lambda login: Session.objects.filter(pk=login.session_id).update(expire_date=now),
+        "revoked": lambda login: login_revoke(actor=actor_of(alice), login_id=login.pk, now=now),
+    }
+    callers, watches, machines = {}, {}, {}
+    for how in ends:
+        machines[how] = login = sign_in(alice, now)
+        token, until = login_token_issue(
+            actor=actor_of(alice), login=login, tenant="", workspace_id=web.pk, role="", now=now
+        )
+        assert until == now + timedelta(minutes=10)
+        callers[how] = caller = bearer(token)
+        assert eventually(lambda caller=caller: caller.get(path(web)).status == 200)
+        watches[how] = caller.watch(path(web))
+    for how, end in ends.items():
+        end(machines[how])
+        ended = callers.pop(how)
+        watches[how].until_end()
+        assert refused(ended, path(web), 401)
+        assert all(caller.get(path(web)).status == 200 for caller in callers.values())
+    assert logins_sweep(now=timezone.now()) == 2, "the ends that nobody wrote down are written down"
+    assert Credential.objects.filter(kind="exec", revoked_at=None).count() == 0
+    assert AuditEntry.objects.filter(action="login.revoke").count() == 3
+
+
+def sign_in(user: User, now: datetime) -> Login:
+    """A machine on which the user has signed in, in a browser's session of its own."""
+    browser, code = Client(), uuid.uuid4().hex
+    browser.force_login(user)
+    login_allow_browser(
+        actor=actor_of(user),
+        user=user,
+        session_key=str(browser.session.session_key),
+        machine="laptop",
+        code=code,
+        redirect_uri="http://127.0.0.1:40123/callback",
+        challenge="x",
+        now=now,
+    )
+    with transaction.atomic():
+        login = login_of_code(code, now=now)
+        assert login is not None
+        login_next_secret(login, "", now=now)
+    return login
+
+
 def test_a_suspension_says_why_and_what_was_issued_before_stays_dead(embedded, web, alice, bearer):
     """GW5, P5."""
     caller = bearer(issue(alice, web))
@@ -220,7 +281,7 @@ def test_one_file_for_a_tenant_opens_its_space_and_no_other(embedded, web, alice
     tenant_suspend(actor=OPERATOR, name="acme", reason="unpaid")
     assert refused(caller, "/api/v1/namespaces", 403)
     assert "unpaid" in caller.get("/api/v1/namespaces").body["message"]
-    with pytest.raises(Conflict, match="No workspace of acme is ready"):
+    with pytest.raises(Conflict, match="The tenant is closed: unpaid"):
         tenant_kubeconfig_issue(actor=actor_of(alice), tenant="acme", now=timezone.now())
     tenant_resume(actor=OPERATOR, name="acme")
     assert refused(caller, "/api/v1/namespaces", 401)
@@ -265,11 +326,11 @@ def test_forged_and_foreign_tokens_open_nothing(embedded, web, alice, bearer, se
 
 def test_only_what_a_cluster_offers_is_issued(web, alice):
     """The operator says which ways there are; a new cluster has all, the recommended one first."""
-    assert web.cluster.credential_kinds == ["gateway", "direct"]
+    assert web.cluster.credential_kinds == ["direct", "gateway", "exec"]
     Cluster.objects.update(credential_kinds=["direct"])
     with pytest.raises(Conflict, match="The cluster embedded offers other credentials: direct"):
         issue(alice, web)
     Cluster.objects.update(credential_kinds=["gateway"])
     with pytest.raises(Conflict, match="offers other credentials: gateway"):
-        kubeconfig_issue(actor=actor_of(alice), workspace_id=web.pk, now=timezone.now())
+        kubeconfig_issue(actor=actor_of(alice), workspace_id=web.pk, kind="direct", now=timezone.now())
     assert Credential.objects.count() == 0

@@ -69,7 +69,8 @@ def test_two_files_in_kubeconfig_shadow_nothing(cluster, workspaces, alice, tmp_
     files, namespaces = [], []
     for workspace in workspaces:
         path = tmp_path / workspace.name
-        path.write_text(kubeconfig_issue(actor=actor_of(alice), workspace_id=workspace.pk, now=timezone.now()).yaml)
+        issued = kubeconfig_issue(actor=actor_of(alice), workspace_id=workspace.pk, kind="direct", now=timezone.now())
+        path.write_text(issued.yaml)
         files.append(str(path))
         namespaces.append(workspace.k8s_namespace)
     environment = {**os.environ, "KUBECONFIG": os.pathsep.join(files), "HOME": str(tmp_path)}

@@ -64,6 +64,6 @@ def signed_in(user: User, **options: Any) -> Client:
     return client
 
 
-def stranger() -> Client:
+def stranger(**options: Any) -> Client:
     """A browser in a network of its own: attempts to sign in are counted by it, and Redis outlives a test."""
-    return Client(REMOTE_ADDR=f"2001:db8:{secrets.token_hex(2)}:{secrets.token_hex(2)}::1")
+    return Client(REMOTE_ADDR=f"2001:db8:{secrets.token_hex(2)}:{secrets.token_hex(2)}::1", **options)

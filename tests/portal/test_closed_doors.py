@@ -69,7 +69,7 @@ def forms(acme: House) -> dict[str, dict[str, Any]]:
         "workspace-delete": {"name": acme.workspace.name},
         "workspace-tier": {"tier": "other"},
         "workspace-kubeconfig": {"kind": "direct", "role": "viewer"},
-        "tenant-kubeconfig": {},
+        "tenant-kubeconfig": {"kind": "gateway"},
         "tenant-delete": {"name": acme.tenant.name},
         "member-add": {"email": colleague.email, "role": "viewer"},
         "member-role": {"role": "editor"},
@@ -135,7 +135,7 @@ def requests(acme: House) -> list[tuple[str, str, Any]]:
     """Every request of the REST API that names something of the tenant."""
     ends = f"{timezone.now() + timedelta(days=1):%Y-%m-%dT%H:%M:%SZ}"
     token = {"name": "t", "scope": "read", "expires_at": ends, "tenant": acme.tenant.name}
-    return [*routes(acme), ("POST", "tokens/", token), ("POST", f"tenants/{acme.tenant.name}/credentials", {})]
+    return [*routes(acme), ("POST", "tokens/", token), ("POST", f"tenants/{acme.tenant.name}/kubeconfig", {})]
 
 
 FOR_OPERATORS = {"suspend", "resume", "quota"}
@@ -168,7 +168,7 @@ def test_no_request_changes_what_is_closed(acme: House, number: int, close: Any)
 
 
 def changed_when_open(path: str) -> bool:
-    kubeconfig = "kubeconfig" in path or (path.startswith("tenants/") and path.endswith("/credentials"))
+    kubeconfig = "kubeconfig" in path
     return path.rstrip("/").rsplit("/", 1)[-1] not in {*FOR_OPERATORS, "revoke"} and not kubeconfig
 
 

@@ -18,7 +18,7 @@ from django.urls import get_resolver
 from django.utils import timezone
 
 from access.credentials import token_create
-from access.models import PersonalAccessToken
+from access.models import Login, PersonalAccessToken
 from audit.actions import Action
 from audit.models import AuditEntry, Outcome
 from audit.recorder import Actor, record
@@ -58,6 +58,7 @@ def fill(of: House) -> None:
     PersonalAccessToken.objects.create(
         user=of.owner, name="x", digest=uuid.uuid4().hex, prefix="tnt_0000", expires_at=now + timedelta(days=1)
     )
+    Login.objects.create(user=of.owner, expires_at=now + timedelta(days=1))
     of.owner.groups.add(Group.objects.create(name=name))
     permission = Permission.objects.first() or Permission.objects.create(
         name="x", codename="x", content_type=ContentType.objects.get_for_model(User)
@@ -91,7 +92,7 @@ def test_every_table_with_an_owner_has_a_wall():
     assert not RIGHTS["django_admin_log"].scoped
 
 
-PERSONAL = {"personal_access_tokens", "users_groups", "users_user_permissions"}
+PERSONAL = {"logins", "personal_access_tokens", "users_groups", "users_user_permissions"}
 
 
 @pytest.mark.parametrize("model", WALLED, ids=lambda model: model._meta.label)

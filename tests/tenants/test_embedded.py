@@ -71,7 +71,7 @@ def test_a_workspace_lives_from_its_wish_to_its_end(embedded, alice):
     assert all(workspace.service_accounts.values())
 
     def issue() -> str:
-        issued = kubeconfig_issue(actor=actor_of(alice), workspace_id=workspace.id, now=timezone.now())
+        issued = kubeconfig_issue(actor=actor_of(alice), workspace_id=workspace.id, kind="direct", now=timezone.now())
         return yaml.safe_load(issued.yaml)["users"][0]["user"]["token"]
 
     token = issue()
@@ -122,7 +122,7 @@ def test_a_failed_issue_leaves_nothing_behind(embedded, alice, action, path):
     workspace = embedded.settle(init(alice), Phase.READY)
     embedded.proxy.faults.append(Fault(action, "POST", path))
     with pytest.raises(ServiceUnavailable):
-        kubeconfig_issue(actor=actor_of(alice), workspace_id=workspace.id, now=timezone.now())
+        kubeconfig_issue(actor=actor_of(alice), workspace_id=workspace.id, kind="direct", now=timezone.now())
     embedded.proxy.heal()
     credentials_expire(now=timezone.now())
     credential = Credential.objects.get()
@@ -135,7 +135,7 @@ def test_a_revoked_credential_and_a_viewers_rights(embedded, alice):
     workspace = embedded.settle(init(alice), Phase.READY)
     now = timezone.now()
     base = f"/api/v1/namespaces/{workspace.k8s_namespace}"
-    issued = kubeconfig_issue(actor=actor_of(alice), workspace_id=workspace.id, role="viewer", now=now)
+    issued = kubeconfig_issue(actor=actor_of(alice), workspace_id=workspace.id, role="viewer", kind="direct", now=now)
     token = yaml.safe_load(issued.yaml)["users"][0]["user"]["token"]
     until(200, embedded, token, f"{base}/configmaps")
     until(403, embedded, token, f"{base}/secrets")

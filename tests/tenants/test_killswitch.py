@@ -58,7 +58,9 @@ def workspace(cluster, alice) -> Workspace:
 
 
 def issue(workspace: Workspace) -> tuple[str, Credential]:
-    issued = kubeconfig_issue(actor=actor_of(workspace.user), workspace_id=workspace.id, now=timezone.now())
+    issued = kubeconfig_issue(
+        actor=actor_of(workspace.user), workspace_id=workspace.id, kind="direct", now=timezone.now()
+    )
     return yaml.safe_load(issued.yaml)["users"][0]["user"]["token"], issued.credential
 
 

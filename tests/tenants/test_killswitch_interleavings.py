@@ -143,7 +143,9 @@ class KillSwitch(RuleBasedStateMachine):
     @rule()
     def issue(self) -> None:
         try:
-            issued = kubeconfig_issue(actor=actor_of(self.user), workspace_id=self.pk, now=timezone.now())
+            issued = kubeconfig_issue(
+                actor=actor_of(self.user), workspace_id=self.pk, kind="direct", now=timezone.now()
+            )
         except StatusError:
             return
         text = yaml.safe_load(issued.yaml)["users"][0]["user"]["token"]

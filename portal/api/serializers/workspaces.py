@@ -28,11 +28,27 @@ class WorkspaceChangeRequest(RequestSerializer):
     tier = serializers.CharField(max_length=63)
 
 
+CREDENTIAL_ROLES = ["admin", "editor", "viewer"]
+_WHOLE = [choice for choice in CredentialKind.choices if choice[0] != CredentialKind.DIRECT]
+
+
 class CredentialCreateRequest(RequestSerializer):
     """By which of the ways that the cluster offers, and with which rights; the caller's own by default."""
 
-    kind = serializers.ChoiceField(choices=CredentialKind.choices, required=False)
-    role = serializers.ChoiceField(choices=["admin", "editor", "viewer"], required=False)
+    via = serializers.ChoiceField(
+        source="kind",
+        choices=CredentialKind.choices,
+        required=False,
+        help_text="by default what the cluster recommends",
+    )
+    role = serializers.ChoiceField(choices=CREDENTIAL_ROLES, required=False)
+
+
+class TenantKubeconfigRequest(RequestSerializer):
+    """By which way, and with which rights; the caller's own by default."""
+
+    via = serializers.ChoiceField(source="kind", choices=_WHOLE, required=False, help_text="by default gateway")
+    role = serializers.ChoiceField(choices=CREDENTIAL_ROLES, required=False)
 
 
 class WorkspaceSerializer(serializers.ModelSerializer[Workspace]):
@@ -107,6 +123,7 @@ class WorkspaceInitSerializer(WorkspaceSerializer):
 class CredentialSerializer(serializers.ModelSerializer[Credential]):
     """What is known of an issued credential, never its token."""
 
+    via = serializers.ChoiceField(choices=CredentialKind.choices, source="kind")
     issued_to = serializers.EmailField(source="issued_to.email")
 
     class Meta:
@@ -114,7 +131,7 @@ class CredentialSerializer(serializers.ModelSerializer[Credential]):
         fields = (
             "id",
             "jti",
-            "kind",
+            "via",
             "tenant",
             "workspace",
             "issued_to",
@@ -130,26 +147,31 @@ class CredentialSerializer(serializers.ModelSerializer[Credential]):
         read_only_fields = fields
 
 
-class CreatedCredentialSerializer(CredentialSerializer):
-    """A new credential with the one copy of its kubeconfig."""
+class IssuedKubeconfigSerializer(serializers.Serializer[Any]):
+    """The one copy of a kubeconfig, and the credential in it: null where it holds no secret."""
 
-    kubeconfig = serializers.CharField()
-
-    class Meta(CredentialSerializer.Meta):
-        fields = (*CredentialSerializer.Meta.fields, "kubeconfig")  # type: ignore[assignment]
-        read_only_fields = fields  # type: ignore[assignment]
+    via = serializers.ChoiceField(choices=CredentialKind.choices, source="kind")
+    id = serializers.UUIDField(source="credential.id", allow_null=True)
+    jti = serializers.CharField(source="credential.jti", allow_null=True)
+    issued_to = serializers.EmailField(source="credential.issued_to.email", allow_null=True)
+    role = serializers.CharField(source="credential.role", allow_null=True)
+    issued_at = serializers.DateTimeField(source="credential.issued_at", allow_null=True)
+    expires_at = serializers.DateTimeField(source="credential.expires_at", allow_null=True)
+    kubeconfig = serializers.CharField(source="yaml")
 
 
 class MissingWorkspaceSerializer(serializers.Serializer[Any]):
     """A workspace that is not in a tenant's file, and why."""
 
-    workspace = serializers.CharField()
+    workspace = serializers.CharField(source="workspace.name")
     reason = serializers.CharField()
 
 
-class CreatedTenantCredentialsSerializer(serializers.Serializer[Any]):
-    """The new credentials of a tenant's workspaces, with the one copy of their kubeconfig."""
+class IssuedTenantKubeconfigSerializer(serializers.Serializer[Any]):
+    """The one copy of a tenant's kubeconfig, the credentials in it, and when the first of them ends."""
 
+    via = serializers.ChoiceField(choices=CredentialKind.choices, source="kind")
     credentials = CredentialSerializer(many=True)
     missing = MissingWorkspaceSerializer(many=True)
-    kubeconfig = serializers.CharField()
+    expires_at = serializers.DateTimeField(allow_null=True)
+    kubeconfig = serializers.CharField(source="yaml")

@@ -1,0 +1,179 @@
+"""Commits what is about to be issued, before any token is made: no record, no token (GW3, GW9).
+
+Ownership, state and rate are checked under the row's lock; a refusal is committed as well, and raised after that.
+"""
+
+from __future__ import annotations
+
+import uuid
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from django.db import transaction
+
+from access.credentials.logins import login_end
+from access.credentials.records import allows, highest_role, issue_record, refusal_record, require_allowed
+from access.credentials.tokenrequests import SECONDS
+from access.models import Credential, Login
+from audit.addresses import address_of
+from audit.models import Outcome
+from audit.recorder import Actor
+from kube.requests.status import Conflict, Forbidden, NotFound, StatusError, TooManyRequests
+from tenants import actionlimits
+from tenants.clusters import objects
+from tenants.models import CredentialKind, Phase, Role, Status, Tenant, TenantState, Workspace
+from tenants.rights import require_role, role_of
+
+LIFE: Final = timedelta(seconds=SECONDS)
+"""The life of a token that is in a file."""
+
+
+class Intent(NamedTuple):
+    """What may be issued. Without ``credential`` it is a file that holds no secret: a login has one when it is used."""
+
+    workspace: Workspace
+    kind: str
+    credential: Credential | None
+
+
+def intend(
+    actor: Actor,
+    workspace_id: UUID,
+    role: str,
+    kind: str,
+    now: datetime,
+    *,
+    login: Login | None = None,
+    limited: bool = True,
+) -> Intent:
+    """Check everything under the workspace's row lock and commit the intent, or the refusal; raise the refusal.
+
+    Without ``kind`` it is what the cluster recommends.
+    """
+    refusal: StatusError
+    with transaction.atomic():
+        rows = Workspace.objects.select_for_update(of=("self",)).select_related("tenant", "cluster", "tier", "user")
+        workspace = rows.filter(pk=workspace_id).first()
+        if workspace is None:
+            raise _unknown(workspace_id)
+        kind = kind or next(iter(workspace.cluster.credential_kinds), "")
+        try:
+            member = role_of(actor, workspace.tenant_id)
+            chosen = _chosen(workspace, member, role, kind, workspace_id)
+            if limited:
+                actionlimits.take(actionlimits.CREDENTIAL, actor.user_id or actor.name)
+        except StatusError as error:
+            refusal = error
+            # Refusals are recorded as often as credentials are given, so that a flood of them fills nothing.
+            quota = actionlimits.wait_for(actionlimits.CREDENTIAL, f"refused:{actor.user_id or actor.name}")
+            if quota == 0 and not isinstance(error, TooManyRequests):
+                refusal_record(actor, workspace, {"role": role, "kind": kind[:8], "reason": error.message})
+        else:
+            user = actor.user_id or workspace.user_id
+            credential = _committed(actor, user, workspace.tenant, workspace, chosen, kind, now, login)
+            return Intent(workspace, kind, credential)
+    raise refusal
+
+
+@transaction.atomic
+def intend_for_tenant(
+    actor: Actor, tenant: str, role: str, kind: str, now: datetime, *, login: Login | None = None
+) -> Credential | None:
+    """Check the tenant under its row's lock, and commit a credential for its space; without a login none for ``exec``."""
+    found = Tenant.objects.select_for_update().filter(name=tenant).first()
+    member = require_role(actor, tenant, Role.VIEWER)
+    if found is None:
+        raise NotFound(f'tenants "{tenant[:63]}" not found', kind="tenants", name=tenant[:63])
+    require_allowed(member, role, tenant)
+    if found.state != TenantState.ACTIVE:
+        raise Conflict(f"The tenant is closed: {found.suspended_reason}", kind="tenants", name=tenant)
+    if actor.user_id is None:
+        raise Forbidden("A credential is issued to a person.", kind="tenants", name=tenant)
+    return _committed(actor, actor.user_id, found, None, role or member.value, kind, now, login)
+
+
+def _committed(
+    actor: Actor,
+    user: UUID,
+    tenant: Tenant,
+    workspace: Workspace | None,
+    role: str,
+    kind: str,
+    now: datetime,
+    login: Login | None,
+) -> Credential | None:
+    """The row, and its record; one of the portal's is whole from the beginning, and a login's is there once."""
+    account = workspace.service_accounts.get(objects.ACCOUNTS[role], "") if workspace is not None else ""
+    expires_at = None if kind == CredentialKind.DIRECT else now + LIFE
+    if kind == CredentialKind.EXEC:
+        if login is None:
+            return None
+        expires_at = login_end(login)
+        before = _renewed(login, tenant, workspace, role, account, expires_at)
+        if before is not None:
+            return before
+    identifier, direct = uuid.uuid4(), kind == CredentialKind.DIRECT
+    credential = Credential.objects.create(
+        id=identifier,
+        login=login,
+        kind=kind,
+        tenant=tenant,
+        workspace=workspace,
+        issued_to_id=user,
+        role=role,
+        jti=None if direct else str(uuid.uuid4()),
+        anchor=f"tenantry-anchor-{identifier.hex}" if direct else "",
+        anchor_uid="" if direct else account,
+        ip_address=address_of(actor.ip),
+        user_agent=actor.user_agent[:256],
+        issued_at=now,
+        expires_at=expires_at,
+    )
+    detail: dict[str, object] = {"id": str(identifier), "role": role}
+    if not direct:
+        detail |= {"jti": credential.jti, "expires": credential.expires_at}
+    issue_record(actor, credential, Outcome.INTENT if direct else Outcome.SUCCESS, detail)
+    return credential
+
+
+def _renewed(
+    login: Login, tenant: Tenant, workspace: Workspace | None, role: str, account: str, expires_at: datetime
+) -> Credential | None:
+    """The login's credential for this place and role, as long as the session is. Raises ``Forbidden`` for a revoked one."""
+    known = Credential.objects.filter(login=login, tenant=tenant, workspace=workspace, role=role, anchor_uid=account)
+    before = known.first()
+    if before is None:
+        return None
+    if before.revoked_at is not None:
+        raise Forbidden(
+            "This credential was revoked; tenantry-login logout, then sign in again for another.", kind="credentials"
+        )
+    if before.expires_at != expires_at:
+        before.expires_at = expires_at
+        before.save(update_fields=["expires_at"])
+    return before
+
+
+def _chosen(workspace: Workspace, member: Role | None, role: str, kind: str, workspace_id: UUID) -> str:
+    """The role of the credential; raises the refusal that fits."""
+    if member is None:
+        raise _unknown(workspace_id)
+    highest = highest_role(member)
+    chosen = role or highest
+    if chosen == "owner" or not allows(member, chosen):
+        raise Forbidden(f"Your role in {workspace.tenant_id} allows credentials up to {highest}.", kind="workspaces")
+    if workspace.status == Status.SUSPENDED:
+        raise Conflict(f"The workspace is suspended: {workspace.suspended_reason}", kind="workspaces")
+    if workspace.status != Status.ACTIVE or workspace.tenant.state != "active":
+        raise Conflict("The workspace is closed.", kind="workspaces")
+    if workspace.phase != Phase.READY:
+        raise Conflict("The workspace is not ready yet.", kind="workspaces", name=workspace.name)
+    if kind not in workspace.cluster.credential_kinds:
+        offered = ", ".join(workspace.cluster.credential_kinds) or "none"
+        raise Conflict(f"The cluster {workspace.cluster.name} offers other credentials: {offered}.", kind="workspaces")
+    return chosen
+
+
+def _unknown(workspace_id: UUID) -> NotFound:
+    return NotFound(f'workspaces "{workspace_id}" not found', kind="workspaces", name=str(workspace_id))
