@@ -46,6 +46,7 @@ class Action(StrEnum):
     USER_CHANGED = "user.change"
     USER_CREATED = "user.create"
     WEBHOOK_CREDENTIAL_ISSUED = "webhook.credential"
+    WORKSPACE_ABANDONED = "workspace.abandon"
     WORKSPACE_CREATED = "workspace.create"
     WORKSPACE_DELETED = "workspace.delete"
     WORKSPACE_DRIFTED = "workspace.drift"

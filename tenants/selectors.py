@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 from uuid import UUID
 
 from django.db.models import Count, Exists, OuterRef, Prefetch, Q, QuerySet
@@ -25,6 +26,8 @@ from tenants.models import (
     Workspace,
 )
 from tenants.rights import require_operator, require_role, role_at_least, role_of
+
+_LIVING: Final = (OperationState.PENDING, OperationState.RUNNING, OperationState.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +160,32 @@ def operation_of(workspace: Workspace) -> Operation | None:
     return workspace.operations.filter(generation=workspace.generation).first()
 
 
+def operations_page(
+    actor: Actor, *, tenant: str = "", waiting: bool = False, after: str = "", limit: int = 50
+) -> Page[Operation]:
+    """Operations of what the actor sees, newest first, those of deleted workspaces too.
+
+    ``waiting``: only those that have not ended and were tried in vain. Raises ``BadRequest`` for a foreign cursor.
+    """
+    rows = Operation.objects.select_related("workspace__tenant", "workspace__cluster", "workspace__user")
+    if not actor.operator:
+        rows = rows.filter(workspace__tenant__in=tenants_visible_to(actor))
+    if tenant:
+        rows = rows.filter(workspace__tenant_id=tenant)
+    if waiting:
+        rows = rows.filter(state__in=_LIVING).exclude(error="")
+    return page_of(rows, after, limit)
+
+
+def operation_visible_to(actor: Actor, operation_id: UUID | None) -> Operation:
+    """One operation. Raises ``NotFound``."""
+    rows = Operation.objects.select_related("workspace__tenant", "workspace__cluster", "workspace__user")
+    found = rows.filter(pk=operation_id).first() if operation_id is not None else None
+    if found is None or role_of(actor, found.workspace.tenant_id) is None:
+        raise NotFound("There is no such operation.", kind="operations")
+    return found
+
+
 def tiers_offered(actor: Actor) -> list[Tier]:
     """Tiers that the actor may choose, in their order; operators choose among all."""
     rows = Tier.objects.all() if actor.operator else Tier.objects.filter(is_available=True)
@@ -231,5 +260,4 @@ def may_manage(actor: Actor, tenant: str) -> bool:
 
 
 def _current() -> Prefetch[str, QuerySet[Operation], str]:
-    live = [OperationState.PENDING, OperationState.RUNNING, OperationState.FAILED]
-    return Prefetch("operations", queryset=Operation.objects.filter(state__in=live), to_attr="current")
+    return Prefetch("operations", queryset=Operation.objects.filter(state__in=_LIVING), to_attr="current")

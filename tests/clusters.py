@@ -42,7 +42,7 @@ class TestCluster:
         done = self.real.kubectl(*arguments, stdin=stdin)
         return done.stdout or done.stderr
 
-    def settle(self, workspace: Workspace, *phases: Phase, seconds: float = 20) -> Workspace:
+    def settle(self, workspace: Workspace, *phases: Phase, seconds: float = 120) -> Workspace:
         """Work until the workspace is in one of the phases."""
         end = time.monotonic() + seconds
         while True:

@@ -22,7 +22,7 @@ from audit.actions import Action
 from audit.recorder import Actor
 from tenants.clusters.anchors import AnchorState, anchor_end
 from tenants.clusters.client import PATIENCE_SECONDS, ClusterUnusable, client_for
-from tenants.models import CredentialKind, Workspace
+from tenants.models import CredentialKind, Phase, Workspace
 from tenants.services.revocation import credentials_changed
 
 _ABANDONED: Final = timedelta(minutes=10)
@@ -74,9 +74,9 @@ def credentials_expire(*, now: datetime) -> int:
         partition_by=F("tenant_id"),
         order_by=[F("confirm_attempts"), F("revoked_at").asc(nulls_last=True), F("issued_at")],
     )
-    rows = Credential.objects.filter(ended, due, kind=CredentialKind.DIRECT, revocation_confirmed_at=None).annotate(
-        turn=turn
-    )
+    rows = Credential.objects.filter(ended, due, kind=CredentialKind.DIRECT, revocation_confirmed_at=None)
+    # A cluster on which a workspace was given up is asked for nothing of it any more.
+    rows = rows.exclude(workspace__phase=Phase.DELETED).annotate(turn=turn)
     confirmed, away, spent = 0, set(), defaultdict[UUID, float](float)
     for credential in rows.select_related("workspace__cluster").order_by("confirm_attempts", "turn")[:_BATCH]:
         cluster = _workspace(credential).cluster_id

@@ -2,14 +2,19 @@
 
 from django.urls import path
 
-from portal.api import access, auditlogs, platform, policies, tenants, tokens, workspaces
+from portal.api import access, auditlogs, operations, platform, policies, tenants, tokens, workspaces
 
 urlpatterns = [
+    path("me/", operations.Me.as_view()),
+    path("operations/", operations.OperationList.as_view()),
+    path("operations/<str:pk>/", operations.OperationDetail.as_view()),
+    path("operations/<str:pk>/retry", operations.OperationRetry.as_view()),
     path("workspaces/init", workspaces.WorkspaceInit.as_view()),
     path("workspaces/credentials/kubeconfig", workspaces.KubeconfigDownload.as_view()),
     path("workspaces/", workspaces.WorkspaceList.as_view()),
     path("workspaces/<str:pk>/", workspaces.WorkspaceDetail.as_view(), name="api-workspace"),
     path("workspaces/<str:pk>/suspend", workspaces.WorkspaceSuspend.as_view()),
+    path("workspaces/<str:pk>/abandon", operations.WorkspaceAbandon.as_view()),
     path("workspaces/<str:pk>/resume", workspaces.WorkspaceResume.as_view()),
     path("workspaces/<str:pk>/credentials", workspaces.CredentialCreate.as_view()),
     path("workspaces/<str:pk>/credentials/", workspaces.CredentialList.as_view()),

@@ -60,6 +60,7 @@ _SECTIONS: Final = (
         (
             ("Tiers", "tiers", "gauge"),
             ("Clusters", "clusters", "server"),
+            ("Operations", "operations", "history"),
             ("Users", "users", "users"),
             ("Admin", "admin:index", "wrench"),
         ),

@@ -38,16 +38,18 @@ class Progress:
     error_title: str
     error_verdict: str
     url: str
+    retry: str = ""
+    """Where to ask for another attempt now; empty where nothing waits for one."""
 
 
-_TITLES: Final = {
+TITLES: Final = {
     "ready": "Making it ready",
     "suspended": "Suspending",
     "deleted": "Deleting",
 }
 
 
-def progress_of(workspace: Workspace, operation: Operation | None, *, url: str) -> Progress:
+def progress_of(workspace: Workspace, operation: Operation | None, *, url: str, retry: str = "") -> Progress:
     """The progress of the workspace's present wish; shown while it is on its way or has failed."""
     moving = labels.workspace_is_moving(workspace)
     if operation is None:
@@ -70,7 +72,7 @@ def progress_of(workspace: Workspace, operation: Operation | None, *, url: str) 
     return Progress(
         show=moving or failed,
         moving=moving or operation.state in {OperationState.PENDING, OperationState.RUNNING},
-        title=_TITLES.get(operation.desired, "In progress"),
+        title=TITLES.get(operation.desired, "In progress"),
         state=labels.operation_state(operation.state),
         steps=tuple(steps),
         attempts=operation.attempts,
@@ -80,6 +82,7 @@ def progress_of(workspace: Workspace, operation: Operation | None, *, url: str) 
         else "The last attempt did not work; trying again",
         error_verdict=labels.DENY if failed else labels.WAIT,
         url=url,
+        retry=retry if operation.error and operation.finished_at is None else "",
     )
 
 

@@ -84,6 +84,7 @@ def overview(request: HttpRequest) -> HttpResponse:
             "value": numbers.working,
             "unit": "",
             "note": f"{numbers.failed} failed" if numbers.failed else "",
+            "url": reverse("operations") if actor.operator and numbers.failed else "",
         },
         {"icon": "lock", "label": "Suspended", "value": numbers.suspended, "unit": "", "note": ""},
     ]

@@ -107,7 +107,7 @@ def workspace(request: HttpRequest, pk: UUID) -> HttpResponse:
     context = {
         "workspace": found,
         "may": _rights(actor, found),
-        "progress": _progress(found),
+        "progress": _progress(actor, found),
         "meters": meters.meters_of(found.tier.quota, None),
         "credentials": credentials,
         "ways": [CredentialKind(kind).label for kind in found.cluster.credential_kinds],
@@ -126,8 +126,9 @@ def workspace(request: HttpRequest, pk: UUID) -> HttpResponse:
 @login_required
 def workspace_progress(request: HttpRequest, pk: UUID) -> HttpResponse:
     """The progress alone, asked for every second; the last answer fetches the rest of the page as it is now."""
-    found = selectors.workspace_visible_to(actor_of(request), pk)
-    context = {"progress": _progress(found), "page": reverse("workspace", args=[pk])}
+    actor = actor_of(request)
+    found = selectors.workspace_visible_to(actor, pk)
+    context = {"progress": _progress(actor, found), "page": reverse("workspace", args=[pk])}
     return render(request, "components/history/progress.html", context)
 
 
@@ -269,7 +270,13 @@ def _rights(actor: Actor, found: Workspace) -> dict[str, bool]:
     }
 
 
-def _progress(found: Workspace) -> progress.Progress:
+def _progress(actor: Actor, found: Workspace) -> progress.Progress:
+    operation = selectors.operation_of(found)
+    role = role_of(actor, found.tenant_id)
+    own = role is not None and (role_at_least(role, Role.ADMIN) or found.user_id == actor.user_id)
     return progress.progress_of(
-        found, selectors.operation_of(found), url=reverse("workspace-progress", args=[found.pk])
+        found,
+        operation,
+        url=reverse("workspace-progress", args=[found.pk]),
+        retry=reverse("operation-retry", args=[operation.pk]) if operation is not None and own else "",
     )

@@ -7,6 +7,7 @@ for each field) for bad input, ``TooManyRequests`` for too much of it.
 
 from tenants.services.clusters import cluster_change, cluster_check, cluster_delete, cluster_register
 from tenants.services.memberships import membership_remove, membership_set
+from tenants.services.operations import operation_retry, workspace_abandon
 from tenants.services.policies import tenant_policies_change
 from tenants.services.tenants import tenant_create, tenant_delete, tenant_quota_change, tenant_resume, tenant_suspend
 from tenants.services.tiers import tier_change, tier_create, tier_delete, tiers_create_defaults
@@ -25,6 +26,7 @@ __all__ = [
     "cluster_register",
     "membership_remove",
     "membership_set",
+    "operation_retry",
     "tenant_create",
     "tenant_delete",
     "tenant_policies_change",
@@ -35,6 +37,7 @@ __all__ = [
     "tier_create",
     "tier_delete",
     "tiers_create_defaults",
+    "workspace_abandon",
     "workspace_change_tier",
     "workspace_delete",
     "workspace_init",

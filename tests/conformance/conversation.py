@@ -100,7 +100,7 @@ class Conversation:
 
     def until(self, condition: Callable[[], bool]) -> None:
         """Wait for what a server does in its own time."""
-        eventually(condition, within=10)
+        eventually(condition, within=60)
 
 
 def stable(text: str) -> str:

@@ -61,7 +61,7 @@ def test_the_official_client_lives_through_a_whole_life(official: kubernetes.cli
         core.read_namespaced_config_map("c", namespace)
     assert caught.value.status == 404
     watch, seen = kubernetes.watch.Watch(), []
-    stream = watch.stream(core.list_namespaced_config_map, namespace, resource_version=version, timeout_seconds=5)
+    stream = watch.stream(core.list_namespaced_config_map, namespace, resource_version=version, timeout_seconds=60)
     for event in stream:
         seen.append(event["type"])
         if event["type"] == "DELETED":
@@ -131,7 +131,7 @@ async def test_the_asynchronous_client_lives_through_a_whole_life(
     assert caught.value.status == 404
     seen = []
     async with kubernetes_asyncio.watch.Watch() as watch:
-        stream = watch.stream(core.list_namespaced_config_map, namespace, resource_version=version, timeout_seconds=5)
+        stream = watch.stream(core.list_namespaced_config_map, namespace, resource_version=version, timeout_seconds=60)
         async for event in stream:
             seen.append(event["type"])
             if event["type"] == "DELETED":
@@ -151,7 +151,7 @@ def test_lightkube_lives_through_a_whole_life(light: lightkube.Client) -> None:
     seen: list[str] = []
 
     def look() -> None:
-        for kind, _ in light.watch(ConfigMap, resource_version=version, server_timeout=5):
+        for kind, _ in light.watch(ConfigMap, resource_version=version, server_timeout=60):
             seen.append(kind)
             if kind == "DELETED":
                 return

@@ -50,7 +50,7 @@ def status_of(cluster: TestCluster, token: str, path: str) -> int:
     context = ssl.create_default_context(cadata=cluster.proxy.ca.cert_pem.bytes().decode())
     request = urllib.request.Request(f"{cluster.proxy.url}{path}", headers={"Authorization": f"Bearer {token}"})
     try:
-        return urllib.request.urlopen(request, context=context, timeout=5).status
+        return urllib.request.urlopen(request, context=context, timeout=60).status
     except urllib.error.HTTPError as error:
         return error.code
 

@@ -69,7 +69,7 @@ def status_of(cluster: TestCluster, token: str, workspace: Workspace, resource: 
     url = f"{cluster.proxy.url}/api/v1/namespaces/{workspace.k8s_namespace}/{resource}"
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
     try:
-        return urllib.request.urlopen(request, context=context, timeout=5).status
+        return urllib.request.urlopen(request, context=context, timeout=60).status
     except urllib.error.HTTPError as error:
         return error.code
 
@@ -290,7 +290,7 @@ def test_a_deletion_begins_with_all_layers_of_a_suspension(cluster, workspace, a
     operations_run(workspace_id=workspace.id, limit=1)
     assert status_of(cluster, token, workspace) in {401, 403}
     release(cluster, workspace)
-    cluster.settle(workspace, Phase.DELETED, seconds=40)
+    cluster.settle(workspace, Phase.DELETED)
     assert list(workspaces_visible_to(actor_of(alice))) == []
     with pytest.raises(Conflict):
         suspend(workspace)
@@ -314,7 +314,7 @@ def test_a_suspension_of_the_tenant_covers_what_is_being_deleted(cluster, worksp
     assert status_of(cluster, token, workspace) in {401, 403}
     assert Workspace.objects.get().suspended_reason == "fraud"
     release(cluster, workspace)
-    cluster.settle(workspace, Phase.DELETED, seconds=40)
+    cluster.settle(workspace, Phase.DELETED)
 
 
 @pytest.mark.parametrize("state", ["failed", "away", "later"])

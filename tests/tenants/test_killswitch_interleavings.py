@@ -269,7 +269,7 @@ class KillSwitch(RuleBasedStateMachine):
             operations_run(workspace_id=self.pk, limit=1)
         if wanted is Phase.READY:
             self._time_passes()
-            self.cluster.settle(workspace, wanted, seconds=60)
+            self.cluster.settle(workspace, wanted)
         self.the_dead_stay_dead()
 
     def _closed(self) -> bool:
@@ -315,7 +315,7 @@ class KillSwitch(RuleBasedStateMachine):
         url = f"{proxy._upstream}/api/v1/namespaces/{workspace.k8s_namespace}/secrets"
         request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
         try:
-            return urllib.request.urlopen(request, context=context, timeout=10).status
+            return urllib.request.urlopen(request, context=context, timeout=60).status
         except urllib.error.HTTPError as error:
             assert error.code in {401, 403, 503}
             return error.code

@@ -24,7 +24,7 @@ def suspended_and_resumed(cluster: TestCluster, workspace: Workspace) -> Workspa
     workspace_resume(actor=OPERATOR, workspace_id=workspace.pk)
     # The cluster's memory of tokens is measured elsewhere.
     Workspace.objects.filter(pk=workspace.pk).update(accounts_gone_at=timezone.now() - timedelta(minutes=1))
-    return cluster.settle(workspace, Phase.READY, seconds=60)
+    return cluster.settle(workspace, Phase.READY)
 
 
 @pytest.fixture

@@ -129,7 +129,7 @@ def test_no_token_from_before_a_suspension_works_after_it(cluster, workspace, pl
         cluster.settle(workspace, Phase.SUSPENDED)
         assert place.found("chart")["metadata"]["uid"], "a cluster starts no pod without its account"
     resume(workspace)
-    cluster.settle(workspace, Phase.READY, seconds=60)
+    cluster.settle(workspace, Phase.READY)
     assert [place.asked(token) for token in tokens] == [401, 401]
     assert [place.asked(place.token(name)) for name in ("chart", "default")] == [200, 200]
     after = place.found("chart")
@@ -176,7 +176,7 @@ def test_a_worker_that_dies_among_them_loses_none(cluster, workspace, place, mon
     assert {item["metadata"]["name"] for item in found} == names
     assert place.found("default")["imagePullSecrets"] == [{"name": "registry"}]
     workspace_resume(actor=OPERATOR, workspace_id=workspace.pk)
-    cluster.settle(workspace, Phase.READY, seconds=60)
+    cluster.settle(workspace, Phase.READY)
     assert {place.asked(token) for token in tokens} == {401}
 
 
@@ -197,5 +197,5 @@ def test_a_gateway_that_may_not_make_them_anew_holds_the_suspension_and_opens_no
     assert place.asked(token) == 403
     cluster.proxy.heal()
     operationqueue.operations_retry_now(workspaces=Workspace.objects.filter(pk=workspace.pk))
-    cluster.settle(workspace, Phase.READY, seconds=60)
+    cluster.settle(workspace, Phase.READY)
     assert place.asked(token) == 401

@@ -117,10 +117,10 @@ def test_a_refusal_is_told_in_words_and_tried_again_later(cluster, workspace):
 
 
 def test_a_cluster_that_is_away_holds_up_nobody_else(cluster, workspace):
-    cluster.proxy.faults.append(Fault("drop-before", times=10**6))
-    started = time.monotonic()
+    away = Fault("drop-before", times=10**6)
+    cluster.proxy.faults.append(away)
     operations_run()
-    assert time.monotonic() - started < 2
+    assert away.hits == 1
     assert Cluster.objects.get().last_error
     assert operations_run() == 0
     cluster.proxy.heal()
@@ -248,7 +248,7 @@ def test_a_deleted_workspace_leaves_nothing_but_its_row(cluster, workspace):
     workspace = cluster.settle(workspace, Phase.READY)
     workspace_delete(actor=OPERATOR, workspace_id=workspace.id)
     workspace_delete(actor=OPERATOR, workspace_id=workspace.id)
-    workspace = cluster.settle(workspace, Phase.DELETED, seconds=40)
+    workspace = cluster.settle(workspace, Phase.DELETED)
     assert get(cluster, "namespace", "default", workspace.k8s_namespace) == {}
     assert workspace.deleted_at is not None
     assert locks_all() == {}

@@ -190,5 +190,5 @@ def test_a_limit_of_events_that_is_there_is_proved(limiting, tiers):
     owner = make_user()
     make_tenant("acme", owner)
     workspace = workspace_init(actor=actor_of(owner), user=owner, tier="basic", name="web")
-    limiting.settle(workspace, Phase.READY, seconds=60)
+    limiting.settle(workspace, Phase.READY)
     assert looked_at(limiting)["EventRateLimit"] == "ok"

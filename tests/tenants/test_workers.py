@@ -255,7 +255,7 @@ CLOSING = [
 def test_a_worker_killed_anywhere_in_a_suspension_holds_it_up_for_less_than_ten_seconds(cluster, workspace, settings):
     """PR-01, GW5: by its lease; whoever comes next does the rest, and a resume makes new accounts."""
     for point in CLOSING:
-        workspace = cluster.settle(workspace, Phase.READY, seconds=60)
+        workspace = cluster.settle(workspace, Phase.READY)
         old = set(workspace.service_accounts.values())
         workspace_suspend(actor=OPERATOR, workspace_id=workspace.id, reason="mining", stop=True)
         die_at(point, settings)
@@ -268,5 +268,5 @@ def test_a_worker_killed_anywhere_in_a_suspension_holds_it_up_for_less_than_ten_
         workspace_resume(actor=OPERATOR, workspace_id=workspace.id)
         # The cluster's memory of tokens is measured elsewhere.
         Workspace.objects.filter(pk=workspace.pk).update(accounts_gone_at=timezone.now() - timedelta(minutes=1))
-        workspace = cluster.settle(workspace, Phase.READY, seconds=60)
+        workspace = cluster.settle(workspace, Phase.READY)
         assert old.isdisjoint(workspace.service_accounts.values()), point

@@ -1,0 +1,89 @@
+"""What workers were asked to do and could not yet: the operators' list, with what can be done about it."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
+
+from portal.http.actors import actor_of
+from portal.pages import labels
+from portal.pages.forms import ReasonForm
+from portal.pages.pagination import pager
+from portal.pages.progress import TITLES
+from portal.views.actions import render_action
+from tenants import selectors, services
+from tenants.models import Desired, Operation
+from tenants.rights import require_operator
+
+
+@require_safe
+@login_required
+def operations(request: HttpRequest) -> HttpResponse:
+    """Operations that were tried in vain, or all of them, newest first. Operators only."""
+    actor = actor_of(request)
+    require_operator(actor)
+    everything = request.GET.get("show") == "all"
+    page = selectors.operations_page(actor, waiting=not everything, after=request.GET.get("after", ""))
+    context = {
+        "rows": [_row(operation) for operation in page.rows],
+        "listed": "Operations",
+        "everything": everything,
+        "pager": pager(request, page.next),
+    }
+    return render(request, "pages/operations/list.html", context)
+
+
+@require_POST
+@login_required
+def operation_retry(request: HttpRequest, pk: UUID) -> HttpResponse:
+    """Try again now (POST); back to the workspace, or to the list for operators."""
+    actor = actor_of(request)
+    found = selectors.operation_visible_to(actor, pk)
+    services.operation_retry(actor=actor, operation_id=pk)
+    messages.success(request, "It is being tried again.", extra_tags="allow")
+    return redirect("operations") if actor.operator else redirect("workspace", found.workspace_id)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def workspace_abandon(request: HttpRequest, pk: UUID) -> HttpResponse:
+    """Confirm and give up a workspace whose cluster is gone. Operators only."""
+    actor = actor_of(request)
+    require_operator(actor)
+    found = selectors.workspace_visible_to(actor, pk)
+    return render_action(
+        request,
+        ReasonForm(request.POST or None),
+        lambda data: services.workspace_abandon(actor=actor, workspace_id=pk, reason=data["reason"]),
+        title=f"Give up {found}",
+        submit="Give up",
+        done="The workspace is given up; its name and its place are free.",
+        back=reverse("operations"),
+        texts=[
+            f"The cluster {found.cluster} does not answer, so nothing is done there.",
+            f"The namespace {found.k8s_namespace} and what runs in it stay; its tokens work there until they expire.",
+            "Only for a cluster that will not come back.",
+        ],
+        crumbs=[{"text": "Operations", "url": reverse("operations")}],
+        destroys=True,
+    )
+
+
+def _row(operation: Operation) -> dict[str, Any]:
+    workspace = operation.workspace
+    ended = operation.finished_at is not None
+    return {
+        "operation": operation,
+        "workspace": workspace,
+        "title": TITLES.get(operation.desired, "In progress"),
+        "state": labels.operation_state(operation.state),
+        "can_retry": not ended,
+        "can_abandon": not ended and operation.desired == Desired.DELETED and bool(workspace.cluster.last_error),
+    }
