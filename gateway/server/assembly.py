@@ -30,6 +30,7 @@ from access.admission.kubernetes.strategies import Strategies
 from access.admission.kubernetes.validation import ObjectValidation
 from access.admission.tenancy.apibindings import ApiBindings
 from access.admission.tenancy.hostclaims import HostClaims, HostOwnership
+from access.admission.tenancy.placedquota import PlacedQuotas
 from access.admission.tenancy.publishedobjects import PublishedObjects
 from access.admission.tenancy.tenantlifecycle import TenantLifecycle
 from access.admission.tenancy.tenantpolicies import TenantPolicies, TenantPolicyAdmission
@@ -69,6 +70,7 @@ from gateway.upstream.clusternamespaces import ClusterNamespaces
 from gateway.upstream.clusters import Clusters
 from gateway.upstream.openedobjects import OpenedObjects
 from gateway.upstream.placedhosts import UNDERWAY_SECONDS, IngressReader, PlacedHosts
+from gateway.upstream.placedquota import PlacedQuota, PlacedUsageController
 from gateway.upstream.placedrights import PlacedRights
 from gateway.upstream.placements import Placements
 from gateway.upstream.tokens import WorkspaceTokens
@@ -111,8 +113,7 @@ async def build_runtime(
         people = PortalAuthenticator(
             ReloadedFile(certificates.portal_token_key, load_verifying_keys), StandingCredentials(options.database_url)
         )
-        asking = ClusterWebhookAuthenticator(options.database_url)
-        authentication = _authentication(options, certificates, store, accounts, people, asking)
+        authentication = _authentication(options, certificates, store, accounts, people)
         authorization = build_authorization(
             options.authorization,
             store,
@@ -139,6 +140,7 @@ async def build_runtime(
         tenant_quotas = TenantQuotaAdmission(store, served, configured.tenant_quota.rules, write_locks.line_up_tenant)
         policies = TenantPolicies(store, configured.tenant_policy)
         clusters, placements, tokens = Clusters(options.database_url), Placements(store), WorkspaceTokens()
+        placed_quotas = PlacedQuotas(store, configured.tenant_quota.rules)
         claims = HostClaims(store, IngressReader(placements, clusters, tokens).hosts)
         # What changes objects first, then what judges them; quotas last, when nothing else can refuse.
         plugins: list[Plugin] = [
@@ -178,7 +180,7 @@ async def build_runtime(
             ]
         )
         admission = AdmissionChain(choice.chosen(plugins, options.disable_admission_plugins))
-        requests, cluster_namespaces = RequestLog(options.database_url), ClusterNamespaces(store)
+        requests = RequestLog(options.database_url)
         runtime = Runtime(
             options=options,
             store=store,
@@ -193,11 +195,16 @@ async def build_runtime(
             admission=admission,
             cluster_admission=cluster_admission,
             cluster_namespace_admission=AdmissionChain([ownership]),
-            placed_admission=(RightsAreGivenByMembers(), PlacedPolicies(policies), PlacedHosts(store, claims)),
+            placed_admission=(
+                RightsAreGivenByMembers(),
+                PlacedPolicies(policies),
+                PlacedHosts(store, claims),
+                PlacedQuota(placed_quotas),
+            ),
             audit=requests,
             tenants=TenantServices(),
             placements=placements,
-            cluster_namespaces=cluster_namespaces,
+            cluster_namespaces=(cluster_namespaces := ClusterNamespaces(store)),
             clusters=clusters,
             workspace_tokens=tokens,
             service_account_keys=keys,
@@ -212,8 +219,10 @@ async def build_runtime(
         store.subscribe(cluster_namespaces.on_events, lost=cluster_namespaces.forget)
         rights = PlacedRights(store, clusters, options.database_url)
         opened = OpenedObjects(store, clusters, options.database_url)
+        counting = PlacedUsageController(store, placed_quotas, clusters, tokens, options.database_url)
         store.subscribe(rights.on_events)
         store.subscribe(opened.on_events)
+        store.subscribe(counting.on_events)
         store.subscribe(runtime.on_events, lost=lambda: open_streams.reauthorize(None))
         await custom.load()
         await _first_objects(runtime)
@@ -231,7 +240,7 @@ async def build_runtime(
                     quotas,
                     tenant_quotas,
                     configured.refused_to_tenants,
-                    [("rights", rights.run), ("opened", opened.run)],
+                    [("rights", rights.run), ("opened", opened.run), ("placed quota", counting.run)],
                 )
                 if background
                 else nullcontext()
@@ -260,7 +269,6 @@ def _authentication(
     store: Engine,
     accounts: ServiceAccountAuthenticator,
     people: PortalAuthenticator,
-    asking: ClusterWebhookAuthenticator,
 ) -> Authentication:
     own = x509.load_pem_x509_certificate(certificates.own_client_ca.read_bytes())
 
@@ -273,7 +281,7 @@ def _authentication(
         certificates=X509Authenticator([own]),
         service_accounts=accounts,
         portal=people,
-        clusters=asking,
+        clusters=ClusterWebhookAuthenticator(options.database_url),
         service_account_issuer=options.service_account_issuer,
         audiences=options.audiences,
         anonymous=options.anonymous_auth,

@@ -20,7 +20,7 @@ STEP: Final = "cluster-isolation"
 PERSON: Final = "tenantry:"
 """What the names of people begin with on clusters, where somebody else may be known by the same e-mail address."""
 
-_PLATFORM: Final = frozenset({"tenantry-gateway", "system:kube-controller-manager", "system:apiserver"})
+_PLATFORM: Final = frozenset({"tenantry-gateway", "system:kube-controller-manager"})
 _PLATFORM_GROUPS: Final = frozenset({"system:masters", "system:serviceaccounts:kube-system"})
 _DISCOVERY: Final = ("/api", "/apis", "/healthz", "/livez", "/openapi", "/readyz", "/version")
 _READS: Final = frozenset({"get", "list", "watch"})

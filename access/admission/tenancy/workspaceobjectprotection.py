@@ -11,6 +11,7 @@ from kube.kinds import openings
 from kube.requests.logicalclusters import ROOT, is_tenant_space
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import Forbidden
+from kube.webhooks.isolation import PERSON
 from store.types import Operation
 from tenants.clusters import objects
 
@@ -19,7 +20,6 @@ _NAMESPACES: Final = ("", "namespaces")
 _ACCOUNTS: Final = ("", "serviceaccounts")
 _BINDINGS: Final = (objects.RBAC, "rolebindings")
 _CONCERNED: Final = frozenset({*objects.OWNED, _SECRETS, _NAMESPACES, *openings.KINDS})
-_PERSON: Final = "tenantry:"
 _OURS: Final = "tenantry.io/"
 _HOLDING: Final = frozenset({_SECRETS, _ACCOUNTS, _BINDINGS})
 """Kinds that a suspension removes: a finalizer would keep it from taking hold."""
@@ -103,7 +103,7 @@ def _of_subjects(attributes: Attributes, body: Mapping[str, Any]) -> str:
     """What lives in the workspace gives rights to its own kind only."""
     for subject in body.get("subjects") or ():
         own = subject.get("kind") == "ServiceAccount" and subject.get("namespace") == attributes.namespace
-        person = subject.get("kind") == "User" and str(subject.get("name")).startswith(_PERSON)
+        person = subject.get("kind") == "User" and str(subject.get("name")).startswith(PERSON)
         if not (own or person) or subject.get("name") in objects.OWNED[_ACCOUNTS]:
             return "a RoleBinding of a workspace binds only its own ServiceAccounts, and people as tenantry:<name>"
     return ""

@@ -1,7 +1,8 @@
-"""AdmissionReview: what a cluster may write in the namespaces of tenants, whoever writes it there (GW17, AD1 to AD5).
+"""AdmissionReview: what a cluster may write in the namespaces of tenants, whoever writes it there (GW17, AD4, AD5).
 
 The same plug-ins as for stored namespaces judge. What they keep, such as whose a host name is now, is committed before
-the answer; where another process was faster, the review is judged anew. A dry run is judged alike, and nothing is kept.
+the answer, with what it rests on, such as the policy; where another process was faster, the review is judged anew. A dry
+run is judged alike, and nothing is kept.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import Forbidden, StatusError
 from kube.webhooks.isolation import is_platform
 from kube.webhooks.reviews import AdmissionReview, admission_answer, read_admission_review
-from store.types import Check, Key, PreconditionFailed
+from store.types import PreconditionFailed
 
 _NAMESPACES: Final = ("", "namespaces")
 _AUTHENTICATOR: Final = "webhook"
@@ -52,19 +53,19 @@ async def answer(runtime: Runtime, request: Request, cluster: str, body: Any) ->
 
 
 async def _admit(runtime: Runtime, attributes: Attributes) -> None:
-    """Judge, and keep what has to be kept. Raises ``StatusError``."""
-    key = Key(attributes.cluster, *attributes.resource.storage_key, attributes.namespace, attributes.name)
-    async with runtime.write_locks.of_quotas(key):
-        while True:
-            attributes.together.clear()
-            operations = await runtime.cluster_admission.admit(attributes)
-            if attributes.dry_run or all(isinstance(operation, Check) for operation in operations):
-                return
-            try:
-                await runtime.store.commit(*operations)
-            except PreconditionFailed:
-                continue
+    """Judge, and keep what has to be kept, as often as the patience of the review allows. Raises ``StatusError``."""
+    while True:
+        attributes.warnings.clear()
+        attributes.notes.clear()
+        attributes.together.clear()
+        operations = await runtime.cluster_admission.admit(attributes)
+        if attributes.dry_run:
             return
+        try:
+            await runtime.store.commit(*operations)
+        except PreconditionFailed:
+            continue
+        return
 
 
 def _attributes(review: AdmissionReview, placement: Placement | None, now: float) -> Attributes:

@@ -7,7 +7,11 @@ from uuid import uuid4
 
 import pytest
 
+from audit.models import ApiRequest
+from tenants.services import tenant_policies_change
+from tests.gateway.callers import eventually
 from tests.gateway.webhooks.conftest import Asking, Customer, account
+from tests.tenants.conftest import OPERATOR
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -65,6 +69,46 @@ def test_kinds_that_no_tenant_may_make_are_refused_to_everybody(asking: Asking, 
     refused = admit(asking, acme.namespace, body)
     assert "daemonsets cannot be created in a tenant space" in refused["status"]["message"]
     assert admit(asking, "kube-system", body)["allowed"]
+
+
+def test_the_tenants_policy_holds_for_what_controllers_make(asking: Asking, acme: Customer, globex: Customer) -> None:
+    """AD5; a refusal is in the tenant's audit, with who was refused (AZ11)."""
+    assert admit(asking, acme.namespace, pod())["allowed"]
+    tenant_policies_change(actor=OPERATOR, name=acme.tenant.name, policies={"registries": ["registry.example.org"]})
+    for dry_run in (False, True):
+        refused = admit(asking, acme.namespace, pod("web"), dryRun=dry_run)
+        assert not refused["allowed"]
+        assert (refused["status"]["code"], refused["status"]["reason"]) == (403, "Forbidden")
+        assert "spec.containers[0].image" in [cause["field"] for cause in refused["status"]["details"]["causes"]]
+    assert admit(asking, globex.namespace, pod())["allowed"]
+    kept = {"tenant": acme.tenant.name, "actor": CONTROLLER["username"], "code": 403}
+    assert eventually(lambda: ApiRequest.objects.filter(**kept).exists())
+    assert not ApiRequest.objects.filter(**{**kept, "tenant": globex.tenant.name}).exists()
+
+
+def ingress(host: str) -> dict[str, Any]:
+    spec = {"defaultBackend": {"service": {"name": "s", "port": {"number": 80}}}, "rules": [{"host": host}]}
+    return {
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "Ingress",
+        "metadata": {"name": "web", "uid": str(uuid4())},
+        "spec": spec,
+    }
+
+
+def test_a_host_name_is_the_tenants_that_was_admitted_first(asking: Asking, acme: Customer, globex: Customer) -> None:
+    """AD5; a dry run takes none."""
+    body = ingress(f"web.{acme.tenant.name}.example")
+
+    def asked(customer: Customer, **more: Any) -> dict[str, Any]:
+        return admit(asking, customer.namespace, body, resource="ingresses", **more)
+
+    assert asked(globex, dryRun=True)["allowed"]
+    assert asked(acme)["allowed"]
+    for dry_run in (True, False):
+        refused = asked(globex, dryRun=dry_run)
+        assert [cause["field"] for cause in refused["status"]["details"]["causes"]] == ["spec.rules[0].host"]
+    assert asked(acme)["allowed"]
 
 
 def test_nobody_but_the_platform_touches_what_a_workspace_owns_or_its_marks(asking: Asking, acme: Customer) -> None:

@@ -1,4 +1,4 @@
-"""A real kube-apiserver that asks: isolation, suspension, quota under its own controllers, and Tenantry away (GW17)."""
+"""A real kube-apiserver that asks: isolation, suspension, its own controllers, and Tenantry away (GW17)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from access.authentication.clusterwebhooks import PREFIX, digest_of
 from access.models import WebhookCredential
 from kube.authentication.portaltokens import AUDIENCE
 from tenants.models import Cluster, Role
-from tenants.services import cluster_register, tenant_suspend
+from tenants.services import cluster_register, tenant_policies_change, tenant_suspend
 from tests.clusters import prepared
 from tests.faultproxy import Fault, FaultProxy
 from tests.gateway.callers import Answer, Caller, config_map, eventually
@@ -201,6 +201,21 @@ def test_the_clusters_own_admin_makes_no_daemonset_in_a_workspace(kube_asking: R
 
         assert eventually(refused, PATIENCE)
         kube_asking.admin("POST", "/apis/apps/v1/namespaces/default/daemonsets?dryRun=All", body)
+
+
+def test_what_the_clusters_controllers_make_is_judged_like_any_other(kube_asking: Real, acme: Customer) -> None:
+    """AD5: a Deployment from before the rule makes nothing more that breaks it."""
+    path = f"/apis/apps/v1/namespaces/{acme.namespace}/deployments"
+    kube_asking.admin("POST", path, {**daemonset(), "kind": "Deployment"})
+    assert eventually(lambda: kube_asking.admin("GET", f"{path}/web")["status"].get("observedGeneration"), PATIENCE)
+    tenant_policies_change(actor=OPERATOR, name=acme.tenant.name, policies={"registries": ["other.example.org"]})
+    with kube_asking.asked_about_writes("Fail"):
+
+        def refused() -> bool:
+            kube_asking.server.admin.send("DELETE", pods(acme.namespace))
+            return "by the policy of the tenant" in str(kube_asking.admin("GET", f"{path}/web")["status"])
+
+        assert eventually(refused, PATIENCE)
 
 
 def away(real: Real) -> None:
