@@ -21,6 +21,9 @@ from kube.requests.status import Forbidden
 
 Body = Mapping[str, Any]
 
+Settlement = Callable[[bool], Awaitable[None]]
+"""Is told whether a write is done or has come to nothing, once one of both is certain."""
+
 MAKING: Final = frozenset({"create", "update", "patch"})
 _JSON: Final = "application/json"
 
@@ -31,8 +34,8 @@ class PlacedWrite:
 
     ``role`` is that of the account whose token it carries, ``membership`` the highest that the caller's part in the
     tenant gives (empty: none). ``current`` asks the cluster for the object as it is (``None``: there is none),
-    ``outcome`` for what the write would make of it, with the rights of the write; both raise ``StatusError``. ``now`` is
-    when it came, in Unix seconds; one with ``dry_run`` has no effects.
+    ``outcome`` for what the write would make of it, with the rights of the write; both raise ``StatusError``. ``request`` is
+    its identity in the audit, ``now`` when it came, in Unix seconds; one with ``dry_run`` has no effects.
     """
 
     principal: Principal
@@ -44,6 +47,7 @@ class PlacedWrite:
     body: bytes
     current: Callable[[], Awaitable[Body | None]]
     outcome: Callable[[], Awaitable[Body]]
+    request: str
     now: float
     dry_run: bool
 
@@ -65,8 +69,11 @@ class PlacedAdmission(Protocol):
         """What the trace of a request calls it."""
         ...
 
-    async def admit(self, write: PlacedWrite) -> None:
-        """Raise a ``StatusError`` to refuse. Called for creations, updates, patches and deletions, dry runs too."""
+    async def admit(self, write: PlacedWrite) -> Settlement | None:
+        """Raise a ``StatusError`` to refuse. Called for creations, updates, patches and deletions, dry runs too.
+
+        What is returned is told what has become of the write, where anybody knows.
+        """
         ...
 
 

@@ -1,4 +1,4 @@
-"""What the product itself reads of a cluster, with its own credential: lists page by page, and watches (GW12).
+"""What the product itself reads of a cluster, with its own credential or a workspace's: lists page by page, and watches (GW12).
 
 Never on anybody's behalf. A cluster may be hostile: what is no object is an error, and nothing is read without end.
 """
@@ -15,12 +15,18 @@ import orjson
 
 from gateway.upstream.client import Answer, BadGateway
 from gateway.upstream.clusters import Clusters
+from gateway.upstream.placements import Placement
+from gateway.upstream.tokens import WorkspaceTokens
 from kube.requests.status import ServiceUnavailable
 
 WATCH_SECONDS: Final = 300
 _PAGE: Final = 500
 _PAGES_MOST: Final = 1000
 _BYTES_MOST: Final = 64 * 1024 * 1024
+
+
+class Unaccepted(ServiceUnavailable):
+    """The cluster does not take a token."""
 
 
 async def read_list(
@@ -41,6 +47,19 @@ async def read_list(
             return items, str(metadata.get("resourceVersion") or "")
         more = f"&continue={quote(str(metadata['continue']))}"
     raise BadGateway("its list does not end")
+
+
+async def read_list_as(
+    clusters: Clusters, tokens: WorkspaceTokens, placement: Placement, role: str, path: str
+) -> list[dict[str, Any]]:
+    """All objects of a collection in a placed namespace, with the workspace's own token. Raises ``StatusError``."""
+    token = await tokens.get(placement, role)
+    try:
+        return (await read_list(clusters, placement.cluster, path, token=token))[0]
+    except Unaccepted:
+        # A resume makes new accounts.
+        token = await tokens.after_refusal(placement, role, token)
+        return (await read_list(clusters, placement.cluster, path, token=token))[0]
 
 
 async def read_events(
@@ -109,6 +128,9 @@ async def _ask(clusters: Clusters, cluster: str, target: str, *, long_running: b
         audit_id=str(uuid.uuid4()),
         long_running=long_running,
     )
+    if answer.status == 401:
+        answer.close()
+        raise Unaccepted("it does not accept the token")
     if answer.status != 200:
         answer.close()
         raise ServiceUnavailable(f"it answers {answer.status}: its gateway-role.yaml may be an older one")

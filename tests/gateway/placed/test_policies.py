@@ -211,7 +211,7 @@ def test_kubectl_says_what_to_change(door: Door, shop: tuple[Caller, str], kubec
     for namespace in (placed, "default"):
         said = kubectl(owner, "-n", namespace, "create", "deployment", "web", "--image=nginx", check=False)
         assert 'deployments.apps "web" is forbidden: by the policy of the tenant: ' in said
-        assert "docker.io/library/nginx, which is not allowed; allowed: ghcr.io/acme" in said
+        assert "docker.io/library/nginx, which is not allowed; allowed: ghcr.io/acme (rule registries)" in said
         said = kubectl(owner, "-n", namespace, "create", "service", "clusterip", "s", "--tcp=80", check=False)
         assert "none is allowed" in said
         assert "created" in kubectl(owner, "-n", namespace, "create", "deployment", "web", "--image=ghcr.io/acme/web")
