@@ -138,12 +138,14 @@ def test_a_long_name_is_not_written_out_for_all_that_is_below_it() -> None:
 
 
 MEMBERS = st.recursive(
-    st.sampled_from(['null', 'true', '-1', '1.5', '1e3', '""', '"a"', '"\\u0061"', '"\\ud800"', '"\\ud83d\\ude00"']),
-    lambda child: st.lists(child, max_size=3).map(lambda parts: f"[{','.join(parts)}]")
-    | st.lists(
-        st.tuples(st.sampled_from(['"a"', '"\\u0061"', '"b"', '"\\ud800"', '"\\ud801"', '"\\\""']), child),
-        max_size=3,
-    ).map(lambda pairs: "{" + ",".join(f"{key}:{value}" for key, value in pairs) + "}"),
+    st.sampled_from(["null", "true", "-1", "1.5", "1e3", '""', '"a"', '"\\u0061"', '"\\ud800"', '"\\ud83d\\ude00"']),
+    lambda child: (
+        st.lists(child, max_size=3).map(lambda parts: f"[{','.join(parts)}]")
+        | st.lists(
+            st.tuples(st.sampled_from(['"a"', '"\\u0061"', '"b"', '"\\ud800"', '"\\ud801"', '"\\""']), child),
+            max_size=3,
+        ).map(lambda pairs: "{" + ",".join(f"{key}:{value}" for key, value in pairs) + "}")
+    ),
     max_leaves=12,
 )
 """Texts that are JSON, many of which name a key twice, in several ways of writing it."""
