@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import shutil
@@ -187,6 +188,11 @@ def test_the_audit_log_is_read_and_exported(acme: House, shell: Shell) -> None:
     assert len(everything) > 60
     some = shell.done("audit", "list", "--action", "workspace.ready", "-o", "json").json
     assert [row["actor"] for row in some] == [acme.owner.email]
+    ready = ("--tenant", "acme", "--action", "workspace.ready")
+    lines = [json.loads(line) for line in shell.done("audit", "export", *ready).output.splitlines()]
+    assert [line["actor"] for line in lines] == [acme.owner.email]
+    assert shell.done("audit", "export", *ready, "--format", "csv").output.count("workspace.ready") == 1
+    assert shell.run("audit", "export", "--tenant", "globex").status == 5
 
 
 @pytest.mark.parametrize(

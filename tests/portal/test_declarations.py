@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -12,15 +13,18 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from store import synchronous
 from tenantry_cli.declarations.changes import Action, plan
 from tenantry_cli.declarations.documents import Fields, Item, Kind, read_documents
 from tenantry_cli.failures import Failure
 from tenants.models import Membership, Tenant, Tier, User
 from tenants.quotas import tenant_quota
 from tenants.services import tier_create
+from tenants.spaces import tenant_key
 from tests import factories
 from tests.portal.commandline import Answer, Shell
 from tests.portal.conftest import House
+from tests.portal.test_api import bearer, send
 
 DECLARED: list[dict[str, Any]] = [
     {"kind": "Member", "tenant": "orca", "email": "Olaf@orca.test", "role": "owner"},
@@ -110,6 +114,9 @@ def test_a_changed_declaration_changes_that_alone(apply: Callable[..., Answer]) 
     ]
     assert Tier.objects.get(name="tiny").quota == {"pods": "3"}, "what is not said stays"
     assert Tenant.objects.get(name="orca").policies["registries"] == ["ghcr.io/orca"]
+    stored = synchronous.get(tenant_key("orca"))
+    assert stored is not None
+    assert json.loads(stored.data)["spec"] == {"displayName": "Orcas"}, "kubectl reads the same"
 
 
 def test_prune_takes_what_this_declaration_made_and_nothing_else(
@@ -138,6 +145,20 @@ def test_prune_takes_what_this_declaration_made_and_nothing_else(
     assert set(Tenant.objects.filter(state="active").values_list("name", flat=True)) >= {"acme", "whale"}
     assert Membership.objects.get(user=acme.viewer).role == "editor"
     assert apply([], *repository).output == "", "what is being deleted already is not deleted twice"
+
+
+def test_nobody_prunes_in_another_tenant(acme: House, globex: House) -> None:
+    """Declarations of the same name in two tenants know nothing of each other; a token for one tenant sees none."""
+    for house in (acme, globex):
+        nina = factories.user(f"nina@{house.tenant.name}.test")
+        body = {"email": nina.email, "role": "viewer", "managed_by": "team"}
+        assert send(bearer(house.owner), "POST", f"tenants/{house.tenant.name}/members/", body).status_code == 201
+    made = send(bearer(acme.owner), "GET", "memberships/?managed_by=team").json()
+    assert [(row["tenant"], row["email"]) for row in made["results"]] == [("acme", "nina@acme.test")]
+    assert send(bearer(acme.owner, tenant=acme.tenant), "GET", "memberships/?managed_by=team").status_code == 403
+    assert send(bearer(acme.owner), "GET", "memberships/").status_code == 400
+    assert send(bearer(acme.admin), "PATCH", "tenants/acme/", {"display_name": "Mine"}).status_code == 403
+    assert send(bearer(acme.owner), "PATCH", "tenants/acme/", {"display_name": "Ours"}).json()["display_name"] == "Ours"
 
 
 def test_pruning_needs_the_name_of_the_declaration(apply: Callable[..., Answer]) -> None:
