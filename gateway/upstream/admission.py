@@ -15,7 +15,7 @@ from kube.authentication.identity import Principal
 from kube.authorization.rbac import GROUP
 from kube.kinds.builtins import BUILTINS
 from kube.policies.violations import judges, violations
-from kube.requests.decoding import decode_json
+from kube.requests.decoding import decode_unambiguous
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import Forbidden
 
@@ -52,9 +52,12 @@ class PlacedWrite:
     dry_run: bool
 
     async def object(self) -> Any:
-        """What the write is to make: a body in JSON that is the whole object; else what the cluster says of it."""
+        """What the write is to make: a body in JSON that is the whole object; else what the cluster says of it.
+
+        Raises ``StatusError``, for a body too that the cluster could read otherwise.
+        """
         if self.info.verb != "patch" and self.media == _JSON:
-            return decode_json(self.body)
+            return decode_unambiguous(self.body)
         return await self.outcome()
 
 
