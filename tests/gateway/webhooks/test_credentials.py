@@ -116,10 +116,17 @@ def test_what_to_apply_is_printed_without_a_secret(asking: Asking) -> None:
     call_command("webhooks", "manifests", "fra-1", "--folder", "/srv/hooks", stdout=out)
     assert asking.token not in out.getvalue()
     assert "twh_" not in out.getvalue()
-    documents = {document["kind"]: document for document in yaml.safe_load_all(out.getvalue())}
-    config = documents["Config"]
-    assert config["clusters"][0]["cluster"]["server"].startswith(f"{asking.product.url}/webhooks/fra-1/")
-    assert config["users"][0]["user"] == {"tokenFile": "/srv/hooks/token"}
+    printed = list(yaml.safe_load_all(out.getvalue()))
+    documents = {document["kind"]: document for document in printed}
+    hooks, place = documents["ValidatingWebhookConfiguration"]["webhooks"], f"{asking.product.url}/webhooks/fra-1"
+    assert {hook["clientConfig"]["url"] for hook in hooks} == {f"{place}/admit"}
+    *configs, admission = (document for document in printed if document["kind"] == "Config")
+    servers = [config["clusters"][0]["cluster"]["server"] for config in configs]
+    assert servers == [f"{place}/authenticate", f"{place}/authorize"]
+    # kube-apiserver finds the credential for an admission webhook by its host and port.
+    assert admission["users"][0]["name"] == asking.product.url.removeprefix("https://")
+    for config in (*configs, admission):
+        assert config["users"][0]["user"] == {"tokenFile": "/srv/hooks/token"}
     modes = [mode["type"] for mode in documents["AuthorizationConfiguration"]["authorizers"]]
     assert modes == ["Node", "Webhook", "Webhook", "RBAC"]
     with pytest.raises(CommandError, match="no registered cluster"):
