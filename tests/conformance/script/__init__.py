@@ -17,6 +17,7 @@ from tests.conformance.script.parts import connecting, counts, limits, parts, re
 from tests.conformance.script.podsecurity import podsecurity
 from tests.conformance.script.policy import policy
 from tests.conformance.script.reads import layout, lists, networks, paths, quantities, watching
+from tests.conformance.script.taken import podparts, taken
 from tests.conformance.script.writes import applying, bodies, fields, patches, revisions
 
 HERE = Path(__file__).parents[1]
@@ -62,6 +63,8 @@ def sections() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:
         networks,
         counts,
         podsecurity,
+        podparts,
+        taken,
     ):
         yield section.__name__, section, False
     yield certificates.__name__, certificates, True
