@@ -29,7 +29,7 @@ bench: $(VENV)/.development ## Run the benchmarks and print figures and ratios
 lint: $(VENV)/.development ## Check format, style, types, floors, templates and migrations
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy kube store audit tenants access gateway portal
+	$(BIN)/mypy kube store audit tenants access gateway portal cli/tenantry_cli
 	$(BIN)/lint-imports
 	$(BIN)/djlint templates --lint --check --quiet
 	$(BIN)/python manage.py makemigrations --check --dry-run # which does all that "check" does before

@@ -30,6 +30,7 @@ class Action(StrEnum):
     SETTINGS_CHANGED = "settings.change"
     SIGN_IN = "session.open"
     SIGN_OUT = "session.close"
+    TENANT_CHANGED = "tenant.change"
     TENANT_CREATED = "tenant.create"
     TENANT_DELETED = "tenant.delete"
     TENANT_ENDED = "tenant.end"

@@ -13,6 +13,7 @@ NAMES = (
     "workspaces",
     "portal",
     "overload",
+    "tenantquota",
     "faults",
     "publications",
 )

@@ -27,6 +27,11 @@ def check_label(value: str, *, field: str, kind: str) -> str:
     return value
 
 
+def check_manager(value: str, *, kind: str) -> str:
+    """The name of a declaration, a label, or nothing; else ``Invalid``."""
+    return check_label(value, field="managed_by", kind=kind) if value else ""
+
+
 def check_tenant_name(value: str) -> str:
     """A tenant's name, by the list that kubectl goes by too (``kube.requests.names``, TS1); else ``Invalid``."""
     problems = tenant_name(value)

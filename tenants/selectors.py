@@ -50,14 +50,20 @@ def tenants_visible_to(actor: Actor) -> QuerySet[Tenant]:
     return rows.filter(memberships__user_id=actor.user_id) if actor.user_id else rows.none()
 
 
-def tenants_page(actor: Actor, *, search: str = "", after: str = "", limit: int = 50) -> list[Tenant]:
+def tenants_page(
+    actor: Actor, *, search: str = "", managed_by: str = "", after: str = "", limit: int = 50
+) -> list[Tenant]:
     """Tenants by name behind ``after`` (the last name of the page before); ``search`` is any part of a name.
+
+    ``managed_by`` names the declaration that made them.
 
     Each has ``workspace_count`` and ``member_count``. Three queries.
     """
     rows = tenants_visible_to(actor).filter(name__gt=after)
     if search:
         rows = rows.filter(Q(name__contains=search.lower()[:63]) | Q(display_name__icontains=search[:128]))
+    if managed_by:
+        rows = rows.filter(managed_by=managed_by)
     found = list(rows.order_by("name")[: max(1, min(limit, 200))])
     names = [tenant.name for tenant in found]
     # Two grouped counts over the page alone: joined counts would multiply, and counting all tenants would not end.
@@ -87,6 +93,16 @@ def members_of(actor: Actor, tenant: str) -> list[Membership]:
     require_role(actor, tenant, Role.VIEWER)
     rows = Membership.objects.filter(tenant_id=tenant).select_related("user").order_by("user__email")
     return sorted(rows, key=lambda membership: list(Role).index(Role(membership.role)))
+
+
+def memberships_page(actor: Actor, *, managed_by: str, after: int = 0, limit: int = 50) -> list[Membership]:
+    """Memberships that a declaration made, with their users, behind the ID ``after``.
+
+    In all tenants that the actor sees and that are not ending: these take theirs along.
+    """
+    rows = Membership.objects.filter(managed_by=managed_by, tenant__in=tenants_visible_to(actor), pk__gt=after)
+    rows = rows.exclude(tenant__state=TenantState.TERMINATING)
+    return list(rows.select_related("user").order_by("pk")[: max(1, min(limit, 201))])
 
 
 def member_of(actor: Actor, tenant: str, user_id: UUID) -> User:

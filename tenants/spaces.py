@@ -89,6 +89,11 @@ def tenant_mark_phase(tenant: Tenant) -> None:
     )
 
 
+def tenant_show_name(tenant: Tenant) -> None:
+    """Show the tenant's display name in its object's ``spec``."""
+    _change_tenant(tenant.name, lambda body: body.setdefault("spec", {}).update(displayName=tenant.display_name))
+
+
 def tenant_mark_terminating(tenant: Tenant) -> None:
     """Show in the ``Tenant`` object that its end has begun."""
     now = _now()

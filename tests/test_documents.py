@@ -11,7 +11,7 @@ from tests.requirements import FLOORS, ROOT
 
 DOCUMENTS = [*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md"]
 _NAMED = re.compile(
-    rf"`((?:{'|'.join((*FLOORS, 'tests', 'docs', 'bench', 'templates', 'static'))})/(?:[\w./-]*(?:\.\w+|/))?)`"
+    rf"`((?:{'|'.join((*FLOORS, 'cli', 'tests', 'docs', 'bench', 'templates', 'static'))})/(?:[\w./-]*(?:\.\w+|/))?)`"
 )
 _LINKED = re.compile(r"\]\((?!https?:|#)([^)#]+)(?:#[^)]*)?\)")
 

@@ -14,6 +14,7 @@ import orjson
 from access.admission.kubernetes.resourcequota import ResourceQuota
 from access.admission.tenancy.tenantquota import TenantQuotaAdmission
 from gateway.controllers.apibindings import BindingController
+from gateway.controllers.clusterroles import ClusterRoleController
 from gateway.controllers.definitions import DefinitionController
 from gateway.controllers.publications import PublicationController
 from gateway.controllers.workspaces import WorkspaceController
@@ -141,6 +142,7 @@ async def run_controllers(
     controller = DefinitionController(store)
     bindings = BindingController(store)
     tree = WorkspaceController(store, database_url, url)
+    roles = ClusterRoleController(store, database_url)
     published = PublicationController(store, database_url, custom.resource_of, refused)
     lifecycle = GarbageCollector(store, database_url, custom.resource_of)
     undos = [store.subscribe(worker.on_events) for worker in (recounts, controller, bindings, tree)]
@@ -150,6 +152,7 @@ async def run_controllers(
         Supervised("quotas", recounts.run),
         Supervised("apibindings", bindings.run),
         Supervised("workspaces", tree.run),
+        Supervised("clusterroles", roles.run),
         Supervised("published", published.run),
         *(Supervised(name, run) for name, run in further),
     ]

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from importlib import resources
 from pathlib import Path
 from typing import Any, Final
+
+import orjson
 
 from kube.kinds.builtins import BUILTINS, KUBERNETES_MINOR, TENANT_BUILTINS
 from kube.kinds.mergestrategies import DEDUCED, Structure, structure_of
@@ -30,7 +33,10 @@ def definitions() -> Definitions:
 
     package = Path(kubernetes_validate.__file__).parent
     folder = package / "kubernetes-json-schema" / f"v{KUBERNETES_MINOR}.0-local"
-    return with_own_kinds(Definitions.from_json((folder / "_definitions.json").read_bytes()))
+    published = Definitions.from_json((folder / "_definitions.json").read_bytes())
+    # The package leaves them out, as Kubernetes' own published documents do; its servers show them.
+    enums = orjson.loads(resources.files("kube.kinds").joinpath("enums.json").read_bytes())
+    return with_own_kinds(published.with_enums(enums))
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,6 +30,7 @@ from access.admission.kubernetes.strategies import Strategies
 from access.admission.kubernetes.validation import ObjectValidation
 from access.admission.tenancy.apibindings import ApiBindings
 from access.admission.tenancy.hostclaims import HostClaims, HostOwnership
+from access.admission.tenancy.placedquota import PlacedQuotas
 from access.admission.tenancy.publishedobjects import PublishedObjects
 from access.admission.tenancy.tenantlifecycle import TenantLifecycle
 from access.admission.tenancy.tenantpolicies import TenantPolicies, TenantPolicyAdmission
@@ -69,6 +70,7 @@ from gateway.upstream.clusternamespaces import ClusterNamespaces
 from gateway.upstream.clusters import Clusters
 from gateway.upstream.openedobjects import OpenedObjects
 from gateway.upstream.placedhosts import IngressReader, PlacedHosts
+from gateway.upstream.placedquota import PlacedQuota, PlacedUsageController
 from gateway.upstream.placedrights import PlacedRights
 from gateway.upstream.placements import Placements
 from gateway.upstream.tokens import WorkspaceTokens
@@ -138,6 +140,7 @@ async def build_runtime(
         tenant_quotas = TenantQuotaAdmission(store, served, configured.tenant_quota.rules, write_locks.line_up_tenant)
         policies = TenantPolicies(store, configured.tenant_policy)
         clusters, placements, tokens = Clusters(options.database_url), Placements(store), WorkspaceTokens()
+        placed_quotas = PlacedQuotas(store, configured.tenant_quota.rules)
         claims = HostClaims(store, IngressReader(placements, clusters, tokens).hosts)
         # What changes objects first, then what judges them; quotas last, when nothing else can refuse.
         plugins: list[Plugin] = [
@@ -180,7 +183,12 @@ async def build_runtime(
             maximal_permission=authorization.maximal_permission,
             throttle=TenantThrottle(options.tenant_limits.shared_by(options.workers), open_streams.of),
             admission=admission,
-            placed_admission=(RightsAreGivenByMembers(), PlacedPolicies(policies), PlacedHosts(store, claims)),
+            placed_admission=(
+                RightsAreGivenByMembers(),
+                PlacedPolicies(policies),
+                PlacedHosts(store, claims),
+                PlacedQuota(placed_quotas),
+            ),
             audit=requests,
             tenants=TenantServices(),
             placements=placements,
@@ -199,8 +207,10 @@ async def build_runtime(
         store.subscribe(cluster_namespaces.on_events, lost=cluster_namespaces.forget)
         rights = PlacedRights(store, clusters, options.database_url)
         opened = OpenedObjects(store, clusters, options.database_url)
+        counting = PlacedUsageController(store, placed_quotas, clusters, tokens, options.database_url)
         store.subscribe(rights.on_events)
         store.subscribe(opened.on_events)
+        store.subscribe(counting.on_events)
         store.subscribe(runtime.on_events, lost=lambda: open_streams.reauthorize(None))
         await custom.load()
         await _first_objects(runtime)
@@ -218,7 +228,7 @@ async def build_runtime(
                     quotas,
                     tenant_quotas,
                     configured.refused_to_tenants,
-                    [("rights", rights.run), ("opened", opened.run)],
+                    [("rights", rights.run), ("opened", opened.run), ("placed quota", counting.run)],
                 )
                 if background
                 else nullcontext()

@@ -16,11 +16,14 @@ from kube.authorization.rbac import GROUP
 from kube.kinds.builtins import BUILTINS
 from kube.objects.subresources import WHOLE
 from kube.policies.violations import judges, violations
-from kube.requests.decoding import decode_json
+from kube.requests.decoding import decode_unambiguous
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import Forbidden
 
 Body = Mapping[str, Any]
+
+Settlement = Callable[[bool], Awaitable[None]]
+"""Is told whether a write is done or has come to nothing, once one of both is certain."""
 
 MAKING: Final = frozenset({"create", "update", "patch"})
 _JSON: Final = "application/json"
@@ -33,8 +36,8 @@ class PlacedWrite:
 
     ``role`` is that of the account whose token it carries, ``membership`` the highest that the caller's part in the
     tenant gives (empty: none). ``current`` asks the cluster for the object as it is (``None``: there is none),
-    ``outcome`` for what the write would make of it, with the rights of the write; both raise ``StatusError``. ``now`` is
-    when it came, in Unix seconds; one with ``dry_run`` has no effects.
+    ``outcome`` for what the write would make of it, with the rights of the write; both raise ``StatusError``. ``request`` is
+    its identity in the audit, ``now`` when it came, in Unix seconds; one with ``dry_run`` has no effects.
     """
 
     principal: Principal
@@ -46,13 +49,17 @@ class PlacedWrite:
     body: bytes
     current: Callable[[], Awaitable[Body | None]]
     outcome: Callable[[], Awaitable[Body]]
+    request: str
     now: float
     dry_run: bool
 
     async def object(self) -> Any:
-        """What the write is to make: a body in JSON that is all taken as it is; else what the cluster says of it."""
+        """What the write is to make: a body in JSON that is all taken as it is; else what the cluster says.
+
+        Raises ``StatusError``, for a body too that the cluster could read otherwise.
+        """
         if self.info.verb != "patch" and not self.info.subresource and self.media == _JSON:
-            return decode_json(self.body)
+            return decode_unambiguous(self.body)
         return await self.outcome()
 
 
@@ -64,8 +71,11 @@ class PlacedAdmission(Protocol):
         """What the trace of a request calls it."""
         ...
 
-    async def admit(self, write: PlacedWrite) -> None:
-        """Raise a ``StatusError`` to refuse. Called for creations, updates, patches and deletions, dry runs too."""
+    async def admit(self, write: PlacedWrite) -> Settlement | None:
+        """Raise a ``StatusError`` to refuse. Called for creations, updates, patches and deletions, dry runs too.
+
+        What is returned is told what has become of the write, where anybody knows.
+        """
         ...
 
 

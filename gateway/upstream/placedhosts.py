@@ -9,7 +9,7 @@ from typing import Any, Final
 from access.admission.tenancy.hostclaims import HostClaims, HostTaken
 from gateway.upstream.admission import MAKING, PlacedWrite, name_of
 from gateway.upstream.clusters import Clusters
-from gateway.upstream.gatewayreading import read_list
+from gateway.upstream.gatewayreading import read_list_as
 from gateway.upstream.placements import Placements
 from gateway.upstream.tokens import WorkspaceTokens
 from kube.policies.hosts import hosts_of
@@ -39,9 +39,8 @@ class IngressReader:
         for placement in await self._placements.all_in_space(space):
             if not placement.is_active:
                 raise ServiceUnavailable(f'the namespace "{placement.namespace}" is closed')
-            token = await self._tokens.get(placement, "viewer")
             path = f"/apis/{_GROUP}/v1/namespaces/{placement.namespace}/{_PLURAL}"
-            items, _ = await read_list(self._clusters, placement.cluster, path, token=token)
+            items = await read_list_as(self._clusters, self._tokens, placement, "viewer", path)
             found.update(host.lower() for item in items for _, host in hosts_of("Ingress", item))
         return found
 

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -28,8 +29,11 @@ from kube.requests.status import ServiceUnavailable, StatusError
 RENEW_SECONDS: Final = 600.0
 PAUSE_SECONDS: Final = 10.0
 
-_Owner = tuple[str, str]
-"""A workspace's UID, and the role of the account."""
+_Owner = tuple[str, str, str, str, str]
+"""A workspace's UID, where it is taken to be (space, cluster, namespace), and the role of the account.
+
+What is taken for it elsewhere is another one, and asks the database itself.
+"""
 
 
 @dataclass(slots=True)
@@ -57,7 +61,7 @@ class WorkspaceTokens:
 
     async def get(self, placement: Placement, role: str) -> str:
         """A token of the workspace's account of ``role``. Raises as ``workspace_token_issue``."""
-        owner, now = (placement.workspace, role), self._now()
+        owner, now = _owner(placement, role), self._now()
         held = self._held.get(owner)
         if held is None or held.expires_at <= now:
             return await asyncio.shield(self._renewal(placement, role))
@@ -68,7 +72,7 @@ class WorkspaceTokens:
 
     async def after_refusal(self, placement: Placement, role: str, refused: str) -> str:
         """Another token than the one that the cluster has refused. Raises ``ServiceUnavailable`` where it just got one."""
-        owner = (placement.workspace, role)
+        owner = _owner(placement, role)
         held = self._held.get(owner)
         if held is not None and held.text != refused and held.expires_at > self._now():
             return held.text
@@ -80,12 +84,17 @@ class WorkspaceTokens:
         return await asyncio.shield(self._renewal(placement, role))
 
     def _renewal(self, placement: Placement, role: str) -> asyncio.Task[str]:
-        owner = (placement.workspace, role)
+        owner = _owner(placement, role)
         task = self._issuing.get(owner)
-        if task is None:
+        # One that has ended is still there until its callback has had its turn.
+        if task is None or task.done():
             task = self._issuing[owner] = asyncio.create_task(self._renew(placement, role))
-            task.add_done_callback(lambda _: self._issuing.pop(owner, None))
+            task.add_done_callback(partial(self._ended, owner))
         return task
+
+    def _ended(self, owner: _Owner, task: asyncio.Task[str]) -> None:
+        if self._issuing.get(owner) is task:
+            del self._issuing[owner]
 
     async def _renew(self, placement: Placement, role: str) -> str:
         now = self._now()
@@ -95,8 +104,12 @@ class WorkspaceTokens:
             del self._held[owner]
         # A cluster may give less than was asked for: half of what it gives is used before the next one.
         renew_at = max(ends - RENEW_SECONDS, now + (ends - now) / 2)
-        self._held[placement.workspace, role] = _Held(token.text, ends, now, renew_at)
+        self._held[_owner(placement, role)] = _Held(token.text, ends, now, renew_at)
         return token.text
+
+
+def _owner(placement: Placement, role: str) -> _Owner:
+    return placement.workspace, placement.space, placement.cluster, placement.namespace, role
 
 
 def _issue(placement: Placement, role: str, now: datetime) -> ClusterToken:

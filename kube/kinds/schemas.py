@@ -116,6 +116,21 @@ class Definitions:
         changed["properties"] = changed["properties"] | properties
         return Definitions({**self._texts, name: orjson.dumps(changed)}, self._kinds)
 
+    def with_enums(self, enums: Iterable[Mapping[str, Any]]) -> Definitions:
+        """These definitions with the values that some of their fields take, and what each means.
+
+        Each of ``enums`` has ``values``, from value to meaning, and ``of``: the fields by definition and name, with
+        ``[]`` for a list's items and ``{}`` for a map's values. Fields of other Kubernetes versions do not matter.
+        """
+        changed: dict[str, Any] = {}
+        for enum in enums:
+            for path in enum["of"]:
+                definition, _, field = path.rpartition(".")
+                if definition in self._texts and definition not in changed:
+                    changed[definition] = orjson.loads(self._texts[definition])
+                _list_values(changed.get(definition, {}).get("properties") or {}, field, enum["values"])
+        return Definitions({**self._texts, **{name: orjson.dumps(body) for name, body in changed.items()}}, self._kinds)
+
     def name_of(self, group: str, version: str, kind: str) -> str | None:
         """The name of a kind's definition (``io.k8s.api.core.v1.Pod``), or ``None``."""
         return self._kinds.get((group, version, kind))
@@ -186,6 +201,19 @@ class Definitions:
         )
         _describe(schema, source)
         return schema
+
+
+def _list_values(properties: dict[str, Any], field: str, values: Mapping[str, str]) -> None:
+    inner = {"[]": "items", "{}": "additionalProperties"}.get(field[-2:])
+    described = properties.get(field[:-2] if inner else field)
+    if described is None:
+        return
+    if inner:
+        described[inner]["enum"] = list(values)
+        return
+    lines = [f' - `"{value}"`{f" {words}" if words else ""}' for value, words in values.items()]
+    described["enum"] = list(values)
+    described["description"] = "\n".join([f"{described.get('description', '')}\n\nPossible enum values:", *lines])
 
 
 def _describe(schema: Schema, source: Mapping[str, Any]) -> None:

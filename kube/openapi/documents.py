@@ -15,6 +15,7 @@ import orjson
 
 from kube.kinds.resources import Catalog, Resource, Version
 from kube.kinds.schemas import INT_OR_STRING, LIST_META, OBJECT_META, QUANTITY, Definitions
+from kube.openapi.parameters import shared
 from kube.openapi.paths import paths_of
 
 _OPTIONS: Final = (
@@ -159,6 +160,7 @@ def v2_document(catalog: Catalog, definitions: Definitions, server_version: str)
         "securityDefinitions": _security(v3=False),
         "security": [{"BearerToken": []}],
         "paths": paths,
+        "parameters": shared(),
     }
     body = orjson.dumps(head)[:-1] + b',"definitions":{' + b",".join(texts) + b"}}"
     return Document(body, digest.hexdigest().upper())

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from kube.kinds.resources import Resource, Subresource
+from kube.openapi.parameters import parameter
 
 _STATUS: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.Status"
 _DELETE_OPTIONS: Final = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions"
@@ -64,8 +65,6 @@ _ON_OBJECT: Final = {
     "delete": ("delete", "delete", ("dryRun", "gracePeriodSeconds", "orphanDependents", "propagationPolicy")),
     "create": ("post", "post", _WRITE),
 }
-_INTEGERS: Final = frozenset(("limit", "timeoutSeconds", "gracePeriodSeconds"))
-_BOOLEANS: Final = frozenset(("allowWatchBookmarks", "sendInitialEvents", "watch", "orphanDependents", "force"))
 
 
 def paths_of(resource: Resource, version: str, models: Mapping[str, str], *, v3: bool) -> dict[str, Any]:
@@ -132,21 +131,22 @@ class _Writer:
             item[method] = self._operation(
                 verb, action, queries, model=self._models.get(kind, ""), answer=answer, gvk=gvk
             )
-        where = [*(("namespace",) if namespaced else ()), *names]
-        if where:
-            item["parameters"] = [self._parameter(name, "path") for name in where]
+        where = [*names, *(("namespace",) if namespaced else ()), "pretty"]
+        item["parameters"] = [parameter(name, kind=kind, patch=False, v3=self._v3) for name in where]
         return item
 
     def _operation(
         self, verb: str, action: str, queries: Iterable[str], *, model: str, answer: str, gvk: Mapping[str, str]
     ) -> dict[str, Any]:
-        parameters = [self._parameter(name, "query") for name in queries]
+        patch = verb == "patch"
+        parameters = [parameter(name, kind=gvk["kind"], patch=patch, v3=self._v3) for name in queries]
         operation: dict[str, Any] = {"description": f"{verb} {gvk['kind']}", "parameters": parameters}
         body, types = self._body(verb, model)
+        needed = {"required": True} if verb in ("create", "update", "patch") else {}
         if self._v3:
             if body:
                 content = {type_: {"schema": body} for type_ in types}
-                operation["requestBody"] = {"content": content}
+                operation["requestBody"] = {"content": content, **needed}
             good: dict[str, Any] = {"description": "OK"}
             if answer:
                 good["content"] = {"application/json": {"schema": self._reference(answer)}}
@@ -154,7 +154,7 @@ class _Writer:
             operation["consumes"] = list(types) if body else ["*/*"]
             operation["produces"] = list(_BODY_TYPES)
             if body:
-                parameters.append({"name": "body", "in": "body", "schema": body})
+                parameters.append({"name": "body", "in": "body", **needed, "schema": body})
             good = {"description": "OK"}
             if answer:
                 good["schema"] = self._reference(answer)
@@ -174,13 +174,3 @@ class _Writer:
 
     def _reference(self, name: str) -> dict[str, str]:
         return {"$ref": self._prefix + name}
-
-    def _parameter(self, name: str, where: str) -> dict[str, Any]:
-        kind = "integer" if name in _INTEGERS else "boolean" if name in _BOOLEANS else "string"
-        parameter: dict[str, Any] = {"name": name, "in": where, "uniqueItems": True}
-        if where == "path":
-            parameter["required"] = True
-        if self._v3:
-            del parameter["uniqueItems"]
-            return parameter | {"schema": {"type": kind}}
-        return parameter | {"type": kind}

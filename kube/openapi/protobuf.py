@@ -98,9 +98,15 @@ def _one_or_more(encode_value: _Encode) -> _Encode:
 
 def _parameter(value: Any) -> bytes:
     if value["in"] == "body":
-        return _field(1, _field(1, _message(_BODY_PARAMETER, value)))
+        return _field(1, _message(_BODY_PARAMETER, value))
     number, fields = _PLACES[value["in"]]
-    return _field(1, _field(2, _field(number, _message(fields, value))))
+    return _field(2, _field(number, _message(fields, value)))
+
+
+def _parameter_or_reference(value: Any) -> bytes:
+    if "$ref" in value:
+        return _field(2, _field(1, _text(value["$ref"])))
+    return _field(1, _parameter(value))
 
 
 def _response(value: Any) -> bytes:
@@ -165,7 +171,7 @@ _OPERATION: Final[_Fields] = {
     "operationId": (5, _text, False),
     "produces": (6, _text, True),
     "consumes": (7, _text, True),
-    "parameters": (8, _parameter, True),
+    "parameters": (8, _parameter_or_reference, True),
     "responses": (9, _map(_response), False),
     "schemes": (10, _text, True),
     "x-": (13, _any, False),
@@ -178,7 +184,7 @@ _PATH: Final[_Fields] = {
     "options": (6, _of(_OPERATION), False),
     "head": (7, _of(_OPERATION), False),
     "patch": (8, _of(_OPERATION), False),
-    "parameters": (9, _parameter, True),
+    "parameters": (9, _parameter_or_reference, True),
     "x-": (10, _any, False),
 }
 _API_KEY: Final[_Fields] = {
@@ -192,6 +198,7 @@ _DOCUMENT: Final[_Fields] = {
     "info": (2, _of({"title": (1, _text, False), "version": (2, _text, False)}), False),
     "paths": (8, _map(_of(_PATH), 2), False),
     "definitions": (9, _map(_schema), False),
+    "parameters": (10, _map(_parameter), False),
     "security": (12, _map(_one_or_more(_text)), True),
     "securityDefinitions": (13, _map(lambda value: _field(2, _message(_API_KEY, value))), False),
 }

@@ -43,6 +43,50 @@ def pod_limits(pod: Mapping[str, Any]) -> dict[str, Quantity]:
     return {name: amount + overhead[name] if name in overhead else amount for name, amount in total.items()}
 
 
+def in_effect(pod: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The pod as it holds resources while it is resized, by its status.
+
+    That is the most of what each container and sidecar wants, has been given and uses; where the node has said that it
+    cannot be, what it wants does not count.
+    """
+    spec, status = pod.get("spec") or {}, pod.get("status") or {}
+    statuses = {
+        item.get("name"): item
+        for field in ("containerStatuses", "initContainerStatuses")
+        for item in status.get(field) or ()
+        if item.get("resources") is not None
+    }
+    if not statuses:
+        return pod
+    pending = [item for item in status.get("conditions") or () if item.get("type") == "PodResizePending"]
+    wanted = not pending or pending[0].get("reason") != "Infeasible"
+    changed = {
+        field: [
+            # What an init container wants is over when it ends.
+            _held(container, statuses.get(container.get("name")), wanted=wanted)
+            if field == "containers" or container.get("restartPolicy") == "Always"
+            else container
+            for container in spec.get(field) or ()
+        ]
+        for field in ("containers", "initContainers")
+    }
+    return {**pod, "spec": {**spec, **changed}}
+
+
+def _held(container: Mapping[str, Any], status: Mapping[str, Any] | None, *, wanted: bool) -> Mapping[str, Any]:
+    if status is None:
+        return container
+    actual = status["resources"]
+    held = {
+        "requests": _larger(amounts(actual.get("requests")), amounts(status.get("allocatedResources"))),
+        "limits": amounts(actual.get("limits")),
+    }
+    if wanted:
+        held = {kind: _larger(_of(container, kind), amount) for kind, amount in held.items()}
+    resources = {kind: {name: str(amount) for name, amount in held[kind].items()} for kind in held}
+    return {**container, "resources": {**(container.get("resources") or {}), **resources}}
+
+
 def is_best_effort(pod: Mapping[str, Any]) -> bool:
     """Whether no container asks for cpu or memory, nor is limited in them (quality of service)."""
     spec = pod.get("spec") or {}

@@ -19,6 +19,8 @@ from kube.quota.usage import NONE, Quota, QuotaExceeded
 GROUP: Final = "tenancy.tenantry.io"
 VERSION: Final = "v1alpha1"
 TENANT_QUOTAS: Final = (GROUP, "tenantquotas")
+PLACED_USAGES: Final = (GROUP, "placedusages")
+"""Where it is kept what placed namespaces hold, in the tenant's own space; no API serves it."""
 NAME: Final = "quota"
 """The name of the only ``TenantQuota`` object of a tenant; it is in the tenant's own space."""
 

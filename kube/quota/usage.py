@@ -17,6 +17,7 @@ from kube.quota.podresources import (
     amounts,
     containers,
     has_pod_level_resources,
+    in_effect,
     is_best_effort,
     pod_limits,
     pod_requests,
@@ -203,7 +204,8 @@ def _pod_usage(pod: Mapping[str, Any], now: datetime) -> dict[str, Quantity]:
     """A pod that has ended, or whose grace period is over, takes its place in the store and nothing else."""
     if (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded") or _is_gone(pod, now):
         return {}
-    return _computed(pod_requests(pod), pod_limits(pod))
+    held = in_effect(pod)
+    return _computed(pod_requests(held), pod_limits(held))
 
 
 def _computed(requests: Amounts, limits: Amounts) -> dict[str, Quantity]:

@@ -17,8 +17,9 @@ from access.credentials.selectors import credential_visible_to, credentials_of_t
 from access.models import Credential
 from audit.models import ApiRequest
 from audit.recorder import Actor
-from kube.requests.status import Forbidden, NotFound
+from kube.requests.status import BadRequest, Forbidden, NotFound
 from portal.api.endpoint import (
+    AFTER,
     LIMIT,
     Endpoint,
     created_response,
@@ -27,14 +28,16 @@ from portal.api.endpoint import (
     paginated_response,
     secret_response,
 )
-from portal.api.permissions import api_actor, api_operator, require_tenant, token_tenant
+from portal.api.permissions import api_actor, api_operator, require_tenant, require_unbound, token_tenant
 from portal.api.serializers.base import SuspendRequest
 from portal.api.serializers.tenants import (
     MemberChangeRequest,
     MemberCreateRequest,
     MemberSerializer,
+    MembershipSerializer,
     QuotaChangeRequest,
     QuotaSerializer,
+    TenantChangeRequest,
     TenantCreateRequest,
     TenantSerializer,
     UsageSerializer,
@@ -53,7 +56,7 @@ from tenants.quotas import tenant_quota
 class TenantList(Endpoint):
     """The caller's tenants."""
 
-    query_parameters = frozenset({"after", "limit", "search"})
+    query_parameters = frozenset({"after", "limit", "search", "managed_by"})
 
     @extend_schema(
         operation_id="listTenants",
@@ -62,6 +65,7 @@ class TenantList(Endpoint):
             OpenApiParameter("after", str, description="The last name of the page before: follow `next`."),
             LIMIT,
             OpenApiParameter("search", str, description="Any part of a name."),
+            OpenApiParameter("managed_by", str, description="The declaration that made them."),
         ],
         responses={200: page_schema(TenantSerializer)},
     )
@@ -73,8 +77,13 @@ class TenantList(Endpoint):
             return paginated_response(
                 request, [selectors.tenant_visible_to(actor, token_tenant(request))], TenantSerializer
             )
+        query = request.query_params
         found = selectors.tenants_page(
-            actor, search=request.query_params.get("search", ""), after=after[:63], limit=limit + 1
+            actor,
+            search=query.get("search", ""),
+            managed_by=query.get("managed_by", "")[:63],
+            after=after[:63],
+            limit=limit + 1,
         )
         # The selector gives two hundred at most: a page of that size cannot see whether there is more.
         more = len(found) > limit or (limit == 200 and len(found) == 200)
@@ -92,7 +101,12 @@ class TenantList(Endpoint):
         data = self.validated_body(request, TenantCreateRequest)
         owner = person_named(data["owner"], field="owner") if data.get("owner") else None
         made = services.tenant_create(
-            actor=actor, name=data["name"], display_name=data["display_name"], owner=owner, quota=data.get("quota")
+            actor=actor,
+            name=data["name"],
+            display_name=data["display_name"],
+            owner=owner,
+            quota=data.get("quota"),
+            managed_by=data["managed_by"],
         )
         return created_response(TenantSerializer, made, f"/api/v1/tenants/{made.name}/")
 
@@ -104,6 +118,18 @@ class TenantDetail(Endpoint):
     def get(self, request: Request, name: str) -> Response:
         """404 for what the caller may not know of."""
         return Response(TenantSerializer(_visible(request, name)).data)
+
+    @extend_schema(
+        operation_id="changeTenant",
+        summary="Give a tenant another display name (owners, operators)",
+        request=TenantChangeRequest,
+        responses={200: TenantSerializer},
+    )
+    def patch(self, request: Request, name: str) -> Response:
+        """In the tenant's object too."""
+        _visible(request, name)
+        wanted = self.validated_body(request, TenantChangeRequest)
+        return Response(TenantSerializer(services.tenant_change(actor=api_actor(request), name=name, **wanted)).data)
 
     @extend_schema(
         operation_id="deleteTenant",
@@ -181,6 +207,7 @@ class MemberList(Endpoint):
             tenant=name,
             user=person_named(data["email"], field="email"),
             role=Role(data["role"]),
+            managed_by=data["managed_by"],
         )
         return Response(MemberSerializer(made).data, status=201)
 
@@ -209,6 +236,37 @@ class MemberDetail(Endpoint):
         member = selectors.member_of(api_actor(request), name, user_id)
         services.membership_remove(actor=api_actor(request), tenant=name, user=member)
         return Response(status=204)
+
+
+class MembershipList(Endpoint):
+    """What a declaration made of memberships, in all tenants."""
+
+    query_parameters = frozenset({"after", "limit", "managed_by"})
+
+    @extend_schema(
+        operation_id="listMemberships",
+        summary="List the memberships that a declaration made, in all of the caller's tenants",
+        parameters=[
+            AFTER,
+            LIMIT,
+            OpenApiParameter("managed_by", str, required=True, description="The declaration's name."),
+        ],
+        responses={200: page_schema(MembershipSerializer)},
+    )
+    def get(self, request: Request) -> Response:
+        """Those of the caller's tenants; operators see all."""
+        require_unbound(request)
+        after, limit = page_parameters(request)
+        manager = request.query_params.get("managed_by", "")
+        if not manager or len(manager) > 63:
+            raise BadRequest("managed_by names a declaration.")
+        if not ((after.isascii() and after.isdigit() and len(after) <= 18) or after == ""):
+            raise BadRequest("The page cursor is not one of ours; start from the first page.")
+        found = selectors.memberships_page(
+            api_actor(request), managed_by=manager, after=int(after or 0), limit=limit + 1
+        )
+        cursor = str(found[limit - 1].pk) if len(found) > limit else ""
+        return paginated_response(request, found[:limit], MembershipSerializer, cursor)
 
 
 class TenantCredentialList(Endpoint):

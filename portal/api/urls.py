@@ -32,6 +32,7 @@ urlpatterns = [
     path("tenants/<str:name>/policies/", policies.TenantPolicies.as_view()),
     path("tenants/<str:name>/policies/what-if", policies.TenantPoliciesTrial.as_view()),
     path("tenants/<str:name>/usage/", tenants.TenantUsage.as_view()),
+    path("memberships/", tenants.MembershipList.as_view()),
     path("tiers/", platform.TierList.as_view()),
     path("tiers/<str:name>/", platform.TierDetail.as_view()),
     path("tiers/<str:name>/policies/what-if", policies.TierPoliciesTrial.as_view()),

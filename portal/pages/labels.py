@@ -190,6 +190,7 @@ ACTIONS: Final = {
     Action.SETTINGS_CHANGED: "Settings changed",
     Action.SIGN_IN: "Sign-in",
     Action.SIGN_OUT: "Sign-out",
+    Action.TENANT_CHANGED: "Tenant changed",
     Action.TENANT_CREATED: "Tenant created",
     Action.TENANT_DELETED: "Tenant deletion begun",
     Action.TENANT_ENDED: "Tenant ended",

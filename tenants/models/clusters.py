@@ -52,6 +52,8 @@ class Tier(models.Model):
     workspaces_per_user = models.PositiveIntegerField(_("workspaces per user"), default=1)
     is_available = models.BooleanField(_("offered to users"), default=True)
     position = models.PositiveSmallIntegerField(default=0)
+    managed_by = models.CharField(max_length=63, blank=True, editable=False)
+    """As of a tenant: the declaration that made it."""
     generation = models.PositiveBigIntegerField(default=1, editable=False)
 
     class Meta:

@@ -107,6 +107,8 @@ class Tenant(models.Model):
     """From when on what is made out to the tenant's name counts: it was resumed, or given a name that another had."""
     policies = models.JSONField(default=dict, blank=True)
     """Rules in place of those of its tiers (``kube.policies.policy``)."""
+    managed_by = models.CharField(max_length=63, blank=True, editable=False)
+    """The declaration that made it, and may take it away again; empty for what people made."""
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     members: models.ManyToManyField[User, Membership] = models.ManyToManyField(
         User, through="tenants.Membership", related_name="tenants"
@@ -123,6 +125,7 @@ class Tenant(models.Model):
                 condition=models.Q(credentials_not_before__isnull=False),
                 name="tenant_spent_credentials",
             ),
+            models.Index(fields=["managed_by"], condition=~models.Q(managed_by=""), name="tenant_managed_by"),
         ]
         constraints = [
             models.CheckConstraint(
@@ -159,12 +162,17 @@ class Membership(models.Model):
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="memberships")
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
     role = models.CharField(max_length=6, choices=Role.choices)
+    managed_by = models.CharField(max_length=63, blank=True, editable=False)
+    """As of a tenant: the declaration that made it."""
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
     class Meta:
         db_table = "memberships"
         verbose_name = _("membership")
         verbose_name_plural = _("memberships")
+        indexes = [
+            models.Index(fields=["managed_by"], condition=~models.Q(managed_by=""), name="membership_managed_by")
+        ]
         constraints = [
             models.UniqueConstraint(fields=["tenant", "user"], name="membership_unique"),
             models.CheckConstraint(condition=models.Q(role__in=Role.values), name="membership_role_known"),

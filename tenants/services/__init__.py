@@ -9,7 +9,14 @@ from tenants.services.clusters import cluster_change, cluster_check, cluster_del
 from tenants.services.memberships import membership_remove, membership_set
 from tenants.services.operations import operation_retry, workspace_abandon
 from tenants.services.policies import tenant_policies_change
-from tenants.services.tenants import tenant_create, tenant_delete, tenant_quota_change, tenant_resume, tenant_suspend
+from tenants.services.tenants import (
+    tenant_change,
+    tenant_create,
+    tenant_delete,
+    tenant_quota_change,
+    tenant_resume,
+    tenant_suspend,
+)
 from tenants.services.tiers import tier_change, tier_create, tier_delete, tiers_create_defaults
 from tenants.services.workspaces import (
     workspace_change_tier,
@@ -27,6 +34,7 @@ __all__ = [
     "membership_remove",
     "membership_set",
     "operation_retry",
+    "tenant_change",
     "tenant_create",
     "tenant_delete",
     "tenant_policies_change",

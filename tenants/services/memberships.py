@@ -8,17 +8,19 @@ from audit.actions import Action
 from audit.recorder import Actor
 from kube.requests.status import Cause, Conflict, Forbidden, Invalid, NotFound
 from tenants.models import Membership, Role, Tenant, User
+from tenants.naming import check_manager
 from tenants.rights import require_open, require_role, role_at_least
 from tenants.services.revocation import credentials_end
 
 
 @transaction.atomic
-def membership_set(*, actor: Actor, tenant: str, user: User, role: Role) -> Membership:
+def membership_set(*, actor: Actor, tenant: str, user: User, role: Role, managed_by: str = "") -> Membership:
     """Make ``user`` a member as ``role``, or change the role.
 
     Admins of the tenant set members up to admin, owners and operators everybody. A lower role ends the credentials that
-    the higher one gave. Raises ``NotFound``, ``Forbidden`` (also where the tenant is closed),
-    ``Invalid`` for an unknown role, ``Conflict`` when the last owner would be lost.
+    the higher one gave. ``managed_by`` names the declaration that makes a member; on a change it is not looked at.
+    Raises ``NotFound``, ``Forbidden`` (also where the tenant is closed), ``Invalid`` for an unknown role, ``Conflict``
+    when the last owner would be lost.
     """
     if role not in Role.values:
         causes = [Cause("FieldValueNotSupported", f'Unsupported value: "{role}"', "role")]
@@ -26,7 +28,8 @@ def membership_set(*, actor: Actor, tenant: str, user: User, role: Role) -> Memb
     membership = _current(actor, tenant, user, Role(role))
     before = membership.role if membership else ""
     if membership is None:
-        membership = Membership(tenant_id=tenant, user=user)
+        manager = check_manager(managed_by, kind="Membership")
+        membership = Membership(tenant_id=tenant, user=user, managed_by=manager)
     membership.role = role
     membership.save()
     detail: dict[str, object] = {"user": user.email, "role": str(role), "before": before}

@@ -20,7 +20,7 @@ from kube.validation.quotas import resource_quota_causes
 from store.types import PreconditionFailed
 from tenants import spaces
 from tenants.models import Membership, Phase, Role, Status, Tenant, TenantState, User, Workspace
-from tenants.naming import check_tenant_name, check_text
+from tenants.naming import check_manager, check_tenant_name, check_text
 from tenants.quotas import tenant_quota_write
 from tenants.rights import require_open, require_operator, require_role
 from tenants.services import desiredstate
@@ -38,13 +38,14 @@ def tenant_create(
     labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
     quota: Mapping[str, str] | None = None,
+    managed_by: str = "",
 ) -> Tenant:
     """Create a tenant with its space: the row, the ``Tenant`` object, ``default`` and the members' bindings (TS1).
 
     ``owner`` becomes the first owner. ``quota`` bounds what it may hold, by resource name; the configured default
-    without one (AD1). What was made out to a tenant that had the name before does not count. Operators only. Raises
-    ``AlreadyExists`` for a taken name, ``Invalid`` for one that is no DNS label or reserved, and for amounts that are
-    none.
+    without one (AD1). ``managed_by`` names the declaration that makes it. What was made out to a tenant that had the
+    name before does not count. Operators only. Raises ``AlreadyExists`` for a taken name, ``Invalid`` for one that is
+    no DNS label or reserved, and for amounts that are none.
     """
     require_operator(actor)
     hard = settings.TENANT_QUOTA if quota is None else checked_hard(quota, name)
@@ -52,7 +53,9 @@ def tenant_create(
     display_name = check_text(display_name, field="displayName", kind="Tenant", limit=128)
     try:
         with transaction.atomic():
-            tenant = Tenant.objects.create(name=name, display_name=display_name)
+            tenant = Tenant.objects.create(
+                name=name, display_name=display_name, managed_by=check_manager(managed_by, kind="Tenant")
+            )
     except IntegrityError:
         raise AlreadyExists(f'tenants "{name}" already exists', kind="tenants", name=name) from None
     if AuditChain.objects.filter(chain=name).exists():
@@ -60,12 +63,29 @@ def tenant_create(
         credentials_spend(tenant)
     if owner is not None:
         Membership.objects.create(tenant=tenant, user=owner, role=Role.OWNER)
-    detail = {"displayName": display_name, "owner": owner.email if owner else ""}
+    detail = {"displayName": display_name, "owner": owner.email if owner else "", "managedBy": managed_by}
     actor.record(Action.TENANT_CREATED, chain=name, target=f"tenants/{name}", detail=detail)
     try:
         spaces.space_create(tenant, labels=labels or {}, annotations=annotations or {}, quota=hard)
     except PreconditionFailed:
         raise AlreadyExists(f'tenants "{name}" already exists', kind="tenants", name=name) from None
+    return tenant
+
+
+@transaction.atomic
+def tenant_change(*, actor: Actor, name: str, display_name: str) -> Tenant:
+    """Give a tenant another display name, in its object too. Operators, and owners of the tenant while it is open.
+
+    Raises ``NotFound``, ``Forbidden``, ``Invalid``.
+    """
+    tenant = _locked(actor, name, Role.OWNER)
+    require_open(actor, tenant)
+    display_name = check_text(display_name, field="display_name", kind="Tenant", limit=128)
+    before, tenant.display_name = tenant.display_name, display_name
+    tenant.save(update_fields=["display_name"])
+    detail = {"before": before, "after": display_name}
+    actor.record(Action.TENANT_CHANGED, chain=name, target=f"tenants/{name}", detail=detail)
+    spaces.tenant_show_name(tenant)
     return tenant
 
 

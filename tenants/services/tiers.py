@@ -13,7 +13,7 @@ from audit.actions import Action
 from audit.recorder import SYSTEM_CHAIN, Actor
 from kube.requests.status import AlreadyExists, Cause, Conflict, Invalid, NotFound
 from tenants.models import Network, PodSecurity, Status, Tier, Workspace
-from tenants.naming import check_label, check_text
+from tenants.naming import check_label, check_manager, check_text
 from tenants.policies import tier_policies_show
 from tenants.rights import require_operator
 from tenants.services import desiredstate
@@ -161,8 +161,12 @@ def tier_create(
     pod_security: str = PodSecurity.BASELINE,
     network: str = Network.TENANT,
     policies: Mapping[str, Any] | None = None,
+    managed_by: str = "",
 ) -> Tier:
-    """Create a tier. Operators only. Raises ``AlreadyExists``, ``Invalid`` (a cause for each bad quantity)."""
+    """Create a tier. Operators only. ``managed_by`` names the declaration that makes it.
+
+    Raises ``AlreadyExists``, ``Invalid`` (a cause for each bad quantity).
+    """
     require_operator(actor)
     tier = Tier(
         name=check_label(name, field="name", kind="Tier"),
@@ -176,6 +180,7 @@ def tier_create(
         pod_security=_checked_choice(pod_security, PodSecurity, "pod_security"),
         network=_checked_choice(network, Network, "network"),
         policies=checked_policies(policies or {}, kind="Tier", name=name),
+        managed_by=check_manager(managed_by, kind="Tier"),
     )
     try:
         with transaction.atomic():

@@ -20,7 +20,7 @@ import orjson
 import psycopg
 
 from store.engine import Engine, Options
-from store.types import AllSpaces, Create, Delete, Key, Operation, Stored, StoreError, Update
+from store.types import AllSpaces, Create, Delete, Key, Operation, PreconditionFailed, Stored, StoreError, Update
 from tests.gateway.callers import PATIENCE
 
 PUBLISHED: Final = "multi-tenancy.k8s.io/published"
@@ -58,7 +58,8 @@ class Torment:
         for name in TENANTS[:2]:
             await self.begin_tenant(name)
         for name in ("default", "extra"):
-            await self._store.commit(Create(_namespace_key("root", name), _namespace(name)))
+            with suppress(PreconditionFailed):
+                await self._store.commit(Create(_namespace_key("root", name), _namespace(name)))
         for _ in range(2):
             self._start()
         return self

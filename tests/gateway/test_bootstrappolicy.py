@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.gateway.callers import Caller
+from tests.gateway.callers import Caller, eventually
 from tests.gateway.conftest import Server, tenant_named
 
 GROUP = "rbac.authorization.k8s.io"
@@ -62,16 +62,35 @@ def test_pages_bring_each_of_them_once(olga: Caller) -> None:
 
 
 def test_a_changed_role_is_the_spaces_own_and_of_no_other(olga: Caller, alice: Caller) -> None:
+    path = f"{ROLES}/system:node-proxier"
     rules = [{"verbs": ["get"], "apiGroups": [""], "resources": ["configmaps"]}]
-    before = alice.get(f"{ROLES}/view").body
-    assert olga.patch(f"{ROLES}/view", {"rules": rules}, dryRun="All").status == 200
-    assert olga.get(f"{ROLES}/view").body["metadata"]["resourceVersion"] == "1"
-    changed = olga.patch(f"{ROLES}/view", {"rules": rules})
+    before = alice.get(path).body
+    assert olga.patch(path, {"rules": rules}, dryRun="All").status == 200
+    assert olga.get(path).body["metadata"]["resourceVersion"] == "1"
+    changed = olga.patch(path, {"rules": rules})
     assert changed.status == 200
     assert changed.body["rules"] == rules
     assert int(changed.body["metadata"]["resourceVersion"]) > 1
-    assert olga.get(f"{ROLES}/view").body["rules"] == rules
-    assert names(olga, ROLES).count("view") == 1
+    assert olga.get(path).body["rules"] == rules
+    assert names(olga, ROLES).count("system:node-proxier") == 1
+    assert alice.get(path).body == before
+
+
+def test_a_role_that_joins_an_aggregated_one_is_read_in_it(olga: Caller, alice: Caller) -> None:
+    """KC8: and what somebody writes into an aggregated one makes room for what it is made of."""
+    rule = {"verbs": ["get"], "apiGroups": ["example.com"], "resources": ["things"]}
+    label = {"rbac.authorization.k8s.io/aggregate-to-view": "true"}
+    before = alice.get(f"{ROLES}/view").body
+    whole = [*before["rules"], rule]
+    assert olga.post(ROLES, {"metadata": {"name": "z", "labels": label}, "rules": [rule]}).status == 201
+
+    def shown() -> bool:
+        rules = olga.get(f"{ROLES}/view").body["rules"]
+        return rule in rules and len(rules) == len(whole)
+
+    assert eventually(shown)
+    assert olga.patch(f"{ROLES}/view", {"rules": [rule]}).status == 200
+    assert eventually(shown)
     assert alice.get(f"{ROLES}/view").body == before
 
 

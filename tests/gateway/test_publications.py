@@ -422,3 +422,21 @@ def test_another_process_goes_on_where_one_was_killed(tmp_path: Path, name: str)
             assert disappears(owner, f"{MAPS}/{name}")
         finally:
             stop(second)
+
+
+def test_a_suspended_tenants_space_is_kept_as_it_must_be(
+    server: Server, admin: Caller, tenant: str, owner: Caller, name: str
+) -> None:
+    """Its people are shut out; when they come back, they find what is published now and nothing that is not."""
+    at = f"{MAPS}/{name}"
+    old = f"{name}-old"
+    labelled(admin, tenant, only=name)
+    made(admin.post(MAPS, published(old, **{TO: f"only={name}"})))
+    appears(owner, f"{MAPS}/{old}")
+    with server.locked(f"root:{tenant}"):
+        assert eventually(lambda: owner.get(f"{MAPS}/{old}").status == 403)
+        assert admin.delete(f"{MAPS}/{old}").status == 200
+        made(admin.post(MAPS, published(name, **{TO: f"only={name}"})))
+        report(admin, at, lambda told: told == {"tenants": 1, "missing": 0, "reasons": {}})
+    assert eventually(lambda: owner.get(at).status == 200)
+    assert disappears(owner, f"{MAPS}/{old}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -14,7 +15,9 @@ from kube.requests.decoding import (
     MAX_BYTES,
     MAX_DEPTH,
     MAX_DUPLICATES,
+    PATH_MAX,
     decode_json,
+    decode_unambiguous,
     decode_yaml,
     duplicate_fields,
     read_yaml,
@@ -119,6 +122,83 @@ def test_duplicates_are_found_in_what_a_later_duplicate_hides() -> None:
 
 def test_no_more_than_a_hundred_duplicates_are_named() -> None:
     assert len(duplicates(b"{" + b",".join([b'"a":1'] * 500) + b"}")) == MAX_DUPLICATES
+
+
+def test_a_long_name_is_not_written_out_for_all_that_is_below_it() -> None:
+    """DOS-03: by the bytes that are taken."""
+    body = b'{"%b":{%b"x":1,"x":2}}' % (b"n" * 1_000_000, b"".join(b'"a%d":1,' % number for number in range(500)))
+    tracemalloc.start()
+    try:
+        found = duplicates(body)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found == ["n" * PATH_MAX]
+    assert most < 20 * len(body)
+
+
+MEMBERS = st.recursive(
+    st.sampled_from(["null", "true", "-1", "1.5", "1e3", '""', '"a"', '"\\u0061"', '"\\ud800"', '"\\ud83d\\ude00"']),
+    lambda child: (
+        st.lists(child, max_size=3).map(lambda parts: f"[{','.join(parts)}]")
+        | st.lists(
+            st.tuples(st.sampled_from(['"a"', '"\\u0061"', '"b"', '"\\ud800"', '"\\ud801"', '"\\""']), child),
+            max_size=3,
+        ).map(lambda pairs: "{" + ",".join(f"{key}:{value}" for key, value in pairs) + "}")
+    ),
+    max_leaves=12,
+)
+"""Texts that are JSON, many of which name a key twice, in several ways of writing it."""
+
+
+def merging(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """As Go reads an object into a struct: of one that is there twice it keeps what the second leaves alone."""
+    read: dict[str, Any] = {}
+    for name, value in pairs:
+        key = shown(name)
+        before = read.get(key)
+        read[key] = {**before, **value} if isinstance(before, dict) and isinstance(value, dict) else shown(value)
+    return read
+
+
+def shown(value: Any) -> Any:
+    """Text as Go has it, half of a character replaced."""
+    if isinstance(value, str):
+        return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return [shown(each) for each in value] if isinstance(value, list) else value
+
+
+@given(MEMBERS, st.sampled_from([b"", b" ", b"\xef\xbb\xbf", b"\xff"]))
+def test_what_passes_as_unambiguous_is_read_alike_by_who_merges_and_who_replaces(text: str, before: bytes) -> None:
+    """AD5: a rule judges what the cluster then makes."""
+    try:
+        value = decode_unambiguous(before + text.encode())
+    except BadRequest:
+        return
+    assert value == shown(json.loads(text, object_pairs_hook=merging))
+
+
+@given(JSON)
+def test_what_every_reader_takes_for_the_same_is_unambiguous(value: Any) -> None:
+    assert decode_unambiguous(json.dumps(value).encode()) == value
+
+
+@pytest.mark.parametrize(
+    ("body", "named"),
+    [
+        (b'{"spec":{"a":1},"spec":{"b":2}}', 'duplicate field "spec"'),
+        (b'{"spec":{"a":1},"\\u0073pec":{"b":2}}', 'duplicate field "spec"'),
+        (b'{"l":[{"a":1,"a":1}]}', 'duplicate field "l[0].a"'),
+        (b'{"a":"\xff"}', "UTF-8"),
+        (b'{"a":"\\ud800"}', "surrogate"),
+        (b'{"a":NaN}', "invalid character 'N' looking for beginning of value"),
+        (b'\xef\xbb\xbf{"a":1}', "invalid character"),
+    ],
+)
+def test_an_ambiguous_body_is_refused_with_what_makes_it_so(body: bytes, named: str) -> None:
+    with pytest.raises(BadRequest) as caught:
+        decode_unambiguous(body)
+    assert named in caught.value.message
 
 
 @pytest.mark.parametrize(

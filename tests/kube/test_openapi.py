@@ -90,7 +90,8 @@ def test_every_group_version_has_a_document_whose_references_resolve(
 def test_the_version_two_document_resolves_and_names_every_kind(catalog: Catalog, definitions: Definitions) -> None:
     document = documents.v2_document(catalog, definitions, "v1.37.0")
     body = orjson.loads(document.body)
-    assert {name.rpartition("/")[2] for name in references(body)} <= set(body["definitions"])
+    assert {name.rpartition("/")[2] for name in references(body)} <= {*body["definitions"], *body["parameters"]}
+    assert all(parameter["description"] for parameter in body["parameters"].values())
     assert "com.example.stable.v1.CronTab" in body["definitions"]
     assert (
         "default"

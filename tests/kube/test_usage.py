@@ -56,6 +56,27 @@ def test_an_init_container_counts_when_it_is_larger_and_a_sidecar_always() -> No
     assert str(pod_requests(item)["cpu"]) == "3500m"
 
 
+def test_a_pod_that_is_resized_holds_the_most_of_what_it_wants_was_given_and_uses() -> None:
+    """AD2: until a node has made a pod smaller, the quota does not give away what it still has."""
+    item = pod(container("a", {"cpu": "1"}, {"cpu": "2"}), init=[container("s", {"cpu": "1"}, restartPolicy="Always")])
+    item["status"] = {
+        "containerStatuses": [
+            {
+                "name": "a",
+                "allocatedResources": {"cpu": "3"},
+                "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "4"}},
+            }
+        ],
+        "initContainerStatuses": [{"name": "s", "resources": {"requests": {"cpu": "500m"}}}],
+    }
+    assert used("", "pods", item)["requests.cpu"] == "4"
+    assert used("", "pods", item)["limits.cpu"] == "4"
+    item["spec"]["containers"][0]["resources"]["requests"]["cpu"] = "7"
+    assert used("", "pods", item)["requests.cpu"] == "8"
+    item["status"]["conditions"] = [{"type": "PodResizePending", "reason": "Infeasible"}]
+    assert used("", "pods", item)["requests.cpu"] == "3500m"
+
+
 def test_overhead_and_pod_level_resources_count() -> None:
     item = pod(container("a", {"cpu": "1"}), overhead={"cpu": "100m"}, resources={"requests": {"cpu": "4"}})
     assert str(pod_requests(item)["cpu"]) == "4100m"

@@ -88,7 +88,8 @@ class ResourceQuota(NoopPlugin):
             change = self._change(attributes, quota, now)
             if not change:
                 return None
-            if attributes.operation != DELETE:
+            # A status tells what is so: it counts, and is never refused.
+            if attributes.operation != DELETE and attributes.subresource != "status":
                 grown = {name: amount for name, amount in change.items() if amount.nanos > 0}
                 usage.check(quota, grown, used)
         except QuotaExceeded as error:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from access.admission.base import CREATE, UPDATE, Attributes, NoopPlugin
 from kube.kinds.schemas import Definitions
-from kube.objects.warnings import warnings_for
+from kube.objects.warnings import status_warnings_for, warnings_for
 from kube.requests.fielderrors import invalid_object
 from kube.requests.status import Cause
 from kube.validation.objects import create_causes, state_causes, update_causes
@@ -50,6 +50,8 @@ class ObjectValidation(NoopPlugin):
         if causes:
             raise invalid_object(resource.group, resource.kind, attributes.name, causes)
         # What is refused as it is, is warned of no more; who is refused later for other reasons hears of it.
-        if not resource.custom and not attributes.subresource and (old is None or body.get("spec") != old.get("spec")):
-            attributes.warnings.extend(warnings_for(body))
+        if not resource.custom and not attributes.subresource:
+            attributes.warnings.extend(warnings_for(body, old))
+        elif attributes.subresource == "status" and not resource.custom:
+            attributes.warnings.extend(status_warnings_for(body))
         return ()

@@ -78,8 +78,8 @@ class TenantPolicyAdmission(NoopPlugin):
 
 
 def refusal(group: str, plural: str, name: str, found: Sequence[Violation]) -> Forbidden:
-    """The 403 that names every field, and what to change there."""
-    said = "; ".join(f"{violation.field}: {violation.message}" for violation in found[:10])
+    """The 403 that names every field, what to change there, and the rule."""
+    said = "; ".join(f"{each.field}: {each.message} (rule {each.rule})" for each in found[:10])
     qualified = f"{plural}.{group}" if group else plural
     return Forbidden(
         f'{qualified} "{name}" is forbidden: by the policy of the tenant: {said}',

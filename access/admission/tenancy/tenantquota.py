@@ -11,9 +11,10 @@ import orjson
 from access.admission.base import CREATE, DELETE, UPDATE, Attributes, NoopPlugin
 from kube.objects.publications import is_copy
 from kube.quota import tenantquotas
+from kube.quota.placedusage import read_placed_usage
 from kube.quota.podresources import amounts
 from kube.quota.quantities import InvalidQuantity, Quantity
-from kube.quota.tenantquotas import TENANT_QUOTAS, TenantQuota, UsageRule
+from kube.quota.tenantquotas import PLACED_USAGES, TENANT_QUOTAS, TenantQuota, UsageRule
 from kube.quota.usage import QuotaExceeded
 from kube.requests.logicalclusters import is_tenant_space, space_of, tenant_of
 from kube.requests.names import SYSTEM_TENANT
@@ -142,8 +143,10 @@ class TenantQuotaAdmission(NoopPlugin):
         return tenantquotas.read_tenant_quota(tenant_of(cluster), body, self._rules)
 
     async def _count(self, space: str, quota: TenantQuota, now: float) -> dict[str, Quantity]:
-        """What the tenant has in its space and in every workspace below it; what is published to it is not its own."""
-        moment, counted = datetime.fromtimestamp(now, UTC), []
+        """What the tenant has in its space, in every workspace below it and in placed namespaces, and was not published."""
+        moment = datetime.fromtimestamp(now, UTC)
+        placed = await self._store.list(Range(space, *PLACED_USAGES))
+        counted = [read_placed_usage(orjson.loads(item.data)).total for item in placed.items]
         async for cluster in self._clusters(space):
             for group, plural, kept in await self._served(cluster):
                 if not quota.concerns(group, plural):

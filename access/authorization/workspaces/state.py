@@ -27,7 +27,7 @@ from kube.workspaces.types import (
     state_of,
 )
 from store.interface import Reader, Store
-from store.types import Key, Operation, Update
+from store.types import Check, Key, Operation, Update
 
 _STATES_MAX: Final = 4096
 
@@ -46,6 +46,19 @@ async def closing(store: Store, path: str) -> tuple[Operation, ...]:
         return ()
     body["status"] = {**(body.get("status") or {}), "phase": Phase.DELETING}
     return (Update(key, stored.revision, body),)
+
+
+async def held_open(store: Store, path: str) -> tuple[Operation, ...] | None:
+    """What holds a write back unless the logical cluster stays open; ``None`` where it is closed or not there.
+
+    Spaces of tenants are emptied until nothing comes any more: there is nothing to hold.
+    """
+    if not is_workspace(path):
+        return ()
+    stored = await store.get(logical_cluster_key(path), cached=True)
+    if stored is None or (orjson.loads(stored.data).get("status") or {}).get("phase") == Phase.DELETING:
+        return None
+    return (Check(stored.key, stored.revision),)
 
 
 class Workspaces:

@@ -6,7 +6,8 @@ role covers it, never the caller's credential and never the gateway's.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 from urllib.parse import quote, urlencode
@@ -17,7 +18,7 @@ from gateway.http.messages import Request, Response, Stream
 from gateway.http.negotiation import content_type
 from gateway.process.runtime import Runtime
 from gateway.process.streams import Recheck
-from gateway.upstream.admission import PlacedWrite
+from gateway.upstream.admission import PlacedWrite, Settlement
 from gateway.upstream.client import Answer
 from gateway.upstream.placements import Placement
 from gateway.upstream.tunnel import Tunnel
@@ -27,6 +28,7 @@ from kube.authorization.leastrole import at_most
 from kube.authorization.rbac import Attributes
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import Forbidden, ServiceUnavailable, StatusError
+from store.types import StoreError
 
 Given = TypeVar("Given", bound="Answer | Tunnel")
 
@@ -65,8 +67,11 @@ async def forward(runtime: Runtime, request: Request, placement: Placement, rech
             name=info.name,
         )
     role, membership = await role_of(runtime, request.principal, info, placement)
+    settlements: list[Settlement] = []
     if info.verb not in _READS or info.connects:
-        rehearsal = Rehearsal(lambda asked: ask(runtime, asked, placement, role, follows=False), request)
+        rehearsal = Rehearsal(
+            lambda asked: ask(runtime, asked, placement, role, follows=False), request, placement.cluster
+        )
         write = PlacedWrite(
             principal=request.principal,
             info=info,
@@ -77,25 +82,44 @@ async def forward(runtime: Runtime, request: Request, placement: Placement, rech
             body=request.body,
             current=rehearsal.current,
             outcome=rehearsal.outcome,
+            request=request.audit_id,
             now=request.now,
             dry_run=request.dry_run,
         )
-        await _admit(runtime, request, write)
+        settlements = await _admit(runtime, request, write)
     if info.connects:
         answer: Answer | Tunnel = await _connect(runtime, request, placement, role)
     else:
-        answer = await ask(runtime, request, placement, role, follows=info.is_long_running)
+        try:
+            answer = await ask(runtime, request, placement, role, follows=info.is_long_running)
+        except ServiceUnavailable:
+            # Nothing was sent.
+            await _settle(settlements, made=False)
+            raise
+        if answer.status < 500:
+            await _settle(settlements, made=answer.status < 300)
     return relay(runtime, request, answer, recheck)
 
 
-async def _admit(runtime: Runtime, request: Request, write: PlacedWrite) -> None:
-    """Ask all conditions in order; who refuses is noted, with the reason (AZ11)."""
+async def _admit(runtime: Runtime, request: Request, write: PlacedWrite) -> list[Settlement]:
+    """Ask all conditions in order; who refuses is noted, with the reason (AZ11). Who is to be told what becomes of it."""
+    settlements = []
     for condition in runtime.placed_admission:
         try:
-            await condition.admit(write)
+            settlement = await condition.admit(write)
         except StatusError as refusal:
             request.notes.append(Decision(Verdict.DENY, f"admission/{condition.name}", refusal.message))
             raise
+        if settlement is not None:
+            settlements.append(settlement)
+    return settlements
+
+
+async def _settle(settlements: Sequence[Settlement], *, made: bool) -> None:
+    for settle in settlements:
+        # What is not settled now is found out later: the cluster has answered, and the client is told so.
+        with contextlib.suppress(StoreError):
+            await settle(made)
 
 
 async def role_of(runtime: Runtime, principal: Principal, info: RequestInfo, placement: Placement) -> tuple[str, str]:

@@ -24,3 +24,15 @@ class SuspendRequest(RequestSerializer):
 
     reason = serializers.CharField(max_length=512)
     stop = serializers.BooleanField(required=False, default=False)
+
+
+class CreateRequest(RequestSerializer):
+    """Something new, which a declaration may own."""
+
+    managed_by = serializers.CharField(
+        max_length=63,
+        required=False,
+        default="",
+        allow_blank=True,
+        help_text="The declaration that makes it, by a name of its own; never changed later.",
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rest_framework import serializers
 
-from portal.api.serializers.base import RequestSerializer
+from portal.api.serializers.base import CreateRequest, RequestSerializer
 from portal.api.serializers.policies import PoliciesSerializer
 from tenants.models import Cluster, CredentialKind, Network, PodSecurity, Tier
 
@@ -26,7 +26,7 @@ class TierChangeRequest(RequestSerializer):
     position = serializers.IntegerField(min_value=0, max_value=1000, required=False, default=0)
 
 
-class TierCreateRequest(TierChangeRequest):
+class TierCreateRequest(CreateRequest, TierChangeRequest):
     """A new tier."""
 
     name = serializers.CharField(max_length=63)
@@ -81,6 +81,7 @@ class TierSerializer(serializers.ModelSerializer[Tier]):
             "workspaces_per_user",
             "is_available",
             "position",
+            "managed_by",
         )
         read_only_fields = fields
 

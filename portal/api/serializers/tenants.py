@@ -6,11 +6,11 @@ from typing import Any
 
 from rest_framework import serializers
 
-from portal.api.serializers.base import RequestSerializer
+from portal.api.serializers.base import CreateRequest, RequestSerializer
 from tenants.models import Membership, Role, Tenant
 
 
-class TenantCreateRequest(RequestSerializer):
+class TenantCreateRequest(CreateRequest):
     """A new tenant."""
 
     name = serializers.CharField(max_length=63)
@@ -25,13 +25,19 @@ class TenantCreateRequest(RequestSerializer):
     )
 
 
+class TenantChangeRequest(RequestSerializer):
+    """What may change of a tenant."""
+
+    display_name = serializers.CharField(max_length=128, allow_blank=True)
+
+
 class MemberChangeRequest(RequestSerializer):
     """A member's new role."""
 
     role = serializers.ChoiceField(choices=Role.choices)
 
 
-class MemberCreateRequest(MemberChangeRequest):
+class MemberCreateRequest(CreateRequest, MemberChangeRequest):
     """Somebody who has an account, and as what."""
 
     email = serializers.EmailField(max_length=254)
@@ -49,6 +55,7 @@ class TenantSerializer(serializers.ModelSerializer[Tenant]):
             "cluster_path",
             "suspended_reason",
             "suspended_at",
+            "managed_by",
             "created_at",
         )
         read_only_fields = fields
@@ -63,8 +70,18 @@ class MemberSerializer(serializers.ModelSerializer[Membership]):
 
     class Meta:
         model = Membership
-        fields = ("user_id", "email", "name", "role", "created_at")
+        fields = ("user_id", "email", "name", "role", "managed_by", "created_at")
         read_only_fields = fields
+
+
+class MembershipSerializer(MemberSerializer):
+    """A membership with its tenant."""
+
+    tenant = serializers.CharField(source="tenant_id")
+
+    class Meta(MemberSerializer.Meta):
+        fields = ("tenant", *MemberSerializer.Meta.fields)  # type: ignore[assignment]
+        read_only_fields = fields  # type: ignore[assignment]
 
 
 class QuotaOfWorkspaceSerializer(serializers.Serializer[Any]):

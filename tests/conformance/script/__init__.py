@@ -10,14 +10,17 @@ import yaml
 
 from tests.conformance.conversation import Conversation
 from tests.conformance.script.certificates import certificates
+from tests.conformance.script.controllers import aggregation
 from tests.conformance.script.definitions import definitions, deprecations
 from tests.conformance.script.endings import deletes, namespaces, updates
 from tests.conformance.script.kinds import OBJECTS, invalid_section, kind_section
+from tests.conformance.script.meanings import meanings
 from tests.conformance.script.parts import connecting, counts, limits, parts, reviews
 from tests.conformance.script.podsecurity import podsecurity
 from tests.conformance.script.policy import policy
 from tests.conformance.script.reads import layout, lists, networks, paths, quantities, watching
 from tests.conformance.script.taken import podparts, taken
+from tests.conformance.script.unwise import unwise
 from tests.conformance.script.writes import applying, bodies, fields, patches, revisions
 
 HERE = Path(__file__).parents[1]
@@ -65,6 +68,9 @@ def sections() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:
         podsecurity,
         podparts,
         taken,
+        aggregation,
+        meanings,
+        unwise,
     ):
         yield section.__name__, section, False
     yield certificates.__name__, certificates, True

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import orjson
 import pytest
 import yaml
 
@@ -19,6 +20,7 @@ from tenants.services import tenant_create, tenant_policies_change, tier_change
 from tests.gateway.callers import Answer, Caller, eventually
 from tests.gateway.conftest import Server
 from tests.gateway.placed.conftest import GROUPS, Door
+from tests.gateway.placed.conftest import said as said_of
 from tests.tenants.conftest import OPERATOR
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -168,6 +170,39 @@ def test_what_was_there_may_stay_and_no_write_makes_it_worse(door: Door, shop: t
         assert owner.patch(one, good, "strategic-merge").status == 200
 
 
+def test_what_a_body_says_twice_hides_nothing_from_the_rules(door: Door, shop: tuple[Caller, str]) -> None:
+    """The cluster merges what is there twice: by no kind of write and in no encoding does an image come in with it."""
+    owner, placed = shop
+    tenant_policies_change(actor=OPERATOR, name=door.name, policies={"registries": ["ghcr.io"]})
+    path = f"/apis/apps/v1/namespaces/{placed}/deployments"
+    kept = deployment("kept", "ghcr.io/a/b")
+    assert owner.post(path, kept).status == 201
+    evil, good = (orjson.dumps(deployment("kept", image)["spec"]) for image in ("nginx", "ghcr.io/a/b"))
+    head = b'{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"%b"},'
+    new, same = head % b"new", head % b"kept"
+    twice = (
+        b'"spec":%b,"spec":{"replicas":2}}' % evil,
+        b'"spec":%b,"\\u0073pec":{"replicas":2}}' % evil,
+        b'"spec":%b,"spec":%b}' % (evil, good),
+        b'"spec":%b,"spec":%b}' % (good, evil),
+        b'"spec":%b}' % evil.replace(b'"image":"nginx"', b'"image":"nginx","image":"ghcr.io/a/b"'),
+    )
+    for body in twice:
+        for method, target, sent in (("POST", path, new + body), ("PUT", f"{path}/kept", same + body)):
+            answer = owner.call(method, target, sent)
+            assert (answer.status, "duplicate field" in said_of(answer)) == (400, True), (sent, answer.body)
+        for media in ("merge-patch+json", "strategic-merge-patch+json", "apply-patch+yaml"):
+            target = f"{path}/kept?fieldManager=me&force=true" if media.startswith("apply") else f"{path}/kept"
+            owner.call("PATCH", target, same + body, {"Content-Type": f"application/{media}"})
+        owner.post(path, new + body, {"Content-Type": "application/yaml"})
+    operation = b'[{"op":"replace","path":"/spec/template/spec/containers/0/image","value":"%b","value":"%b"}]'
+    for values in ((b"nginx", b"ghcr.io/a/b"), (b"ghcr.io/a/b", b"nginx")):
+        owner.call("PATCH", f"{path}/kept", operation % values, {"Content-Type": "application/json-patch+json"})
+    images = "{.items[*].spec.template.spec.containers[*].image}"
+    there = door.cluster.kubectl("get", "deployment", "-n", placed, "-o", f"jsonpath={images}")
+    assert set(there.split()) == {"ghcr.io/a/b"}
+
+
 def test_kubectl_says_what_to_change(door: Door, shop: tuple[Caller, str], kubectl: Callable[..., str]) -> None:
     owner, placed = shop
     tenant_policies_change(
@@ -176,7 +211,7 @@ def test_kubectl_says_what_to_change(door: Door, shop: tuple[Caller, str], kubec
     for namespace in (placed, "default"):
         said = kubectl(owner, "-n", namespace, "create", "deployment", "web", "--image=nginx", check=False)
         assert 'deployments.apps "web" is forbidden: by the policy of the tenant: ' in said
-        assert "docker.io/library/nginx, which is not allowed; allowed: ghcr.io/acme" in said
+        assert "docker.io/library/nginx, which is not allowed; allowed: ghcr.io/acme (rule registries)" in said
         said = kubectl(owner, "-n", namespace, "create", "service", "clusterip", "s", "--tcp=80", check=False)
         assert "none is allowed" in said
         assert "created" in kubectl(owner, "-n", namespace, "create", "deployment", "web", "--image=ghcr.io/acme/web")

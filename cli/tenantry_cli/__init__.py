@@ -1,0 +1,1 @@
+"""The command ``tenantry``: a portal's REST API for people and pipelines."""

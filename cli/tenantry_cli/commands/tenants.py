@@ -1,0 +1,176 @@
+"""Tenants, their members and their quota."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from tenantry_cli.context import connect
+from tenantry_cli.declarations.changes import plan
+from tenantry_cli.declarations.documents import Fields, Item, Kind
+from tenantry_cli.declarations.portal import current_of
+from tenantry_cli.failures import Failure, Status
+from tenantry_cli.output import Format, Output, say, show, show_pairs
+
+COLUMNS = ("name", "display_name", "state", "created_at")
+MEMBERS = ("email", "name", "role")
+
+app = typer.Typer(help="Tenants, their members and quota.", no_args_is_help=True)
+members = typer.Typer(help="Who is in a tenant.", no_args_is_help=True)
+quota = typer.Typer(help="What a tenant may hold.", no_args_is_help=True)
+app.add_typer(members, name="members")
+app.add_typer(quota, name="quota")
+
+Name = Annotated[str, typer.Argument(help="The tenant's name.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Amounts = Annotated[list[str] | None, typer.Option("--quota", help="A bound, as in pods=30; may be repeated.")]
+
+
+@app.command("list")
+def list_(
+    context: typer.Context,
+    search: Annotated[str, typer.Option(help="Any part of a name.")] = "",
+    output: Output = Format.TABLE,
+) -> None:
+    """List the tenants that you are in; operators see all."""
+    show(connect(context).pages("tenants", "", search=search), COLUMNS, output)
+
+
+@app.command()
+def get(context: typer.Context, name: Name, output: Output = Format.TABLE) -> None:
+    """Show a tenant."""
+    show_pairs(connect(context).get("tenants", name, ""), output)
+
+
+@app.command("create")
+def create_(
+    context: typer.Context,
+    name: Name,
+    display_name: Annotated[str, typer.Option(help="As people read it.")] = "",
+    owner: Annotated[str, typer.Option(help="The first owner's e-mail address.")] = "",
+    bounds: Amounts = None,
+    output: Output = Format.TABLE,
+) -> None:
+    """Create a tenant (operators). One that is there just as it is asked for is no failure."""
+    api = connect(context)
+    said = {"display_name": display_name, "quota": amounts_of(bounds or [])}
+    wanted: dict[Item, Fields] = {Item(Kind.TENANT, name): {field: value for field, value in said.items() if value}}
+    if owner:
+        wanted[Item(Kind.MEMBER, owner.lower(), name)] = {"role": "owner"}
+    try:
+        made = api.post("tenants", "", body={"name": name, "owner": owner, **wanted[Item(Kind.TENANT, name)]})
+    except Failure as failure:
+        if failure.reason != "AlreadyExists":
+            raise
+        differences = plan(wanted, current_of(api, wanted), ())
+        if differences:
+            fields = ", ".join(field for change in differences for field in change.fields)
+            raise Failure(f"{failure}, and differs in {fields}.", failure.status) from None
+        say(f"The tenant {name} is there already.")
+        made = api.get("tenants", name, "")
+    show_pairs(made, output)
+
+
+@app.command()
+def suspend(
+    context: typer.Context,
+    name: Name,
+    reason: Annotated[str, typer.Option(help="What its people read.")],
+    stop: Annotated[bool, typer.Option("--stop", help="End its pods too.")] = False,
+    output: Output = Format.TABLE,
+) -> None:
+    """Close a tenant and suspend its workspaces, at once (operators)."""
+    show_pairs(connect(context).post("tenants", name, "suspend", body={"reason": reason, "stop": stop}), output)
+
+
+@app.command()
+def resume(context: typer.Context, name: Name, output: Output = Format.TABLE) -> None:
+    """Open a tenant again (operators)."""
+    show_pairs(connect(context).post("tenants", name, "resume"), output)
+
+
+@app.command()
+def delete(context: typer.Context, name: Name, yes: Yes = False) -> None:
+    """Delete a tenant and everything in it (owners, operators)."""
+    confirm(f"Delete the tenant {name} and everything in it?", yes=yes)
+    connect(context).delete("tenants", name, "")
+    say(f"The tenant {name} is being deleted.")
+
+
+@members.command("list")
+def members_list(context: typer.Context, tenant: Name, output: Output = Format.TABLE) -> None:
+    """List a tenant's members."""
+    show(connect(context).pages("tenants", tenant, "members", ""), MEMBERS, output)
+
+
+@members.command("set")
+def members_set(
+    context: typer.Context,
+    tenant: Name,
+    email: Annotated[str, typer.Argument(help="Of somebody who has an account.")],
+    role: Annotated[str, typer.Argument(help="owner, admin, editor or viewer.")],
+    output: Output = Format.TABLE,
+) -> None:
+    """Add a member, or change the role."""
+    body = {"email": email, "role": role}
+    show(connect(context).post("tenants", tenant, "members", "", body=body), MEMBERS, output)
+
+
+@members.command("remove")
+def members_remove(
+    context: typer.Context, tenant: Name, email: Annotated[str, typer.Argument(help="The member's address.")]
+) -> None:
+    """End a membership, and the credentials that came of it."""
+    api = connect(context)
+    for member in api.pages("tenants", tenant, "members", ""):
+        if member["email"].casefold() == email.casefold():
+            api.delete("tenants", tenant, "members", member["user_id"], "")
+            say(f"{email} is out of {tenant}.")
+            return
+    raise Failure(f"{email} is no member of {tenant}.", Status.NOT_FOUND)
+
+
+@quota.command("get")
+def quota_get(context: typer.Context, tenant: Name, output: Output = Format.TABLE) -> None:
+    """Show what a tenant may hold and what it holds."""
+    _show_quota(connect(context).get("tenants", tenant, "quota", ""), output)
+
+
+@quota.command("set")
+def quota_set(
+    context: typer.Context,
+    tenant: Name,
+    bounds: Annotated[list[str], typer.Argument(help="As in pods=30; `pods=` lifts a bound.")],
+    output: Output = Format.TABLE,
+) -> None:
+    """Change bounds of a tenant (operators); those that are not named stay."""
+    api = connect(context)
+    hard = {**api.get("tenants", tenant, "quota", "")["hard"], **amounts_of(bounds)}
+    wanted = {resource: amount for resource, amount in hard.items() if amount}
+    _show_quota(api.put("tenants", tenant, "quota", "", body={"hard": wanted}), output)
+
+
+def amounts_of(bounds: list[str]) -> dict[str, str]:
+    """``pods=30`` as a quota has it. Raises ``Failure``."""
+    found = {}
+    for bound in bounds:
+        resource, equals, amount = bound.partition("=")
+        if not equals or not resource:
+            raise Failure(f"A bound is RESOURCE=AMOUNT, as in pods=30, not {bound}.", Status.USAGE)
+        found[resource] = amount
+    return found
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Go on when somebody says so. Raises ``typer.Abort``."""
+    if not yes:
+        typer.confirm(question, abort=True, err=True)
+
+
+def _show_quota(found: Any, output: Format) -> None:
+    if output is not Format.TABLE:
+        show({"hard": found["hard"], "used": found["used"]}, [], output)
+        return
+    rows = [{"resource": name, "used": found["used"].get(name), "hard": hard} for name, hard in found["hard"].items()]
+    show(rows, ["resource", "used", "hard"], output)

@@ -1,0 +1,1 @@
+"""Tenants, tiers and members as files say they are to be."""

@@ -1,0 +1,204 @@
+"""Counts what goes to clusters, and what is there, against the tenant's quota (AD1 to AD3).
+
+1. A write at the door is reserved before it is passed on, and settled by the cluster's answer. Where there is none,
+   nobody knows: the reservation stays until its end.
+2. One process of a database looks at every placed namespace: when something was written or deleted there, when the
+   quota changed, and now and then, for clusters' own controllers come in by no door.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Final
+
+import orjson
+
+from access.admission.tenancy.placedquota import PlacedQuotas, usage_key
+from gateway.upstream.admission import MAKING, PlacedWrite, Settlement, name_of
+from gateway.upstream.clusters import Clusters
+from gateway.upstream.gatewayreading import read_list_as
+from gateway.upstream.placements import Placement, placement_in
+from gateway.upstream.tokens import WorkspaceTokens
+from kube.authorization.rbac import Attributes
+from kube.kinds.builtins import BUILTINS
+from kube.kinds.resources import Resource
+from kube.quota.podresources import Amounts
+from kube.quota.quantities import InvalidQuantity, Quantity
+from kube.quota.tenantquotas import PLACED_USAGES, TENANT_QUOTAS, TenantQuota, is_counted
+from kube.quota.usage import QuotaExceeded
+from kube.requests.status import BadRequest, Forbidden, StatusError
+from store.engine import Engine
+from store.postgresql.connections import AWAY
+from store.postgresql.leadership import RETRY_SECONDS, leader_election
+from store.types import AllSpaces, Event, Key, StoreError
+
+logger = logging.getLogger(__name__)
+
+LEADER_LOCK: Final = 0x7E6A_0009
+LOOK_SECONDS: Final = 60.0
+_CHECK_SECONDS: Final = 1.0
+_ALL: Final = ""
+"""In place of a namespace: all of a space."""
+
+_ENDING: Final = frozenset({"delete", "deletecollection"})
+
+
+class PlacedQuota:
+    """Reserves what a write needs."""
+
+    name = "TenantQuota"
+
+    def __init__(self, quotas: PlacedQuotas) -> None:
+        self._quotas = quotas
+
+    async def admit(self, write: PlacedWrite) -> Settlement | None:
+        """Raise ``Forbidden`` for what exceeds the quota of the tenant, or what the cluster refuses anyway."""
+        info = write.info
+        place = usage_key(info.cluster, info.namespace)
+        if info.verb in _ENDING and not write.dry_run:
+            return partial(self._look_again, place)
+        if info.subresource not in ("", "resize") or info.verb not in MAKING:
+            return None
+        quota = await self._quotas.quota(info.cluster)
+        if quota is None or not quota.concerns(info.group, info.resource):
+            return None
+        # What limits and defaults make of it, only the cluster knows.
+        new = await write.outcome()
+        old = await write.current() if info.verb != "create" else None
+        moment = datetime.fromtimestamp(write.now, UTC)
+        try:
+            reserved = await self._quotas.reserve(
+                place,
+                write.request,
+                lambda quota: _demand(quota, info.group, info.resource, old, new, moment),
+                now=write.now,
+                dry_run=write.dry_run,
+            )
+        except QuotaExceeded as error:
+            qualified = f"{info.resource}.{info.group}" if info.group else info.resource
+            name = info.name or name_of(new)
+            said = f'{qualified} "{name}" is forbidden: {error}'
+            raise Forbidden(said, group=info.group, kind=info.resource, name=name) from None
+        except InvalidQuantity as error:
+            raise BadRequest(str(error)) from None
+        return partial(self._settle, place, write.request) if reserved else None
+
+    async def _settle(self, place: Key, request: str, made: bool) -> None:
+        await self._quotas.settle(place, request, made=made)
+
+    async def _look_again(self, place: Key, made: bool) -> None:
+        if made:
+            await self._quotas.touch(place)
+
+
+class PlacedUsageController:
+    """The work of one process; ``run`` until it is cancelled."""
+
+    def __init__(
+        self, store: Engine, quotas: PlacedQuotas, clusters: Clusters, tokens: WorkspaceTokens, database_url: str
+    ) -> None:
+        self._store = store
+        self._quotas = quotas
+        self._clusters = clusters
+        self._tokens = tokens
+        self._conninfo = database_url
+        self._told = asyncio.Event()
+        self._soon: set[tuple[str, str]] = set()
+
+    def on_events(self, events: Sequence[Event]) -> None:
+        """Note where something was written or placed, and whose quota bounds what nobody has counted."""
+        for event in events:
+            key = event.key
+            if key[1:3] == PLACED_USAGES or (
+                key[1:3] == ("", "namespaces") and placement_in(event.data, key) is not None
+            ):
+                self._soon.add((key.space, key.name))
+            elif key[1:3] == TENANT_QUOTAS and not is_counted(orjson.loads(event.data)):
+                self._soon.add((key.space, _ALL))
+        if self._soon:
+            self._told.set()
+
+    async def run(self) -> None:
+        """Wait until this process leads, then look."""
+        while True:
+            try:
+                async with leader_election(self._conninfo, LEADER_LOCK, "tenantry-placed-quota") as check_leadership:
+                    while True:
+                        await self._look(None)
+                        await self._look_where_told(check_leadership)
+            except AWAY:
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def _look_where_told(self, check_leadership: Callable[[], Awaitable[None]]) -> None:
+        until = time.monotonic() + LOOK_SECONDS
+        while time.monotonic() < until:
+            await check_leadership()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._told.wait(), _CHECK_SECONDS)
+            self._told.clear()
+            soon, self._soon = self._soon, set()
+            if soon:
+                await self._look(soon)
+
+    async def _look(self, places: Collection[tuple[str, str]] | None) -> None:
+        """Count these places, or all that there are; what somebody writes to meanwhile, again."""
+        for (space, namespace), placement in (await self._there()).items():
+            if places is not None and not {(space, namespace), (space, _ALL)} & set(places):
+                continue
+            try:
+                if placement is None:
+                    await self._quotas.forget(usage_key(space, namespace))
+                elif placement.is_active:
+                    count = partial(self._count, placement)
+                    if not await self._quotas.recount(usage_key(space, namespace), count, time.time()):
+                        self._soon.add((space, namespace))
+            except (StatusError, StoreError, InvalidQuantity) as error:
+                logger.info("what is in the namespace %s is not counted: %s", namespace, error)
+
+    async def _there(self) -> dict[tuple[str, str], Placement | None]:
+        """Placed namespaces, and, as ``None``, those of which only the count is left."""
+        there: dict[tuple[str, str], Placement | None] = {}
+        for stored in (await self._store.list(AllSpaces("", "namespaces"), cached=True)).items:
+            if (placement := placement_in(stored.data, stored.key)) is not None:
+                there[placement.space, placement.namespace] = placement
+        for stored in (await self._store.list(AllSpaces(*PLACED_USAGES), cached=True)).items:
+            there.setdefault((stored.key.space, stored.key.name), None)
+        return there
+
+    async def _count(self, placement: Placement, quota: TenantQuota) -> list[Amounts]:
+        roles, now = await self._clusters.roles(placement.cluster), datetime.now(UTC)
+        found: list[Amounts] = []
+        for resource in _counted(quota):
+            wanted = Attributes("list", resource.group, resource.plural, "", placement.namespace)
+            role = roles.least(wanted)
+            if role is None:
+                continue  # Nobody in the namespace has to do with it.
+            base = f"/apis/{resource.group}" if resource.group else "/api"
+            path = f"{base}/{resource.preferred.name}/namespaces/{placement.namespace}/{resource.plural}"
+            items = await read_list_as(self._clusters, self._tokens, placement, role, path)
+            found += [quota.counted(resource.group, resource.plural, item, now=now) for item in items]
+        return found
+
+
+def _counted(quota: TenantQuota) -> Iterator[Resource]:
+    return (
+        each
+        for each in BUILTINS
+        if each.namespaced
+        and each.persistent
+        and each.storage_group is None
+        and quota.concerns(each.group, each.plural)
+    )
+
+
+def _demand(quota: TenantQuota, group: str, plural: str, old: Any, new: Any, now: datetime) -> dict[str, Quantity]:
+    if old is None:
+        return quota.demand(group, plural, new, now=now)
+    before, after = (quota.counted(group, plural, body, now=now) for body in (old, new))
+    return {name: after.get(name, Quantity()) - before.get(name, Quantity()) for name in {**before, **after}}

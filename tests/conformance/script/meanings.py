@@ -1,0 +1,51 @@
+"""What the OpenAPI documents say that fields and parameters mean."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from tests.conformance.conversation import Conversation
+from tests.speaking import Answer
+
+_FIELDS: Final = (
+    "Container.imagePullPolicy",
+    "ContainerPort.protocol",
+    "PersistentVolumeClaimSpec.accessModes",
+    "PersistentVolumeSpec.persistentVolumeReclaimPolicy",
+    "PodSpec.dnsPolicy",
+    "PodSpec.restartPolicy",
+    "PodStatus.phase",
+    "ResourceQuotaSpec.scopes",
+    "ServiceSpec.ipFamilies",
+    "ServiceSpec.type",
+    "Toleration.effect",
+)
+_ALPHA: Final = "shardSelector"
+
+
+def meanings(say: Conversation) -> None:
+    """The values that fields take, and the words about parameters."""
+    say.note("/openapi/v3/api/v1", _values)
+    say.note("/openapi/v3/api/v1", lambda answer: _words(answer, answer.body))
+    say.note("/openapi/v2", lambda answer: _words(answer, answer.body))
+
+
+def _values(answer: Answer) -> dict[str, Any]:
+    schemas, found = answer["components"]["schemas"], {}
+    for path in _FIELDS:
+        definition, _, field = path.partition(".")
+        schema = schemas[f"io.k8s.api.core.v1.{definition}"]["properties"][field]
+        found[path] = [schema["description"], schema.get("enum") or schema["items"]["enum"]]
+    return found
+
+
+def _words(answer: Answer, document: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of some operations, with what the documents of version 2 say in one place for all."""
+    collection, found = "/api/v1/namespaces/{namespace}/configmaps", {}
+    for path, method in ((collection, "get"), (collection, "post"), (f"{collection}/{{name}}", "patch")):
+        item = answer["paths"][path]
+        for parameter in (*item["parameters"], *item[method]["parameters"]):
+            shared = document.get("parameters", {}).get(parameter.get("$ref", "").rpartition("/")[2], parameter)
+            if shared["name"] not in ("body", _ALPHA):
+                found[f"{method} {path} {shared['name']}"] = shared["description"]
+    return found
