@@ -30,8 +30,7 @@ from kube.authorization.decisions import Decision, Verdict
 from kube.requests.fielderrors import invalid, invalid_object, required
 from kube.requests.fieldselectors import exact_match
 from kube.requests.logicalclusters import is_valid, space_of, tenant_of
-from kube.requests.paths import BY_NODE
-from kube.requests.requestinfo import RequestInfo
+from kube.requests.requestinfo import BY_NODE, RequestInfo
 from kube.requests.status import BadRequest, Cause, Forbidden
 
 KINDS: Final = frozenset({"SelfSubjectAccessReview", "SubjectAccessReview", "LocalSubjectAccessReview"})

@@ -12,7 +12,7 @@ from gateway.http.negotiation import Accept, negotiate, respond
 from gateway.process.runtime import Runtime
 from kube.kinds.resources import Catalog
 from kube.openapi import discovery
-from kube.requests.paths import not_found
+from kube.requests.requestinfo import not_found
 from kube.requests.status import NoSuchPage
 
 _CACHE_MAX: Final = 512

@@ -27,8 +27,7 @@ from kube.customresources.definitions import CRDS, resource_of
 from kube.kinds.builtins import TENANT_BUILTINS
 from kube.kinds.resources import Catalog, Resource
 from kube.requests.logicalclusters import full_path, is_valid, tenant_of
-from kube.requests.paths import ALL_TENANTS, ParsedRequest, not_found, parse
-from kube.requests.requestinfo import RequestInfo
+from kube.requests.requestinfo import ALL_TENANTS, ParsedRequest, RequestInfo, not_found, parse
 from kube.requests.status import Expired, Forbidden, MethodNotAllowed
 from kube.workspaces.apiexports import (
     BINDINGS,

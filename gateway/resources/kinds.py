@@ -19,8 +19,7 @@ from kube.kinds.tenantrykinds import with_own_kinds
 from kube.objects.columns import TableConvertor
 from kube.objects.tables import convertor_of
 from kube.requests.logicalclusters import BOOTSTRAP, ROOT
-from kube.requests.paths import not_found
-from kube.requests.requestinfo import RequestInfo
+from kube.requests.requestinfo import RequestInfo, not_found
 from kube.requests.status import MethodNotAllowed, NoSuchPage, NotFound
 
 _HEAVY: Final = 8_000

@@ -43,8 +43,7 @@ from gateway.process.streams import Recheck
 from gateway.server import assembly
 from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision
-from kube.requests.paths import ParsedRequest
-from kube.requests.requestinfo import RequestInfo
+from kube.requests.requestinfo import ParsedRequest, RequestInfo
 from kube.requests.status import BadRequest, MethodNotAllowed, ServiceUnavailable, StatusError, Timeout
 
 logger = logging.getLogger(__name__)

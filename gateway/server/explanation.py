@@ -35,8 +35,7 @@ from kube.authorization.effectivepolicy import Policies
 from kube.authorization.rbac import GROUP, Attributes
 from kube.authorization.whocan import Holder
 from kube.requests.logicalclusters import ROOT, is_tenant_space, is_valid, is_workspace, space_of, tenant_of
-from kube.requests.paths import parse, resolve
-from kube.requests.requestinfo import RequestInfo
+from kube.requests.requestinfo import RequestInfo, parse, resolve
 from kube.requests.status import BadRequest
 from store import synchronous
 from store.types import AllSpaces, Key, Listing, Range, Stored

@@ -24,7 +24,7 @@ from gateway.options import Options
 from gateway.process.runtime import Runtime
 from gateway.server import assembly
 from kube.authentication.identity import Principal
-from kube.requests.paths import parse, resolve
+from kube.requests.requestinfo import parse, resolve
 from kube.requests.status import BadRequest
 
 _PATIENCE = 30.0

@@ -21,7 +21,7 @@ from access.outsidebudget import Unreachable, begin_budget, within_budget
 from access.ttlcache import TTLCache
 from kube.authentication.identity import Principal
 from kube.authentication.oidcclaims import ClaimRules
-from kube.requests.paths import parse, resolve
+from kube.requests.requestinfo import parse, resolve
 from kube.requests.status import Forbidden
 from tests.access.authentication.outside import bearer, providing, serving, signed, trusting
 

@@ -33,7 +33,7 @@ from gateway.server.assembly import build_runtime
 from kube.authentication.identity import Principal
 from kube.requests.decoding import MAX_VALUES, decode_json
 from kube.requests.fielderrors import CAUSES_MAX
-from kube.requests.paths import parse, resolve
+from kube.requests.requestinfo import parse, resolve
 from kube.requests.status import Forbidden, RequestEntityTooLarge, TooManyRequests
 from kube.requests.tokenbuckets import TokenBucket
 from tests.gateway.callers import Caller

@@ -22,7 +22,7 @@ from gateway.options import Options
 from gateway.process.runtime import Runtime
 from gateway.server.assembly import build_runtime
 from kube.authentication.identity import MASTERS, Principal
-from kube.requests.paths import parse, resolve
+from kube.requests.requestinfo import parse, resolve
 from store.types import Key, Operation, Update
 from tests.gateway.callers import Caller, config_map
 from tests.gateway.conftest import Server

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from kube.requests.paths import parse, resolve
-from kube.requests.requestinfo import RequestInfo
+from kube.requests.requestinfo import RequestInfo, parse, resolve
 
 
 def ask(

@@ -28,7 +28,7 @@ from kube.authorization.rbac import (
 )
 from kube.authorization.rbacindex import PolicyIndex, TargetTenant
 from kube.requests.labelselectors import parse_labels
-from kube.requests.paths import parse, resolve
+from kube.requests.requestinfo import parse, resolve
 
 
 def about(verb: str, resource: str, *, group: str = "", namespace: str = "", name: str = "") -> Attributes:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kube.requests.paths import parse, query_parameters, resolve
+from kube.requests.requestinfo import parse, query_parameters, resolve
 from kube.requests.status import BadRequest, MethodNotAllowed, StatusError
 from tests.kube.requestlines import ask
 

@@ -11,7 +11,7 @@ from kube.authorization import bootstrappolicy
 from kube.authorization.effectivepolicy import Policies
 from kube.authorization.rbac import Binding, Role, Rule, Subject
 from kube.authorization.rbacindex import PolicyIndex
-from kube.requests.paths import parse
+from kube.requests.requestinfo import parse
 from kube.requests.status import BadRequest, NotFound
 from kube.workspaces.types import (
     RequiredGroupsSyntax,

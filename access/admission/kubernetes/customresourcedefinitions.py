@@ -13,7 +13,7 @@ from access.admission.base import CREATE, UPDATE, Attributes
 from kube.customresources.definitions import CRDS, crd_causes, crd_status, crd_update_causes
 from kube.kinds.schemas import Definitions
 from kube.requests.fielderrors import invalid_object
-from kube.requests.paths import not_found
+from kube.requests.requestinfo import not_found
 from kube.requests.status import Forbidden
 from store.interface import Store
 from store.types import Check, Key, Operation, Range, Stored

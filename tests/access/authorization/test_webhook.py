@@ -13,8 +13,7 @@ from access.authorization.modes.webhook import WebhookAuthorizer
 from access.httpclient import REST_SECONDS, HttpClient, Webhook
 from kube.authentication.identity import TENANT_EXTRA, Principal
 from kube.authorization.decisions import Verdict
-from kube.requests.paths import parse, resolve
-from kube.requests.requestinfo import RequestInfo
+from kube.requests.requestinfo import RequestInfo, parse, resolve
 from tests.access.authentication.outside import serving, trusting
 
 
