@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
 import orjson
 
@@ -20,19 +20,18 @@ from kube.kinds.resources import Scale
 from kube.objects import fieldvalidation, managedfields, tables
 from kube.objects.managedfields import Write
 from kube.objects.patches import deep_copy, json_patch, merge_patch
+from kube.objects.subresources import BUILT_IN_SCALE
 from kube.requests.fielderrors import invalid_object, required
 from kube.requests.labelselectors import from_object
 from kube.requests.names import is_dns_subdomain
 from kube.requests.status import BadRequest, Cause, Conflict
 from store.types import Stored
 
-_BUILT_IN: Final = Scale(("spec", "replicas"), ("status", "replicas"))
-
 
 async def scale(runtime: Runtime, request: Request, kind: Kind) -> Response:
     """GET, PUT and PATCH of ``/scale``: an ``autoscaling/v1 Scale`` over the object's replicas."""
     info = request.info
-    where = kind.served.scale or _BUILT_IN
+    where = kind.served.scale or BUILT_IN_SCALE
     if info.verb == "get":
         stored = await find(runtime, objects.key_of(info, kind.resource, info.name), kind)
         return _show(request, stored, where)

@@ -29,12 +29,10 @@ from gateway.resources.selection import confine_new, require_selected
 from kube.kinds.reststrategies import (
     ALLOW_CREATE_ON_UPDATE,
     COUNTED_METADATA,
-    LABELS_OUTSIDE_STATUS,
     NO_UNCONDITIONAL_UPDATE,
-    empty_status,
 )
-from kube.objects import conversion, fieldvalidation, managedfields
-from kube.objects.fieldpaths import SPEC, SPEC_AND_LABELS, STATUS
+from kube.objects import conversion, fieldvalidation, managedfields, subresources
+from kube.objects.fieldpaths import STATUS
 from kube.objects.managedfields import Write
 from kube.objects.patches import deep_copy, same
 from kube.requests.decoding import HEAVY
@@ -159,7 +157,7 @@ async def update_object(
 
     def settled(current: Stored, old: Body, new: Body) -> Body:
         _check_preconditions(kind, key.name, current, old, new, replaces=info.verb == "update")
-        prepare_for_update(kind, info.subresource, old, new)
+        new = prepare_for_update(kind, info.subresource, old, new)
         if request.weight > HEAVY:
             objects.check_lengths(kind, new)
         new = objects.apply_defaults(kind, new)
@@ -181,7 +179,7 @@ async def update_object(
                 await require_newest(runtime, key, current)
             if as_before:
                 return current
-            if info.subresource != "binding":
+            if info.subresource not in ("binding", "status"):
                 bump_generation(kind, old, new)
             if request.dry_run:
                 return Stored(key, current.revision, orjson.dumps(new))
@@ -197,40 +195,19 @@ def _kept(current: Stored, kind: Kind) -> Body:
     return objects.converted(orjson.loads(current.data), kind)
 
 
-def prepare_for_update(kind: Kind, subresource: str, old: Body, new: Body) -> None:
-    """Take over from the current object what this endpoint does not write."""
-    if subresource == "binding":
-        return
-    if subresource == "finalize":
-        # Nobody owns what controllers wait for.
-        new["metadata"]["managedFields"] = old["metadata"].get("managedFields") or []
-    if subresource and subresource != "finalize":
-        field = "status" if subresource in ("status", "approval") else "spec"
-        wanted, metadata_wanted = new.get(field), new["metadata"]
-        managed = new["metadata"].get("managedFields")
-        version = new["metadata"].get("resourceVersion")
-        new.clear()
-        new.update(deep_copy(old))
-        if wanted is not None:
-            new[field] = wanted
-        elif field == "status" and not kind.resource.custom:
-            new[field] = empty_status(kind.resource.group, kind.name) or {}
-        else:
-            new.pop(field, None)
-        if kind.name == "Pod" and field == "status" and "qosClass" in (old.get(field) or {}):
-            new[field].setdefault("qosClass", old[field]["qosClass"])
-        if subresource == "status" and not kind.resource.custom:
-            new["metadata"] = _beside_status(kind, old["metadata"], metadata_wanted)
-        if managed is not None:
-            new["metadata"]["managedFields"] = managed
-        if version:
-            new["metadata"]["resourceVersion"] = version
+def prepare_for_update(kind: Kind, subresource: str, old: Body, new: Body) -> Body:
+    """The wanted object with what this endpoint does not write as the current object has it."""
+    if subresource:
+        new = subresources.written(kind.resource, subresource, kind.served.scale, old, new)
     elif kind.has_status:
         if "status" in old:
             new["status"] = deep_copy(old["status"])
         else:
             new.pop("status", None)
-    if kind.resource.storage_key == ("", "namespaces") and subresource != "finalize":
+    if subresource == "finalize":
+        # Nobody owns what controllers wait for.
+        new["metadata"]["managedFields"] = old["metadata"].get("managedFields") or []
+    elif kind.resource.storage_key == ("", "namespaces"):
         # Only its controller takes them off: else the namespace would go before what is in it.
         new["spec"] = deep_copy(old.get("spec") or {})
     metadata, before = new["metadata"], old["metadata"]
@@ -243,15 +220,7 @@ def prepare_for_update(kind: Kind, subresource: str, old: Body, new: Body) -> No
         # What was not there and is there now, or is another, is for validation to refuse.
         if field in before and (field == "deletionTimestamp" or not metadata.get(field)):
             metadata[field] = before[field]
-
-
-def _beside_status(kind: Kind, before: Body, wanted: Body) -> Body:
-    """Metadata after a write to ``/status``: as asked, but for what only the object's own endpoint changes."""
-    if kind.resource.storage_key in LABELS_OUTSIDE_STATUS:
-        kept = {"labels": before["labels"]} if "labels" in before else {}
-        wanted = {name: value for name, value in wanted.items() if name != "labels"} | kept
-    copied: Body = deep_copy(wanted)
-    return copied
+    return new
 
 
 def bump_generation(kind: Kind, old: Body, new: Body) -> None:
@@ -387,7 +356,7 @@ def write_of(request: Request, kind: Kind) -> Write:
     subresource = request.info.subresource
     reset = STATUS if kind.has_status else {}
     if subresource == "status":
-        reset = SPEC_AND_LABELS if kind.resource.storage_key in LABELS_OUTSIDE_STATUS else SPEC
+        reset = subresources.part_of(kind.resource, subresource, kind.served.scale).reset
     return Write(
         manager=manager,
         version=kind.api_version,

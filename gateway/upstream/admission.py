@@ -14,6 +14,7 @@ from gateway.upstream.placements import Placement
 from kube.authentication.identity import Principal
 from kube.authorization.rbac import GROUP
 from kube.kinds.builtins import BUILTINS
+from kube.objects.subresources import WHOLE
 from kube.policies.violations import judges, violations
 from kube.requests.decoding import decode_unambiguous
 from kube.requests.requestinfo import RequestInfo
@@ -26,6 +27,7 @@ Settlement = Callable[[bool], Awaitable[None]]
 
 MAKING: Final = frozenset({"create", "update", "patch"})
 _JSON: Final = "application/json"
+_JUDGED: Final = WHOLE | {""}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,11 +54,11 @@ class PlacedWrite:
     dry_run: bool
 
     async def object(self) -> Any:
-        """What the write is to make: a body in JSON that is the whole object; else what the cluster says of it.
+        """What the write is to make: a body in JSON that is all taken as it is; else what the cluster says.
 
         Raises ``StatusError``, for a body too that the cluster could read otherwise.
         """
-        if self.info.verb != "patch" and self.media == _JSON:
+        if self.info.verb != "patch" and not self.info.subresource and self.media == _JSON:
             return decode_unambiguous(self.body)
         return await self.outcome()
 
@@ -101,8 +103,8 @@ class RightsAreGivenByMembers:
 class PlacedPolicies:
     """The policy of the namespace, as for stored ones (AD5).
 
-    JSON that is the whole object is judged as it is; of patches, and what else a cluster reads, it is asked what would
-    come of it.
+    JSON that is the whole object is judged as it is; of patches, of writes to its parts, and of what else a cluster
+    reads, it is asked what would come of it.
     """
 
     name = "TenantPolicy"
@@ -113,7 +115,7 @@ class PlacedPolicies:
     async def admit(self, write: PlacedWrite) -> None:
         """Raise ``Forbidden`` with a cause for every field, or what the cluster refuses anyway."""
         info = write.info
-        if info.verb not in MAKING or info.subresource not in ("", "ephemeralcontainers"):
+        if info.verb not in MAKING or info.subresource not in _JUDGED:
             return
         resource = BUILTINS.by_group_resource(info.group, info.resource)
         kind = resource.kind if resource is not None else ""

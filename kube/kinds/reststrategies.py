@@ -83,9 +83,6 @@ NO_UNCONDITIONAL_UPDATE: Final = frozenset(
 )
 """Kinds whose PUT must name the revision that it replaces; that of custom ones must, too."""
 
-LABELS_OUTSIDE_STATUS: Final = frozenset({("apps", "deployments"), ("storage.k8s.io", "volumeattachments")})
-"""Kinds whose labels a write to ``/status`` leaves alone; with all others metadata is written too."""
-
 _EMPTY_STATUS: Final[dict[tuple[str, str], dict[str, Any]]] = {
     ("", "ReplicationController"): {"replicas": 0},
     ("", "ResourceQuota"): {},

@@ -23,12 +23,6 @@ MAX_DEPTH: Final = 128
 STATUS: Final[Fields] = {"f:status": {}}
 """What a write to the main resource never owns when the kind has a status subresource."""
 
-SPEC: Final[Fields] = {"f:spec": {}}
-"""What a write to ``/status`` does not own."""
-
-SPEC_AND_LABELS: Final[Fields] = {"f:spec": {}, "f:metadata": {"f:labels": {}}}
-"""What a write to the status subresource never owns."""
-
 
 def union(left: Fields, right: Fields) -> Fields:
     """Members of either set."""

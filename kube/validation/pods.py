@@ -45,7 +45,8 @@ _SEARCH_WORDS: Final = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', '-' or '.', and must "
     f"start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SEARCH_FORMAT}')"
 )
-_MIRROR: Final = "kubernetes.io/config.mirror"
+MIRROR: Final = "kubernetes.io/config.mirror"
+"""Marks what a kubelet runs from a file of its own."""
 _COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 _TOLERATIONS: Final = "scheduler.alpha.kubernetes.io/tolerations"
 
@@ -246,9 +247,9 @@ def _gate_causes(spec: dict[str, Any], path: str) -> list[Cause]:
 def _annotation_causes(annotations: dict[str, str], spec: dict[str, Any], path: str) -> list[Cause]:
     """What is wrong with the annotations that mean something for a pod."""
     causes: list[Cause] = []
-    if _MIRROR in annotations and not spec.get("nodeName"):
+    if MIRROR in annotations and not spec.get("nodeName"):
         detail = "must set spec.nodeName if mirror pod annotation is set"
-        causes.append(invalid(key_path(path, _MIRROR), annotations[_MIRROR], detail))
+        causes.append(invalid(key_path(path, MIRROR), annotations[MIRROR], detail))
     if annotations.get(_TOLERATIONS):
         causes += _toleration_text_causes(annotations[_TOLERATIONS], path)
     cost = annotations.get(_COST)
@@ -359,5 +360,4 @@ def _fixed(spec: dict[str, Any]) -> dict[str, Any]:
     for field in ("containers", "initContainers"):
         if field in fixed:
             fixed[field] = [{key: v for key, v in c.items() if key != "image"} for c in fixed[field]]
-    fixed.pop("ephemeralContainers", None)
     return fixed

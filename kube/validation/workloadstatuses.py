@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from kube.quota.podresources import quality
 from kube.requests.fielderrors import forbidden, invalid
 from kube.requests.status import Cause
 
@@ -88,11 +87,3 @@ def balancer_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
     if not ingress or new.get("status") == old.get("status") or new.get("spec", {}).get("type") == "LoadBalancer":
         return []
     return [forbidden("status.loadBalancer.ingress", "may only be used when `spec.type` is 'LoadBalancer'")]
-
-
-def resize_causes(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
-    """A pod that is resized keeps its quality-of-service class."""
-    before = (old.get("status") or {}).get("qosClass") or quality(old.get("spec", {}))
-    if quality(new.get("spec", {})) == before:
-        return []
-    return [invalid("spec", before, "Pod QOS Class may not change as a result of resizing")]

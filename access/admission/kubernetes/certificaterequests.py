@@ -24,7 +24,7 @@ class CertificateRequests(NoopPlugin):
     name = "CertificateRequests"
 
     async def admit(self, attributes: Attributes) -> None:
-        """Put the caller in the place of whatever the body says, and leave alone what this endpoint does not write."""
+        """Put the caller in the place of whatever the body says, and leave alone what was asked for."""
         body, old = attributes.object, attributes.old
         if body is None or not _is_request(attributes):
             return
@@ -36,10 +36,6 @@ class CertificateRequests(NoopPlugin):
             spec.update({field: known[field] for field in _CALLER if field in known})
         elif old is not None:
             body["spec"] = old.get("spec") or {}
-            if attributes.subresource == "approval":
-                status = body.setdefault("status", {})
-                status.pop("certificate", None)
-                status |= {name: value for name, value in old.get("status", {}).items() if name == "certificate"}
 
     async def validate(self, attributes: Attributes) -> Sequence[Operation]:
         """Raises ``Forbidden`` for a certificate of ``system:masters``, ``Invalid`` for a decision in the wrong place."""

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from access.admission.base import CREATE, UPDATE, Attributes, NoopPlugin
 from kube.kinds.schemas import Definitions
 from kube.objects.warnings import status_warnings_for, warnings_for
 from kube.requests.fielderrors import invalid_object
+from kube.requests.status import Cause
 from kube.validation.objects import create_causes, state_causes, update_causes
-from kube.validation.workloadstatuses import resize_causes
+from kube.validation.podparts import ephemeral_causes, resize_causes
 from store.types import Operation
 
-_PARTS_OF_PODS: Final = frozenset({"binding", "ephemeralcontainers", "resize"})
-"""Subresources that change what a plain update of a pod may not."""
+_Change = Callable[[dict[str, Any], dict[str, Any]], list[Cause]]
+
+_PARTS_OF_PODS: Final[dict[str, _Change]] = {
+    "binding": lambda new, old: [],  # noqa: ARG005 - its handler binds a pod once
+    "ephemeralcontainers": ephemeral_causes,
+    "resize": resize_causes,
+}
+"""Subresources that change what a plain update of a pod may not, and what is wrong with the change."""
 
 
 class ObjectValidation(NoopPlugin):
@@ -31,10 +38,9 @@ class ObjectValidation(NoopPlugin):
         if body is None:
             return ()
         version = attributes.info.version
-        if attributes.subresource in _PARTS_OF_PODS:
+        if attributes.subresource in _PARTS_OF_PODS and old is not None:
             causes = state_causes(resource, version, body, self._definitions())
-            if attributes.subresource == "resize" and old is not None:
-                causes += resize_causes(body, old)
+            causes += _PARTS_OF_PODS[attributes.subresource](body, old)
         elif attributes.operation == CREATE:
             causes = create_causes(resource, version, body, self._definitions())
         elif attributes.operation == UPDATE and old is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
 import orjson
 
@@ -17,9 +16,6 @@ from store.interface import Store
 from store.types import Check, Key, Operation
 from tenants.clusters.objects import tier_of_namespace
 from tenants.policies import kept_rules, tenant_policies_key, tier_policies_key
-
-_SUBRESOURCES: Final = frozenset({"", "ephemeralcontainers"})
-"""By which an object can come to break a rule that it kept."""
 
 
 class TenantPolicies:
@@ -66,8 +62,7 @@ class TenantPolicyAdmission(NoopPlugin):
         if body is None or attributes.operation == DELETE or tenant_of(attributes.cluster) == SYSTEM_TENANT:
             return ()
         # A person who binds a pod chooses its node; the system's schedulers are there for it.
-        binds = attributes.subresource == "binding" and not attributes.principal.is_system
-        if attributes.subresource not in _SUBRESOURCES and not binds:
+        if attributes.subresource == "binding" and attributes.principal.is_system:
             return ()
         judged = resource.group, resource.kind, attributes.old, body
         place = attributes.cluster, attributes.namespace

@@ -19,6 +19,7 @@ from tests.conformance.script.parts import connecting, counts, limits, parts, re
 from tests.conformance.script.podsecurity import podsecurity
 from tests.conformance.script.policy import policy
 from tests.conformance.script.reads import layout, lists, networks, paths, quantities, watching
+from tests.conformance.script.taken import podparts, taken
 from tests.conformance.script.unwise import unwise
 from tests.conformance.script.writes import applying, bodies, fields, patches, revisions
 
@@ -65,6 +66,8 @@ def sections() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:
         networks,
         counts,
         podsecurity,
+        podparts,
+        taken,
         aggregation,
         meanings,
         unwise,

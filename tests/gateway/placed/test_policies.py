@@ -347,3 +347,37 @@ def test_host_names_on_clusters_and_in_the_store_are_taken_from_one_pool(new_doo
     assert owner.post(placed, ingress("b", f"b.{door.name}.example.org")).status == 403
     assert other.delete(f"{stored}/first").status == 200
     assert owner.post(placed, ingress("b", f"b.{door.name}.example.org")).status == 201
+
+
+def test_no_part_of_an_object_is_a_way_around_a_policy(tenant: Tenant, door_server: tuple[Server, str]) -> None:
+    """Labels that are required are not taken off through the status, and of pods only what a part is for changes."""
+    owner = owner_of(door_server[0], tenant)
+    rules = {"required_labels": ["team"], "registries": ["ghcr.io"]}
+    tenant_policies_change(actor=OPERATOR, name=tenant.name, policies=rules)
+    core, metadata = "/api/v1/namespaces/default", {"name": "p", "labels": {"team": "a"}}
+    rules_of_ingress = {"rules": [{"host": f"p.{tenant.name}.example", **BACKEND}]}
+    for path, spec in (
+        (f"{core}/pods", {"containers": [{"name": "c", "image": "ghcr.io/a/b"}]}),
+        (f"{core}/services", {"ports": [{"port": 80}]}),
+        (
+            f"{core}/persistentvolumeclaims",
+            {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}},
+        ),
+        (INGRESSES.format("default"), rules_of_ingress),
+    ):
+        made = owner.post(path, {"metadata": metadata, "spec": spec})
+        assert made.status == 201, made.body
+        status = f"{path}/p/status"
+        assert is_refused_at(owner.patch(status, {"metadata": {"labels": {"team": None}}}), "metadata.labels[team]")
+        unset = {**made.body, "metadata": {"name": "p", "namespace": "default"}}
+        assert is_refused_at(owner.put(status, unset), "metadata.labels[team]"), path
+        assert owner.patch(status, {"metadata": {"labels": {"more": "x"}}}).status == 200
+        assert owner.get(f"{path}/p").body["metadata"]["labels"] == {"team": "a", "more": "x"}
+    pod, evil = f"{core}/pods/p", {"image": "quay.io/x", "securityContext": {"privileged": True}}
+    added = {"spec": {"ephemeralContainers": [{"name": "e", **evil}]}}
+    assert is_refused_at(owner.patch(f"{pod}/ephemeralcontainers", added), "spec.ephemeralContainers[0].image")
+    before = owner.get(pod).body["spec"]
+    for part in ("resize", "ephemeralcontainers", "status"):
+        hostile = {"hostNetwork": True, "nodeName": "n1", "containers": [{"name": "c", **evil}]}
+        assert owner.patch(f"{pod}/{part}", {"spec": hostile}).status == 200
+        assert owner.get(pod).body["spec"] == before, part
