@@ -11,8 +11,7 @@ from collections.abc import AsyncGenerator
 from typing import Any, Final
 from urllib.parse import quote
 
-import orjson
-
+from gateway.upstream.answers import PAGE, Room, decode, token_of, version_of, whole
 from gateway.upstream.client import Answer, BadGateway
 from gateway.upstream.clusters import Clusters
 from gateway.upstream.placements import Placement
@@ -20,9 +19,8 @@ from gateway.upstream.tokens import WorkspaceTokens
 from kube.requests.status import ServiceUnavailable
 
 WATCH_SECONDS: Final = 300
-_PAGE: Final = 500
 _PAGES_MOST: Final = 1000
-_BYTES_MOST: Final = 64 * 1024 * 1024
+_EVENT_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 class Unaccepted(ServiceUnavailable):
@@ -34,18 +32,19 @@ async def read_list(
 ) -> tuple[list[dict[str, Any]], str]:
     """All objects of a collection, and the resource version of the list. Raises ``StatusError``."""
     items: list[dict[str, Any]] = []
-    more = ""
+    more, room = "", Room()
     for _ in range(_PAGES_MOST):
-        answer = await _ask(clusters, cluster, f"{path}?limit={_PAGE}{more}", token=token)
-        body = await _object(answer)
+        answer = await _ask(clusters, cluster, f"{path}?limit={PAGE}{more}", token=token)
+        body = await _object(answer, cluster, room)
         found = body.get("items") or []
         if not isinstance(found, list) or not all(_is_object(item) for item in found):
             raise BadGateway("its list is none")
         items += found
         metadata = body.get("metadata") or {}
-        if not metadata.get("continue"):
-            return items, str(metadata.get("resourceVersion") or "")
-        more = f"&continue={quote(str(metadata['continue']))}"
+        token = token_of(metadata, cluster)
+        if not token:
+            return items, version_of(metadata, cluster)
+        more = f"&continue={quote(token)}"
     raise BadGateway("its list does not end")
 
 
@@ -72,32 +71,22 @@ async def read_events(
     async with contextlib.aclosing(answer.chunks) as chunks:  # type: ignore[type-var]
         async for chunk in chunks:
             *lines, rest = (rest + chunk).split(b"\n")
-            if len(rest) > _BYTES_MOST:
+            if len(rest) > _EVENT_BYTES_MAX:
                 raise BadGateway("an event does not end")
             for line in filter(None, lines):
-                event = _decoded(line)
+                event = _checked(decode(line, cluster))
                 item = event.get("object")
                 if not isinstance(item, dict) or not (event.get("type") in ("ERROR", "BOOKMARK") or _is_object(item)):
                     raise BadGateway("an event is none")
                 yield str(event.get("type")), item
 
 
-async def _object(answer: Answer) -> dict[str, Any]:
-    data = b""
-    async for chunk in answer.chunks:
-        data += chunk
-        if len(data) > _BYTES_MOST:
-            answer.close()
-            raise BadGateway("its list does not end")
-    return _decoded(data)
+async def _object(answer: Answer, cluster: str, room: Room) -> dict[str, Any]:
+    return _checked(room.decode(await whole(answer, cluster, room), cluster))
 
 
-def _decoded(data: bytes) -> dict[str, Any]:
-    try:
-        body = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        body = None
-    if not isinstance(body, dict) or not isinstance(body.get("metadata") or {}, dict):
+def _checked(body: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(body.get("metadata") or {}, dict):
         raise BadGateway("it answers with something else")
     return body
 

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 from uuid import UUID
 
@@ -85,10 +86,15 @@ class WorkspaceTokens:
     def _renewal(self, placement: Placement, role: str) -> asyncio.Task[str]:
         owner = _owner(placement, role)
         task = self._issuing.get(owner)
-        if task is None:
+        # One that has ended is still there until its callback has had its turn.
+        if task is None or task.done():
             task = self._issuing[owner] = asyncio.create_task(self._renew(placement, role))
-            task.add_done_callback(lambda _: self._issuing.pop(owner, None))
+            task.add_done_callback(partial(self._ended, owner))
         return task
+
+    def _ended(self, owner: _Owner, task: asyncio.Task[str]) -> None:
+        if self._issuing.get(owner) is task:
+            del self._issuing[owner]
 
     async def _renew(self, placement: Placement, role: str) -> str:
         now = self._now()

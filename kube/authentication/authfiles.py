@@ -88,6 +88,9 @@ def _tenant(columns: list[str], number: int) -> str | None:
     if not columns[-1] and (others or not columns[-2]):
         raise AuthFileError(number, "the last column is empty: a tenant's name was to follow")
     if not columns[-2]:
+        if len(columns) < _TENANT_COLUMNS and tenant_reasons(columns[-1]):
+            # No tenant can have this name: they are the groups of a user without a uid.
+            return None
         if len(columns) < _TENANT_COLUMNS:
             raise AuthFileError(
                 number,

@@ -18,7 +18,8 @@ from gateway.http.messages import Request
 from gateway.http.negotiation import Accept
 from gateway.process.runtime import Runtime
 from gateway.resources.kinds import Kind
-from gateway.upstream.client import Answer, BadGateway
+from gateway.upstream.answers import PAGE, Room, decode, token_of, version_of, whole
+from gateway.upstream.client import BadGateway
 from gateway.upstream.placements import Placement
 from kube.requests.status import BadRequest, Expired, Forbidden, StatusError, TooManyRequests
 from store.types import Key
@@ -26,9 +27,7 @@ from store.types import Key
 STORED: Final = ""
 """The name of the store's part; a placed namespace's is its workspace's UID."""
 
-BYTES_MAX: Final = 128 * 1024 * 1024
-"""What all clusters together may answer to one list."""
-
+_PAGES_MAX: Final = 1000
 _PASSED_ON: Final = ("labelSelector", "fieldSelector", "includeObject")
 _OURS: Final = frozenset({b"accept", b"accept-encoding"})
 
@@ -43,21 +42,6 @@ class Part:
     objects: Sequence[dict[str, Any]]
     version: str
     token: str
-
-
-class Room:
-    """The bytes that are left for one request's answers."""
-
-    def __init__(self) -> None:
-        self._left = BYTES_MAX
-
-    def take(self, size: int, cluster: str) -> None:
-        """Raises ``BadGateway`` when it is used up."""
-        self._left -= size
-        if self._left < 0:
-            raise BadGateway(
-                f'the cluster "{cluster}" answers with more than {BYTES_MAX >> 20} MiB: ask for less at once (limit)'
-            )
 
 
 def media_of(accept: Accept) -> bytes:
@@ -109,35 +93,70 @@ async def read_placed(
         role, _ = await forwarding.role_of(runtime, asked.principal, asked.info, placement)
     except Forbidden:
         return None
+    if "limit" in query:
+        return await _read_page(runtime, asked, placement, role, accept, room)
+    # Whole, but not at once: only so much as a message may hold is decoded in one go. What is newest is not too old for
+    # whoever takes anything, and only such a list comes in pages.
+    if query.get("resourceVersion") == "0":
+        query = {}
+    first: Part | None = None
+    objects: list[dict[str, Any]] = []
+    for _ in range(_PAGES_MAX):
+        asked = placed_request(request, placement, accept, {**query, "limit": str(PAGE)})
+        page = await _read_page(runtime, asked, placement, role, accept, room)
+        if page is None:
+            return None
+        first = first or page
+        objects += page.objects
+        if not page.token:
+            return replace(first, objects=objects, token="")
+        query = {"continue": page.token}
+    raise BadGateway(f'the cluster "{placement.cluster}" answers with a list that does not end')
+
+
+async def _read_page(
+    runtime: Runtime, asked: Request, placement: Placement, role: str, accept: Accept, room: Room
+) -> Part | None:
     answer = await forwarding.ask(runtime, asked, placement, role, follows=False)
-    data = await _whole(answer, placement, room)
+    data = await whole(answer, placement.cluster, room)
     if answer.status == 404:
         return None
     if answer.status != 200:
         raise refusal(answer.status, data, placement)
+    named = asked.query.get("includeObject") != "None"
+    return await asked.in_thread(len(data), lambda: _checked(data, placement, accept, room, named=named))
+
+
+def _checked(data: bytes, placement: Placement, accept: Accept, room: Room, *, named: bool) -> Part:
+    body = room.decode(data, placement.cluster)
+    metadata, objects = body.pop("metadata", None), body.pop("rows" if accept.is_table else "items", None) or []
     try:
-        part = await request.in_thread(len(data), lambda: _part(orjson.loads(data), accept))
+        fits = (
+            isinstance(metadata, dict) and isinstance(objects, list) and all(isinstance(row, dict) for row in objects)
+        )
+        if fits and accept.is_table:
+            fits = _is_table(body, objects)
         # Rows without objects name nobody: nothing that reads them could be led astray.
-        named = asked.query.get("includeObject") != "None"
-        if named and any(_namespace_of(row, accept) != placement.namespace for row in part.objects):
+        if not fits or (named and any(_namespace_of(row, accept) != placement.namespace for row in objects)):
             raise ValueError("objects of other namespaces")
     except (ValueError, KeyError, TypeError, AttributeError):
         raise BadGateway(f'the cluster "{placement.cluster}" answered with something that is no such list') from None
-    return part
+    return Part(body, objects, version_of(metadata, placement.cluster), token_of(metadata, placement.cluster))
 
 
-async def _whole(answer: Answer, placement: Placement, room: Room) -> bytes:
-    pieces = []
-    try:
-        async for piece in answer.chunks:
-            room.take(len(piece), placement.cluster)
-            pieces.append(piece)
-    finally:
-        answer.close()
-    return b"".join(pieces)
+def _is_table(head: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> bool:
+    columns = head.get("columnDefinitions") or []
+    return (
+        isinstance(columns, list)
+        and all(isinstance(column, dict) and isinstance(column.get("name"), str) for column in columns)
+        and all(
+            isinstance(row.get("cells"), list) and len(row["cells"]) == len(columns or row["cells"]) for row in rows
+        )
+    )
 
 
 def _part(body: dict[str, Any], accept: Accept) -> Part:
+    """The store's."""
     metadata = body.pop("metadata")
     objects = body.pop("rows" if accept.is_table else "items") or []
     return Part(body, objects, str(metadata["resourceVersion"]), metadata.get("continue") or "")
@@ -151,8 +170,8 @@ def _namespace_of(row: dict[str, Any], accept: Accept) -> str:
 def refusal(status: int, data: bytes, placement: Placement) -> StatusError:
     """What a cluster's refusal means to a client that asked about many places."""
     try:
-        text = str(orjson.loads(data).get("message", ""))[:500]
-    except (ValueError, AttributeError):
+        text = str(decode(data, placement.cluster).get("message", ""))[:500]
+    except BadGateway:
         text = ""
     text = text or f'the cluster "{placement.cluster}" answered {status}'
     match status:

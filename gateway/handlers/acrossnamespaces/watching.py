@@ -29,7 +29,6 @@ from gateway.handlers.acrossnamespaces.parts import (
     STORED,
     Part,
     Query,
-    Room,
     is_open,
     placed_request,
     read_all,
@@ -47,6 +46,7 @@ from gateway.process.streams import Recheck
 from gateway.resources import writeoptions
 from gateway.resources.kinds import Kind
 from gateway.resources.selection import selection
+from gateway.upstream.answers import EVENTS, Room, decode, version_of
 from gateway.upstream.client import BadGateway
 from gateway.upstream.placements import Placement
 from kube.requests.status import BadRequest, Expired, Forbidden, StatusError
@@ -57,6 +57,9 @@ logger = logging.getLogger(__name__)
 _WAITING_MAX: Final = 256
 """Events that wait for the client, of all parts together."""
 _LINE_MAX: Final = 16 * 1024 * 1024
+_LONG: Final = 256 * 1024
+_BYTES_A_SECOND: Final = 4 * 1024 * 1024
+"""How fast the long events of one namespace are taken."""
 _PAUSES: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 """Seconds before a cluster that has hung up is asked again, the last one from then on."""
 
@@ -131,13 +134,15 @@ class _Merger:
             if answer.status != 200:
                 raise refusal(answer.status, b"", placement)
             async for line in _lines(answer.chunks, placement):
-                try:
-                    event = orjson.loads(line)
-                    type_, version = _told(event)
-                except (ValueError, KeyError, TypeError, IndexError, AttributeError):
-                    raise BadGateway(f'the cluster "{placement.cluster}" sends events that are none') from None
+                event = decode(line, placement.cluster)
+                type_, version = _checked(event, placement)
                 if type_ == "ERROR":
-                    raise refusal(int(event["object"].get("code") or 500), orjson.dumps(event["object"]), placement)
+                    code = event["object"].get("code")
+                    known = type(code) is int and 400 <= code < 600
+                    raise refusal(code if known else 500, orjson.dumps(event["object"]), placement)
+                if len(line) > _LONG:
+                    # One cluster's events, however many and long, leave most of the loop to everybody else.
+                    await asyncio.sleep(len(line) / _BYTES_A_SECOND)
                 yield _Turn(placement.workspace, version, b"" if type_ == "BOOKMARK" else line + b"\n")
         finally:
             answer.close()
@@ -311,6 +316,29 @@ def _told(event: Mapping[str, Any]) -> tuple[str, str]:
         return type_, str(shown["metadata"]["resourceVersion"])
     version = shown["metadata"].get("resourceVersion") or shown["rows"][0]["object"]["metadata"]["resourceVersion"]
     return type_, str(version)
+
+
+def _checked(event: Mapping[str, Any], placement: Placement) -> tuple[str, str]:
+    """As ``_told``, of a cluster's event. Raises ``BadGateway`` for none, and for one about another namespace."""
+    type_, shown = event.get("type"), event.get("object")
+    try:
+        if type_ not in EVENTS or not isinstance(shown, dict):
+            raise ValueError("no event")
+        if type_ == "ERROR":
+            return "ERROR", ""
+        is_table = shown["kind"] == "Table"
+        metadata = shown["metadata"]
+        if is_table and not metadata.get("resourceVersion"):
+            metadata = shown["rows"][0]["object"]["metadata"]
+        version = version_of(metadata, placement.cluster)
+        if type_ != "BOOKMARK":
+            objects = [row["object"] for row in shown["rows"]] if is_table else [shown]
+            # Rows without objects name nobody.
+            if any(each is not None and each["metadata"]["namespace"] != placement.namespace for each in objects):
+                raise ValueError("another namespace's")
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError):
+        raise BadGateway(f'the cluster "{placement.cluster}" sends events that are none of this namespace') from None
+    return str(type_), version
 
 
 async def _lines(chunks: AsyncIterator[bytes], placement: Placement) -> AsyncIterator[bytes]:

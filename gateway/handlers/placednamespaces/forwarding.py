@@ -70,7 +70,9 @@ async def forward(runtime: Runtime, request: Request, placement: Placement, rech
     role, membership = await role_of(runtime, request.principal, info, placement)
     settlements: list[Settlement] = []
     if info.verb not in _READS or info.connects:
-        rehearsal = Rehearsal(lambda asked: ask(runtime, asked, placement, role, follows=False), request)
+        rehearsal = Rehearsal(
+            lambda asked: ask(runtime, asked, placement, role, follows=False), request, placement.cluster
+        )
         write = PlacedWrite(
             principal=request.principal,
             info=info,

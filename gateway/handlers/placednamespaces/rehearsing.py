@@ -6,22 +6,20 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-import orjson
-
 from gateway.http.messages import Headers, Request
-from gateway.upstream.client import Answer, BadGateway
-from kube.requests.decoding import MAX_BYTES
+from gateway.upstream.answers import Room, decode, whole
+from gateway.upstream.client import Answer
 from kube.requests.status import Cause, StatusError
 
-_READ_MOST: Final = 2 * MAX_BYTES
 _OWN: Final = frozenset({b"accept", b"accept-encoding"})
 
 
 class Rehearsal:
     """Asks with the token of the write itself, by ``ask``: nobody learns what the write would not show."""
 
-    def __init__(self, ask: Callable[[Request], Awaitable[Answer]], request: Request) -> None:
+    def __init__(self, ask: Callable[[Request], Awaitable[Answer]], request: Request, cluster: str) -> None:
         self._ask = ask
+        self._cluster = cluster
         self._request = request
         self._outcome: Mapping[str, Any] | None = None
 
@@ -33,7 +31,7 @@ class Rehearsal:
         if answer.status == 404:
             answer.close()
             return None
-        return await _object(answer)
+        return await _object(answer, self._cluster)
 
     async def outcome(self) -> Mapping[str, Any]:
         """What the write would make of it, asked once. Raises ``StatusError`` with what the cluster has against it."""
@@ -42,7 +40,7 @@ class Rehearsal:
         parameters = {**self._request.parameters, "dryRun": ("All",)}
         headers = _plain(self._request.raw_headers)
         answer = await self._ask(replace(self._request, parameters=parameters, raw_headers=headers))
-        self._outcome = await _object(answer)
+        self._outcome = await _object(answer, self._cluster)
         return self._outcome
 
 
@@ -50,19 +48,8 @@ def _plain(headers: Headers) -> Headers:
     return (*(pair for pair in headers if pair[0] not in _OWN), (b"accept", b"application/json"))
 
 
-async def _object(answer: Answer) -> Mapping[str, Any]:
-    data = b""
-    async for chunk in answer.chunks:
-        data += chunk
-        if len(data) > _READ_MOST:
-            answer.close()
-            raise BadGateway("the cluster's answer does not end")
-    try:
-        body = orjson.loads(data)
-    except orjson.JSONDecodeError:
-        body = None
-    if not isinstance(body, dict):
-        raise BadGateway("the cluster answers with something else than an object")
+async def _object(answer: Answer, cluster: str) -> Mapping[str, Any]:
+    body = decode(await whole(answer, cluster, Room()), cluster)
     if answer.status >= 300:
         raise _refusal(answer.status, body)
     return body

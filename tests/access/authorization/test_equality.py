@@ -157,7 +157,7 @@ def test_a_space_decides_as_a_real_cluster_does(
         return bool(client.ok("POST", path, body)["status"]["allowed"])
 
     marker = {"user": "last", "resourceAttributes": {"verb": "get", "resource": "pods"}}
-    until(lambda: ask(real, reviews, marker), True, 10)
+    until(lambda: ask(real, reviews, marker), True)
     answers = {True: 0, False: 0}
     for number in range(CASES):
         spec = question(chance)
