@@ -121,7 +121,7 @@ def test_a_write_whose_right_has_ended_meanwhile_never_reaches_the_cluster(
     assert answer.status == status, answer.body
     calls = [call for call in robot.door.cluster.proxy.calls if call[:2] == ("PATCH", path)]
     assert len(calls) == 1, "the dry run alone"
-    assert "late" not in robot.door.cluster.kubectl("get", "deployment", "-n", robot.namespace, "-o", "yaml")
+    assert "too: late" not in robot.door.cluster.kubectl("get", "deployment", "-n", robot.namespace, "-o", "yaml")
 
 
 @ENDS
