@@ -18,6 +18,7 @@ from access.credentials.workspacetokens import workspace_token_issue
 from audit.recorder import Actor
 from kube.policies.policy import Policy
 from kube.policies.violations import KINDS, Violation, violations
+from kube.requests.fielderrors import CAUSES_MAX
 from kube.requests.status import NotFound, StatusError
 from store.models import StoredObject
 from tenants.clusters.client import ClusterUnusable, Outcome, client_for, object_path
@@ -52,7 +53,9 @@ class Trial:
 
     def judge(self, policy: Policy, kind: tuple[str, str], space: str, namespace: str, body: Mapping[str, Any]) -> None:
         """Look at one object."""
-        for violation in violations(policy, *kind, None, body):
+        found = violations(policy, *kind, None, body)
+        self.is_cut |= len(found) == CAUSES_MAX
+        for violation in found:
             if len(self.offenders) == _FOUND_MOST:
                 self.is_cut = True
                 return

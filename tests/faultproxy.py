@@ -24,6 +24,9 @@ class Fault:
     times: int = 1
     retry_after: str = ""
     hits: int = field(default=0)
+    met: threading.Event = field(default_factory=threading.Event)
+    go: threading.Event = field(default_factory=threading.Event)
+    """Of a call that is held: that it has come, and that it may go on."""
 
 
 class FaultProxy:
@@ -98,9 +101,16 @@ class FaultProxy:
         async with session.request(
             request.method, f"{self._upstream}{request.raw_path}", data=data, headers=headers
         ) as answer:
+            if "watch" in request.query:
+                stream = web.StreamResponse(status=answer.status)
+                stream.content_type = answer.content_type
+                await stream.prepare(request)
+                async for data in answer.content.iter_any():
+                    await stream.write(data)
+                return stream
             body = await answer.read()
             self.calls.append((request.method, request.path, answer.status))
-            if fault is not None:
+            if fault is not None and fault.action != "hold":
                 # The cluster has done it; the caller will not hear of it.
                 assert request.transport is not None
                 request.transport.abort()
@@ -114,6 +124,10 @@ class FaultProxy:
             return web.Response()
         if action == "delay":
             await asyncio.sleep(0.3)
+            return None
+        if action == "hold":
+            fault.met.set()
+            await asyncio.to_thread(fault.go.wait, 120)
             return None
         if action == "html":
             return web.Response(text="<html>It works!</html>", content_type="text/html")

@@ -29,7 +29,7 @@ from gateway.http.certificates import Certificates
 from gateway.http.messages import Request, Response
 from gateway.options import Options
 from gateway.process.fairexecutor import FairExecutor
-from gateway.process.streams import Recheck
+from gateway.process.streams import PROMPT_SECONDS, Recheck
 from kube.requests.status import InternalError, Timeout
 
 logger = logging.getLogger(__name__)
@@ -45,9 +45,6 @@ _START_SECONDS: Final = 300.0
 
 IDLE_SECONDS: Final = 600.0
 """How long the process is kept without a request: its memory is as much as the server's own."""
-
-PROMPT_SECONDS: Final = 0.25
-"""A request that has waited longer is asked again whether it still may."""
 
 _END_SECONDS: Final = 2.0
 LENGTH_BYTES: Final = 8

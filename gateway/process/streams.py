@@ -24,6 +24,9 @@ CUT_SECONDS: Final = 0.5
 _TOGETHER: Final = 64
 """Streams that are looked at again before others get a turn."""
 
+PROMPT_SECONDS: Final = 0.25
+"""How old a decision may be when what was decided on is done, or shown: a request that took longer is asked about again."""
+
 Recheck = Callable[[], Awaitable[None]]
 """Authenticates and authorises the request of a stream again; raises a ``StatusError`` when it no longer may."""
 

@@ -39,7 +39,7 @@ from gateway.http.messages import Headers, Request, Response, Stream
 from gateway.http.requestresponse import RequestResponseCycle
 from gateway.options import Options
 from gateway.process.runtime import Runtime
-from gateway.process.streams import Recheck
+from gateway.process.streams import PROMPT_SECONDS, Recheck
 from gateway.server import assembly
 from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision
@@ -50,9 +50,6 @@ logger = logging.getLogger(__name__)
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
-
-_PROMPT: Final = 0.25
-"""Seconds that a body may take before it is asked again whether the caller may."""
 
 _METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 _WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
@@ -197,7 +194,7 @@ class _RequestPipeline:
         if cycle.method in _WITH_BODY:
             asked = time.perf_counter()
             body = await read_body(cycle, self._headers, limit_of(info))
-            if time.perf_counter() - asked > _PROMPT:
+            if time.perf_counter() - asked > PROMPT_SECONDS:
                 # Rights can end while a body trickles in.
                 await again()
         request = self.request = Request(

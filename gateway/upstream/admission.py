@@ -16,9 +16,11 @@ from kube.authorization.rbac import GROUP
 from kube.kinds.builtins import BUILTINS
 from kube.objects.subresources import WHOLE
 from kube.policies.violations import judges, violations
-from kube.requests.decoding import decode_unambiguous
+from kube.requests.decoding import MAX_BYTES, decode_unambiguous
+from kube.requests.fielderrors import invalid_object
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import Forbidden
+from kube.validation.listlimits import length_causes
 
 Body = Mapping[str, Any]
 
@@ -37,7 +39,8 @@ class PlacedWrite:
     ``role`` is that of the account whose token it carries, ``membership`` the highest that the caller's part in the
     tenant gives (empty: none). ``current`` asks the cluster for the object as it is (``None``: there is none),
     ``outcome`` for what the write would make of it, with the rights of the write; both raise ``StatusError``. ``request`` is
-    its identity in the audit, ``now`` when it came, in Unix seconds; one with ``dry_run`` has no effects.
+    its identity in the audit, ``now`` when it came, in Unix seconds; one with ``dry_run`` has no effects. ``in_thread`` is
+    ``Request.in_thread``.
     """
 
     principal: Principal
@@ -52,15 +55,34 @@ class PlacedWrite:
     request: str
     now: float
     dry_run: bool
+    in_thread: Callable[..., Awaitable[Any]]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the body is the whole object, in JSON, and all of it is taken."""
+        return self.info.verb != "patch" and not self.info.subresource and self.media == _JSON
+
+    @property
+    def size(self) -> int:
+        """Bytes of the object at most, as far as is known before anybody is asked."""
+        return len(self.body) if self.is_whole else MAX_BYTES
 
     async def object(self) -> Any:
         """What the write is to make: a body in JSON that is all taken as it is; else what the cluster says.
 
-        Raises ``StatusError``, for a body too that the cluster could read otherwise.
+        Raises ``StatusError``, for a body too that the cluster could read otherwise, or that is too long to be judged.
         """
-        if self.info.verb != "patch" and not self.info.subresource and self.media == _JSON:
-            return decode_unambiguous(self.body)
+        if self.is_whole:
+            return await self.in_thread(self.size, _judgeable, self.info, self.body)
         return await self.outcome()
+
+
+def _judgeable(info: RequestInfo, body: bytes) -> Any:
+    value = decode_unambiguous(body)
+    causes = length_causes(value) if isinstance(value, dict) else []
+    if causes:
+        raise invalid_object(info.group, info.resource, info.name or name_of(value), causes)
+    return value
 
 
 class PlacedAdmission(Protocol):
@@ -126,9 +148,9 @@ class PlacedPolicies:
         if not isinstance(body, Mapping):
             return  # Which no cluster takes.
         judged = policy, info.group, kind or str(body.get("kind"))
-        found = violations(*judged, None, body)
+        found = await write.in_thread(write.size, violations, *judged, None, body)
         if found and info.verb != "create":
-            found = violations(*judged, await write.current(), body)
+            found = await write.in_thread(MAX_BYTES, violations, *judged, await write.current(), body)
         if found:
             raise refusal(info.group, info.resource, info.name or name_of(body), found)
 

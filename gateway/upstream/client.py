@@ -11,7 +11,7 @@ import logging
 import socket
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
@@ -24,6 +24,9 @@ from gateway.upstream.tunnel import Tunnel, agreed
 from kube.requests.status import BadRequest, ServiceUnavailable, StatusError, Timeout
 
 logger = logging.getLogger(__name__)
+
+Permit = Callable[[], Awaitable[None]]
+"""Raises a ``StatusError`` where a request may not be sent any more."""
 
 _PROTOCOLS: Final = {b"websocket": b"websocket", b"spdy/3.1": b"SPDY/3.1"}
 
@@ -152,16 +155,20 @@ class Upstream:
         token: str,
         audit_id: str,
         long_running: bool = False,
+        permit: Permit | None = None,
     ) -> Answer:
         """Pass a request on; ``target`` is path and query as they came, inside the cluster.
 
-        The body of a ``long_running`` one (watch, log that follows) may pause for as long as it likes. Raises
-        ``ServiceUnavailable`` while the cluster is away, ``BadGateway`` for an answer that is none, ``Timeout``.
+        ``permit`` is asked after every wait that comes before the first byte. The body of a ``long_running`` one (watch,
+        log that follows) may pause for as long as it likes. Raises ``ServiceUnavailable`` while the cluster is away,
+        ``BadGateway`` for an answer that is none, ``Timeout``.
         """
         head = self._head(method, target, headers, token=token, audit_id=audit_id)
         if body or method in ("POST", "PUT", "PATCH"):
             head += b"content-length: %d\r\n" % len(body)
         head += b"\r\n"
+        if permit is not None:
+            await permit()
         connection = self._take()
         if connection is not None:
             try:
@@ -170,17 +177,25 @@ class Upstream:
                 if method != "GET" or not error.unseen or error.late:
                     raise _failure(self.cluster.name, error) from None
         try:
-            return await self._exchange(await self._connect(), head, body, long_running=long_running)
+            connection = await self._connect(permit)
+            return await self._exchange(connection, head, body, long_running=long_running)
         except BrokenExchange as error:
             raise _failure(self.cluster.name, error) from None
 
     async def upgrade(
-        self, method: str, target: bytes, headers: Headers, *, token: str, audit_id: str
+        self,
+        method: str,
+        target: bytes,
+        headers: Headers,
+        *,
+        token: str,
+        audit_id: str,
+        permit: Permit | None = None,
     ) -> Answer | Tunnel:
         """Pass on a request that asks for another protocol: a tunnel if the cluster agrees, else its answer.
 
-        Always over a new connection, and never repeated. Raises as ``request``, and ``BadRequest`` for a protocol that
-        nothing in Kubernetes speaks.
+        ``permit`` is asked once the cluster is reached. Always over a new connection, and never repeated. Raises as
+        ``request``, and ``BadRequest`` for a protocol that nothing in Kubernetes speaks.
         """
         wanted = next((value for name, value in headers if name == b"upgrade"), b"").lower()
         if wanted not in _PROTOCOLS:
@@ -190,7 +205,7 @@ class Upstream:
         if method == "POST":
             head += b"content-length: 0\r\n"
         head += b"connection: Upgrade\r\nupgrade: " + protocol + b"\r\n\r\n"
-        connection = await self._connect()
+        connection = await self._connect(permit)
         exchange = connection.begin(head, b"", patience=self._limits.answer_seconds, upgrade=True)
         try:
             await exchange.wait_for_head()
@@ -246,8 +261,8 @@ class Upstream:
                 return connection
         return None
 
-    async def _connect(self) -> Connection:
-        """Raises ``ServiceUnavailable``."""
+    async def _connect(self, permit: Permit | None) -> Connection:
+        """Raises ``ServiceUnavailable``, and what ``permit`` does."""
         name, limits = self.cluster.name, self._limits
         wait = self._availability.admit()
         if wait:
@@ -276,6 +291,12 @@ class Upstream:
         self._availability.succeeded()
         for option in _KEEPALIVE:
             transport.get_extra_info("socket").setsockopt(*option)
+        if permit is not None:
+            try:
+                await permit()
+            except BaseException:
+                connection.abort()
+                raise
         return connection
 
     # What connections tell.

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 from kube.kinds.builtins import BUILTINS
@@ -17,7 +18,7 @@ from kube.policies import pods
 from kube.policies.bodies import Body, Finding, mapping, members, missing_labels, only, text
 from kube.policies.hosts import GATEWAY, HOLDERS, host_findings
 from kube.policies.policy import Policy
-from kube.requests.fielderrors import forbidden
+from kube.requests.fielderrors import CAUSES_MAX, forbidden
 from kube.requests.status import Cause
 
 _CLASS_ANNOTATION: Final = "volume.beta.kubernetes.io/storage-class"
@@ -40,26 +41,28 @@ class Violation:
 
 
 def violations(policy: Policy, group: str, kind: str, old: Body | None, new: Body) -> list[Violation]:
-    """What ``new`` does that ``policy`` forbids, and ``old``, where there was one, did not do already.
+    """What ``new`` does that ``policy`` forbids, and ``old``, where there was one, did not do already; ``CAUSES_MAX`` at most.
 
     ``group`` and ``kind`` are the object's; of others than those that ``judges`` names, and those that are refused
     altogether, nothing is said.
     """
-    found = [Violation(*finding) for finding in _findings(policy, group, kind, new)]
-    if old is None:
-        name = f"{kind}.{group}" if group else kind
-        if name in policy.refused_kinds:
-            found.insert(
-                0, Violation("refused_kinds", "kind", name, f"objects of the kind {name} are not created here")
-            )
-        return found
-    known = Counter((rule, value) for rule, _, value, _ in _findings(policy, group, kind, old)) if found else Counter()
-    worse = []
-    for violation in found:
-        known[violation.rule, violation.value] -= 1
-        if known[violation.rule, violation.value] < 0:
-            worse.append(violation)
-    return worse
+    return list(islice(_violations(policy, group, kind, old, new), CAUSES_MAX))
+
+
+def _violations(policy: Policy, group: str, kind: str, old: Body | None, new: Body) -> Iterator[Violation]:
+    name = f"{kind}.{group}" if group else kind
+    if old is None and name in policy.refused_kinds:
+        yield Violation("refused_kinds", "kind", name, f"objects of the kind {name} are not created here")
+    known: Counter[tuple[str, str]] | None = None
+    for finding in _findings(policy, group, kind, new):
+        violation = Violation(*finding)
+        if old is not None:
+            if known is None:
+                known = Counter((rule, value) for rule, _, value, _ in _findings(policy, group, kind, old))
+            known[violation.rule, violation.value] -= 1
+            if known[violation.rule, violation.value] >= 0:
+                continue
+        yield violation
 
 
 def judges(policy: Policy, group: str, kind: str) -> bool:

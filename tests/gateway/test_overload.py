@@ -25,9 +25,8 @@ from gateway.http.errors import as_status_error, render
 from gateway.http.messages import Request, Response
 from gateway.options import Options
 from gateway.process.fairexecutor import WAITING_MAX, FairExecutor
-from gateway.process.heavyrequests import PROMPT_SECONDS
 from gateway.process.runtime import Runtime
-from gateway.process.streams import Recheck
+from gateway.process.streams import PROMPT_SECONDS, Recheck
 from gateway.process.watchdog import HOLD_SECONDS, Watchdog
 from gateway.server.assembly import build_runtime
 from kube.authentication.identity import Principal

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections import Counter
 from functools import reduce
 from typing import Any
@@ -15,6 +16,7 @@ from kube.objects.podtemplates import TEMPLATES
 from kube.policies.images import comes_from, registry_reasons, repository
 from kube.policies.policy import LISTS, RULES, Policy, as_document, policy_of, read_rules, rules_of
 from kube.policies.violations import Violation, judges, violations
+from kube.requests.fielderrors import CAUSES_MAX
 
 OPEN = Policy(
     node_labels=None,
@@ -110,6 +112,26 @@ def test_what_was_there_may_stay_and_nothing_may_become_worse(old: dict[str, Any
     assert violations(CLOSED, "", "Pod", old, old) == []
     before, after = (shape(violations(CLOSED, "", "Pod", None, body)) for body in (old, new))
     assert shape(violations(CLOSED, "", "Pod", old, new)) == after - before
+
+
+def test_no_more_is_looked_for_than_is_named() -> None:
+    """DOS-03: by the calls that are made; what was there before hides nothing that comes behind it."""
+    old = {"spec": {"tolerations": [{"key": f"a{number}"} for number in range(300)]}}
+    new = {"spec": {"tolerations": [*old["spec"]["tolerations"], *({"key": f"b{number}"} for number in range(40_000))]}}
+    steps = 0
+
+    def count(*_: object) -> None:
+        nonlocal steps
+        steps += 1
+
+    sys.setprofile(count)
+    try:
+        alone, worse = (violations(CLOSED, "", "Pod", before, new) for before in (None, old))
+    finally:
+        sys.setprofile(None)
+    assert (len(alone), len(worse)) == (CAUSES_MAX, CAUSES_MAX)
+    assert worse[0].field == "spec.tolerations[300]"
+    assert steps < 150_000
 
 
 def test_a_second_container_of_a_kind_that_was_there_is_worse() -> None:

@@ -6,6 +6,7 @@ role covers it, never the caller's credential and never the gateway's.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
@@ -19,7 +20,7 @@ from gateway.http.negotiation import content_type
 from gateway.process.runtime import Runtime
 from gateway.process.streams import Recheck
 from gateway.upstream.admission import PlacedWrite, Settlement
-from gateway.upstream.client import Answer
+from gateway.upstream.client import Answer, BadGateway, Permit
 from gateway.upstream.placements import Placement
 from gateway.upstream.tunnel import Tunnel
 from kube.authentication.identity import Principal
@@ -27,7 +28,7 @@ from kube.authorization.decisions import Decision, Verdict
 from kube.authorization.leastrole import at_most
 from kube.authorization.rbac import Attributes
 from kube.requests.requestinfo import RequestInfo
-from kube.requests.status import Forbidden, ServiceUnavailable, StatusError
+from kube.requests.status import Forbidden, ServiceUnavailable, StatusError, Timeout
 from store.types import StoreError
 
 Given = TypeVar("Given", bound="Answer | Tunnel")
@@ -56,8 +57,8 @@ async def placement_of(runtime: Runtime, info: RequestInfo) -> Placement | None:
 
 
 async def forward(runtime: Runtime, request: Request, placement: Placement, recheck: Recheck) -> Response | Stream:
-    """Pass an authorised request on to its cluster, and the answer back. Raises ``StatusError``."""
-    info = request.info
+    """Pass an authorised request on to its cluster, and the answer back. Raises ``StatusError``, and what ``recheck`` does."""
+    since, info = asyncio.get_running_loop().time(), request.info
     if not placement.is_active:
         raise ServiceUnavailable(f'the namespace "{info.namespace}" is not ready yet', retry_after=1)
     if info.subresource == "proxy":
@@ -85,20 +86,25 @@ async def forward(runtime: Runtime, request: Request, placement: Placement, rech
             request=request.audit_id,
             now=request.now,
             dry_run=request.dry_run,
+            in_thread=request.in_thread,
         )
         settlements = await _admit(runtime, request, write)
     if info.connects:
-        answer: Answer | Tunnel = await _connect(runtime, request, placement, role)
+        answer: Answer | Tunnel = await _connect(runtime, request, placement, role, permit=recheck)
     else:
+        # Whoever it was that had to be waited for: what changes something is sent on a decision of now.
+        permit = None if info.verb in _READS else recheck
         try:
-            answer = await ask(runtime, request, placement, role, follows=info.is_long_running)
-        except ServiceUnavailable:
+            answer = await ask(runtime, request, placement, role, follows=info.is_long_running, permit=permit)
+        except (BadGateway, Timeout):
+            raise
+        except StatusError:
             # Nothing was sent.
             await _settle(settlements, made=False)
             raise
         if answer.status < 500:
             await _settle(settlements, made=answer.status < 300)
-    return relay(runtime, request, answer, recheck)
+    return await relay(runtime, request, answer, recheck, since=since)
 
 
 async def _admit(runtime: Runtime, request: Request, write: PlacedWrite) -> list[Settlement]:
@@ -154,8 +160,16 @@ async def role_of(runtime: Runtime, principal: Principal, info: RequestInfo, pla
     return role, membership
 
 
-async def ask(runtime: Runtime, request: Request, placement: Placement, role: str, *, follows: bool) -> Answer:
-    """The cluster's answer."""
+async def ask(
+    runtime: Runtime,
+    request: Request,
+    placement: Placement,
+    role: str,
+    *,
+    follows: bool,
+    permit: Permit | None = None,
+) -> Answer:
+    """The cluster's answer; ``permit`` has the last word before the request is sent."""
     upstream, target = runtime.clusters.upstream(placement.cluster), target_of(request)
 
     async def attempt(token: str) -> Answer:
@@ -167,18 +181,21 @@ async def ask(runtime: Runtime, request: Request, placement: Placement, role: st
             token=token,
             audit_id=request.audit_id,
             long_running=follows,
+            permit=permit,
         )
 
     return await _with_token(runtime, placement, role, attempt)
 
 
-async def _connect(runtime: Runtime, request: Request, placement: Placement, role: str) -> Answer | Tunnel:
+async def _connect(
+    runtime: Runtime, request: Request, placement: Placement, role: str, *, permit: Permit
+) -> Answer | Tunnel:
     """The connection into a pod, or the cluster's answer in its place."""
     upstream, target = runtime.clusters.upstream(placement.cluster), target_of(request)
 
     async def attempt(token: str) -> Answer | Tunnel:
         return await upstream.upgrade(
-            request.info.method, target, request.raw_headers, token=token, audit_id=request.audit_id
+            request.info.method, target, request.raw_headers, token=token, audit_id=request.audit_id, permit=permit
         )
 
     return await _with_token(runtime, placement, role, attempt)

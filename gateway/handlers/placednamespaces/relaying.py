@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Final
 
 from gateway.http.errors import as_status_error
 from gateway.http.messages import JSON, Headers, Request, Response, Stream
 from gateway.process.runtime import Runtime
-from gateway.process.streams import Recheck
+from gateway.process.streams import PROMPT_SECONDS, Recheck
 from gateway.upstream.client import Answer
-from gateway.upstream.lastwords import LastWords, LogWords, of_tunnel, of_watch
+from gateway.upstream.lastwords import LastWords, LogWords, NoWords, of_tunnel, of_watch
 from gateway.upstream.tunnel import Tunnel
 from kube.requests.status import StatusError
 
 _OURS: Final = frozenset({b"cache-control", b"content-type"})
 
 
-def relay(runtime: Runtime, request: Request, answer: Answer | Tunnel, recheck: Recheck) -> Response | Stream:
-    """The answer for the client. A stream that outlasts the decision on it is registered and ends with the right to it."""
+async def relay(
+    runtime: Runtime, request: Request, answer: Answer | Tunnel, recheck: Recheck, *, since: float
+) -> Response | Stream:
+    """The answer for the client. Nothing is shown on a decision older than a moment: ``since``, by the loop's clock.
+
+    What has not come whole is registered, and ends with the right to it. Raises what ``recheck`` does.
+    """
     info = request.info
     if isinstance(answer, Tunnel):
         chunks = _guarded(runtime, request, answer, of_tunnel(answer.headers), recheck)
@@ -27,11 +33,13 @@ def relay(runtime: Runtime, request: Request, answer: Answer | Tunnel, recheck: 
     headers: Headers = tuple(pair for pair in answer.headers if pair[0] not in _OURS)
     whole = answer.read_nowait()
     if whole is not None:
+        if asyncio.get_running_loop().time() - since > PROMPT_SECONDS:
+            await recheck()
         return Response(answer.status, whole, media, headers)
-    if not info.is_long_running or answer.status != 200:
-        return Stream(answer.chunks, media, headers, answer.status)
-    words = of_watch(media) if info.verb == "watch" else LogWords()
-    return Stream(_guarded(runtime, request, answer, words, recheck), media, headers)
+    words: LastWords = NoWords()
+    if info.is_long_running and answer.status == 200:
+        words = of_watch(media) if info.verb == "watch" else LogWords()
+    return Stream(_guarded(runtime, request, answer, words, recheck), media, headers, answer.status)
 
 
 async def _guarded(

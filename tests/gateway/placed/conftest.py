@@ -107,16 +107,24 @@ def door_server(django_db_setup: None, django_db_blocker: Any, tmp_path_factory:
 
 
 @pytest.fixture
+def door_kubeconfig(cluster_kube_apiserver: TestCluster) -> str:
+    """How the API server reaches the cluster: straight."""
+    return cluster_kube_apiserver.real.kubeconfig("tenantry-gateway")
+
+
+@pytest.fixture
 def new_door(
-    transactional_db: None, settings: Any, door_server: tuple[Server, str], cluster_kube_apiserver: TestCluster
+    transactional_db: None,
+    settings: Any,
+    door_server: tuple[Server, str],
+    cluster_kube_apiserver: TestCluster,
+    door_kubeconfig: str,
 ) -> Callable[[], Door]:
     """Tenants with a registered cluster; each call makes another one."""
     server, key = door_server
     settings.SEALING_KEYS = [key]
     tiers_create_defaults()
-    # Straight, without the proxy of faults, which passes on whole answers only.
-    kubeconfig = cluster_kube_apiserver.real.kubeconfig("tenantry-gateway")
-    cluster_register(actor=OPERATOR, name="kube-apiserver", kubeconfig=kubeconfig)
+    cluster_register(actor=OPERATOR, name="kube-apiserver", kubeconfig=door_kubeconfig)
 
     def made() -> Door:
         name = f"t{uuid4().hex[:8]}"

@@ -203,6 +203,26 @@ def test_what_a_body_says_twice_hides_nothing_from_the_rules(door: Door, shop: t
     assert set(there.split()) == {"ghcr.io/a/b"}
 
 
+@pytest.mark.parametrize(
+    ("spec", "status"),
+    [
+        ({"tolerations": [{"key": f"k{number}"} for number in range(49_000)]}, 422),
+        ({"containers": [{"name": f"c{number}", "image": "x"} for number in range(45_000)]}, 413),
+        ({"tolerations": [{}] * 120_000}, 413),
+        ({"tolerations": [{"key": f"k{number}"} for number in range(5_000)]}, 403),
+    ],
+)
+def test_what_is_judged_is_bounded_at_the_door_as_in_the_store(
+    shop: tuple[Caller, str], spec: dict[str, Any], status: int
+) -> None:
+    """DOS-03."""
+    owner, placed = shop
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "big"}, "spec": {"containers": CONTAINERS, **spec}}
+    answer = owner.post(f"/api/v1/namespaces/{placed}/pods", body)
+    assert answer.status == status, str(answer.body)[:1000]
+    assert len(answer.body.get("details", {}).get("causes", ())) <= 100
+
+
 def test_kubectl_says_what_to_change(door: Door, shop: tuple[Caller, str], kubectl: Callable[..., str]) -> None:
     owner, placed = shop
     tenant_policies_change(

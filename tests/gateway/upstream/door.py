@@ -50,6 +50,7 @@ class Door:
         self.streams.reauthorize(None)
 
     async def serve(self, cycle: RequestResponseCycle) -> None:
+        asked = asyncio.get_running_loop().time()
         pipeline = _RequestPipeline(self._runtime, cycle)  # type: ignore[arg-type]
         headers = dict(cycle.headers)
         info = resolve(cycle.method, cycle.raw_path, cycle.query, "acme", None)
@@ -80,7 +81,13 @@ class Door:
                 now=time.time(),
                 cut=cycle.abort,
             )
-            passed = relay(self._runtime, request, answer, self.recheck)  # type: ignore[arg-type]
+            passed = await relay(
+                self._runtime,  # type: ignore[arg-type]
+                request,
+                answer,
+                self.recheck,
+                since=asked,
+            )
         except Exception as error:  # noqa: BLE001 - as the pipeline does
             passed = render(as_status_error(error))
         if isinstance(passed, Stream):
