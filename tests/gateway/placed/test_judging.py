@@ -15,7 +15,7 @@ from gateway.upstream.admission import PlacedPolicies, PlacedWrite
 from gateway.upstream.placements import Placement
 from kube.authentication.identity import Principal
 from kube.policies.policy import Policy
-from kube.requests.paths import parse, resolve
+from kube.requests.requestinfo import parse, resolve
 from store.types import Check
 from tests.gateway.test_overload import STEPS, LoopTurns
 
