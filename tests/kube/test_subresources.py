@@ -82,8 +82,8 @@ def may(part: str, path: tuple[str, ...]) -> bool:
         case "binding":
             return path in (("spec", "nodeName"), ("status", "conditions"))
         case "resize":
-            of_container = path[1] in CONTAINERS and path[-1] in ("resources", "resizePolicy")
-            return path == ("spec", "resources") or (path[0] == "spec" and of_container)
+            of_container = path[:2] in {("spec", field) for field in CONTAINERS}
+            return path == ("spec", "resources") or (of_container and path[-1] in ("resources", "resizePolicy"))
     raise AssertionError(part)
 
 
