@@ -183,6 +183,7 @@ def test_what_is_shown_once_is_not_lost_by_a_slip(visit: Callable[..., Visit], h
     window.page.keyboard.press("Escape")
     assert window.page.text_content("dialog[open] #token") == token
     window.page.click("dialog[open] [data-copy='#token']")
+    window.page.wait_for_selector("dialog[open] #token[data-kept]")
     window.page.keyboard.press("Escape")
     window.page.wait_for_selector("dialog[open]", state="detached")
 

@@ -313,7 +313,8 @@ def test_no_token_is_handed_out_that_its_anchor_would_not_end(hostile, workspace
         }
 
     hostile.reply = reply
-    issue = partial(kubeconfig_issue, actor=actor_of(workspace.user), workspace_id=workspace.id, now=timezone.now())
+    who, now = actor_of(workspace.user), timezone.now()
+    issue = partial(kubeconfig_issue, actor=who, workspace_id=workspace.id, kind="direct", now=now)
     if wrong is None:
         assert "e30" in issue().yaml
         return
