@@ -71,7 +71,7 @@ def main() -> None:
     server = PostgreSQL(folder / "postgresql", folder / "log")
     server.start()
     try:
-        asyncio.run(torment(server.url, minutes))
+        asyncio.run(torment(server.owner_url, minutes))
     finally:
         server.stop()
         shutil.rmtree(folder, ignore_errors=True)

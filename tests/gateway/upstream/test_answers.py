@@ -143,6 +143,14 @@ def test_all_messages_of_a_request_share_their_room() -> None:
     assert read < 3 * VALUES_MAX // MESSAGE_VALUES_MAX + 3
 
 
+def test_many_small_answers_count_as_what_they_hold() -> None:
+    """Fifty places, each with some hundred kilobytes of a few long texts."""
+    room, page = Room(), json.dumps({"items": [{"data": {"file": "1,2,[3]\n" * 4000}} for _ in range(10)]}).encode()
+    assert len(page) > 300_000
+    for _ in range(200):
+        assert len(room.decode(page, "c")["items"]) == 10
+
+
 def test_texts_may_hold_what_they_like() -> None:
     """A list of large ConfigMaps is honest, commas and braces in its texts or not."""
     text = json.dumps({"items": [{"data": {"file": '{"a":[1,2,"\\"x\\""]},' * 2000}} for _ in range(200)]}).encode()
