@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bench lint format docs lock clean
+.PHONY: help run test bench faults lint format docs lock clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ test: $(VENV)/.development ## Run all tests with real PostgreSQL and Redis
 
 bench: $(VENV)/.development ## Run the benchmarks and print figures and ratios
 	$(BIN)/python -m bench $(ARGS)
+
+faults: $(VENV)/.development ## Hurt the store by kills, freezes and restores, and account for every write
+	$(BIN)/python -m bench.faults $(ARGS)
 
 lint: $(VENV)/.development ## Check format, style, types, floors, templates and migrations
 	$(BIN)/ruff format --check .

@@ -1,21 +1,25 @@
-"""How much one tenant may ask of an API server: a token bucket a kind of request, and a cap on open streams.
+"""How much one tenant may ask of an API server, and one person of it: token buckets a kind of request, and a cap on streams.
 
-What is too much is refused before it costs anything, so that one tenant's flood does not slow another's requests (AD6).
-The processes of a server share a tenant's rates in equal parts: together they never serve more, and one of them never
-less than its part. Open streams are counted in each. Every answer says how much is left. How often a person may set up
-workspaces or sign in is limited in ``tenants.actionlimits``.
+A person's share is within the tenant's, so that one member's flood leaves the others served. What is too much is refused
+before it costs anything, so that one tenant's flood does not slow another's requests (AD6). The processes of a server
+share a tenant's rates in equal parts: together they never serve more, and one of them never less than its part. Open
+streams are counted in each. Every answer says how much is left. How often a person may set up workspaces or sign in is
+limited in ``tenants.actionlimits``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Final
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from access.authentication import clusterwebhooks
 from access.authorization.tenancy.isolation import ALWAYS_ALLOWED
-from kube.authentication.identity import MASTERS, Principal
+from kube.authentication.identity import Principal, is_masters
+from kube.authorization.decisions import Decision, Verdict
+from kube.requests.ratelimits import Limits
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import TooManyRequests
 from kube.requests.tokenbuckets import Level, TokenBucket
@@ -24,6 +28,9 @@ READ: Final = "read"
 WRITE: Final = "write"
 WATCH: Final = "watch"
 
+STEP: Final = "requestlimits"
+"""What the trace of a request that is too much calls it."""
+
 _READING: Final = frozenset({"get", "list"})
 _REVIEWS: Final = frozenset({"authentication.k8s.io", "authorization.k8s.io"})
 """Groups whose objects are questions: creating one keeps nothing."""
@@ -31,35 +38,14 @@ _REVIEWS: Final = frozenset({"authentication.k8s.io", "authorization.k8s.io"})
 _BUCKETS_MAX: Final = 30_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What each tenant may ask; generous, for they are there against floods. A rate or number of 0 is no limit."""
+class Standing(NamedTuple):
+    """What is left of one kind of request: ``remaining`` of ``limit``, and all of it again in ``reset`` seconds.
 
-    read: TokenBucket = field(default=TokenBucket(2000, 4000))
-    write: TokenBucket = field(default=TokenBucket(500, 1000))
-    watch: TokenBucket = field(default=TokenBucket(100, 500))
-    open_watches: int = 2000
-
-    def shared_by(self, processes: int) -> Limits:
-        """The part of one of so many processes in the rates."""
-
-        def part(rate: TokenBucket) -> TokenBucket:
-            return TokenBucket(rate.qps / processes, max(1, rate.burst // processes))
-
-        return replace(self, read=part(self.read), write=part(self.write), watch=part(self.watch))
-
-
-UNLIMITED: Final = Limits(read=TokenBucket(0, 0), write=TokenBucket(0, 0), watch=TokenBucket(0, 0), open_watches=0)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """What a tenant has left of one kind of request: ``remaining`` of ``limit``, and all of it again in ``reset`` seconds.
-
-    ``window`` is how many seconds an empty bucket takes to fill.
+    ``name`` says of what, and whose: ``tenant-read``, ``person-write``. ``window`` is how many seconds an empty bucket
+    takes to fill.
     """
 
-    kind: str
+    name: str
     limit: int
     remaining: int
     reset: int
@@ -68,25 +54,100 @@ class Standing:
     @property
     def headers(self) -> tuple[tuple[bytes, bytes], ...]:
         """The fields of draft-ietf-httpapi-ratelimit-headers, and those that clients knew before."""
-        limit, remaining, reset = b"%d" % self.limit, b"%d" % self.remaining, b"%d" % self.reset
-        name = b'"tenant-%b"' % self.kind.encode()
-        return (
-            (b"ratelimit-policy", b"%b;q=%b;w=%d" % (name, limit, self.window)),
-            (b"ratelimit", b"%b;r=%b;t=%b" % (name, remaining, reset)),
-            (b"x-ratelimit-limit", limit),
-            (b"x-ratelimit-remaining", remaining),
-            (b"x-ratelimit-reset", reset),
-        )
+        return _headers_of(self)
+
+
+@lru_cache(maxsize=4096)
+def _headers_of(standing: Standing) -> tuple[tuple[bytes, bytes], ...]:
+    """Every answer has them, and most are the same."""
+    limit, remaining, reset = b"%d" % standing.limit, b"%d" % standing.remaining, b"%d" % standing.reset
+    name = b'"%b"' % standing.name.encode()
+    return (
+        (b"ratelimit-policy", b"%b;q=%b;w=%d" % (name, limit, standing.window)),
+        (b"ratelimit", b"%b;r=%b;t=%b" % (name, remaining, reset)),
+        (b"x-ratelimit-limit", limit),
+        (b"x-ratelimit-remaining", remaining),
+        (b"x-ratelimit-reset", reset),
+    )
+
+
+class _Rate(NamedTuple):
+    """What a tenant may ask of one kind, and one person of it."""
+
+    tenant: TokenBucket
+    person: TokenBucket
+    windows: tuple[int, int]
+    """How many seconds an empty bucket of each takes to fill."""
+
+
+class _Bounds(NamedTuple):
+    """The limits of one tenant as they are asked."""
+
+    rates: Mapping[str, _Rate | None]
+    open_watches: int
+    open_watches_of_person: int
+
+
+def _bounds(limits: Limits) -> _Bounds:
+    own = limits.of_person()
+    rates = {READ: (limits.read, own.read), WRITE: (limits.write, own.write), WATCH: (limits.watch, own.watch)}
+    return _Bounds(
+        {
+            kind: _Rate(*both, (_window(both[0]), _window(both[1]))) if both[0].qps else None
+            for kind, both in rates.items()
+        },
+        limits.open_watches,
+        own.open_watches,
+    )
+
+
+def _window(bucket: TokenBucket) -> int:
+    return math.ceil(bucket.burst / bucket.qps)
+
+
+_Key = tuple[str | None, str, str]
+"""Tenant, kind, and person, empty for the tenant as a whole."""
+
+
+class RateLimited(TooManyRequests):
+    """Somebody has asked for too much; ``rule`` names of what, and whose limit it is."""
+
+    @property
+    def decision(self) -> Decision:
+        """What the trace of the request and the audit say of it (AZ11)."""
+        decision = Decision(Verdict.DENY, STEP, self.message, self.rule)
+        return replace(decision, trace=(decision,))
 
 
 class TenantThrottle:
-    """Counts the requests of every tenant. ``open_watches`` tells how many watches a tenant has open."""
+    """Counts the requests of every tenant, and of every person in it.
 
-    def __init__(self, limits: Limits, open_watches: Callable[[str | None], int]) -> None:
-        self._rates = {READ: limits.read, WRITE: limits.write, WATCH: limits.watch}
-        self._open_max = limits.open_watches
+    ``open_watches`` tells how many watches a tenant has open, or a person of it. ``limits`` are those of tenants of
+    which ``bound`` has said nothing.
+    """
+
+    def __init__(self, limits: Limits, open_watches: Callable[[str | None, str], int]) -> None:
+        self._default = _bounds(limits)
+        self._tenants: dict[str | None, _Bounds] = {}
         self._open_watches = open_watches
-        self._levels: dict[tuple[str | None, str], Level] = {}
+        self._levels: dict[_Key, Level] = {}
+
+    def bound(self, tenant: str | None, limits: Limits) -> None:
+        """Have a tenant's own limits hold from now on; what it has used stays used."""
+        if len(self._tenants) >= _BUCKETS_MAX:
+            self._tenants.clear()
+        self._tenants[tenant] = _bounds(limits)
+
+    def is_bound(self, tenant: str | None) -> bool:
+        """Whether a tenant's own limits are known."""
+        return tenant in self._tenants
+
+    def forget(self, tenant: str | None = None) -> None:
+        """The limits of a tenant, or of all, may be others now."""
+        if tenant is None:
+            self._tenants.clear()
+        else:
+            self._tenants.pop(tenant, None)
 
     def take(self, principal: Principal, info: RequestInfo, now: float) -> None:
         """Count one request at ``now`` (monotonic seconds). Raises ``TooManyRequests`` with the seconds to wait.
@@ -97,68 +158,98 @@ class TenantThrottle:
             return
         if not info.is_resource and info.path in ALWAYS_ALLOWED:
             return
-        kind = kind_of(info)
-        if kind is WATCH and 0 < self._open_max <= self._open_watches(principal.tenant):
-            raise TooManyRequests(
-                "the tenant has too many open watches, logs and shells, please try again later", retry_after=5
-            )
-        rate = self._rates[kind]
-        if not rate.qps:
+        tenant, kind = principal.tenant, kind_of(info)
+        bounds = self._tenants.get(tenant, self._default)
+        if kind is WATCH:
+            self._require_room(principal, bounds)
+        rate = bounds.rates[kind]
+        if rate is None:
             return
-        key = (principal.tenant, kind)
-        tokens = rate.tokens(self._levels.get(key), now)
-        wait = rate.wait(tokens)
-        if wait > 0:
-            # The bucket is left as it was: what is refused must not put off what is asked later.
-            raise TooManyRequests(
-                "the tenant has made too many requests, please try again later", retry_after=max(1, math.ceil(wait))
-            )
-        if len(self._levels) >= _BUCKETS_MAX and key not in self._levels:
+        levels, whole, own = self._levels, (tenant, kind, ""), (tenant, kind, principal.name)
+        held = rate.tenant.tokens(levels.get(whole), now)
+        left = rate.person.tokens(levels.get(own), now)
+        if held < 1 or left < 1:
+            # The buckets are left as they were: what is refused must not put off what is asked later.
+            raise _too_many(kind, rate.tenant.wait(held), rate.person.wait(left))
+        if len(levels) >= _BUCKETS_MAX and own not in levels:
             self._forget_full(now)
-        self._levels[key] = rate.take(tokens, 1, now)
+        levels[whole] = rate.tenant.take(held, 1, now)
+        levels[own] = rate.person.take(left, 1, now)
+
+    def _require_room(self, principal: Principal, bounds: _Bounds) -> None:
+        tenant = principal.tenant
+        for most, person in ((bounds.open_watches, ""), (bounds.open_watches_of_person, principal.name)):
+            if 0 < most <= self._open_watches(tenant, person):
+                who = f"{person} has" if person else "the tenant has"
+                raise RateLimited(
+                    f"{who} too many open watches, logs and shells, please try again later",
+                    retry_after=5,
+                    rule=f"open streams of the {'person' if person else 'tenant'}",
+                )
 
     def charge(self, principal: Principal, info: RequestInfo, cost: int, now: float) -> None:
         """Take off what a request costs beyond its being one; who owes waits until it is paid.
 
-        Raises ``TooManyRequests`` where the tenant owes as much already as it may ask for at once.
+        Raises ``TooManyRequests`` where the tenant, or the person, owes as much already as they may ask for at once.
         """
-        rate = self._rates[kind_of(info)]
-        if not rate.qps or cost <= 0 or _is_free(principal):
+        tenant, kind = principal.tenant, kind_of(info)
+        rate = self._tenants.get(tenant, self._default).rates[kind]
+        if rate is None or cost <= 0 or _is_free(principal):
             return
-        key = (principal.tenant, kind_of(info))
-        tokens = rate.tokens(self._levels.get(key), now)
-        owed = rate.wait(tokens, 0)
+        levels, whole, own = self._levels, (tenant, kind, ""), (tenant, kind, principal.name)
+        held = rate.tenant.tokens(levels.get(whole), now)
+        left = rate.person.tokens(levels.get(own), now)
+        owed = max(rate.tenant.wait(held, 0), rate.person.wait(left, 0))
         if owed > 0:
-            raise TooManyRequests(
-                "the tenant has asked for too much work, please try again later", retry_after=max(1, math.ceil(owed))
+            raise RateLimited(
+                "the tenant has asked for too much work, please try again later",
+                retry_after=max(1, math.ceil(owed)),
+                rule=f"cost of {kind} requests",
             )
-        self._levels[key] = rate.take(tokens, cost, now)
+        levels[whole] = rate.tenant.take(held, cost, now)
+        levels[own] = rate.person.take(left, cost, now)
 
     def standing(self, principal: Principal, info: RequestInfo, now: float) -> Standing | None:
-        """What the tenant has left of what a request counts as; ``None`` for whom nothing limits, or who has no tenant."""
-        kind = kind_of(info)
-        rate = self._rates[kind]
-        if not rate.qps or principal.tenant is None or (principal.is_system and MASTERS in principal.groups):
+        """What is left of what a request counts as: to the person or to the whole tenant, whichever is less.
+
+        ``None`` for whom nothing limits, or who has no tenant.
+        """
+        tenant, kind = principal.tenant, kind_of(info)
+        rate = self._tenants.get(tenant, self._default).rates[kind]
+        if rate is None or tenant is None or is_masters(principal):
             return None
-        tokens = rate.tokens(self._levels.get((principal.tenant, kind)), now)
-        return Standing(
-            kind=kind,
-            limit=rate.burst,
-            remaining=max(0, math.floor(tokens)),
-            reset=math.ceil(rate.wait(tokens, rate.burst)),
-            window=math.ceil(rate.burst / rate.qps),
-        )
+        held = rate.tenant.tokens(self._levels.get((tenant, kind, "")), now)
+        left = rate.person.tokens(self._levels.get((tenant, kind, principal.name)), now)
+        if left < held:
+            who, bucket, tokens, window = "person", rate.person, left, rate.windows[1]
+        else:
+            who, bucket, tokens, window = "tenant", rate.tenant, held, rate.windows[0]
+        reset = math.ceil(bucket.wait(tokens, bucket.burst))
+        remaining = int(tokens) if tokens > 0 else 0
+        return Standing(f"{who}-{kind}", bucket.burst, remaining, reset, window)
 
     def _forget_full(self, now: float) -> None:
         """Let go the buckets that have filled up again: they say nothing that a new one would not."""
         for key, level in list(self._levels.items()):
-            if self._rates[key[1]].full_at(level) <= now:
+            tenant, kind, person = key
+            rate = self._tenants.get(tenant, self._default).rates[kind]
+            if rate is None or (rate.person if person else rate.tenant).full_at(level) <= now:
                 del self._levels[key]
+
+
+def _too_many(kind: str, tenant: float, person: float) -> RateLimited:
+    """The refusal of who has to wait so many seconds, for the whole tenant or for the own share in it."""
+    who, whose = ("you have", "person") if person > tenant else ("the tenant has", "tenant")
+    return RateLimited(
+        f"{who} made too many requests, please try again later",
+        retry_after=max(1, math.ceil(max(tenant, person))),
+        rule=f"{kind} requests of the {whose}",
+    )
 
 
 def _is_free(principal: Principal) -> bool:
     """Operators' masters; and clusters, whose questions are those of many tenants."""
-    return (principal.is_system and MASTERS in principal.groups) or bool(clusterwebhooks.cluster_of(principal))
+    return is_masters(principal) or principal.authenticator == clusterwebhooks.NAME
 
 
 def kind_of(info: RequestInfo) -> str:

@@ -7,6 +7,8 @@ from django.utils import timezone
 
 from access.credentials import credentials_expire as expire
 from access.credentials.logins import logins_sweep
+from access.usagesampling import usage_forget
+from access.usagesampling import usage_sample as sample
 
 
 @shared_task(name="access.credentials_expire", ignore_result=True)
@@ -14,3 +16,10 @@ def credentials_expire() -> None:
     """Delete the anchors of credentials that have ended, and what is over of the logins."""
     expire(now=timezone.now())
     logins_sweep(now=timezone.now())
+
+
+@shared_task(name="access.usage_sample", ignore_result=True)
+def usage_sample() -> None:
+    """Count the hours that are over, and let go of those of more than a year ago."""
+    sample(now=timezone.now())
+    usage_forget(now=timezone.now())

@@ -23,15 +23,16 @@ def json_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 def csv_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """A header and one line a row; a cell that a spreadsheet would compute is led by an apostrophe."""
-    yield _csv_line(_COLUMNS)
+    yield csv_line(_COLUMNS)
     for row in rows:
         body = json.loads(chains.canonical(row))
         body |= {"previous_hash": row["previous_hash"], "hash": row["hash"]}
         body["detail"] = json.dumps(body["detail"], ensure_ascii=False, sort_keys=True)
-        yield _csv_line([_harmless(body[name]) for name in _COLUMNS])
+        yield csv_line([_harmless(body[name]) for name in _COLUMNS])
 
 
-def _csv_line(cells: Iterable[Any]) -> str:
+def csv_line(cells: Iterable[Any]) -> str:
+    """One line of CSV."""
     line = io.StringIO()
     csv.writer(line).writerow(cells)
     return line.getvalue()

@@ -20,15 +20,19 @@ _SECRET_KEY: Final = re.compile(
 )
 _SECRET_KEY_CAMEL: Final = re.compile(r"(?:Token|Secret|Password|Authorization|Cookie|ApiKey|PrivateKey|KeyData)s?$")
 
-# JWTs, our own tokens, bearer and basic headers, PEM private keys, passwords in URLs.
+# JWTs, our own tokens, bearer and basic headers, PEM private keys, passwords in URLs. A JWT is looked for once in a run of
+# its letters, and only where a dot follows: strangers choose the text, and the time that a search takes.
 _SECRET_TEXT: Final = re.compile(
-    r"ey[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?"
+    r"(?<![A-Za-z0-9_-])(?=[A-Za-z0-9_-]++\.[A-Za-z0-9_-]{8})"
+    r"[A-Za-z0-9_-]*?ey[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}(?:\.[A-Za-z0-9_-]*)?"
     r"|tnt_[A-Za-z0-9]{16,}"
     r"|(?i:\b(?:bearer|basic)\s+[A-Za-z0-9+/=._~-]{8,})"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)"
     r"|(?<=://)[^/\s:@]{1,256}:[^/\s@]{1,256}(?=@)"
     r"|(?i:(?<=[?&])(?:access_token|id_token|token|code|client_secret|password)=)[^&\s#]{1,4096}"
 )
+
+_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
 MAX_TEXT: Final = 2048
 MAX_DEPTH: Final = 6
@@ -69,6 +73,28 @@ def clean(value: Any, *, depth: int = 0) -> Any:
         items = sorted(value) if isinstance(value, set | frozenset) else list(value)
         return [clean(item, depth=depth + 1) for item in items[:MAX_ITEMS]]
     return clean_text(str(value))
+
+
+def clean_object(value: Any) -> Any:
+    """An API object, or a change of one, whole but without secrets; JSON, of whatever size.
+
+    Beside keys and the shape of texts, names of variables and paths of patches tell what a value is. What was applied
+    last repeats the object as a text, and is left out.
+    """
+    if isinstance(value, str):
+        return _SECRET_TEXT.sub(REDACTED, value)
+    if isinstance(value, list):
+        return [clean_object(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    called = value.get("name") or value.get("path")
+    secret = isinstance(called, str) and is_secret_key(called.rpartition("/")[2])
+    return {
+        key: REDACTED
+        if isinstance(item, str) and item and (key == _APPLIED or is_secret_key(key) or (secret and key == "value"))
+        else clean_object(item)
+        for key, item in value.items()
+    }
 
 
 def is_secret_key(name: str) -> bool:

@@ -1,11 +1,12 @@
 """Records of API requests: offered without waiting, written by COPY in batches, bounded in memory (P10, DOS-08).
 
 Every refusal is counted exactly: the first of a kind in each flush are rows of their own, the rest one row with a
-count. Allowed requests are dropped, and counted, only when the database cannot keep up; refusals never are.
+count. So is what strangers are allowed, the probes: a flood of them neither fills the table nor takes tenants' places in
+the buffer. Allowed requests of tenants are dropped, and counted, only when the database cannot keep up; refusals never are.
 
 1. ``put_nowait`` runs in the request's way: it appends or counts, and never waits. Everything it keeps is bounded: rows
-   by ``BOUND``, kinds of refusals by ``_KINDS``.
-2. A flush moves the counted refusals into the rows first. From there on they are rows like the others, and survive a
+   by ``BOUND``, kinds of what is counted by ``_KINDS``.
+2. A flush moves what was counted into the rows first. From there on they are rows like the others, and survive a
    flush that fails.
 3. The batch stays in the buffer while it is written, and is taken off when the database has committed it. Only the
    flush takes off, at the left, and ``put_nowait`` adds at the right; so the batch is still what stands at the left.
@@ -23,7 +24,7 @@ import uuid
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final
@@ -83,7 +84,7 @@ TRACE_MAX: Final = 16
 class RequestRecord:
     """One request, or ``count`` equal ones.
 
-    ``latency`` is in microseconds; ``request_id``, this server's own, is a UUID, by which it is written once.
+    ``created_at`` is in UTC, ``latency`` in microseconds; ``request_id``, this server's own, is a UUID, by which it is written once.
     One is made for every request, so it is not frozen: that would cost three times as much.
     """
 
@@ -146,17 +147,17 @@ class RequestLog:
 
     def put_nowait(self, record: RequestRecord) -> None:
         """Take one record; never waits, never raises."""
-        if record.allowed:
+        if record.allowed and record.tenant:
             if len(self._rows) >= BOUND:
                 self.dropped += 1
                 return
             self._rows.append(record)
         else:
-            self._refused(record)
+            self._sample(record)
         if len(self._rows) >= FLUSH_ROWS:
             self._full.set()
 
-    def _refused(self, record: RequestRecord) -> None:
+    def _sample(self, record: RequestRecord) -> None:
         kind = (record.tenant, record.actor, record.verb, record.code)
         if kind not in self._seen and len(self._seen) >= _KINDS:
             # Names can be invented without end: then only tenant and code are told apart.
@@ -219,13 +220,12 @@ class RequestLog:
 
     async def _copy(self, connection: AsyncConnection[Any], batch: Sequence[RequestRecord]) -> None:
         """Write all or none, straight into the months' partitions: COPY knows no row-level security."""
-        months: defaultdict[str, list[RequestRecord]] = defaultdict(list)
+        months: defaultdict[tuple[int, int], list[RequestRecord]] = defaultdict(list)
         for record in batch:
-            moment = record.created_at.astimezone(UTC)
-            months[f"api_requests_{moment.year:04}{moment.month:02}"].append(record)
+            months[record.created_at.year, record.created_at.month].append(record)
         async with connection.transaction():
-            for partition, records in months.items():
-                await self._copy_into(connection, partition, records)
+            for (year, month), records in months.items():
+                await self._copy_into(connection, f"api_requests_{year:04}{month:02}", records)
 
     async def _copy_into(
         self, connection: AsyncConnection[Any], partition: str, batch: Sequence[RequestRecord]

@@ -14,6 +14,7 @@ NAMES = (
     "portal",
     "overload",
     "tenantquota",
+    "door",
     "faults",
     "publications",
 )

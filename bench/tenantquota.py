@@ -1,6 +1,6 @@
 """``make bench ARGS=tenantquota``: 200 rounds of 40 creations at once against one tenant's quota (AD2).
 
-Both kinds of namespaces, three processes, a real kube-apiserver (``KUBEBUILDER_ASSETS``): the test of the same story, for
+Both kinds of namespaces, four processes, a real kube-apiserver (``KUBEBUILDER_ASSETS``): the test of the same story, for
 longer. The first unit too many ends it.
 """
 

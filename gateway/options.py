@@ -8,7 +8,7 @@ from typing import Final
 
 from access.authentication.options import AuthenticationOptions
 from access.authorization.options import AuthorizationOptions
-from access.requestlimits import Limits
+from kube.requests.ratelimits import Limits
 
 DEFAULT_ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 
@@ -42,6 +42,7 @@ class Options:
     disable_admission_plugins: tuple[str, ...] = ()
     admission_control_config_file: Path | None = None
     audit_policy_file: Path | None = None
+    audit_log_path: Path | None = None
     max_token_lifetime: int = 86_400
     request_timeout: float = 60.0
     tenant_limits: Limits = field(default_factory=Limits)

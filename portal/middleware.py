@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from typing import Any
 from urllib.parse import unquote_to_bytes, urlencode, urlsplit
 
 from django.conf import settings
@@ -19,6 +20,7 @@ from portal.http import errors
 from portal.http.actors import scope_of
 from portal.http.proxies import believe
 from portal.signin import refusals
+from tenants.suspensions import installation_closed
 
 _CORS_METHODS = "GET, POST, PATCH, DELETE, OPTIONS"
 _CORS_HEADERS = "Authorization, Content-Type, Idempotency-Key, X-CSRFToken, X-Requested-With"
@@ -92,11 +94,37 @@ class SignInMiddleware:
         htmx = bool(request.headers.get("HX-Request"))
         if not htmx and request.method in ("GET", "HEAD"):
             return response
-        page = urlsplit(request.headers.get("HX-Current-URL") or request.headers.get("Referer", ""))
-        back = page._replace(scheme="", netloc="", fragment="").geturl() if page.netloc == request.get_host() else ""
         sent = {} if request.method in ("GET", "HEAD") else {"ended": "1"}
-        url = f"{login}?{urlencode({'next': back or reverse('overview'), **sent})}"
+        url = f"{login}?{urlencode({'next': _page_behind(request) or reverse('overview'), **sent})}"
         return HttpResponseClientRedirect(url) if htmx else HttpResponseRedirect(url)
+
+
+def _page_behind(request: HttpRequest) -> str:
+    """The page of ours that a form or a part of a page stood on; empty where the sender names none."""
+    try:
+        page = urlsplit(request.headers.get("HX-Current-URL") or request.headers.get("Referer", ""))
+    except ValueError:
+        return ""
+    return page._replace(scheme="", netloc="", fragment="").geturl() if page.netloc == request.get_host() else ""
+
+
+class ClosedMiddleware:
+    """Serves nobody but operators while the platform is closed after a restore; everybody may sign out (P12).
+
+    Whoever comes with a token is known only later: ``portal.api.permissions``.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """The answer, or why there is none."""
+        user: Any = request.user
+        if user.is_authenticated:
+            closed = request.closed = installation_closed()  # type: ignore[attr-defined] # operators' pages say so
+            if closed and not user.is_staff and request.path != reverse("logout"):
+                return errors.answer(request, 503, closed)
+        return self.get_response(request)
 
 
 class ScopeMiddleware:

@@ -19,7 +19,6 @@ from gateway.http.protocol import (
     HEADER_SECONDS,
     MAX_HEADER_BYTES,
     MAX_HEADERS,
-    MAX_SILENT_BYTES,
     PARSED_BYTES,
     TooLarge,
 )
@@ -55,7 +54,6 @@ class PortalProtocol(HttpToolsProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self._unparsed = b""
-        self._head_bytes = 0
         self._body_bytes = 0
         self._silent_bytes = 0
         self._in_head = True
@@ -101,18 +99,12 @@ class PortalProtocol(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         """A request begins."""
-        self._head_bytes = self._body_bytes = 0
+        self._body_bytes = 0
         self._in_head = True
         super().on_message_begin()
 
-    def on_url(self, url: bytes) -> None:
-        """Count the request line."""
-        self._count(len(url))
-        super().on_url(url)
-
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Count a header. What follows a chunked body is none, whatever its name: no proxy has looked at it."""
-        self._count(len(name) + len(value))
+        """A header. What follows a chunked body is none, whatever its name: no proxy has looked at it."""
         if not self._in_head:
             return
         if len(self.headers) >= MAX_HEADERS:
@@ -165,7 +157,7 @@ class PortalProtocol(HttpToolsProtocol):
         while self._unparsed and not self.pipeline and not self.transport.is_closing():
             piece, self._unparsed = self._unparsed[:PARSED_BYTES], self._unparsed[PARSED_BYTES:]
             self._silent_bytes += len(piece)
-            if self._silent_bytes > MAX_SILENT_BYTES:
+            if self._silent_bytes > MAX_HEADER_BYTES:
                 self.send_400_response("Invalid HTTP request received.")
             else:
                 super().data_received(piece)
@@ -185,11 +177,6 @@ class PortalProtocol(HttpToolsProtocol):
             self._wait(BODY_SECONDS)
         elif not self.transport.is_closing():
             self.transport.close()
-
-    def _count(self, size: int) -> None:
-        self._head_bytes += size
-        if self._head_bytes > MAX_HEADER_BYTES:
-            raise TooLarge("request header fields too large")
 
     def _count_body(self, size: int) -> None:
         self._body_bytes += size

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import Self
 
@@ -145,6 +146,14 @@ class Engine:
     def healthy(self) -> bool:
         """See ``store.interface.Store``."""
         return self._follower.healthy
+
+    def peek(self, key: Key) -> Stored | None:
+        """See ``store.interface.Store``."""
+        now = clock()
+        if now >= self._follower.silent_from:
+            return None
+        cache = self._cache.find(Range(key.space, key.group, key.resource), now)
+        return None if cache is None else cache.items.get((key.space, key.namespace, key.name))
 
     async def get(self, key: Key, *, cached: bool = False) -> Stored | None:
         """See ``store.interface.Store``."""
@@ -346,10 +355,15 @@ class Engine:
 
     def _loading(self, selection: Range | AllSpaces) -> asyncio.Task[None]:
         task = self._loads.get(selection)
-        if task is None:
+        if task is None or task.done():
+            # One that has ended in vain is still known until the loop has gone on: who waits for it waits for nothing.
             task = self._loads[selection] = asyncio.create_task(self._load(selection))
-            task.add_done_callback(lambda _: self._loads.pop(selection, None))
+            task.add_done_callback(partial(self._loaded, selection))
         return task
+
+    def _loaded(self, selection: Range | AllSpaces, task: asyncio.Task[None]) -> None:
+        if self._loads.get(selection) is task:
+            del self._loads[selection]
 
     async def _resource(self, selection: Range | AllSpaces) -> ResourceCache:
         while True:

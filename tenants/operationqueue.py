@@ -230,10 +230,12 @@ class OperationLease:
 
     def _lock(self) -> None:
         """Lock workspace and operation, in the order of every service, and check that both are still ours."""
-        workspace = Workspace.objects.select_for_update().filter(pk=self.workspace.pk).values_list("generation")
+        workspace = (
+            Workspace.objects.select_for_update(no_key=True).filter(pk=self.workspace.pk).values_list("generation")
+        )
         if workspace.first() != (self.operation.generation,):
             raise Superseded
-        held = Operation.objects.select_for_update().filter(
+        held = Operation.objects.select_for_update(no_key=True).filter(
             pk=self.operation.pk, fence=self._fence, state=OperationState.RUNNING
         )
         if not held.exists():

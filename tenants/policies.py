@@ -1,4 +1,4 @@
-"""Policies of tiers and tenants on their way to the API servers: objects of the store, kept beside the rows (AD5).
+"""Policies and limits of tiers and tenants on their way to the API servers: objects of the store, beside the rows (AD5, AD6).
 
 No API serves them. A tier's are in the system space, a tenant's own in the tenant's; where there is none, no rule is
 said.
@@ -22,6 +22,8 @@ from tenants.models import Tenant, Tier, Workspace
 
 _OF_TIERS: Final = "tierpolicies"
 _OF_TENANTS: Final = "tenantpolicies"
+TIER_LIMITS: Final = (GROUP, "tierlimits")
+"""Where it is kept, by tier, what its tenants may ask of an API server."""
 
 
 def tier_policies_key(tier: str) -> Key:
@@ -39,6 +41,12 @@ def kept_rules(data: bytes) -> Rules:
     return read_rules(orjson.loads(data)["rules"], "rules")[0]
 
 
+def kept_limits(data: bytes) -> dict[str, int]:
+    """What a tier says about requests, in an object of the store."""
+    said: dict[str, int] = orjson.loads(data)["rules"]
+    return said
+
+
 def policy_for(tenant: Tenant, tier: Tier | None) -> Policy:
     """What holds in the namespaces of a tenant that have this tier; ``None`` for those that have none."""
     layers = [read_rules(each.policies, "policies")[0] for each in (tier, tenant) if each is not None]
@@ -50,9 +58,10 @@ def policy_of_workspace(workspace: Workspace) -> Policy:
     return policy_for(workspace.tenant, workspace.tier)
 
 
-def tier_policies_show(tier: Tier) -> None:
-    """Tell the API servers, in the caller's transaction and last."""
+def tier_show(tier: Tier) -> None:
+    """Tell the API servers a tier's policies and limits, in the caller's transaction and last."""
     _show(tier_policies_key(tier.name), tier.policies)
+    _show(Key(ROOT, *TIER_LIMITS, "", tier.name), tier.request_limits)
 
 
 def tenant_policies_show(tenant: Tenant) -> None:
@@ -64,7 +73,7 @@ def tenant_policies_show(tenant: Tenant) -> None:
 def policies_show() -> None:
     """Tell the API servers all policies that they do not know of: those from before there was anybody to tell."""
     for tier in Tier.objects.all():
-        tier_policies_show(tier)
+        tier_show(tier)
     for tenant in Tenant.objects.exclude(policies={}):
         tenant_policies_show(tenant)
 

@@ -15,6 +15,8 @@ from django.db import transaction
 from django.utils import timezone
 
 from kube.quota import tenantquotas
+from kube.quota.podresources import amounts
+from kube.quota.usage import Scope, read_scopes
 from kube.requests.logicalclusters import space_of
 from kube.requests.names import SYSTEM_TENANT
 from store import synchronous
@@ -26,17 +28,24 @@ _VERSION: Final = f"{tenantquotas.GROUP}/{tenantquotas.VERSION}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaUse:
-    """What may be, and what is, by resource name. ``namespace`` is empty for that of the tenant."""
+    """What may be, and what is, by resource name, of what is in all ``scopes``. ``namespace`` is empty for the tenant's."""
 
     hard: Mapping[str, str]
     used: Mapping[str, str]
     namespace: str = ""
     name: str = tenantquotas.NAME
+    scopes: tuple[Scope, ...] = ()
+
+    @property
+    def beyond(self) -> dict[str, str]:
+        """How much is used of the names of which more is used than may be: nothing more of them is admitted."""
+        quota = tenantquotas.read_tenant_quota("", {"spec": {"hard": self.hard}}, ())
+        return {name: used for name, (used, _) in tenantquotas.beyond(quota, amounts(self.used)).items()}
 
 
 def tenant_quota(tenant: str) -> QuotaUse:
     """What a tenant may hold, and what it holds; nothing is bounded where no quota is."""
-    stored = synchronous.get(_key(tenant))
+    stored = synchronous.get(tenant_quota_key(tenant))
     return _use(orjson.loads(stored.data)) if stored is not None else QuotaUse(hard={}, used={})
 
 
@@ -56,12 +65,12 @@ def tenant_quota_object(tenant: str, hard: Mapping[str, str]) -> tuple[Key, dict
         "tenant": tenant,
     }
     body = {"apiVersion": _VERSION, "kind": "TenantQuota", "metadata": metadata}
-    return _key(tenant), tenantquotas.with_hard(body, hard)
+    return tenant_quota_key(tenant), tenantquotas.with_hard(body, hard)
 
 
 def tenant_quota_write(tenant: str, hard: Mapping[str, str]) -> None:
     """Bound what a tenant may hold, in the caller's transaction and last. Raises ``PreconditionFailed``."""
-    stored = synchronous.get(_key(tenant))
+    stored = synchronous.get(tenant_quota_key(tenant))
     if stored is None:
         synchronous.commit([Create(*tenant_quota_object(tenant, hard))])
     else:
@@ -73,11 +82,12 @@ def tenant_quota_write(tenant: str, hard: Mapping[str, str]) -> None:
 def missing_tenant_quotas_create(hard: Mapping[str, str]) -> None:
     """Give tenants this quota that have none, for they are older than quotas of tenants (AD1)."""
     for name in Tenant.objects.exclude(name=SYSTEM_TENANT).values_list("name", flat=True):
-        if synchronous.get(_key(name)) is None:
+        if synchronous.get(tenant_quota_key(name)) is None:
             synchronous.commit([Create(*tenant_quota_object(name, hard))])
 
 
-def _key(tenant: str) -> Key:
+def tenant_quota_key(tenant: str) -> Key:
+    """Where a tenant's quota is kept."""
     return Key(space_of(tenant), *tenantquotas.TENANT_QUOTAS, "", tenantquotas.NAME)
 
 
@@ -88,4 +98,5 @@ def _use(body: Mapping[str, Any]) -> QuotaUse:
         used=status.get("used") or {},
         namespace=metadata.get("namespace", ""),
         name=metadata["name"],
+        scopes=read_scopes(body.get("spec") or {}),
     )

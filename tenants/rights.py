@@ -31,10 +31,26 @@ def require_role(actor: Actor, tenant: str, needed: Role) -> Role:
     """The actor's role, which is at least ``needed``; else Forbidden, or NotFound for whoever is no member."""
     role = role_of(actor, tenant)
     if role is None:
-        raise NotFound(f"There is no tenant {tenant!r}.", kind="tenants", name=tenant)
+        raise _unknown(tenant)
     if not role_at_least(role, needed):
         raise Forbidden(f"This needs the role {needed.label} in {tenant}; yours is {role.label}.", kind="tenants")
     return role
+
+
+def tenant_locked(name: str) -> Tenant:
+    """The tenant, its row locked until the transaction's end: what is done on the strength of its state is done in it.
+
+    Whoever locks a workspace or a user as well does so after it. Raises ``NotFound``.
+    """
+    tenant = Tenant.objects.select_for_update(no_key=True).filter(name=name).first()
+    if tenant is None:
+        raise _unknown(name)
+    return tenant
+
+
+def _unknown(name: str) -> NotFound:
+    """The same for a tenant that is not and one that is nothing to the actor."""
+    return NotFound(f"There is no tenant {name[:63]!r}.", kind="tenants", name=name[:63])
 
 
 def require_open(actor: Actor, tenant: Tenant, workspace: Workspace | None = None) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
-from django.db.models import Count, Exists, OuterRef, Prefetch, Q, QuerySet
+from django.db.models import Count, DateTimeField, Exists, F, Func, Max, OuterRef, Prefetch, Q, QuerySet, Value
 
 from audit.recorder import Actor
 from audit.selectors import Page, page_of
 from kube.requests.status import Cause, Invalid, NotFound
+from tenants.clusters.selfcheck import EXPIRES_SOON
 from tenants.models import (
     Cluster,
+    ClusterProbe,
     Membership,
     Operation,
     OperationState,
@@ -243,6 +246,33 @@ def clusters_all(actor: Actor) -> list[Cluster]:
     """Every cluster, without its credential. Operators only; raises ``Forbidden``."""
     require_operator(actor)
     return list(Cluster.objects.defer("sealed_credential").order_by("name"))
+
+
+def has_registered_clusters() -> bool:
+    """Whether there is a cluster beside the product's own API server."""
+    return Cluster.objects.exclude(kind=Cluster.Kind.EMBEDDED).exists()
+
+
+def clusters_to_tend(actor: Actor, *, now: datetime) -> list[Cluster]:
+    """The clusters that do not answer, or whose credential ends soon. Operators only; raises ``Forbidden``."""
+    return [each for each in clusters_all(actor) if each.unreached_since or credential_ends_soon(each, now=now)]
+
+
+def credential_ends_soon(cluster: Cluster, *, now: datetime) -> bool:
+    """Whether the gateway's credential is to be rotated now, or has ended already."""
+    ends = cluster.credential_expires_at
+    return ends is not None and ends - now < EXPIRES_SOON
+
+
+def latencies_of(cluster: Cluster, *, since: datetime, step: timedelta) -> list[tuple[datetime, int, int, int]]:
+    """The probes of a cluster in spans of ``step`` from ``since`` on, those with probes alone, the oldest first.
+
+    Each as its begin, the longest latency in milliseconds, how often there was no answer, and how often it was asked.
+    """
+    span = Func(Value(step), F("at"), Value(since), function="date_bin", output_field=DateTimeField())
+    rows = ClusterProbe.objects.filter(cluster=cluster, at__gte=since).values(span=span)
+    found = rows.annotate(worst=Max("latency_ms"), came=Count("latency_ms"), asked=Count("pk")).order_by("span")
+    return [(row["span"], row["worst"] or 0, row["asked"] - row["came"], row["asked"]) for row in found]
 
 
 def overview_of(actor: Actor, *, tenant: str = "") -> Overview:

@@ -16,6 +16,9 @@ from tenants.models import Lock, Tenant, Workspace
 
 CHANNEL = "tenantry_locks"
 
+_INSTALLATION = "root"
+"""The space above all tenants': a lock of it closes everything to everybody but the system tenant's own users."""
+
 
 def lock_set(*, space: str, namespace: str = "", reason: str) -> None:
     """Close a logical cluster, or one namespace of it, from the commit on. Closing twice keeps the newer reason."""
@@ -43,6 +46,21 @@ def credentials_spend(tenant: Tenant) -> None:
     Tenant.objects.filter(pk=tenant.pk).update(credentials_not_before=moment)
     tenant.refresh_from_db(fields=["credentials_not_before"])
     _notify(tenant.cluster_path, "")
+
+
+def installation_close(reason: str) -> None:
+    """Close the whole installation from the commit on, as a restore does (P12)."""
+    lock_set(space=_INSTALLATION, reason=reason)
+
+
+def installation_open() -> None:
+    """Open it again from the commit on; what is closed by itself stays closed."""
+    lock_clear(space=_INSTALLATION)
+
+
+def installation_closed() -> str:
+    """Why the whole installation is closed; empty while it is open."""
+    return Lock.objects.filter(space=_INSTALLATION, namespace="").values_list("reason", flat=True).first() or ""
 
 
 def locks_all() -> dict[tuple[str, str], str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from tenants.reconciler import deletion, reconciler
+from tenants.reconciler import deletion, reachability, reconciler
 
 
 @shared_task(name="tenants.operations_sweep", ignore_result=True)
@@ -23,6 +23,12 @@ def workspaces_reconcile() -> None:
 def clusters_recheck() -> None:
     """Prove anew what registered clusters must be."""
     reconciler.clusters_recheck()
+
+
+@shared_task(name="tenants.clusters_probe", ignore_result=True)
+def clusters_probe() -> None:
+    """See which clusters answer, and how fast."""
+    reachability.clusters_probe()
 
 
 @shared_task(name="tenants.tenants_end", ignore_result=True)

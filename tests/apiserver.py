@@ -23,6 +23,9 @@ from tests.speaking import Speaker, speaker_of
 from tests.story.product import eventually
 
 KUBECTL = shutil.which("kubectl")
+ANY_PACE = tuple(f"--tenant-{what}=0" for what in ("read-qps", "write-qps", "watch-qps", "max-watches"))
+"""A test asks as one tenant as fast as the machine lets it: what a tenant may ask a second must not decide what it shows.
+The limits have tests of their own, on servers that set them."""
 
 
 @dataclass(frozen=True)
@@ -33,6 +36,7 @@ class OwnApiserver:
     kubeconfig: Path
     admin: Speaker
     processes: list[subprocess.Popen[bytes]]
+    database: str
 
     def tenant(self, name: str) -> Speaker:
         """The administrator in this tenant's space; the tenant is made when it is missing."""
@@ -64,7 +68,7 @@ def running(database: str, *, workers: int = 1, flags: tuple[str, ...] = ()) -> 
         assert done.returncode == 0, done.stderr
         facts: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
         with (folder / "apiserver.log").open("wb") as log:
-            arguments = [*command, "apiserver", f"--workers={workers}", *flags]
+            arguments = [*command, "apiserver", f"--workers={workers}", *ANY_PACE, *flags]
             processes.append(subprocess.Popen(arguments, cwd=ROOT, env=environment, stdout=log, stderr=log))
         kubeconfig = Path(facts["admin_kubeconfig"])
         admin = speaker_of(kubeconfig.read_text())
@@ -77,7 +81,7 @@ def running(database: str, *, workers: int = 1, flags: tuple[str, ...] = ()) -> 
                 return False
 
         eventually(ready, within=60)
-        yield OwnApiserver(f"https://127.0.0.1:{port}", kubeconfig, admin, processes)
+        yield OwnApiserver(f"https://127.0.0.1:{port}", kubeconfig, admin, processes, database)
     finally:
         if processes:
             admin.close()

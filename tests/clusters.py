@@ -20,6 +20,7 @@ import pytest
 from tenants.models import Cluster, Operation, Phase, Workspace
 from tenants.reconciler.reconciler import operations_run
 from tests import kubeapiserver
+from tests.apiserver import ANY_PACE
 from tests.faultproxy import FaultProxy, write_certificate
 from tests.ports import free_port
 
@@ -113,6 +114,7 @@ def cluster_embedded(django_db_setup, django_db_blocker, tmp_path_factory):
         "apiserver",
         f"--secure-port={port}",
         "--service-account-issuer=https://api.example.org",
+        *ANY_PACE,
     ]
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=MANIFESTS.parent.parent)

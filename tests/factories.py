@@ -22,6 +22,7 @@ from tenants.models import (
     Operation,
     OperationState,
     Phase,
+    PodConnection,
     Role,
     Status,
     Tenant,
@@ -150,6 +151,20 @@ def credential(of: Workspace, to: User, *, issued_at: datetime | None = None, **
         **fields,
     }
     return Credential.objects.create(tenant=of.tenant, workspace=of, issued_to=to, issued_at=issued_at, **values)
+
+
+def pod_connection(into: Workspace, caller: User, **fields: Any) -> PodConnection:
+    """A shell that a process of the API server has reported just now."""
+    now = timezone.now()
+    values = {"pod": "web-7d4b9c6f5-x2kqp", "way": "exec", "opened_at": now, "seen_at": now, **fields}
+    return PodConnection.objects.create(
+        id=uuid.uuid4(),
+        process=uuid.uuid4(),
+        tenant=into.tenant_id,
+        namespace=into.k8s_namespace,
+        caller=caller.email,
+        **values,
+    )
 
 
 def api_request(tenant: str, **fields: Any) -> ApiRequest:

@@ -99,7 +99,7 @@ class FaultProxy:
         headers = {k: v for k, v in request.headers.items() if k.lower() in {"accept", "authorization", "content-type"}}
         session = self._bare if "Authorization" in request.headers else self._own
         async with session.request(
-            request.method, f"{self._upstream}{request.raw_path}", data=data, headers=headers
+            request.method, f"{self._upstream}{request.raw_path}", data=data or None, headers=headers
         ) as answer:
             if "watch" in request.query:
                 stream = web.StreamResponse(status=answer.status)

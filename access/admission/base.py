@@ -59,8 +59,8 @@ class Attributes:
         """The subresource that is written to, empty for the object itself."""
         return self.info.subresource
 
-    def forbidden(self, why: str, *, causes: Sequence[Cause] = ()) -> Forbidden:
-        """The 403 of a plugin, as kubectl shows it."""
+    def forbidden(self, why: str, *, causes: Sequence[Cause] = (), rule: str = "") -> Forbidden:
+        """The 403 of a plugin, as kubectl shows it; ``rule`` as in ``StatusError``."""
         resource = self.resource
         return Forbidden(
             f'{resource.qualified_name} "{self.name}" is forbidden: {why}',
@@ -68,6 +68,7 @@ class Attributes:
             kind=resource.plural,
             name=self.name,
             causes=causes,
+            rule=rule,
         )
 
 

@@ -11,7 +11,7 @@ from store.types import Operation
 
 
 class AdmissionChain:
-    """Runs every plugin on every write. Who refuses one is noted, with the reason (AZ11)."""
+    """Runs every plugin on every write. Who refuses one is noted, with the reason and the rule (AZ11)."""
 
     def __init__(self, plugins: Sequence[Plugin]) -> None:
         self._admit = [(plugin.name, plugin.admit) for plugin in plugins if _has_say(plugin, "admit")]
@@ -26,7 +26,7 @@ class AdmissionChain:
             for name, validate in self._validate:  # noqa: B007
                 attributes.together += await validate(attributes)
         except StatusError as refusal:
-            attributes.notes.append(Decision(Verdict.DENY, f"admission/{name}", refusal.message))
+            attributes.notes.append(Decision(Verdict.DENY, f"admission/{name}", refusal.message, refusal.rule))
             raise
         return attributes.together
 

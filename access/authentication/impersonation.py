@@ -19,6 +19,7 @@ from kube.authentication.identity import (
     TENANT_EXTRA,
     UNAUTHENTICATED,
     Principal,
+    is_masters,
 )
 from kube.authentication.impersonation import ImpersonationRequest, Permission, impersonation_request_of, permissions
 from kube.authentication.userinfo import is_own_extra, tenant_reasons
@@ -100,7 +101,7 @@ def _check_reserved(caller: Principal, wish: ImpersonationRequest, tenant: str) 
     for key in wish.extra:
         if is_own_extra(key) and key != TENANT_EXTRA:
             raise Forbidden(f'extra "{key}" cannot be impersonated')
-    if MASTERS in wish.groups and not (caller.is_system and MASTERS in caller.groups):
+    if MASTERS in wish.groups and not is_masters(caller):
         raise Forbidden(f'only members of "{MASTERS}" can impersonate the group')
     if wish.service_account is not None and tenant != SYSTEM_TENANT and not is_tenant_name(tenant):
         raise BadRequest("a tenant of this name has no service accounts")

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import jwt
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from jwt.exceptions import PyJWTError
 
 from access.authentication.base import Credentials, Refused
@@ -40,6 +41,10 @@ RETRY_SECONDS: Final = 10.0
 _CURVES: Final = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512"}
 _KEYS_MAX: Final = 64
 _RSA_BITS_MIN: Final = 2048
+_NUMBER_MAX: Final = 1366
+"""Characters of a number of a key: 8,192 bits, as in Go's TLS. How long a comparison holds other requests depends on it."""
+_RSA_EXPONENT_MAX: Final = 2**31
+"""As in Go: with a large one a comparison takes a hundred times as long."""
 _JWS: Final = jwt.PyJWS()
 
 
@@ -114,7 +119,7 @@ class OidcAuthenticator:
             authenticator=self.name,
             credential_id=f"JTI={token_id}" if isinstance(token_id, str) and 0 < len(token_id) <= 256 else "",
             # One that does not say when is as old as can be.
-            issued_at=float(claims.get("iat", 0)),
+            issued_at=float(claims.get("iat") or 0),
             not_after=float(claims["exp"]) + self._issuer.leeway,
         )
 
@@ -150,9 +155,9 @@ class OidcAuthenticator:
         # 4. The signature. A key that is not known may be new: ask again once, at most every REFETCH_SECONDS, so that
         #    forged key ids are no way to make this server flood the provider.
         try:
-            signed = _is_signed(token, algorithm, await self._keys.matching(key_id, algorithm, now))
+            signed = await _is_signed(token, algorithm, await self._keys.matching(key_id, algorithm, now))
             if not signed and await self._keys.renew(now):
-                signed = _is_signed(token, algorithm, await self._keys.matching(key_id, algorithm, now))
+                signed = await _is_signed(token, algorithm, await self._keys.matching(key_id, algorithm, now))
         except Unreachable as error:
             raise Refused(f"the provider's keys cannot be had: {error}") from None
         if not signed:
@@ -164,8 +169,11 @@ class OidcAuthenticator:
         await self._keys.close()
 
 
-def _is_signed(token: str, algorithm: str, keys: Sequence[Any]) -> bool:
-    for key in keys:
+async def _is_signed(token: str, algorithm: str, keys: Sequence[Any]) -> bool:
+    for number, key in enumerate(keys):
+        if number:
+            # A provider may have many keys: requests are answered between one and the next.
+            await asyncio.sleep(0)
         try:
             # Only the signature: times and names have been checked, by our clock.
             _JWS.decode(token, key, algorithms=[algorithm])
@@ -289,10 +297,16 @@ def _usable_key(entry: Mapping[str, Any]) -> _Key | None:
     if only is not None:
         fitting &= {only} if isinstance(only, str) else frozenset()
     public = {name: value for name, value in entry.items() if name in ("kty", "n", "e", "crv", "x", "y")}
+    if any(len(value) > _NUMBER_MAX for value in public.values() if isinstance(value, str)):
+        return None
     try:
         key = jwt.PyJWK(public, algorithm=min(fitting)).key if fitting else None
     except (PyJWTError, ValueError, TypeError):
         return None
-    if key is None or (kind == "RSA" and key.key_size < _RSA_BITS_MIN):
+    if key is None or (kind == "RSA" and not _is_usable(key)):
         return None
     return _Key(key_id, fitting, key)
+
+
+def _is_usable(key: RSAPublicKey) -> bool:
+    return key.key_size >= _RSA_BITS_MIN and key.public_numbers().e < _RSA_EXPONENT_MAX

@@ -116,7 +116,7 @@ class ServiceAccountAuthenticator:
         """What the token names still is what it was; looked up on every use, read again only when it has changed."""
         claims = verified.claims
         key = Key(claims.cluster, "", resource, claims.namespace, reference.name)
-        stored = await self._store.get(key, cached=True)
+        stored = self._store.peek(key) or await self._store.get(key, cached=True)
         if stored is None:
             raise Refused(f"what the token is bound to ({resource}) is gone")
         if verified.good.get(key) is stored:

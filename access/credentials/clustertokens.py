@@ -78,12 +78,12 @@ def _access(workspace: Workspace, credential: Credential, token: ClusterToken) -
 def _conclude(actor: Actor, workspace: Workspace, credential: Credential, token: ClusterToken) -> None:
     """Commit the outcome if the workspace is still as it was: after a suspension was answered no token comes out."""
     with transaction.atomic():
-        current = Workspace.objects.select_for_update().get(pk=workspace.pk)
+        current = Workspace.objects.select_for_update(no_key=True).get(pk=workspace.pk)
         # Another phase is a resume that has not yet come to the accounts: they are old ones.
         ready = current.status == Status.ACTIVE and current.phase == Phase.READY
         if not ready or current.service_accounts != workspace.service_accounts:
             raise Conflict("The workspace was closed while the credential was made.", kind="workspaces")
-        revoked = Credential.objects.select_for_update().get(pk=credential.pk).revoked_at is not None
+        revoked = Credential.objects.select_for_update(no_key=True).get(pk=credential.pk).revoked_at is not None
         member = role_of(actor, workspace.tenant_id)
         if revoked or member is None or not allows(member, credential.role):
             raise Forbidden("The right to the workspace ended while the credential was made.", kind="workspaces")

@@ -23,7 +23,7 @@ from kube.requests.status import Conflict, Forbidden, NotFound, StatusError, Too
 from tenants import actionlimits
 from tenants.clusters import objects
 from tenants.models import CredentialKind, Phase, Role, Status, Tenant, TenantState, Workspace
-from tenants.rights import require_role, role_of
+from tenants.rights import require_role, role_of, tenant_locked
 
 LIFE: Final = timedelta(seconds=SECONDS)
 """The life of a token that is in a file."""
@@ -53,7 +53,9 @@ def intend(
     """
     refusal: StatusError
     with transaction.atomic():
-        rows = Workspace.objects.select_for_update(of=("self",)).select_related("tenant", "cluster", "tier", "user")
+        rows = Workspace.objects.select_for_update(no_key=True, of=("self",)).select_related(
+            "tenant", "cluster", "tier", "user"
+        )
         workspace = rows.filter(pk=workspace_id).first()
         if workspace is None:
             raise _unknown(workspace_id)
@@ -81,10 +83,8 @@ def intend_for_tenant(
     actor: Actor, tenant: str, role: str, kind: str, now: datetime, *, login: Login | None = None
 ) -> Credential | None:
     """Check the tenant under its row's lock, and commit a credential for its space; without a login none for ``exec``."""
-    found = Tenant.objects.select_for_update().filter(name=tenant).first()
+    found = tenant_locked(tenant)
     member = require_role(actor, tenant, Role.VIEWER)
-    if found is None:
-        raise NotFound(f'tenants "{tenant[:63]}" not found', kind="tenants", name=tenant[:63])
     require_allowed(member, role, tenant)
     if found.state != TenantState.ACTIVE:
         raise Conflict(f"The tenant is closed: {found.suspended_reason}", kind="tenants", name=tenant)

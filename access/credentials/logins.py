@@ -102,7 +102,7 @@ def login_of_user_code(text: str, *, now: datetime) -> Login:
 @transaction.atomic
 def login_decide(*, actor: Actor, user: User, session_key: str, user_code: str, allow: bool, now: datetime) -> None:
     """Let the device in that shows this code, or turn it away. Raises ``NotFound``."""
-    login = Login.objects.select_for_update().get(pk=login_of_user_code(user_code, now=now).pk)
+    login = Login.objects.select_for_update(no_key=True).get(pk=login_of_user_code(user_code, now=now).pk)
     if login.user_id is not None or login.denied_at is not None:
         raise NotFound("No device waits for this code.", kind="logins")
     login.user, login.user_code = user, None
@@ -117,7 +117,7 @@ def login_decide(*, actor: Actor, user: User, session_key: str, user_code: str, 
 @sensitive_variables()
 def login_of_code(code: str, *, now: datetime) -> Login | None:
     """The login that an authorization code opens, locked; a code that is used again ends what came of it."""
-    login = Login.objects.select_for_update().filter(code_digest=_digest(code)).first()
+    login = Login.objects.select_for_update(no_key=True).filter(code_digest=_digest(code)).first()
     if login is not None and login.redeemed_at is not None:
         _end(login, "a code that was used twice", now)
         return None
@@ -127,7 +127,7 @@ def login_of_code(code: str, *, now: datetime) -> Login | None:
 @sensitive_variables()
 def login_of_device(code: str) -> Login | None:
     """The login of a device's secret, locked, whatever became of it; ``None`` for one that has been opened already."""
-    return Login.objects.select_for_update().filter(device_digest=_digest(code), redeemed_at=None).first()
+    return Login.objects.select_for_update(no_key=True).filter(device_digest=_digest(code), redeemed_at=None).first()
 
 
 def login_polled(login: Login, *, now: datetime) -> bool:
@@ -141,7 +141,7 @@ def login_polled(login: Login, *, now: datetime) -> bool:
 def login_of_secret(secret: str, *, now: datetime) -> Login | None:
     """The living login that a secret opens, locked; one of its family that should be forgotten ends it."""
     family, _, _ = secret.partition(".")
-    login = Login.objects.select_for_update().filter(family_digest=_digest(family)).first()
+    login = Login.objects.select_for_update(no_key=True).filter(family_digest=_digest(family)).first()
     if login is None:
         return None
     digest = _digest(secret)
@@ -192,7 +192,7 @@ def login_lives(login: Login, *, now: datetime) -> bool:
 @transaction.atomic
 def login_revoke(*, actor: Actor, login_id: UUID, now: datetime) -> None:
     """End a login, and every token that came of it; its own person and operators may. Twice is once. Raises ``NotFound``."""
-    login = Login.objects.select_for_update().filter(pk=login_id).first()
+    login = Login.objects.select_for_update(no_key=True).filter(pk=login_id).first()
     if login is None or not (actor.operator or actor.user_id == login.user_id):
         raise NotFound("There is no such login.", kind="logins", name=str(login_id))
     if login.revoked_at is None:
@@ -219,7 +219,7 @@ def logins_sweep(*, now: datetime) -> int:
     """
     forgotten, _ = Login.objects.filter(redeemed_at=None, expires_at__lt=now - timedelta(hours=1)).delete()
     opened = (
-        Login.objects.select_for_update(skip_locked=True, of=("self",))
+        Login.objects.select_for_update(no_key=True, skip_locked=True, of=("self",))
         .filter(revoked_at=None)
         .exclude(redeemed_at=None)
     )

@@ -40,7 +40,7 @@ def credential_revoke(*, actor: Actor, jti: str, now: datetime) -> Credential:
     credential = credential_visible_to(actor, jti)
     place = f"workspaces/{credential.workspace}" if credential.workspace else f"tenants/{credential.tenant_id}"
     with transaction.atomic():
-        current = Credential.objects.select_for_update().get(pk=credential.pk)
+        current = Credential.objects.select_for_update(no_key=True).get(pk=credential.pk)
         if current.revoked_at is None:
             current.revoked_at, current.revoked_by = now, actor.name[:254]
             if credential.kind != CredentialKind.DIRECT:

@@ -25,7 +25,7 @@ from audit.recorder import SYSTEM_CHAIN, Actor
 from kube.requests.status import Cause, Forbidden, Invalid, NotFound
 from tenants.models import Role, Tenant, User
 from tenants.naming import check_text
-from tenants.rights import require_open, require_role
+from tenants.rights import require_open, require_role, tenant_locked
 
 PREFIX: Final = "tnt_"
 LONGEST: Final = timedelta(days=366)
@@ -69,13 +69,14 @@ def token_create(
         raise Forbidden("Tokens are made by their own users.", kind="tokens")
     if scope == PersonalAccessToken.Scope.OPERATE and not user.is_staff:
         raise Forbidden("Only operators may have tokens for operator actions.", kind="tokens")
-    if tenant is not None:
-        require_role(actor, tenant.name, Role.VIEWER)
-        require_open(actor, tenant)
     body = "".join(secrets.choice(_ALPHABET) for _ in range(32))
     text = PREFIX + body + _checksum(body)
     with transaction.atomic():
-        User.objects.select_for_update().get(pk=user.pk)
+        if tenant is not None:
+            tenant = tenant_locked(tenant.name)
+            require_role(actor, tenant.name, Role.VIEWER)
+            require_open(actor, tenant)
+        User.objects.select_for_update(no_key=True).get(pk=user.pk)
         if user.access_tokens.filter(revoked_at=None, expires_at__gt=now).count() >= _MOST:
             raise _invalid("name", f"at most {_MOST} tokens; revoke one first")
         token = PersonalAccessToken.objects.create(
@@ -120,7 +121,7 @@ def token_authenticate(text: str, *, now: datetime) -> PersonalAccessToken | Non
 @transaction.atomic
 def token_revoke(*, actor: Actor, token_id: UUID, now: datetime) -> None:
     """End a token at once; its own user and operators may. Twice is once. Raises ``NotFound``."""
-    token = PersonalAccessToken.objects.select_for_update(of=("self",)).filter(pk=token_id).first()
+    token = PersonalAccessToken.objects.select_for_update(no_key=True, of=("self",)).filter(pk=token_id).first()
     if token is None or not (actor.operator or actor.user_id == token.user_id):
         raise NotFound(f'tokens "{token_id}" not found', kind="tokens", name=str(token_id))
     if token.revoked_at is not None:

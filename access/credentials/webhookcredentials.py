@@ -31,7 +31,7 @@ def webhook_credential_rotate(*, actor: Actor, cluster: str, overlap: timedelta 
     Operators only. Raises ``NotFound``, and ``Conflict`` for the product's own API server, which needs no webhooks.
     """
     require_operator(actor)
-    found = Cluster.objects.select_for_update().filter(name=cluster).first()
+    found = Cluster.objects.select_for_update(no_key=True).filter(name=cluster).first()
     if found is None:
         raise NotFound(f'clusters "{cluster}" not found', kind="clusters", name=cluster)
     if found.kind != Cluster.Kind.EXTERNAL:

@@ -43,7 +43,7 @@ def workspace_token_issue(
         _record(workspace, Outcome.FAILURE, {"role": role, "reason": str(error)})
         raise ServiceUnavailable(f'the cluster "{cluster}" gives no access: {error}', retry_after=5) from None
     with transaction.atomic():
-        current = Workspace.objects.select_for_update().get(pk=workspace.pk)
+        current = Workspace.objects.select_for_update(no_key=True).get(pk=workspace.pk)
         _record(workspace, Outcome.SUCCESS, {"role": role, "jti": token.jti, "expires": token.expires_at})
         if (current.status, current.service_accounts) != (Status.ACTIVE, workspace.service_accounts):
             # Its account is going, and the token with it.
@@ -54,7 +54,7 @@ def workspace_token_issue(
 def _intend(workspace_id: UUID, space: str, namespace: str, cluster: str, role: str) -> Workspace:
     """The workspace, with the intent committed."""
     with transaction.atomic():
-        rows = Workspace.objects.select_for_update(of=("self",)).select_related("tenant", "cluster")
+        rows = Workspace.objects.select_for_update(no_key=True, of=("self",)).select_related("tenant", "cluster")
         workspace = rows.filter(pk=workspace_id).first()
         if workspace is None or (workspace.tenant.cluster_path, workspace.k8s_namespace, workspace.cluster.name) != (
             space,

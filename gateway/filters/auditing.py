@@ -1,13 +1,21 @@
-"""What is recorded of every request, whatever became of it: never its body, never a token (GW9, GW13)."""
+"""What is recorded of every request, whatever became of it: never its body, never a token (GW9, GW13).
+
+Beside that record, an audit log tells of requests as far as the operator's policy says.
+"""
 
 from __future__ import annotations
 
+import time as clock
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from os import urandom
 
 from audit.requests import RequestRecord
+from gateway.http.messages import Request, Response
+from gateway.process.auditlog import AuditLog
+from kube.auditing.events import Body, Event
+from kube.auditing.policy import Level, Stage
 from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision, Verdict
 from kube.requests.requestinfo import RequestInfo
@@ -66,3 +74,90 @@ def record_of(
         user_agent=user_agent,
         request_id=audit_id,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Trail:
+    """The events of one request that the policy tells of."""
+
+    log: AuditLog
+    event: Event
+
+    def tell(
+        self,
+        stage: Stage,
+        *,
+        status: int,
+        decision: Decision | None,
+        request: Request | None = None,
+        response: Response | None = None,
+    ) -> None:
+        """Tell the log that the request has come to a stage, with what was sent and answered where that is known."""
+        if stage in self.event.audited.omitted:
+            return
+        self.log.put_nowait(
+            replace(
+                self.event,
+                stage=stage,
+                time=clock.time(),
+                status=status,
+                decision=decision,
+                sent=_sent(request),
+                answered=_answered(response),
+            )
+        )
+
+
+def begin_trail(
+    log: AuditLog,
+    audit_id: str,
+    *,
+    uri: bytes,
+    received: float,
+    principal: Principal | None,
+    impersonator: Principal | None,
+    info: RequestInfo,
+    source_ip: str,
+    user_agent: str,
+) -> Trail | None:
+    """The events of a request that has been resolved, of which the first is told; ``None`` where nothing is to be told.
+
+    ``principal`` is ``None`` for whoever could not be authenticated.
+    """
+    caller = impersonator or principal
+    audited = log.policy.decide(caller, info)
+    if audited.level is Level.NONE:
+        return None
+    event = Event(
+        audited=audited,
+        stage=Stage.REQUEST_RECEIVED,
+        audit_id=audit_id,
+        uri=uri.decode("latin-1"),
+        info=info,
+        received=received,
+        time=received,
+        caller=caller,
+        acting=principal if impersonator is not None else None,
+        source_ip=source_ip,
+        user_agent=user_agent,
+    )
+    if caller is not None and Stage.REQUEST_RECEIVED not in audited.omitted:
+        log.put_nowait(event)
+    return Trail(log, event)
+
+
+def _sent(request: Request | None) -> Body | None:
+    if request is None or not request.body:
+        return None
+    return Body(request.body, _media(request.headers.get(b"content-type", b"application/json")))
+
+
+def _answered(response: Response | None) -> Body | None:
+    if response is None:
+        return None
+    encoded = any(name == b"content-encoding" for name, _ in response.headers)
+    return Body(response.body, _media(response.media), encoded=encoded)
+
+
+def _media(content_type: bytes) -> str:
+    return content_type.partition(b";")[0].strip().lower().decode("latin-1")

@@ -14,13 +14,15 @@ from kube.authorization.decisions import Decision
 from kube.requests.requestinfo import RequestInfo
 
 
-def throttle(runtime: Runtime, principal: Principal, info: RequestInfo) -> None:
-    """Count the request against what its tenant may ask. Raises ``TooManyRequests`` (AD6)."""
+async def throttle(runtime: Runtime, principal: Principal, info: RequestInfo) -> None:
+    """Count the request against what its tenant, and its person, may ask. Raises ``TooManyRequests`` (AD6)."""
+    if not runtime.throttle.is_bound(principal.tenant):
+        await runtime.tenant_limits.ensure(principal.tenant)
     runtime.throttle.take(principal, info, time.monotonic())
 
 
 def rate_headers(runtime: Runtime, principal: Principal | None, info: RequestInfo | None) -> Headers:
-    """What is left to the tenant, for whoever gets the answer (AD6)."""
+    """What is left to the person or the tenant, for whoever gets the answer (AD6)."""
     standing = runtime.throttle.standing(principal, info, time.monotonic()) if principal and info else None
     return standing.headers if standing is not None else ()
 
@@ -29,8 +31,8 @@ async def authorize(
     runtime: Runtime, principal: Principal, info: RequestInfo, trace: list[Decision] | None = None
 ) -> Decision:
     """The decision on a request. Raises ``ServiceUnavailable`` when revocations may have been missed."""
-    if not principal.is_system:
-        runtime.require_trustworthy()
+    if not principal.is_system and not runtime.trustworthy:
+        await runtime.require_trustworthy()
     return await runtime.authorization.authorize(principal, info, trace)
 
 

@@ -49,7 +49,7 @@ async def dispatch(runtime: Runtime, request: Request, recheck: Recheck) -> Resp
 
     Heavy bodies are charged to the tenant by what they cost; warnings go with every answer, refusals included.
     """
-    sent = weight(request.body)
+    sent = weight(request.body) if request.body else 0
     request.light = runtime.heavy is not None and request.info.verb != "watch"
     request.in_turn = partial(runtime.compression.run, request.principal.tenant)
     # It holds nothing of the request, which would then stay, with its bodies, until the collector of cycles comes by.
@@ -98,7 +98,8 @@ async def _answer(runtime: Runtime, request: Request, recheck: Recheck) -> Respo
     info = request.info
     if not info.is_resource:
         return await _non_resource(runtime, request, recheck)
-    request.weigh(request.body)
+    if request.body:
+        request.weigh(request.body)
     await runtime.custom.ensure(info.cluster)
     require_acceptable(request)
     if (info.group, info.resource, info.subresource) == (*EXPORTS, "content"):

@@ -107,7 +107,7 @@ def _candidate(request: Request, kind: Kind, body: Body, write: Write | None) ->
     """A new object as it is admitted. With ``write`` its managed fields are settled already. Raises ``Invalid``."""
     if request.weight > HEAVY:
         objects.check_lengths(kind, body)
-    candidate = objects.apply_defaults(kind, deep_copy(body))
+    candidate = objects.apply_defaults(request, kind, deep_copy(body))
     if write is None:
         candidate = managedfields.update(kind.structure, None, candidate, write_of(request, kind))
     return candidate
@@ -160,7 +160,7 @@ async def update_object(
         new = prepare_for_update(kind, info.subresource, old, new)
         if request.weight > HEAVY:
             objects.check_lengths(kind, new)
-        new = objects.apply_defaults(kind, new)
+        new = objects.apply_defaults(request, kind, new)
         if not managed and info.subresource != "finalize":
             new = managedfields.update(kind.structure, old, new, write_of(request, kind))
         return new
@@ -168,6 +168,7 @@ async def update_object(
     async def once(current: Stored) -> Stored:
         require_selected(request, kind, current)
         request.weigh(current.data)
+        request.require_light(heavy=kind.compiles(current.data) > HEAVY)
         old = _kept(current, kind)
         new = settled(current, old, transform(old))
         confine_new(request, kind, key, new)

@@ -2,30 +2,53 @@
 
 Python's own ``ssl`` ends the handshake over a certificate that does not verify: its sender sees a cut connection, and
 nobody looks at the token beside it. kube-apiserver answers 401, or by the token. pyOpenSSL lets the server go on; here it
-stands behind the one method by which event loops use an ``SSLContext``.
+stands behind the one method by which event loops use an ``SSLContext``. Its methods for bytes make a buffer and several
+copies for each call, which takes as long as OpenSSL itself: reading and writing go to the functions behind them.
 """
+
+# ruff: noqa: SLF001 - what is behind pyOpenSSL's methods has no public name
 
 from __future__ import annotations
 
 import ssl
+import threading
 import weakref
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 from cryptography import x509
+from cryptography.hazmat.bindings.openssl.binding import Binding
 from OpenSSL import SSL, crypto
 
 _CIPHERS: Final = b"@SECLEVEL=2:ECDH+AESGCM:ECDH+CHACHA20:ECDH+AES:DHE+AES:!aNULL:!eNULL:!aDSS:!SHA1:!AESCCM"
 """Python's own choice for TLS 1.2."""
+_SUITES: Final = b"TLS_AES_128_GCM_SHA256:TLS_AES_256_GCM_SHA384:TLS_CHACHA20_POLY1305_SHA256"
+"""For TLS 1.3, in the order of Go's servers, which is the server's to choose."""
 
-_PIECE: Final = 64 * 1024
+_lib: Final[Any] = Binding.lib
+_ffi: Final[Any] = Binding.ffi
+
 _RECORD: Final = 16 * 1024
 """Bytes that a record brings at most."""
+_WRITTEN: Final = 4 * _RECORD
+"""Bytes that are encrypted at once."""
+_PIECE: Final = _WRITTEN + 4 * 320
+"""The same with what encryption adds (RFC 8446, 5.2), so that they are read at once."""
 _HEADER: Final = 5
 """Bytes before each record, the last two of which are its length."""
 _INVALID_PURPOSE: Final = 26
 """OpenSSL wants key usages of a leaf that Go does not ask for; extended key usages are the authenticator's to judge."""
+
+
+class _Scratch(threading.local):
+    """Where OpenSSL puts bytes, once in each thread that serves: while it works, other threads go on."""
+
+    def __init__(self) -> None:
+        self.buffer: Any = _ffi.new("char[]", _PIECE)
+
+
+_scratch: Final = _Scratch()
 
 
 class Trust:
@@ -37,11 +60,15 @@ class Trust:
         context = SSL.Context(SSL.TLS_SERVER_METHOD)
         context.set_min_proto_version(SSL.TLS1_2_VERSION)
         context.set_cipher_list(_CIPHERS)
+        context.set_tls13_ciphersuites(_SUITES)
         # No session is resumed: it would bring back a certificate that nobody verifies again.
         context.set_options(SSL.OP_NO_TICKET | SSL.OP_NO_COMPRESSION | SSL.OP_NO_RENEGOTIATION)
+        context.set_options(SSL.OP_CIPHER_SERVER_PREFERENCE)
         context.set_session_cache_mode(SSL.SESS_CACHE_OFF)
         context.set_session_id(b"tenantry")
         context.set_mode(SSL.MODE_RELEASE_BUFFERS)
+        # There is always room in memory: one call writes all records, not the first alone.
+        context.clear_mode(_lib.SSL_MODE_ENABLE_PARTIAL_WRITE)
         context.set_alpn_select_callback(_application_protocol)
         try:
             context.use_certificate_chain_file(str(certificate))
@@ -98,41 +125,42 @@ class Connection:
         """See ``ssl.SSLObject``: whatever is there, up to ``size`` bytes."""
         self._feed()
         parts: list[bytes] = []
-        try:
-            while size > 0 and self._records:
-                wanted = min(size, _RECORD)
-                parts.append(self._tls.recv(wanted))
-                size -= len(parts[-1])
-                if len(parts[-1]) < wanted or not self._tls.pending():
-                    self._records -= 1
-        except SSL.ZeroReturnError:
-            # The end is read next.
-            return b"".join(parts)
-        except SSL.Error as error:
-            self._records = 0
-            if not parts:
-                self._drain()
-                self._raise(error)
+        handle, scratch = self._tls._ssl, _scratch.buffer
+        while size > 0 and self._records:
+            wanted = min(size, _RECORD)
+            got = _lib.SSL_read(handle, scratch, wanted)
+            if got <= 0:
+                if parts:
+                    # Why there is no more is asked by the next reading.
+                    break
+                if _lib.SSL_get_error(handle, got) == _lib.SSL_ERROR_ZERO_RETURN:
+                    return b""
+                self._records = 0
+                self._fail(got)
+            parts.append(_ffi.buffer(scratch, got)[:])
+            size -= got
+            if got < wanted or not _lib.SSL_pending(handle):
+                self._records -= 1
         if not parts:
             raise ssl.SSLWantReadError
-        return b"".join(parts)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
         """See ``ssl.SSLObject``: always all of it, there is room in memory."""
-        whole = memoryview(data)
-        sent = 0
-        try:
-            while sent < len(whole):
-                sent += self._tls.send(whole[sent:])
-        except SSL.Error as error:
-            self._raise(error)
-        finally:
+        handle, source = self._tls._ssl, _ffi.from_buffer(data)
+        sent, size = 0, len(source)
+        while sent < size:
+            # A little at a time: what lies between stays in the processor's cache.
+            done = _lib.SSL_write(handle, source + sent, min(size - sent, _WRITTEN))
+            if done <= 0:
+                self._fail(done)
+            sent += done
             self._drain()
         return sent
 
     def pending(self) -> int:
         """See ``ssl.SSLObject``: more than nothing where another ``read`` would bring something."""
-        return self._tls.pending() or self._records
+        return _lib.SSL_pending(self._tls._ssl) or self._records
 
     def unwrap(self) -> None:
         """See ``ssl.SSLObject``."""
@@ -161,7 +189,7 @@ class Connection:
 
     def _feed(self) -> None:
         while data := self._incoming.read(_PIECE):
-            self._tls.bio_write(data)
+            _lib.BIO_write(self._tls._into_ssl, data, len(data))
             self._count(data)
 
     def _count(self, data: bytes) -> None:
@@ -179,14 +207,21 @@ class Connection:
         self._lacking = end - size
 
     def _drain(self) -> None:
+        source, scratch = self._tls._from_ssl, _scratch.buffer
+        while (size := _lib.BIO_read(source, scratch, _PIECE)) > 0:
+            self._outgoing.write(_ffi.buffer(scratch, size))
+            if size < _PIECE:
+                return
+
+    def _fail(self, result: int) -> NoReturn:
+        """Raise what OpenSSL means by a ``result`` that is none, and have the alert sent that goes with it."""
         try:
-            while True:
-                data = self._tls.bio_read(_PIECE)
-                self._outgoing.write(data)
-                if len(data) < _PIECE:
-                    return
-        except SSL.Error:
-            return
+            self._tls._raise_ssl_error(self._tls._ssl, result)
+        except SSL.Error as error:
+            self._raise(error)
+        finally:
+            self._drain()
+        raise ssl.SSLError(ssl.SSL_ERROR_SSL, "OpenSSL names no error")
 
     def _raise(self, error: SSL.Error) -> NoReturn:
         if isinstance(error, SSL.WantReadError | SSL.WantWriteError):

@@ -194,7 +194,8 @@ class Stream:
     """An answer that goes on: a watch, or what a cluster sends. Closing ``chunks`` frees everything it holds.
 
     A ``StatusError`` out of ``chunks`` ends the connection without the answer's end, so that nobody takes what has come
-    for the whole. With status 101 ``send`` is there, and takes what the client sends from then on.
+    for the whole. With status 101 ``send`` is there, and takes what the client sends from then on. What is not
+    ``long_running`` has to be taken in the time of any answer.
     """
 
     chunks: AsyncIterator[bytes]
@@ -202,3 +203,4 @@ class Stream:
     headers: Headers = ()
     status: int = 200
     send: Callable[[bytes], Awaitable[None]] | None = None
+    long_running: bool = True

@@ -56,9 +56,17 @@ class Accept:
         return self.kind == "APIGroupDiscoveryList"
 
 
-@lru_cache(maxsize=1024)
+_SHORT: Final = 512
+"""Bytes of a header that is worth remembering; it bounds what the memory can grow to."""
+
+
 def parse_accept(header: bytes) -> tuple[Accept, ...]:
     """The acceptable answers that this server can give, best first. Unknown ones are left out."""
+    return _parsed(header) if len(header) <= _SHORT else _parsed.__wrapped__(header)
+
+
+@lru_cache(maxsize=1024)
+def _parsed(header: bytes) -> tuple[Accept, ...]:
     found: list[tuple[float, int, Accept]] = []
     for position, clause in enumerate(header.decode("latin-1").split(",")[:32]):
         media, *raw = (part.strip() for part in clause.split(";"))
@@ -113,8 +121,12 @@ def _unproducible() -> NotAcceptable:
     return NotAcceptable(f"only the following media types are accepted: {', '.join(_ENCODINGS)}")
 
 
-@lru_cache(maxsize=1024)
 def _is_acceptable(header: bytes) -> bool:
+    return _known_acceptable(header) if len(header) <= _SHORT else _known_acceptable.__wrapped__(header)
+
+
+@lru_cache(maxsize=1024)
+def _known_acceptable(header: bytes) -> bool:
     return any(
         clause.split(";")[0].strip() in (*_ENCODINGS, "*/*", "application/*")
         for clause in header.decode("latin-1").split(",")[:32]

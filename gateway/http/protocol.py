@@ -22,6 +22,8 @@ from gateway.http.tls import ServerTls
 logger = logging.getLogger(__name__)
 
 MAX_HEADER_BYTES: Final = 64 * 1024
+"""Bytes that bring neither the end of a head, nor of a body, nor any of one: the parser keeps a header to itself until it
+has come to its end, and copies it with each piece."""
 MAX_HEADERS: Final = 128
 HEADER_SECONDS: Final = 15.0
 """How long a client may take from its first byte (or from connecting) to the end of the headers."""
@@ -32,13 +34,10 @@ IDLE_SECONDS: Final = 75.0
 PARSED_BYTES: Final = 4 * 1024
 """Bytes that are parsed at a time: no more requests than fit into them ever wait behind another on a connection."""
 
-MAX_SILENT_BYTES: Final = MAX_HEADER_BYTES + 2 * PARSED_BYTES
-"""Bytes that bring neither the end of a head, nor of a body, nor any of one: the parser keeps a header to itself until it
-has come to its end, and copies it with each piece."""
 
 REQUEST_SECONDS: Final = 58.0
-"""A request without the beginning of an answer is given up then: with the second in which that is noticed, a minute at
-most, as in Kubernetes."""
+"""A request without an answer is given up then, and one whose answer has not been taken: with the second in which that is
+noticed, a minute at most, as in Kubernetes."""
 
 GOODBYE_SECONDS: Final = 1.0
 """How long a stopping server waits for a client to answer TLS's closing alert; many do not read before they ask again."""
@@ -105,7 +104,6 @@ class GatewayProtocol(asyncio.Protocol):
         self._stopping = False
         self._url = b""
         self._headers: list[tuple[bytes, bytes]] = []
-        self._head_bytes = 0
         self._silent_bytes = 0
         self._in_head = True
         self._upgrading = False
@@ -172,24 +170,19 @@ class GatewayProtocol(asyncio.Protocol):
         """A request begins; its head must be small, and come soon."""
         self._url = b""
         self._headers = []
-        self._head_bytes = 0
         self._in_head = True
         self._expects_continue = False
         if self._is_idle:
             self._deadline = self._loop.time() + HEADER_SECONDS
 
     def on_url(self, url: bytes) -> None:
-        """Count the request line."""
-        self._count(len(url))
+        """A piece of the request line."""
         self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Count a header. What follows a chunked body is none, whatever its name: no proxy has looked at it."""
-        self._count(len(name) + len(value))
+        """A header. What follows a chunked body is none, whatever its name: no proxy has looked at it."""
         if not self._in_head:
             return
-        if len(self._headers) >= MAX_HEADERS:
-            raise TooLarge("too many headers")
         name = name.lower()
         if name == b"expect" and value.lower() == b"100-continue":
             self._expects_continue = True
@@ -199,6 +192,8 @@ class GatewayProtocol(asyncio.Protocol):
         """The head is complete: the request is served, or waits for those before it."""
         self._in_head = False
         self._silent_bytes = 0
+        if len(self._headers) > MAX_HEADERS:
+            raise TooLarge("too many headers")
         parser = self._parser
         path, query = _target(self._url)
         cycle = RequestResponseCycle(
@@ -281,8 +276,9 @@ class GatewayProtocol(asyncio.Protocol):
         """See ``gateway.http.requestresponse.Transport``; not while anybody waits behind, for what comes would wait as well."""
         if self._waiting:
             return
-        # What has been read already goes first, and may bring another request that waits: then reading stays paused.
-        self._parse()
+        if self._unparsed is not None:
+            # What has been read already goes first, and may bring another request that waits: then reading stays paused.
+            self._parse()
         if not self._reading and not self._waiting and self._unparsed is None and self._transport is not None:
             self._reading = True
             self._transport.resume_reading()
@@ -312,7 +308,7 @@ class GatewayProtocol(asyncio.Protocol):
     def expire(self, now: float) -> None:
         """Hang up when the client has taken too long to ask, and give up a request that has no answer in time.
 
-        ``now`` is the loop's time. An answer that has begun (a watch, a log) ends by its own rules.
+        ``now`` is the loop's time. A long-running answer that has begun (a watch, a log) ends by its own rules.
         """
         if now <= self._deadline:
             return
@@ -320,7 +316,12 @@ class GatewayProtocol(asyncio.Protocol):
         cycle = self._cycle
         if cycle is None or cycle.response_complete:
             self.close()
-        elif not cycle.response_started and self._task is not None:
+        elif cycle.long_running:
+            return
+        elif cycle.response_started or self.is_writing_paused:
+            # Nobody takes it, or what came before it: nothing can be said, and what it holds is others' as well.
+            self.abort()
+        elif self._task is not None:
             # The mark comes before the cancellation: by it the task tells this from the server's own stop.
             cycle.timed_out = True
             self._task.cancel()
@@ -351,8 +352,8 @@ class GatewayProtocol(asyncio.Protocol):
             piece, self._unparsed = data[:PARSED_BYTES], data[PARSED_BYTES:] if len(data) > PARSED_BYTES else None
             self._silent_bytes += len(piece)
             try:
-                if self._silent_bytes > MAX_SILENT_BYTES:
-                    raise TooLarge("a header or what stands between chunks does not end")
+                if self._silent_bytes > MAX_HEADER_BYTES:
+                    raise TooLarge("a head or what stands between chunks does not end")
                 self._parser.feed_data(piece)
             except httptools.HttpParserUpgrade as upgrade:
                 self._upgrading = True
@@ -393,11 +394,6 @@ class GatewayProtocol(asyncio.Protocol):
             await cycle.send_response(504, ((b"content-type", b"text/plain"),), b"Gateway Timeout")
         else:
             await cycle.send_response(500, ((b"content-type", b"text/plain"),), b"Internal Server Error")
-
-    def _count(self, size: int) -> None:
-        self._head_bytes += size
-        if self._head_bytes > MAX_HEADER_BYTES:
-            raise TooLarge("request header fields too large")
 
     def _reject(self) -> None:
         """What came is no request, or no rest of one: whoever sent it is told so, where nothing else is said."""

@@ -89,7 +89,8 @@ class RequestResponseCycle:
     """One request: its line, its headers (names lower-case, as they came), its body bit by bit; and its answer.
 
     ``body_complete`` says that the body has come to its end, ``disconnected`` that the client has hung up, ``timed_out``
-    that there was no answer in time, ``switched`` that what goes either way belongs to another protocol now.
+    that there was no answer in time, ``long_running`` that the answer may take as long as it likes, ``switched`` that
+    what goes either way belongs to another protocol now.
     """
 
     __slots__ = (
@@ -103,6 +104,7 @@ class RequestResponseCycle:
         "expects_continue",
         "headers",
         "keep_alive",
+        "long_running",
         "method",
         "query",
         "raw_path",
@@ -133,6 +135,7 @@ class RequestResponseCycle:
         self.disconnected = False
         self.timed_out = False
         self.switched = False
+        self.long_running = False
         self.response_started = False
         self.response_complete = False
         self._transport = transport
@@ -237,7 +240,9 @@ class RequestResponseCycle:
                 self._transport.write(view[start : start + PIECE])
         self._finish()
 
-    async def start_response(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
+    async def start_response(
+        self, status: int, headers: Sequence[tuple[bytes, bytes]], *, long_running: bool = False
+    ) -> None:
         """The head of an answer whose length nobody knows yet; after 101 the connection is for another protocol."""
         if self._transport.is_writing_paused:
             await self._transport.drain()
@@ -247,6 +252,7 @@ class RequestResponseCycle:
             self._coded = chunk
             headers = (*headers, (b"transfer-encoding", b"chunked"))
         self._transport.write(self._head(status, headers))
+        self.long_running = long_running
 
     async def write(self, data: bytes) -> None:
         """The next bytes of an answer that has begun; waits while the client does not keep up."""

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from access.admission.chain import AdmissionChain
 from access.authentication.chain import AuthenticationChain
@@ -14,8 +17,10 @@ from access.authentication.serviceaccount import ServiceAccountAuthenticator
 from access.authorization.chain import AuthorizationChain
 from access.authorization.workspaces.maximalpermission import MaximalPermissionPolicy
 from access.requestlimits import TenantThrottle
+from access.tenantlimits import TenantLimits
 from audit.requests import RequestLog
 from gateway.options import Options
+from gateway.process.auditlog import AuditLog
 from gateway.process.fairexecutor import FairExecutor
 from gateway.process.heavyrequests import HeavyRequests
 from gateway.process.keyedlocks import KeyedLocks
@@ -39,6 +44,11 @@ from store.types import Event, EventType
 
 logger = logging.getLogger(__name__)
 
+REGAIN_SECONDS: Final = 3.0
+"""How long a request waits for the process to know again what has been revoked: one reading that fails, and another."""
+
+_LOOK_SECONDS: Final = 0.02
+
 
 @dataclass(slots=True, kw_only=True)
 class Runtime:
@@ -52,6 +62,7 @@ class Runtime:
     authentication: AuthenticationChain
     people: PortalAuthenticator
     throttle: TenantThrottle
+    tenant_limits: TenantLimits
     authorization: AuthorizationChain
     maximal_permission: MaximalPermissionPolicy
     admission: AdmissionChain
@@ -66,6 +77,7 @@ class Runtime:
     workspace_tokens: WorkspaceTokens
     service_account_keys: KeyFiles
     accounts: ServiceAccountAuthenticator
+    audit_log: AuditLog | None = None
     heavy: HeavyRequests | None = None
     compression: FairExecutor = field(default_factory=FairExecutor)
     watchdog: Watchdog = field(default_factory=Watchdog)
@@ -80,10 +92,18 @@ class Runtime:
         """Whether this process knows of revocations: it follows the store's log and the locks."""
         return self.store.healthy and self.suspensions.healthy
 
-    def require_trustworthy(self) -> None:
-        """Raise ``ServiceUnavailable`` while revocations may be missed: tenants' requests fail closed."""
-        if not self.trustworthy:
-            raise ServiceUnavailable("the server cannot verify permissions right now, please try again", retry_after=1)
+    async def require_trustworthy(self) -> None:
+        """Raise ``ServiceUnavailable`` while revocations may be missed: tenants' requests fail closed.
+
+        A process that had no turn for a while, because the machine stood still or was busy with others, knows them
+        again as soon as it has asked: that is waited for, ``REGAIN_SECONDS`` at most, before anybody is refused.
+        """
+        given_up = time.monotonic() + REGAIN_SECONDS
+        while not self.trustworthy:
+            if time.monotonic() > given_up:
+                text = "the server cannot verify permissions right now, please try again"
+                raise ServiceUnavailable(text, retry_after=1)
+            await asyncio.sleep(_LOOK_SECONDS)
 
     def on_events(self, events: Sequence[Event]) -> None:
         """Look again at open streams when what their right rests on has changed."""

@@ -6,13 +6,14 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
-from typing import Final
+from typing import Any, Final
 
 from access.authentication.impersonation import NAME as IMPERSONATION
 from access.outsidebudget import begin_budget
 from gateway.http.errors import as_status_error
 from kube.authentication.identity import Principal
 from kube.requests.logicalclusters import space_of
+from kube.requests.names import dns_label
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import Expired, StatusError, Unauthorized
 
@@ -87,17 +88,23 @@ class OpenStreams:
 
     def __init__(self) -> None:
         self._open: set[OpenStream] = set()
-        self._tenants: Counter[str | None] = Counter()
+        self._people: Counter[tuple[str | None, str]] = Counter()
         self._pending_clusters: set[str | None] = set()
         self._pending_authenticators: set[str] = set()
         self._task: asyncio.Task[None] | None = None
+        self.places: Counter[tuple[str, str]] = Counter()
+        """How many are open by tenant and namespace; empty for a name that none can have, and for what is across all."""
+        self.into_pods: set[OpenStream] = set()
+        """Those by which somebody is in a pod."""
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when a stream was opened or closed."""
 
     def __len__(self) -> int:
         return len(self._open)
 
-    def of(self, tenant: str | None) -> int:
-        """How many streams a tenant's users have open."""
-        return self._tenants[tenant]
+    def of(self, tenant: str | None, person: str = "") -> int:
+        """How many streams a tenant's users have open, or one of them."""
+        return self._people[tenant, person]
 
     def open(
         self,
@@ -112,16 +119,23 @@ class OpenStreams:
         """Register a stream; ``definition`` is the uid of the CRD that its resource rests on, ``cut`` hangs up."""
         stream = OpenStream(principal, info, recheck, now, definition, cut)
         self._open.add(stream)
-        self._tenants[principal.tenant] += 1
+        for counted in _people(principal):
+            self._people[counted] += 1
+        self.places[_place(info)] += 1
+        if info.connects:
+            self.into_pods.add(stream)
+        self.on_change()
         return stream
 
     def close(self, stream: OpenStream) -> None:
         """Take a stream off the list."""
         if stream in self._open:
             self._open.remove(stream)
-            self._tenants[stream.principal.tenant] -= 1
-            if not self._tenants[stream.principal.tenant]:
-                del self._tenants[stream.principal.tenant]
+            self.into_pods.discard(stream)
+            for counted in _people(stream.principal):
+                _take(self._people, counted)
+            _take(self.places, _place(stream.info))
+            self.on_change()
         stream.close()
 
     def reauthorize(self, cluster: str | None) -> None:
@@ -176,6 +190,22 @@ class OpenStreams:
                     await stream.recheck()
                 except Exception as error:  # noqa: BLE001 - whatever happens, the stream must not stay open
                     stream.end(as_status_error(error))
+
+
+def _people(principal: Principal) -> tuple[tuple[str | None, str], tuple[str | None, str]]:
+    return (principal.tenant, ""), (principal.tenant, principal.name)
+
+
+def _place(info: RequestInfo) -> tuple[str, str]:
+    # What does not exist may be watched, whatever it is called.
+    tenant, namespace = ("" if dns_label(name) else name for name in (info.tenant, info.namespace))
+    return tenant, namespace
+
+
+def _take(counter: Counter[Any], key: object) -> None:
+    counter[key] -= 1
+    if not counter[key]:
+        del counter[key]
 
 
 def _concerned(stream: OpenStream, clusters: set[str | None]) -> bool:

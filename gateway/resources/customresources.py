@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from gateway.resources.kinds import Catalogs, definitions
+from gateway.resources.kinds import RULE, Catalogs, definitions
 from kube.customresources.definitions import CRDS, is_established, resource_of
 from kube.kinds.builtins import BUILTINS, TENANT_BUILTINS
 from kube.kinds.resources import Catalog, Resource, parse_api_version
@@ -27,8 +27,6 @@ MAX_SPACES: Final = 512
 MAX_RESOURCES: Final = 10_000
 """Spaces, and resources of them all, that are held ready; the least recently used are built again when needed."""
 _PAGE: Final = 200
-_RULE: Final = 100
-"""Values whose reading costs as much as compiling one rule."""
 
 
 class Definition(NamedTuple):
@@ -253,7 +251,7 @@ def _with(base: Catalog, resources: Collection[Resource]) -> Catalog:
 def _read(cluster: str, data: bytes) -> Resource | None:
     """What a CRD defines, from its bytes; ``None`` for one that is not established."""
     resource = _made(cluster, orjson.loads(data))
-    return None if resource is None else replace(resource, weight=weight(data) + _RULE * data.count(b'"rule"'))
+    return None if resource is None else replace(resource, weight=weight(data) + RULE * data.count(b'"rule"'))
 
 
 def _made(cluster: str, crd: dict[str, Any]) -> Resource | None:

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import orjson
 
+from kube.customresources.definitions import CRDS
 from kube.kinds.builtins import BUILTINS, KUBERNETES_MINOR, TENANT_BUILTINS
 from kube.kinds.mergestrategies import DEDUCED, Structure, structure_of
 from kube.kinds.resources import Catalog, Resource, Subresource, Version, api_version
@@ -18,11 +19,19 @@ from kube.kinds.schemas import Definitions, Schema
 from kube.kinds.tenantrykinds import with_own_kinds
 from kube.objects.columns import TableConvertor
 from kube.objects.tables import convertor_of
+from kube.requests.decoding import weight
 from kube.requests.logicalclusters import BOOTSTRAP, ROOT
 from kube.requests.requestinfo import RequestInfo, not_found
 from kube.requests.status import MethodNotAllowed, NoSuchPage, NotFound
+from kube.workspaces.apiexports import SCHEMAS
 
 _HEAVY: Final = 8_000
+_SCHEMA: Final = 2
+_PATTERN: Final = 20
+RULE: Final = 100
+"""Values whose reading takes as long as that of a value in a schema, a pattern, a rule."""
+
+_DEFINING: Final = frozenset({CRDS, SCHEMAS})
 
 
 @lru_cache(maxsize=1)
@@ -92,6 +101,12 @@ class Kind:
     def is_heavy(self) -> bool:
         """Whether to read all of its schema and its rules, as a write does for the first time, would hold the loop."""
         return self.resource.weight > _HEAVY
+
+    def compiles(self, data: bytes) -> int:
+        """Values of other objects that take as long as what an object of this kind defines: schemas, patterns, rules."""
+        if self.resource.storage_key not in _DEFINING:
+            return 0
+        return _SCHEMA * weight(data) + _PATTERN * data.count(b"pattern") + RULE * data.count(b"rule")
 
     @cached_property
     def has_defaults(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import uuid
 from datetime import UTC, datetime
@@ -10,9 +11,10 @@ from typing import Any, Final
 
 import orjson
 
-from gateway.http.messages import Request
+from gateway.http.messages import LARGE, Request
 from gateway.http.negotiation import content_type, require_content_type
 from gateway.resources.kinds import Kind, definitions
+from kube.customresources.costs import LIGHT, MOST, judging_cost
 from kube.customresources.schemas import with_defaults
 from kube.customresources.validation import without_nulls
 from kube.kinds import reststrategies
@@ -20,12 +22,12 @@ from kube.kinds.builtins import BUILTINS
 from kube.kinds.resources import Resource
 from kube.objects import conversion, fieldvalidation, protobuf
 from kube.objects.defaults import fill_defaults
-from kube.requests.decoding import decode_json, decode_yaml, duplicate_fields, read_yaml
+from kube.requests.decoding import MAX_BYTES, decode_json, decode_yaml, duplicate_fields, read_yaml
 from kube.requests.fielderrors import invalid, invalid_object
 from kube.requests.logicalclusters import full_path, tenant_of
 from kube.requests.names import SUFFIX_ALPHABET, SYSTEM_TENANT, generated_name
 from kube.requests.requestinfo import RequestInfo
-from kube.requests.status import BadRequest
+from kube.requests.status import BadRequest, RequestEntityTooLarge
 from kube.validation.listlimits import length_causes
 from store.types import Key, Stored
 
@@ -176,15 +178,31 @@ def check_lengths(kind: Kind, body: dict[str, Any]) -> None:
         raise invalid_object(kind.resource.group, kind.name, str(body["metadata"].get("name") or ""), causes)
 
 
-def apply_defaults(kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
-    """``body`` with the defaults of its kind: kube-apiserver's, or those of the custom kind's schema (TS15)."""
+def apply_defaults(request: Request, kind: Kind, body: dict[str, Any]) -> dict[str, Any]:
+    """``body`` with the defaults of its kind: kube-apiserver's, or those of the custom kind's schema (TS15).
+
+    Raises ``TooHeavy`` for what would take long to be filled in or to be judged, and ``RequestEntityTooLarge`` for what
+    would take too long wherever it is done.
+    """
     if not kind.resource.custom:
         fill_defaults(body)
         return body
     if kind.schema is None:
         return body
-    filled: dict[str, Any] = without_nulls(kind.schema, with_defaults(body, kind.schema))
-    return filled
+    try:
+        filled = with_defaults(body, kind.schema, LARGE if request.light else MAX_BYTES)
+    except RequestEntityTooLarge:
+        request.require_light(heavy=True)
+        raise
+    cost = judging_cost(kind.schema, filled)
+    request.weight = max(request.weight, cost)
+    request.require_light(heavy=cost > LIGHT)
+    if cost > MOST:
+        raise RequestEntityTooLarge(
+            f"Request entity too large: by the schema of {kind.name} an object of this size takes too much to be judged"
+        )
+    kept: dict[str, Any] = without_nulls(kind.schema, filled)
+    return kept
 
 
 def check_body_kind(request: Request, kind: Kind, value: dict[str, Any]) -> None:
@@ -356,5 +374,7 @@ def converted(body: dict[str, Any], kind: Kind) -> dict[str, Any]:
     if not kind.resource.custom:
         return conversion.converted(body, kind.api_version)
     if kind.has_defaults and kind.schema is not None:
-        body = with_defaults(body, kind.schema)
+        # Defaults that an object has no room for were not there when it was written: it is shown as it is kept.
+        with contextlib.suppress(RequestEntityTooLarge):
+            body = with_defaults(body, kind.schema, LARGE)
     return {**conversion.converted(body, kind.api_version), "kind": kind.name}

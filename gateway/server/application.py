@@ -20,7 +20,8 @@ from access.authentication.clusterwebhooks import cluster_of
 from access.authentication.impersonation import impersonate
 from access.authorization.tenancy.isolation import ALWAYS_ALLOWED
 from access.outsidebudget import begin_budget
-from gateway.filters.auditing import new_audit_id, record_of, with_notes
+from access.requestlimits import RateLimited
+from gateway.filters.auditing import Trail, begin_trail, new_audit_id, record_of, with_notes
 from gateway.filters.authorization import (
     authorize,
     authorize_with_trace,
@@ -41,6 +42,7 @@ from gateway.options import Options
 from gateway.process.runtime import Runtime
 from gateway.process.streams import PROMPT_SECONDS, Recheck
 from gateway.server import assembly
+from kube.auditing.policy import Stage
 from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision
 from kube.requests.requestinfo import ParsedRequest, RequestInfo
@@ -121,8 +123,10 @@ class _RequestPipeline:
         "now",
         "principal",
         "request",
+        "response",
         "started",
         "status",
+        "trail",
     )
 
     def __init__(self, runtime: Runtime, cycle: RequestResponseCycle) -> None:
@@ -138,6 +142,8 @@ class _RequestPipeline:
         self.info: RequestInfo | None = None
         self.decision: Decision | None = None
         self.request: Request | None = None
+        self.response: Response | None = None
+        self.trail: Trail | None = None
         self.status = 0
 
     async def run(self) -> None:
@@ -156,6 +162,8 @@ class _RequestPipeline:
             except Exception as error:
                 if isinstance(error, Disconnected):
                     raise
+                if isinstance(error, RateLimited):
+                    self.decision = error.decision
                 answer = self._refusal(as_status_error(error))
             if isinstance(answer, Stream):
                 await self._stream(answer)
@@ -181,9 +189,15 @@ class _RequestPipeline:
             authorization.decode("latin-1") if authorization is not None else None,
             cycle.certificate_refusal,
         )
-        principal = self.principal = await self._authenticate(credentials, parsed)
+        try:
+            principal = self.principal = await self._authenticate(credentials, parsed)
+        except StatusError:
+            with contextlib.suppress(StatusError):
+                self._begin_trail(self._resolve(self.principal.tenant if self.principal else None))
+            raise
         info = self.info = self._resolve(principal.tenant)
-        throttle(runtime, principal, info)
+        self._begin_trail(info)
+        await throttle(runtime, principal, info)
         decision = self.decision = await authorize_with_trace(runtime, principal, info)
         require_allowed(principal, info, decision)
 
@@ -249,8 +263,28 @@ class _RequestPipeline:
 
         return again
 
+    def _begin_trail(self, info: RequestInfo) -> None:
+        cycle, log = self._cycle, self._runtime.audit_log
+        if log is None:
+            return
+        self.trail = begin_trail(
+            log,
+            self.audit_id,
+            uri=b"?".join(part for part in (cycle.raw_path, cycle.query) if part),
+            received=self.now,
+            principal=self.principal,
+            impersonator=self.impersonator,
+            info=info,
+            source_ip=cycle.client,
+            user_agent=self._user_agent,
+        )
+
+    @property
+    def _user_agent(self) -> str:
+        return self._headers.get(b"user-agent", b"").decode("latin-1")[:256]
+
     async def _reply(self, response: Response) -> None:
-        self.status = response.status
+        self.status, self.response = response.status, response
         if response.status in (400, 408, 413, 415, 504) and self._cycle.method in _WITH_BODY:
             # What is left of a body that was not read must not be taken for the next request.
             self._cycle.keep_alive = False
@@ -272,7 +306,9 @@ class _RequestPipeline:
         headers: Headers = ((b"audit-id", self.audit_id.encode()), *left, *stream.headers)
         if stream.send is None:
             headers = ((b"content-type", stream.media), _NOT_KEPT, *headers)
-        await cycle.start_response(stream.status, headers)
+        await cycle.start_response(stream.status, headers, long_running=stream.long_running)
+        if self.trail is not None:
+            self.trail.tell(Stage.RESPONSE_STARTED, status=stream.status, decision=self.decision, request=self.request)
         pump = asyncio.ensure_future(self._pump(stream))
         gone = asyncio.ensure_future(cycle.wait_for_disconnect() if stream.send is None else self._feed(stream.send))
         try:
@@ -309,7 +345,12 @@ class _RequestPipeline:
             code=self.status,
             seconds=latency,
         )
-        if principal is not None and cluster_of(principal) and self.status == 200:
+        decision = with_notes(self.decision, self.request.notes if self.request else ())
+        if self.trail is not None:
+            # As in kube-apiserver, what nobody knows the sender of ends with the stage at which it is refused.
+            stage = Stage.RESPONSE_STARTED if principal is None else Stage.RESPONSE_COMPLETE
+            self.trail.tell(stage, status=self.status, decision=decision, request=self.request, response=self.response)
+        if self.status == 200 and principal is not None and cluster_of(principal):
             # The cluster's own audit has the request that it asked about; what was refused is recorded where it was.
             return
         runtime.audit.put_nowait(
@@ -320,10 +361,10 @@ class _RequestPipeline:
                 principal=principal,
                 impersonator=self.impersonator,
                 info=info,
-                decision=with_notes(self.decision, self.request.notes if self.request else ()),
+                decision=decision,
                 status=self.status,
                 source_ip=self._cycle.client,
-                user_agent=self._headers.get(b"user-agent", b"").decode("latin-1")[:256],
+                user_agent=self._user_agent,
             )
         )
 

@@ -30,7 +30,7 @@ from access.admission.kubernetes.strategies import Strategies
 from access.admission.kubernetes.validation import ObjectValidation
 from access.admission.tenancy.apibindings import ApiBindings
 from access.admission.tenancy.hostclaims import HostClaims, HostOwnership
-from access.admission.tenancy.placedquota import PlacedQuotas
+from access.admission.tenancy.placedquota import ClusterQuotaAdmission, PlacedQuotas
 from access.admission.tenancy.publishedobjects import PublishedObjects
 from access.admission.tenancy.tenantlifecycle import TenantLifecycle
 from access.admission.tenancy.tenantpolicies import TenantPolicies, TenantPolicyAdmission
@@ -51,14 +51,17 @@ from access.authorization.build import build_authorization
 from access.authorization.modes.keystone import KeystoneAuthorizer
 from access.reloading import ReloadedFile
 from access.requestlimits import TenantThrottle
+from access.tenantlimits import TenantLimits
 from audit.requests import RequestLog
 from gateway.controllers import manager
 from gateway.http.certificates import Certificates
 from gateway.options import Options
+from gateway.process.auditlog import AuditLog, read_policy_file
 from gateway.process.fairexecutor import shorten_switch_interval
 from gateway.process.heavyrequests import HeavyRequests
 from gateway.process.keyedlocks import KeyedLocks
 from gateway.process.runtime import Runtime
+from gateway.process.streamreports import StreamReports
 from gateway.process.streams import OpenStreams
 from gateway.process.suspensions import SuspensionCache
 from gateway.process.tenantservices import TenantServices
@@ -70,7 +73,7 @@ from gateway.upstream.clusternamespaces import ClusterNamespaces
 from gateway.upstream.clusters import Clusters
 from gateway.upstream.openedobjects import OpenedObjects
 from gateway.upstream.placedhosts import UNDERWAY_SECONDS, IngressReader, PlacedHosts
-from gateway.upstream.placedquota import PlacedQuota, PlacedUsageController
+from gateway.upstream.placedquota import NamespaceQuotaReader, PlacedQuota, PlacedUsageController
 from gateway.upstream.placedrights import PlacedRights
 from gateway.upstream.placements import Placements
 from gateway.upstream.tokens import WorkspaceTokens
@@ -140,7 +143,8 @@ async def build_runtime(
         tenant_quotas = TenantQuotaAdmission(store, served, configured.tenant_quota.rules, write_locks.line_up_tenant)
         policies = TenantPolicies(store, configured.tenant_policy)
         clusters, placements, tokens = Clusters(options.database_url), Placements(store), WorkspaceTokens()
-        placed_quotas = PlacedQuotas(store, configured.tenant_quota.rules)
+        quota_reader = NamespaceQuotaReader(placements, clusters, tokens)
+        placed_quotas = PlacedQuotas(store, configured.tenant_quota.rules, quota_reader.quotas, tenant_quotas.count)
         claims = HostClaims(store, IngressReader(placements, clusters, tokens).hosts)
         # What changes objects first, then what judges them; quotas last, when nothing else can refuse.
         plugins: list[Plugin] = [
@@ -177,10 +181,14 @@ async def build_runtime(
                 ownership,
                 TenantPolicyAdmission(policies),
                 HostOwnership(claims, underway=UNDERWAY_SECONDS),
+                ClusterQuotaAdmission(placed_quotas, write_locks.line_up_tenant),
             ]
         )
         admission = AdmissionChain(choice.chosen(plugins, options.disable_admission_plugins))
-        requests = RequestLog(options.database_url)
+        requests, reports = RequestLog(options.database_url), StreamReports(options.database_url, open_streams)
+        audit_log = _audit_log(options)
+        throttle = TenantThrottle(options.tenant_limits.shared_by(options.workers), open_streams.of)
+        tenant_limits = TenantLimits(store, throttle, options.tenant_limits, options.workers)
         runtime = Runtime(
             options=options,
             store=store,
@@ -191,7 +199,8 @@ async def build_runtime(
             people=people,
             authorization=authorization.chain,
             maximal_permission=authorization.maximal_permission,
-            throttle=TenantThrottle(options.tenant_limits.shared_by(options.workers), open_streams.of),
+            throttle=throttle,
+            tenant_limits=tenant_limits,
             admission=admission,
             cluster_admission=cluster_admission,
             cluster_namespace_admission=AdmissionChain([ownership]),
@@ -202,6 +211,7 @@ async def build_runtime(
                 PlacedQuota(placed_quotas),
             ),
             audit=requests,
+            audit_log=audit_log,
             tenants=TenantServices(),
             placements=placements,
             cluster_namespaces=(cluster_namespaces := ClusterNamespaces(store)),
@@ -217,6 +227,7 @@ async def build_runtime(
         # What decides is kept right before open streams are looked at again.
         store.subscribe(authorization.on_events, lost=authorization.forget)
         store.subscribe(cluster_namespaces.on_events, lost=cluster_namespaces.forget)
+        store.subscribe(tenant_limits.on_events, lost=tenant_limits.forget)
         rights = PlacedRights(store, clusters, options.database_url)
         opened = OpenedObjects(store, clusters, options.database_url)
         counting = PlacedUsageController(store, placed_quotas, clusters, tokens, options.database_url)
@@ -229,6 +240,9 @@ async def build_runtime(
         await suspensions.start()
         await clusters.start()
         requests.start()
+        reports.start()
+        if audit_log is not None:
+            audit_log.start()
         try:
             url = options.url
             work = (
@@ -258,9 +272,18 @@ async def build_runtime(
             await runtime.compression.close()
             if runtime.heavy is not None:
                 await runtime.heavy.close()
+            await reports.stop()
             await requests.stop()
+            if audit_log is not None:
+                await audit_log.stop()
             await clusters.stop()
             await suspensions.stop()
+
+
+def _audit_log(options: Options) -> AuditLog | None:
+    if options.audit_policy_file is None or options.audit_log_path is None:
+        return None
+    return AuditLog(read_policy_file(options.audit_policy_file), options.audit_log_path)
 
 
 def _authentication(

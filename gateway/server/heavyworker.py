@@ -40,10 +40,10 @@ def main() -> None:
 
 
 async def _serve(answers: BinaryIO) -> None:
-    from access.requestlimits import UNLIMITED
     from gateway.process.heavyrequests import LENGTH_BYTES, PROCESSOR_SECONDS, pickled
     from gateway.server.assembly import build_runtime
     from gateway.server.inprocess import answer
+    from kube.requests.ratelimits import UNLIMITED
     from store.engine import Options as StoreOptions
 
     questions = asyncio.StreamReader()

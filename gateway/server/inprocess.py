@@ -14,7 +14,8 @@ from typing import Any, Self
 import orjson
 
 from access.outsidebudget import begin_budget
-from gateway.filters.auditing import new_audit_id, record_of, with_notes
+from access.requestlimits import RateLimited
+from gateway.filters.auditing import begin_trail, new_audit_id, record_of, with_notes
 from gateway.filters.authorization import authorize_with_trace, require_allowed, throttle
 from gateway.handlers import dispatch
 from gateway.http.certificates import prepare
@@ -23,6 +24,7 @@ from gateway.http.messages import Request, Response, Stream
 from gateway.options import Options
 from gateway.process.runtime import Runtime
 from gateway.server import assembly
+from kube.auditing.policy import Stage
 from kube.authentication.identity import Principal
 from kube.requests.requestinfo import parse, resolve
 from kube.requests.status import BadRequest
@@ -91,12 +93,25 @@ class Gateway:
         runtime = self._runtime
         assert runtime is not None, "the gateway has not been started"  # noqa: S101 - a programming error
         started, now, audit_id = time.perf_counter(), time.time(), new_audit_id()
-        info = decision = request = None
+        info = decision = request = trail = None
+        user_agent = headers.get(b"user-agent", b"").decode("latin-1")[:256]
         begin_budget()
         try:
             parsed = parse(method, path.encode(), query.encode())
             info = resolve(parsed, principal.tenant, runtime.options.default_tenant or None)
-            throttle(runtime, principal, info)
+            if runtime.audit_log is not None:
+                trail = begin_trail(
+                    runtime.audit_log,
+                    audit_id,
+                    uri="?".join(part for part in (path, query) if part).encode(),
+                    received=now,
+                    principal=principal,
+                    impersonator=None,
+                    info=info,
+                    source_ip=source_ip,
+                    user_agent=user_agent,
+                )
+            await throttle(runtime, principal, info)
             decision = await authorize_with_trace(runtime, principal, info)
             require_allowed(principal, info, decision)
             request = Request(
@@ -113,7 +128,18 @@ class Gateway:
             )
             response = await answer(runtime, request)
         except Exception as error:  # noqa: BLE001 - every failure has an answer
+            if isinstance(error, RateLimited):
+                decision = error.decision
             response = render(as_status_error(error))
+        decision = with_notes(decision, request.notes if request else ())
+        if trail is not None:
+            trail.tell(
+                Stage.RESPONSE_COMPLETE,
+                status=response.status,
+                decision=decision,
+                request=request,
+                response=response,
+            )
         runtime.audit.put_nowait(
             record_of(
                 audit_id,
@@ -121,10 +147,10 @@ class Gateway:
                 latency=time.perf_counter() - started,
                 principal=principal,
                 info=info,
-                decision=with_notes(decision, request.notes if request else ()),
+                decision=decision,
                 status=response.status,
                 source_ip=source_ip,
-                user_agent=headers.get(b"user-agent", b"").decode("latin-1")[:256],
+                user_agent=user_agent,
             )
         )
         return response

@@ -7,7 +7,7 @@ for all that one request reads.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final
 
 import orjson
@@ -21,6 +21,9 @@ MESSAGE_VALUES_MAX: Final = 400_000
 BYTES_MAX: Final = 128 * 1024 * 1024
 VALUES_MAX: Final = 4_000_000
 """What clusters may answer to one request, all messages together."""
+
+LINE_MAX: Final = 16 * 1024 * 1024
+"""Bytes of an event that has not come to its end."""
 
 PAGE: Final = 500
 """Objects that are asked for at once."""
@@ -89,6 +92,23 @@ async def whole(answer: Answer, cluster: str, room: Room) -> bytes:
     finally:
         answer.close()
     return b"".join(pieces)
+
+
+async def lines(chunks: AsyncIterator[bytes], cluster: str) -> AsyncIterator[bytes]:
+    """The lines of a stream, without their ends and those that are empty, in whatever pieces they come.
+
+    Raises ``BadGateway`` for one that does not end.
+    """
+    rest = bytearray()
+    async for chunk in chunks:
+        first, *others = chunk.split(b"\n")
+        rest += first
+        if len(rest) > LINE_MAX:
+            raise BadGateway(f'the cluster "{cluster}" sends an event without end')
+        for following in others:
+            if rest:
+                yield bytes(rest)
+            rest = bytearray(following)
 
 
 def version_of(metadata: Mapping[str, Any], cluster: str) -> str:

@@ -10,9 +10,9 @@ import asyncio
 import logging
 import socket
 import ssl
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -21,7 +21,7 @@ from gateway.upstream.availability import Availability
 from gateway.upstream.connection import BrokenExchange, Connection, Exchange
 from gateway.upstream.headers import UnfitHeader, incoming, outgoing, require_fit
 from gateway.upstream.tunnel import Tunnel, agreed
-from kube.requests.status import BadRequest, ServiceUnavailable, StatusError, Timeout
+from kube.requests.status import BadRequest, ServiceUnavailable, StatusError, Timeout, TooManyRequests
 
 logger = logging.getLogger(__name__)
 
@@ -137,6 +137,8 @@ class Upstream:
         self._availability = Availability(self._limits.rest_seconds)
         self._open: set[Connection] = set()
         self._connecting = 0
+        self._held: Counter[str] = Counter()
+        """The connections by the tenants that hold them, those that are being made included."""
         self._idle: deque[Connection] = deque()
         self._sweeper: asyncio.TimerHandle | None = None
 
@@ -156,12 +158,14 @@ class Upstream:
         audit_id: str,
         long_running: bool = False,
         permit: Permit | None = None,
+        tenant: str = "",
     ) -> Answer:
         """Pass a request on; ``target`` is path and query as they came, inside the cluster.
 
         ``permit`` is asked after every wait that comes before the first byte. The body of a ``long_running`` one (watch,
-        log that follows) may pause for as long as it likes. Raises ``ServiceUnavailable`` while the cluster is away,
-        ``BadGateway`` for an answer that is none, ``Timeout``.
+        log that follows) may pause for as long as it likes. A ``tenant`` holds no more connections than are left free for
+        others. Raises ``ServiceUnavailable`` while the cluster is away, ``TooManyRequests`` for a tenant that holds too
+        much, ``BadGateway`` for an answer that is none, ``Timeout``.
         """
         head = self._head(method, target, headers, token=token, audit_id=audit_id)
         if body or method in ("POST", "PUT", "PATCH"):
@@ -169,7 +173,8 @@ class Upstream:
         head += b"\r\n"
         if permit is not None:
             await permit()
-        connection = self._take()
+        self._require_share(tenant)
+        connection = self._take(tenant)
         if connection is not None:
             try:
                 return await self._exchange(connection, head, body, long_running=long_running)
@@ -177,7 +182,7 @@ class Upstream:
                 if method != "GET" or not error.unseen or error.late:
                     raise _failure(self.cluster.name, error) from None
         try:
-            connection = await self._connect(permit)
+            connection = await self._connect(permit, tenant)
             return await self._exchange(connection, head, body, long_running=long_running)
         except BrokenExchange as error:
             raise _failure(self.cluster.name, error) from None
@@ -191,6 +196,7 @@ class Upstream:
         token: str,
         audit_id: str,
         permit: Permit | None = None,
+        tenant: str = "",
     ) -> Answer | Tunnel:
         """Pass on a request that asks for another protocol: a tunnel if the cluster agrees, else its answer.
 
@@ -205,7 +211,8 @@ class Upstream:
         if method == "POST":
             head += b"content-length: 0\r\n"
         head += b"connection: Upgrade\r\nupgrade: " + protocol + b"\r\n\r\n"
-        connection = await self._connect(permit)
+        self._require_share(tenant)
+        connection = await self._connect(permit, tenant)
         exchange = connection.begin(head, b"", patience=self._limits.answer_seconds, upgrade=True)
         try:
             await exchange.wait_for_head()
@@ -218,6 +225,11 @@ class Upstream:
             exchange.abort()
             raise
         return Answer(exchange.status, incoming(exchange.headers), exchange.length, exchange, self.cluster.name)
+
+    def retire(self) -> None:
+        """No more requests will come: hang up where nothing is under way, elsewhere as it ends."""
+        self._limits = replace(self._limits, idle_connections=0)
+        self._part_with_idle()
 
     async def close(self) -> None:
         """Hang up everywhere."""
@@ -253,15 +265,24 @@ class Upstream:
             lines += (name, b": ", value, b"\r\n")
         return b"".join(lines)
 
-    def _take(self) -> Connection | None:
+    def _require_share(self, tenant: str) -> None:
+        """Raise ``TooManyRequests`` for a tenant that holds as many connections as are left free, kept ones included."""
+        # A dynamic threshold (Choudhury, Hahne 1998): alone a tenant gets half, and whoever comes next finds something left.
+        free = self._limits.connections - (len(self._open) - len(self._idle) + self._connecting)
+        if tenant and self._held[tenant] >= free:
+            text = "the tenant has too many open watches, logs and shells on the cluster"
+            raise TooManyRequests(f'{text} "{self.cluster.name}", please end some', retry_after=5)
+
+    def _take(self, tenant: str) -> Connection | None:
         """A kept connection; the youngest, so that those too many grow old."""
         while self._idle:
             connection = self._idle.pop()
             if connection.usable:
+                self._hold(connection, tenant)
                 return connection
         return None
 
-    async def _connect(self, permit: Permit | None) -> Connection:
+    async def _connect(self, permit: Permit | None, tenant: str) -> Connection:
         """Raises ``ServiceUnavailable``, and what ``permit`` does."""
         name, limits = self.cluster.name, self._limits
         wait = self._availability.admit()
@@ -270,10 +291,11 @@ class Upstream:
         if len(self._open) + self._connecting >= limits.connections:
             raise ServiceUnavailable(f'the cluster "{name}" is asked too much at once, please try again', retry_after=1)
         self._connecting += 1
+        self._held[tenant] += 1
         try:
             async with asyncio.timeout(limits.connect_seconds):
                 transport, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: Connection(self),
+                    lambda: Connection(self, tenant),
                     *self._address,
                     ssl=self._tls,
                     server_hostname=self._server_name,
@@ -287,7 +309,9 @@ class Upstream:
             text = f'the cluster "{name}" cannot be reached, please try again later'
             raise ServiceUnavailable(text, retry_after=wait) from None
         finally:
+            # What was made has been counted by then.
             self._connecting -= 1
+            self._count_off(tenant)
         self._availability.succeeded()
         for option in _KEEPALIVE:
             transport.get_extra_info("socket").setsockopt(*option)
@@ -304,9 +328,11 @@ class Upstream:
     def on_made(self, connection: Connection) -> None:
         """Count it."""
         self._open.add(connection)
+        self._hold(connection, connection.tenant)
 
     def on_idle(self, connection: Connection) -> None:
-        """Keep it for the next request, for a while."""
+        """Keep it for the next request, for a while; nobody holds it."""
+        self._release(connection)
         if len(self._idle) >= self._limits.idle_connections:
             connection.abort()
             return
@@ -318,9 +344,26 @@ class Upstream:
 
     def on_lost(self, connection: Connection) -> None:
         """Forget it."""
-        self._open.discard(connection)
+        if connection in self._open:
+            self._open.remove(connection)
+            self._release(connection)
         if connection in self._idle:
             self._idle.remove(connection)
+
+    def _hold(self, connection: Connection, tenant: str | None) -> None:
+        connection.tenant = tenant
+        if tenant is not None:
+            self._held[tenant] += 1
+
+    def _release(self, connection: Connection) -> None:
+        if connection.tenant is not None:
+            self._count_off(connection.tenant)
+            connection.tenant = None
+
+    def _count_off(self, tenant: str) -> None:
+        self._held[tenant] -= 1
+        if not self._held[tenant]:
+            del self._held[tenant]
 
     def _sweep(self) -> None:
         """Part with what has been idle for long, before the cluster does, which would look like a failure."""

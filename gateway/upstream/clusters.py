@@ -149,7 +149,7 @@ class Clusters:
                 continue
             if known.access != now.access:
                 # Tenants' requests carry tokens of their own: another credential of ours is no gap for them.
-                await known.gateway.close()
+                known.gateway.retire()
                 known.access, known.gateway = now.access, _as_gateway(now.cluster, now.access)
             if known.row.tenant_role != now.row.tenant_role:
                 known.roles, known.read_at = None, float("-inf")

@@ -179,8 +179,10 @@ class Connection(asyncio.Protocol):
     4. After 101 nothing is parsed any more: bytes go to the exchange as they come.
     """
 
-    def __init__(self, owner: Owner) -> None:
+    def __init__(self, owner: Owner, tenant: str | None = None) -> None:
         self._owner = owner
+        self.tenant = tenant
+        """Who holds it; nobody while it is idle."""
         self._parser = httptools.HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
         self._exchange: Exchange | None = None

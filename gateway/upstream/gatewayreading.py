@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator
 from typing import Any, Final
 from urllib.parse import quote
 
-from gateway.upstream.answers import PAGE, Room, decode, token_of, version_of, whole
+from gateway.upstream.answers import PAGE, Room, lines, token_of, version_of, whole
 from gateway.upstream.client import Answer, BadGateway
 from gateway.upstream.clusters import Clusters
 from gateway.upstream.placements import Placement
@@ -20,7 +20,6 @@ from kube.requests.status import ServiceUnavailable
 
 WATCH_SECONDS: Final = 300
 _PAGES_MOST: Final = 1000
-_EVENT_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 class Unaccepted(ServiceUnavailable):
@@ -41,10 +40,10 @@ async def read_list(
             raise BadGateway("its list is none")
         items += found
         metadata = body.get("metadata") or {}
-        token = token_of(metadata, cluster)
-        if not token:
+        following = token_of(metadata, cluster)
+        if not following:
             return items, version_of(metadata, cluster)
-        more = f"&continue={quote(token)}"
+        more = f"&continue={quote(following)}"
     raise BadGateway("its list does not end")
 
 
@@ -64,21 +63,21 @@ async def read_list_as(
 async def read_events(
     clusters: Clusters, cluster: str, path: str, since: str
 ) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:
-    """What happens in a collection after a resource version, until the cluster ends it. Raises ``StatusError``."""
+    """What happens in a collection after a resource version, until the cluster ends it. Raises ``StatusError``.
+
+    A watch brings no more than a list may: whoever keeps what it brings lists anew then, and lets go what is no more.
+    """
     query = f"watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={quote(since)}"
     answer = await _ask(clusters, cluster, f"{path}?{query}", long_running=True)
-    rest = b""
+    room = Room()
     async with contextlib.aclosing(answer.chunks) as chunks:  # type: ignore[type-var]
-        async for chunk in chunks:
-            *lines, rest = (rest + chunk).split(b"\n")
-            if len(rest) > _EVENT_BYTES_MAX:
-                raise BadGateway("an event does not end")
-            for line in filter(None, lines):
-                event = _checked(decode(line, cluster))
-                item = event.get("object")
-                if not isinstance(item, dict) or not (event.get("type") in ("ERROR", "BOOKMARK") or _is_object(item)):
-                    raise BadGateway("an event is none")
-                yield str(event.get("type")), item
+        async for line in lines(chunks, cluster):
+            room.take(len(line), cluster)
+            event = _checked(room.decode(line, cluster))
+            item = event.get("object")
+            if not isinstance(item, dict) or not (event.get("type") in ("ERROR", "BOOKMARK") or _is_object(item)):
+                raise BadGateway("an event is none")
+            yield str(event.get("type")), item
 
 
 async def _object(answer: Answer, cluster: str, room: Room) -> dict[str, Any]:

@@ -16,6 +16,8 @@ _BINARY: Final = 2
 _CLOSE: Final = 8
 _POLICY: Final = 1008
 _REASON_MAX: Final = 123
+_FRAMES_MAX: Final = 512
+"""Frames of one piece that are followed: each takes a turn of a loop, whatever its size."""
 _ERROR_CHANNEL: Final = b"\x03"
 _WITH_ERROR_CHANNEL: Final = frozenset({b"v4.channel.k8s.io", b"v5.channel.k8s.io"})
 
@@ -77,11 +79,13 @@ class WebSocketWords:
         self._head = b""
         self._left = 0
         self._fragmented = False
+        self._frames = 0
+        self._lost = False
 
     def see(self, data: bytes) -> None:
-        """Follow the frames (RFC 6455, 5.2)."""
-        position = 0
-        while position < len(data):
+        """Follow the frames (RFC 6455, 5.2), until too many come at once: honest ones hold more than their heads."""
+        position = self._frames = 0
+        while position < len(data) and not self._lost:
             if self._left:
                 passed = min(self._left, len(data) - position)
                 self._left -= passed
@@ -95,7 +99,7 @@ class WebSocketWords:
 
     def say(self, error: StatusError) -> bytes:
         """See ``LastWords``."""
-        if self._head or self._left or self._fragmented:
+        if self._head or self._left or self._fragmented or self._lost:
             return b""
         words = b""
         if self._subprotocol in _WITH_ERROR_CHANNEL:
@@ -105,6 +109,8 @@ class WebSocketWords:
 
     def _begin_payload(self) -> None:
         head, self._head = self._head, b""
+        self._frames += 1
+        self._lost = self._frames > _FRAMES_MAX
         short = head[1] & 0x7F
         self._left = int.from_bytes(head[2 : 4 if short == 126 else 10], "big") if short > 125 else short
         if not head[0] & 0x08:

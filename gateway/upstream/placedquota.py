@@ -3,7 +3,7 @@
 1. A write at the door is reserved before it is passed on, and settled by the cluster's answer. Where there is none,
    nobody knows: the reservation stays until its end.
 2. One process of a database looks at every placed namespace: when something was written or deleted there, when the
-   quota changed, and now and then, for clusters' own controllers come in by no door.
+   quota changed, when a reservation ends, and now and then, for clusters' own controllers come in by no door.
 """
 
 from __future__ import annotations
@@ -11,28 +11,35 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
 import orjson
 
-from access.admission.tenancy.placedquota import PlacedQuotas, usage_key
+from access.admission.tenancy.placedquota import (
+    RESERVED_SECONDS,
+    PlacedQuotas,
+    demand_of,
+    usage_key,
+    version_of,
+)
 from gateway.upstream.admission import MAKING, PlacedWrite, Settlement, name_of
 from gateway.upstream.clusters import Clusters
 from gateway.upstream.gatewayreading import read_list_as
-from gateway.upstream.placements import Placement, placement_in
+from gateway.upstream.placements import Placement, Placements, placement_in
 from gateway.upstream.tokens import WorkspaceTokens
 from kube.authorization.rbac import Attributes
 from kube.kinds.builtins import BUILTINS
 from kube.kinds.resources import Resource
-from kube.quota.podresources import Amounts
-from kube.quota.quantities import InvalidQuantity, Quantity
-from kube.quota.tenantquotas import PLACED_USAGES, TENANT_QUOTAS, TenantQuota, is_counted
-from kube.quota.usage import QuotaExceeded
-from kube.requests.status import BadRequest, Forbidden, StatusError
+from kube.quota.placedusage import Counted, Reservation
+from kube.quota.quantities import InvalidQuantity
+from kube.quota.tenantquotas import PLACED_USAGES, TENANT_QUOTAS, TenantQuota
+from kube.quota.usage import QuotaExceeded, Scope, read_scopes
+from kube.requests.status import BadRequest, StatusError
 from store.engine import Engine
 from store.postgresql.connections import AWAY
 from store.postgresql.leadership import RETRY_SECONDS, leader_election
@@ -43,6 +50,11 @@ logger = logging.getLogger(__name__)
 LEADER_LOCK: Final = 0x7E6A_0009
 LOOK_SECONDS: Final = 60.0
 _CHECK_SECONDS: Final = 1.0
+_SETTLE_SECONDS: Final = 0.2
+"""Writes come in swarms: a namespace is counted once for those of this time."""
+_ASK_SECONDS: Final = 2.0
+"""How long a refusal waits for the amounts of a namespace."""
+
 _ALL: Final = ""
 """In place of a namespace: all of a space."""
 
@@ -68,23 +80,30 @@ class PlacedQuota:
         quota = await self._quotas.quota(info.cluster)
         if quota is None or not quota.concerns(info.group, info.resource):
             return None
-        # What limits and defaults make of it, only the cluster knows.
-        new = await write.outcome()
+        key = Key(info.cluster, info.group, info.resource, info.namespace, info.name)
+        try:
+            # What limits and defaults make of it, only the cluster knows.
+            new = await write.outcome()
+        except StatusError as refused:
+            raise await self._quotas.explained(refused, key) from None
         old = await write.current() if info.verb != "create" else None
         moment = datetime.fromtimestamp(write.now, UTC)
         try:
             reserved = await self._quotas.reserve(
                 place,
                 write.request,
-                lambda quota: _demand(quota, info.group, info.resource, old, new, moment),
-                now=write.now,
+                lambda quota: demand_of(quota, (info.group, info.resource), old, new, moment),
+                Reservation(
+                    amounts={},
+                    until=write.now + RESERVED_SECONDS,
+                    what="/".join((info.group, info.resource, info.name or _named(new))),
+                    version=version_of(old),
+                ),
+                write.now,
                 dry_run=write.dry_run,
             )
         except QuotaExceeded as error:
-            qualified = f"{info.resource}.{info.group}" if info.group else info.resource
-            name = info.name or name_of(new)
-            said = f'{qualified} "{name}" is forbidden: {error}'
-            raise Forbidden(said, group=info.group, kind=info.resource, name=name) from None
+            raise await self._quotas.refusal(error, key._replace(name=info.name or name_of(new)), new) from None
         except InvalidQuantity as error:
             raise BadRequest(str(error)) from None
         return partial(self._settle, place, write.request) if reserved else None
@@ -95,6 +114,32 @@ class PlacedQuota:
     async def _look_again(self, place: Key, made: bool) -> None:
         if made:
             await self._quotas.touch(place)
+
+
+class NamespaceQuotaReader:
+    """Asks clusters for the ResourceQuotas of placed namespaces, with the workspaces' own tokens."""
+
+    def __init__(self, placements: Placements, clusters: Clusters, tokens: WorkspaceTokens) -> None:
+        self._placements = placements
+        self._clusters = clusters
+        self._tokens = tokens
+
+    async def quotas(self, space: str, namespace: str) -> Sequence[Mapping[str, Any]]:
+        """Those of a namespace; none where the cluster does not say so soon: a refusal is refused anyway."""
+        placement = await self._placements.of(space, namespace)
+        if placement is None or not placement.is_active:
+            return ()
+        try:
+            async with asyncio.timeout(_ASK_SECONDS):
+                role = (await self._clusters.roles(placement.cluster)).least(
+                    Attributes("list", "", "resourcequotas", "", namespace)
+                )
+                if role is None:
+                    return ()
+                path = f"/api/v1/namespaces/{namespace}/resourcequotas"
+                return await read_list_as(self._clusters, self._tokens, placement, role, path)
+        except (StatusError, TimeoutError):
+            return ()
 
 
 class PlacedUsageController:
@@ -110,17 +155,24 @@ class PlacedUsageController:
         self._conninfo = database_url
         self._told = asyncio.Event()
         self._soon: set[tuple[str, str]] = set()
+        self._bounded: dict[str, tuple[frozenset[str], tuple[Scope, ...]]] = {}
+        """What quotas count, by space."""
+        self._due: dict[tuple[str, str], float] = {}
+        """When something ends that is reserved in a namespace, in Unix seconds."""
 
     def on_events(self, events: Sequence[Event]) -> None:
-        """Note where something was written or placed, and whose quota bounds what nobody has counted."""
+        """Note where something was written or placed, and whose quota counts something else than before."""
         for event in events:
             key = event.key
             if key[1:3] == PLACED_USAGES or (
                 key[1:3] == ("", "namespaces") and placement_in(event.data, key) is not None
             ):
                 self._soon.add((key.space, key.name))
-            elif key[1:3] == TENANT_QUOTAS and not is_counted(orjson.loads(event.data)):
-                self._soon.add((key.space, _ALL))
+            elif key[1:3] == TENANT_QUOTAS:
+                bounded = _bounded(orjson.loads(event.data))
+                if self._bounded.get(key.space) != bounded:
+                    self._bounded[key.space] = bounded
+                    self._soon.add((key.space, _ALL))
         if self._soon:
             self._told.set()
 
@@ -141,23 +193,28 @@ class PlacedUsageController:
             await check_leadership()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._told.wait(), _CHECK_SECONDS)
+                await asyncio.sleep(_SETTLE_SECONDS)
             self._told.clear()
             soon, self._soon = self._soon, set()
-            if soon:
+            ended = {place for place, moment in self._due.items() if moment < time.time()}
+            self._due = {place: moment for place, moment in self._due.items() if place not in ended}
+            if soon := soon | ended:
                 await self._look(soon)
 
     async def _look(self, places: Collection[tuple[str, str]] | None) -> None:
-        """Count these places, or all that there are; what somebody writes to meanwhile, again."""
+        """Count these places, or all that there are."""
         for (space, namespace), placement in (await self._there()).items():
             if places is not None and not {(space, namespace), (space, _ALL)} & set(places):
                 continue
+            self._due.pop((space, namespace), None)
             try:
                 if placement is None:
                     await self._quotas.forget(usage_key(space, namespace))
                 elif placement.is_active:
                     count = partial(self._count, placement)
-                    if not await self._quotas.recount(usage_key(space, namespace), count, time.time()):
-                        self._soon.add((space, namespace))
+                    again = await self._quotas.recount(usage_key(space, namespace), count, time.time())
+                    if again < math.inf:
+                        self._due[space, namespace] = again
             except (StatusError, StoreError, InvalidQuantity) as error:
                 logger.info("what is in the namespace %s is not counted: %s", namespace, error)
 
@@ -171,9 +228,9 @@ class PlacedUsageController:
             there.setdefault((stored.key.space, stored.key.name), None)
         return there
 
-    async def _count(self, placement: Placement, quota: TenantQuota) -> list[Amounts]:
+    async def _count(self, placement: Placement, quota: TenantQuota) -> list[Counted]:
         roles, now = await self._clusters.roles(placement.cluster), datetime.now(UTC)
-        found: list[Amounts] = []
+        found: list[Counted] = []
         for resource in _counted(quota):
             wanted = Attributes("list", resource.group, resource.plural, "", placement.namespace)
             role = roles.least(wanted)
@@ -182,8 +239,24 @@ class PlacedUsageController:
             base = f"/apis/{resource.group}" if resource.group else "/api"
             path = f"{base}/{resource.preferred.name}/namespaces/{placement.namespace}/{resource.plural}"
             items = await read_list_as(self._clusters, self._tokens, placement, role, path)
-            found += [quota.counted(resource.group, resource.plural, item, now=now) for item in items]
+            for item in items:
+                metadata = item["metadata"]
+                used = quota.counted(resource.group, resource.plural, item, now=now)
+                what = "/".join((resource.group, resource.plural, str(metadata.get("name"))))
+                found.append(Counted(what, str(metadata.get("uid")), version_of(item), used))
         return found
+
+
+def _named(body: Mapping[str, Any]) -> str:
+    """The name of a new object, or with ``*`` how it begins: the cluster makes up another one each time it is asked."""
+    metadata = body.get("metadata") or {}
+    return f"{metadata['generateName']}*" if metadata.get("generateName") else str(metadata.get("name") or "")
+
+
+def _bounded(quota: Mapping[str, Any]) -> tuple[frozenset[str], tuple[Scope, ...]]:
+    """The names that a tenant's quota bounds, and of which objects."""
+    spec = quota.get("spec") or {}
+    return frozenset(spec.get("hard") or ()), read_scopes(spec)
 
 
 def _counted(quota: TenantQuota) -> Iterator[Resource]:
@@ -195,10 +268,3 @@ def _counted(quota: TenantQuota) -> Iterator[Resource]:
         and each.storage_group is None
         and quota.concerns(each.group, each.plural)
     )
-
-
-def _demand(quota: TenantQuota, group: str, plural: str, old: Any, new: Any, now: datetime) -> dict[str, Quantity]:
-    if old is None:
-        return quota.demand(group, plural, new, now=now)
-    before, after = (quota.counted(group, plural, body, now=now) for body in (old, new))
-    return {name: after.get(name, Quantity()) - before.get(name, Quantity()) for name in {**before, **after}}

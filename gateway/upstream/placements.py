@@ -13,7 +13,7 @@ from typing import Any, Final
 import orjson
 
 from kube.requests.logicalclusters import is_tenant_space
-from store.interface import Reader
+from store.interface import Store
 from store.types import Key, Range, Stored
 from tenants.clusters.objects import CLUSTER_LABEL, WORKSPACE_LABEL
 
@@ -52,7 +52,7 @@ class Placement:
 class Placements:
     """Placements by space and namespace, from whatever the store holds in memory."""
 
-    def __init__(self, store: Reader) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
         self._known: dict[tuple[str, str], tuple[Stored, Placement | None]] = {}
 
@@ -64,10 +64,8 @@ class Placements:
         if not namespace or not is_tenant_space(space):
             return None
         key = Key(space, "", "namespaces", "", namespace)
-        stored = await self._store.get(key, cached=True) or await self._store.get(key)
-        if stored is None:
-            return None
-        return self._remembered(stored)
+        stored = self._store.peek(key) or await self._store.get(key, cached=True) or await self._store.get(key)
+        return None if stored is None else self._remembered(stored)
 
     def _remembered(self, stored: Stored) -> Placement | None:
         place = (stored.key.space, stored.key.name)

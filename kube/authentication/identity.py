@@ -71,11 +71,11 @@ class Principal:
     credential_id: str = ""
     issued_at: float | None = None
     not_after: float | None = None
+    is_system: bool = field(init=False)
+    """Whether this is a user of the system tenant."""
 
-    @property
-    def is_system(self) -> bool:
-        """Whether this is a user of the system tenant."""
-        return self.tenant == SYSTEM_TENANT
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "is_system", self.tenant == SYSTEM_TENANT)
 
     def seen_from(self, cluster: str) -> Principal:
         """The principal by names that mean nobody else in a logical cluster.
@@ -139,8 +139,9 @@ def account_groups(name: str) -> tuple[str, ...]:
 
 def without_virtual_groups(groups: tuple[str, ...]) -> tuple[str, ...]:
     """The groups that somebody can bring along; virtual ones are given for single requests, by this server (KC2, KC10)."""
-    if any(group.startswith(_VIRTUAL) for group in groups):
-        return tuple(group for group in groups if not group.startswith(_VIRTUAL))
+    for group in groups:
+        if group.startswith(_VIRTUAL):
+            return tuple(group for group in groups if not group.startswith(_VIRTUAL))
     return groups
 
 

@@ -79,7 +79,7 @@ def time_reason(claims: Mapping[str, Any], *, now: float, leeway: float) -> str 
 
 def issue_reason(claims: Mapping[str, Any], *, now: float, leeway: float) -> str | None:
     """Why a token in time cannot have been issued just now, or ``None``."""
-    return "the token was issued in the future" if now < claims.get("iat", 0) - leeway else None
+    return "the token was issued in the future" if now < (claims.get("iat") or 0) - leeway else None
 
 
 def audiences(claims: Mapping[str, Any]) -> frozenset[str]:

@@ -13,18 +13,21 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from sys import intern
 from typing import Final, NamedTuple, Self
+from weakref import WeakValueDictionary
 
 from kube.authorization.decisions import Decision
 from kube.authorization.rbac import NO_OPINION, Attributes, Binding, Role, Rule, Subject, aggregate, allowed
+from kube.requests.caches import Cache, CacheBudget, weight_of
 
-MEMO_MAX: Final = 512
-"""Questions that one rule set remembers."""
+CACHE_BUDGET: Final = CacheBudget(128 * 1024 * 1024)
+"""What all rule sets, indexes and logical clusters together remember of what was asked."""
 
 NAMED_MAX: Final = 256
 """Rules with names that one answer may hold and still be remembered: a tenant writes its rules itself."""
 
-HELD_MAX: Final = 1024
-"""Principals in namespaces that one index remembers."""
+_ENTRY: Final = 256
+_DECISION: Final = 640
+"""Bytes of an entry beside its texts, and of a decision with them."""
 
 
 class TargetTenant(NamedTuple):
@@ -46,27 +49,32 @@ _Found = tuple[int, tuple[tuple[int, frozenset[str]], ...]]
 """The first role that allows it whatever the name; and before it, in order, those that do for some names."""
 
 
-@lru_cache(maxsize=4096)
+_name_sets: Final[WeakValueDictionary[tuple[str, ...], frozenset[str]]] = WeakValueDictionary()
+
+
 def _name_set(names: tuple[str, ...]) -> frozenset[str]:
-    return frozenset(names)
+    found = _name_sets.get(names)
+    if found is None:
+        found = _name_sets[names] = frozenset(names)
+    return found
 
 
 class RuleSet:
     """The rules of several roles, in order. Answers which of the roles allows a request."""
 
-    __slots__ = ("_resources", "_urls", "roles")
+    __slots__ = ("__weakref__", "_resources", "_urls", "roles")
 
     def __init__(self, roles: tuple[tuple[Rule, ...], ...]) -> None:
         self.roles = roles
-        self._resources: dict[tuple[str, str, str], _Found] = {}
-        self._urls: dict[tuple[str, str], int] = {}
+        self._resources: Cache[tuple[str, str, str], _Found] = Cache(CACHE_BUDGET)
+        self._urls: Cache[tuple[str, str], int] = Cache(CACHE_BUDGET)
 
     def find(self, attributes: Attributes) -> int:
         """The position of the first role that allows this, or -1."""
         # 1. The key leaves the object's name out: an answer is remembered for all objects of a resource, so that who
         #    asks about names that are not there fills no memory. Subresource: ``resource`` is ``pods/log`` as a whole.
         # 2. What is remembered depends on ``roles`` alone, and they never change: nothing has to be invalidated.
-        # 3. When the memory is full all of it goes; the next question compiles its answer anew.
+        # 3. When there is no room all memory goes; the next question compiles its answer anew.
         if not attributes.is_resource:
             return self._find_url(attributes.verb, attributes.path)
         verb, group, resource, subresource, _, name, _, _ = attributes
@@ -74,10 +82,8 @@ class RuleSet:
         found = self._resources.get(key)
         if found is None:
             found = self._compile(verb, group, resource, subresource)
-            if len(self._resources) >= MEMO_MAX:
-                self._resources.clear()
             if len(found[1]) <= NAMED_MAX:
-                self._resources[key] = found
+                self._resources.keep(key, found, _ENTRY * (1 + len(found[1])) + weight_of(key))
         # 4. Roles that allow some names come before the one that allows all: the first in order is the one reported.
         anything, named = found
         for position, names in named:
@@ -104,31 +110,39 @@ class RuleSet:
                 if any(rule.covers_url(verb, path) for rule in rules):
                     position = index
                     break
-            if len(self._urls) >= MEMO_MAX:
-                self._urls.clear()
-            self._urls[key] = position
+            self._urls.keep(key, position, _ENTRY + weight_of(key))
         return position
 
 
 class _Rules:
     """The rules of a role, one instance for equal ones, so that lists of roles compare by identity."""
 
-    __slots__ = ("rules",)
+    __slots__ = ("__weakref__", "rules")
 
     def __init__(self, rules: tuple[Rule, ...]) -> None:
         self.rules = rules
 
 
-@lru_cache(maxsize=4096)
+# Equal ones are one as long as anybody holds it, and no longer: what tenants have written and deleted leaves nothing.
+_shared_rules: Final[WeakValueDictionary[tuple[Rule, ...], _Rules]] = WeakValueDictionary()
+_rule_sets: Final[WeakValueDictionary[tuple[_Rules, ...], RuleSet]] = WeakValueDictionary()
+
+
 def _shared(rules: tuple[Rule, ...]) -> _Rules:
-    return _Rules(rules)
+    found = _shared_rules.get(rules)
+    if found is None:
+        found = _shared_rules[rules] = _Rules(rules)
+    return found
 
 
-@lru_cache(maxsize=4096)
 def _rule_set(roles: tuple[_Rules, ...]) -> RuleSet:
-    return RuleSet(tuple(role.rules for role in roles))
+    found = _rule_sets.get(roles)
+    if found is None:
+        found = _rule_sets[roles] = RuleSet(tuple(role.rules for role in roles))
+    return found
 
 
+# By the roles of the system space alone: operators write them.
 @lru_cache(maxsize=4096)
 def _rules_about(role: _Rules, target: TargetTenant) -> _Rules:
     labels = dict(target.labels)
@@ -148,10 +162,21 @@ def decide(held: EffectiveRules, attributes: Attributes) -> Decision:
     return NO_OPINION if position < 0 else held[position + 1]  # type: ignore[return-value]
 
 
-@lru_cache(maxsize=4096)
+_interned: Final[Cache[tuple[str, ...], tuple[str, ...]]] = Cache(CACHE_BUDGET)
+
+
 def intern_all(words: tuple[str, ...]) -> tuple[str, ...]:
     """One copy of equal tuples of words, so that what keys hold is found in the processor's cache."""
-    return tuple(map(intern, words))
+    found = _interned.get(words)
+    if found is None:
+        found = tuple(map(intern, words))
+        _interned.keep(found, found, _ENTRY + weight_of(found))
+    return found
+
+
+def weight_of_held(user: str, groups: tuple[str, ...], namespace: str, held: EffectiveRules) -> int:
+    """What it takes to remember what a principal holds in a namespace, in bytes."""
+    return _ENTRY + weight_of((user, namespace, *groups)) + _DECISION * len(held)
 
 
 _Subject = tuple[str, str, str]
@@ -196,9 +221,11 @@ class PolicyIndex:
     cluster_roles: Mapping[str, Role]
     bindings: Mapping[tuple[str, str], Binding]
     subjects: Mapping[_Subject, tuple[Grant, ...]]
-    _effective: dict[tuple[str, str], _Rules | None] = field(default_factory=dict, init=False, repr=False)
-    _held: dict[tuple[str, tuple[str, ...], str, TargetTenant | None], EffectiveRules] = field(
-        default_factory=dict, init=False, repr=False
+    _effective: Cache[tuple[str, str, str], _Rules | None] = field(
+        default_factory=lambda: Cache(CACHE_BUDGET), init=False, repr=False
+    )
+    _held: Cache[tuple[str, tuple[str, ...], str, TargetTenant | None], EffectiveRules] = field(
+        default_factory=lambda: Cache(CACHE_BUDGET), init=False, repr=False
     )
 
     @classmethod
@@ -267,9 +294,8 @@ class PolicyIndex:
         return None if effective is None else effective.rules
 
     def _rules(self, kind: str, namespace: str, name: str) -> _Rules | None:
-        # A ClusterRole is the same from every namespace: one entry, aggregated once. Absence is remembered too. The
-        # memory is not emptied but stops to grow: roles are the tenant's own, and look-ups beyond it stay right.
-        key = (namespace if kind == "Role" else "", name)
+        # A ClusterRole is the same from every namespace: one entry, aggregated once. Absence is remembered too.
+        key = (kind, namespace if kind == "Role" else "", name)
         try:
             return self._effective[key]
         except KeyError:
@@ -279,8 +305,8 @@ class PolicyIndex:
             else:
                 role = self.roles.get((namespace, name)) if kind == "Role" and namespace else None
                 rules = None if role is None else _shared(role.rules)
-            if len(self._effective) < MEMO_MAX:
-                self._effective[key] = rules
+            size = _ENTRY + weight_of(key) + (8 * len(rules.rules) if rules is not None else 0)
+            self._effective.keep(key, rules, size)
             return rules
 
     def granted(
@@ -325,9 +351,7 @@ class PolicyIndex:
         held = self._held.get(key)
         if held is None:
             held = self.effective_rules(*key)
-            if len(self._held) >= HELD_MAX:
-                self._held.clear()
-            self._held[key] = held
+            self._held.keep(key, held, weight_of_held(user, groups, namespace, held))
         return held
 
     def authorize(

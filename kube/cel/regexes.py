@@ -141,7 +141,7 @@ def _follow(
             waiting.append((at, begun))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=32)  # Of up to 2.5 MB each.
 def _program(pattern: str) -> Sequence[Step]:
     if _UNKNOWN.search(pattern):
         raise ValueError("the pattern has syntax that this server does not search for")

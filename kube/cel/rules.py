@@ -22,6 +22,10 @@ from kube.requests.status import Cause
 
 VALIDATIONS: Final = "x-kubernetes-validations"
 MAX_EXPRESSION: Final = 16_384
+_SMALL: Final = 512
+"""Letters of the expressions of which many are kept compiled, each 130 kB at most: of longer ones a few, for a letter may
+take 180 bytes."""
+
 MAX_RULES: Final = 300
 """Rules in one version of a CRD, so that compiling it takes no more than a moment."""
 
@@ -263,8 +267,21 @@ def _expression(schema: Schema, text: str, *, optional: bool) -> Expression:
     return Expression(program, weight, transition, found)
 
 
-@lru_cache(maxsize=1024)
 def _program(text: str) -> Any:
+    return _small(text) if len(text) <= _SMALL else _large(text)
+
+
+@lru_cache(maxsize=512)
+def _small(text: str) -> Any:
+    return _compile(text)
+
+
+@lru_cache(maxsize=32)
+def _large(text: str) -> Any:
+    return _compile(text)
+
+
+def _compile(text: str) -> Any:
     try:
         return _environment().compile(text)
     except RuntimeError as error:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from kube.cel.rules import rule_causes
+from kube.customresources.costs import LIGHT, defaults_cost
 from kube.customresources.schemas import structural_schema
 from kube.customresources.structuralrules import schema_causes
 from kube.customresources.validation import default_causes
@@ -18,6 +19,9 @@ from kube.requests.status import Cause
 
 MAX_SELECTABLE_FIELDS: Final = 8
 MAX_COLUMNS: Final = 100
+DEFAULTS_MOST: Final = 4 * LIGHT
+"""What it may take to judge all defaults of a version."""
+
 """Of a version; each is looked for in every object that a table shows."""
 
 CRDS: Final = ("apiextensions.k8s.io", "customresourcedefinitions")
@@ -172,7 +176,10 @@ def _version_list_causes(versions: Any, definitions: Definitions) -> Iterator[Ca
                 yield from structural
             else:
                 schema = structural_schema(openapi, definitions)
-                yield from default_causes(schema, at)
+                if defaults_cost(schema) > DEFAULTS_MOST:
+                    yield forbidden(at, "its defaults take too much to be judged: shorten them, or the rules for them")
+                else:
+                    yield from default_causes(schema, at)
                 yield from rule_causes(schema, at)
         yield from _version_causes(version, openapi or {}, "spec" if single else path)
     storage = sum(isinstance(version, Mapping) and version.get("storage") is True for version in versions)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
+from kube.customresources.costs import alternatives
 from kube.kinds.schemas import MISSING, OBJECT_META, Definitions, Schema
+from kube.requests.decoding import MAX_BYTES
+from kube.requests.status import RequestEntityTooLarge
 
 _READ: Final = frozenset(
     (
@@ -92,6 +96,7 @@ def _node(source: Mapping[str, Any], definitions: Definitions, *, embedded: bool
         list_map_keys=tuple(source.get("x-kubernetes-list-map-keys", ())),
         map_type=source.get("x-kubernetes-map-type", ""),
         rules=MappingProxyType(rules),
+        alternatives=alternatives(rules),
     )
 
 
@@ -103,30 +108,58 @@ def _metadata(source: Mapping[str, Any], definitions: Definitions) -> Schema:
     return replace(metadata, properties={**metadata.properties, **names}) if names else metadata
 
 
-def with_defaults(value: Any, schema: Schema) -> Any:
+def with_defaults(value: Any, schema: Schema, room: int = MAX_BYTES) -> Any:
     """The value with the schema's defaults in it; unchanged parts are shared, nothing is changed in place.
 
-    A ``null`` in a field that is not nullable but has a default gives way to the default, as in Kubernetes.
+    A ``null`` in a field that is not nullable but has a default gives way to the default, as in Kubernetes. Raises
+    ``RequestEntityTooLarge`` where the defaults, each counted as often as it is put in, take more than ``room`` bytes.
     """
-    if type(value) is dict:
-        filled = value
+    return _Filling(room).value(value, schema)
+
+
+_PUT_IN: Final = 128
+"""Bytes that a default counts for beside its own: putting it in takes time, however short it is."""
+
+
+class _Filling:
+    def __init__(self, room: int) -> None:
+        self._room, self._left = room, room
+        self._sizes: dict[int, int] = {}
+
+    def value(self, value: Any, schema: Schema) -> Any:
+        if type(value) is dict:
+            return self._object(value, schema)
+        if type(value) is list and schema.items is not None:
+            items = [self.value(item, schema.items) for item in value]
+            return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+        return value
+
+    def _object(self, value: dict[str, Any], schema: Schema) -> dict[str, Any]:
+        filled: dict[str, Any] = {}
         for name, child in schema.properties.items():
             present = value.get(name, MISSING)
             if child.default is not MISSING and (present is MISSING or (present is None and not child.nullable)):
                 present = child.default
+                self._take(child)
             if present is MISSING:
                 continue
-            below = with_defaults(present, child)
+            below = self.value(present, child)
             if below is not value.get(name, MISSING):
-                filled = {**filled, name: below}
+                filled[name] = below
         if schema.additional is not None:
             for name, present in value.items():
                 if name not in schema.properties:
-                    below = with_defaults(present, schema.additional)
+                    below = self.value(present, schema.additional)
                     if below is not present:
-                        filled = {**filled, name: below}
-        return filled
-    if type(value) is list and schema.items is not None:
-        items = [with_defaults(item, schema.items) for item in value]
-        return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
-    return value
+                        filled[name] = below
+        return {**value, **filled} if filled else value
+
+    def _take(self, schema: Schema) -> None:
+        size = self._sizes.get(id(schema))
+        if size is None:
+            size = self._sizes[id(schema)] = _PUT_IN + len(json.dumps(schema.default))
+        self._left -= size
+        if self._left < 0:
+            raise RequestEntityTooLarge(
+                f"Request entity too large: the defaults alone are more than {self._room} bytes"
+            )

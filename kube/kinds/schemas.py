@@ -59,6 +59,8 @@ class Schema:
     patch_strategy: tuple[str, ...] = ()
     rules: Mapping[str, Any] = field(default_factory=lambda: _NONE)
     """The constraints of a CRD's schema that are not listed above, as written (pattern, minimum, anyOf, …)."""
+    alternatives: int = 0
+    """With how many more schemas a value is compared by ``rules`` (``kube.customresources.costs``)."""
 
     @property
     def int_or_string(self) -> bool:

@@ -212,7 +212,22 @@ def _kinds() -> tuple[tuple[str, str, str, str, dict[str, Any], dict[str, Any] |
             "v1alpha1",
             "TenantQuota",
             "What all namespaces and workspaces of the tenant may hold together; operators change it, nobody removes it.",
-            _object("The bounds.", hard=_amounts("How much there may be, by resource name as in a ResourceQuota.")),
+            _object(
+                "The bounds.",
+                hard=_amounts("How much there may be, by resource name as in a ResourceQuota."),
+                scopes=_list(_text("What an object must be to be counted, as in a ResourceQuota.")),
+                scopeSelector=_object(
+                    "The same with operators and values.",
+                    matchExpressions=_list(
+                        _object(
+                            "One condition.",
+                            scopeName=_text("The scope."),
+                            operator=_text("In, NotIn, Exists or DoesNotExist."),
+                            values=_list(_text("A value.")),
+                        )
+                    ),
+                ),
+            ),
             _object(
                 "What is observed.",
                 hard=_amounts("The bounds that are in force."),

@@ -150,8 +150,17 @@ def said(body: Body) -> dict[str, Any]:
 
 def asks(body: Body | None) -> dict[str, str]:
     """The annotations by which an object asks to be published."""
+    return _annotations(body, ASKING)
+
+
+def claims(body: Body | None) -> dict[str, str]:
+    """All annotations that speak of being published, the server's report too: none is for a tenant's object."""
+    return _annotations(body, (*ASKING, REPORT))
+
+
+def _annotations(body: Body | None, names: tuple[str, ...]) -> dict[str, str]:
     annotations = ((body or {}).get("metadata") or {}).get("annotations") or {}
-    return {name: annotations[name] for name in ASKING if name in annotations}
+    return {name: annotations[name] for name in names if name in annotations}
 
 
 def origin_of(body: Body | None) -> str:

@@ -1,75 +1,182 @@
 """What a tenant holds in a placed namespace: counted there, and on its way to be there (AD1, AD2).
 
-A write is reserved before its cluster sees it, and every reservation has an end: what became of one that nobody settled
-is found by counting what is there.
+A write is reserved before its cluster sees it, and stays beside what is counted until a look that began after it was done
+has seen what came of it. So one may look at any time, whoever is writing: what is counted and reserved at once is known
+by the object, and every reservation has an end.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import reduce
+from typing import Any, Final, NamedTuple
 
-from kube.quota.podresources import Amounts, add, amounts
+from kube.quota.podresources import Amounts, add, amounts, subtract
 from kube.quota.quantities import Quantity
+
+_DONE_MOST: Final = 64
+"""More that is done than this is counted without another look."""
+
+
+class Counted(NamedTuple):
+    """An object that is there: group, plural and name, its UID and version, and what it takes."""
+
+    what: str
+    uid: str
+    version: str
+    used: Amounts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservation:
-    """What one write will take; after ``until``, in Unix seconds, its cluster has done it or never will."""
+    """What one write will take; after ``until``, in Unix seconds, its cluster has done it or never will.
+
+    ``what`` is the object that it makes: group, plural and name; a name that ends in ``*`` is the beginning of one that
+    the cluster makes up. ``version`` is the one that it replaces, empty for none. Where the cluster has asked about the
+    write, ``uid`` is the object's. ``done`` says that the cluster has done it, ``seen`` what of it is there already and is
+    not counted beside it.
+    """
 
     amounts: Amounts
     until: float
+    what: str = ""
+    uid: str = ""
+    version: str = ""
+    done: bool = False
+    seen: Amounts = field(default_factory=dict)
+
+    def makes(self, what: str) -> bool:
+        """Whether it is for this object, by its name."""
+        return self.what == what or (self.what.endswith("*") and what.startswith(self.what.removesuffix("*")))
+
+    def is_seen(self, versions: Mapping[str, str]) -> bool:
+        """Whether the write is done, by the versions of what was there."""
+        return self.uid in versions and versions[self.uid] != self.version
+
+    def is_about(self, write: Reservation) -> bool:
+        """Whether a cluster has asked about this write before."""
+        return (self.uid, self.version) == (write.uid, write.version)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlacedUsage:
-    """``counted`` was there when somebody looked, or was confirmed since; ``reserved`` is on its way, by request."""
+    """``counted`` was there when somebody looked; ``reserved`` is on its way, or done since, by request.
+
+    Each time that what was counted is replaced is another ``turn``: what was seen in the one before says nothing any more.
+    """
 
     counted: Amounts = field(default_factory=dict)
     reserved: Mapping[str, Reservation] = field(default_factory=dict)
+    turn: int = 0
 
     @property
     def total(self) -> dict[str, Quantity]:
         """Both together: what the tenant's quota bounds."""
-        total = dict(self.counted)
-        for each in self.reserved.values():
-            total = add(total, each.amounts)
-        return total
+        return _sum(self.counted, *(each.amounts for each in self.reserved.values()))
+
+    @property
+    def ends(self) -> float:
+        """When the first of what is on its way is over, in Unix seconds."""
+        return min((each.until for each in self.reserved.values()), default=math.inf)
 
     def with_reservation(self, request: str, reservation: Reservation) -> PlacedUsage:
         """One more write is on its way."""
         return replace(self, reserved={**self.reserved, request: reservation})
 
+    def asked(self, write: Reservation) -> bool:
+        """Whether it is taken already what a cluster asks about."""
+        return any(each.is_about(write) for each in self.reserved.values())
+
+    def under_way(self, write: Reservation) -> str | None:
+        """A request that has taken as much for what a cluster asks about now, and was not asked about; ``None`` for none."""
+        return next(
+            (
+                name
+                for name, each in self.reserved.items()
+                if not each.uid
+                and each.makes(write.what)
+                and bool(each.version) == bool(write.version)
+                and all(name in each.amounts and each.amounts[name] >= taken for name, taken in write.amounts.items())
+            ),
+            None,
+        )
+
+    def passed_on(self, request: str, write: Reservation) -> PlacedUsage:
+        """What a request has taken is for this write, which a cluster asks about: it may be settled and seen."""
+        taken = replace(
+            self.reserved[request], until=write.until, what=write.what, uid=write.uid, version=write.version
+        )
+        return self.with_reservation(request, taken)
+
+    def untied(self, write: Reservation) -> PlacedUsage:
+        """Where a cluster asks about several objects of one name, nobody knows whose request makes which.
+
+        Their reservations are over when they are seen, or at their end, whatever comes of the requests.
+        """
+        return replace(
+            self,
+            reserved={
+                f"{each.uid}/{each.version}"
+                if each.uid and each.uid != write.uid and each.makes(write.what)
+                else name: each
+                for name, each in self.reserved.items()
+            },
+        )
+
     def without(self, request: str) -> PlacedUsage:
-        """A write has come to nothing."""
-        return replace(self, reserved={name: each for name, each in self.reserved.items() if name != request})
+        """A write has come to nothing: what was seen by its name is another's."""
+        found = self.reserved.get(request)
+        reserved = {name: each for name, each in self.reserved.items() if name != request}
+        return self if found is None else replace(self, counted=_sum(self.counted, found.seen), reserved=reserved)
 
     def confirmed(self, request: str) -> PlacedUsage:
         """A write is done: the total stays."""
         found = self.reserved.get(request)
-        return self if found is None else replace(self.without(request), counted=add(self.counted, found.amounts))
+        if found is None:
+            return self
+        confirmed = self.with_reservation(request, replace(found, done=True))
+        done = [each.amounts for each in confirmed.reserved.values() if each.done]
+        if len(done) <= _DONE_MOST:
+            return confirmed
+        open_ = {name: each for name, each in confirmed.reserved.items() if not each.done}
+        return PlacedUsage(counted=_sum(self.counted, *done), reserved=open_, turn=self.turn + 1)
 
-    def recounted(self, found: Iterable[Amounts], began: float) -> PlacedUsage:
-        """After a look at what is there, which began at this time.
+    def found(self, uid: str) -> PlacedUsage:
+        """An object is there, so its creation is done; a change of it may still be on its way. The total stays."""
+        done = [name for name, each in self.reserved.items() if uid and each.uid == uid and not each.version]
+        return reduce(PlacedUsage.confirmed, done, self)
 
-        What is still on its way counts beside it, though it may have been seen already: rather too much for a moment
-        than too little.
+    def recounted(self, found: Iterable[Counted], before: PlacedUsage, began: float) -> PlacedUsage:
+        """After a look at what is there, which began at this time, when this was ``before``, in the same turn.
+
+        What was done before is all there, or is gone again; of what a cluster has asked about, the UID tells; and what
+        makes an object by a name takes as much as whichever of that name is there, or what it takes itself, if that is
+        more. What changes an object, or makes one by a name that nobody knows, counts beside it until it is done: rather
+        too much for a moment than too little.
         """
-        counted: dict[str, Quantity] = {}
-        for each in found:
-            counted = add(counted, each)
-        reserved = {name: each for name, each in self.reserved.items() if each.until >= began}
-        return PlacedUsage(counted=counted, reserved=reserved)
+        there = list(found)
+        versions = {each.uid: each.version for each in there}
+        named = {each.what: each.used for each in there}
+        reserved: dict[str, Reservation] = {}
+        for request, each in self.reserved.items():
+            earlier = before.reserved.get(request)
+            if (earlier is not None and earlier.done) or each.until < began or each.is_seen(versions):
+                continue
+            of_that_name = {} if each.uid or each.version else named.pop(each.what, {})
+            reserved[request] = replace(each, seen=_both(each.amounts, of_that_name))
+        counted = subtract(_sum(*(each.used for each in there)), _sum(*(each.seen for each in reserved.values())))
+        return replace(self, counted={name: amount for name, amount in counted.items() if amount}, reserved=reserved)
 
 
 def read_placed_usage(body: Mapping[str, Any]) -> PlacedUsage:
     """What is kept. Raises ``InvalidQuantity``."""
     reserved = {
-        name: Reservation(amounts=amounts(each["amounts"]), until=each["until"])
+        name: Reservation(**{**each, "amounts": amounts(each["amounts"]), "seen": amounts(each.get("seen"))})
         for name, each in body.get("reserved", {}).items()
     }
-    return PlacedUsage(counted=amounts(body.get("counted")), reserved=reserved)
+    return PlacedUsage(counted=amounts(body.get("counted")), reserved=reserved, turn=body.get("turn", 0))
 
 
 def placed_usage_body(namespace: str, usage: PlacedUsage) -> dict[str, Any]:
@@ -78,9 +185,31 @@ def placed_usage_body(namespace: str, usage: PlacedUsage) -> dict[str, Any]:
         "metadata": {"name": namespace},
         "counted": _written(usage.counted),
         "reserved": {
-            name: {"amounts": _written(each.amounts), "until": each.until} for name, each in usage.reserved.items()
+            name: {
+                "amounts": _written(each.amounts),
+                "until": each.until,
+                "what": each.what,
+                "uid": each.uid,
+                "version": each.version,
+                "done": each.done,
+                "seen": _written(each.seen),
+            }
+            for name, each in usage.reserved.items()
         },
+        "turn": usage.turn,
     }
+
+
+def _sum(*parts: Amounts) -> dict[str, Quantity]:
+    total: dict[str, Quantity] = {}
+    for each in parts:
+        total = add(total, each)
+    return total
+
+
+def _both(one: Amounts, other: Amounts) -> dict[str, Quantity]:
+    """What is in both: of each name the less."""
+    return {name: min(amount, other[name]) for name, amount in one.items() if name in other}
 
 
 def _written(values: Amounts) -> dict[str, str]:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from kube.quota import usage
 from kube.quota.podresources import Amounts, add, amounts
 from kube.quota.quantities import Quantity, parse_quantity
-from kube.quota.usage import NONE, Quota, QuotaExceeded
+from kube.quota.usage import NONE, Quota, QuotaExceeded, Scope
 
 GROUP: Final = "tenancy.tenantry.io"
 VERSION: Final = "v1alpha1"
@@ -63,18 +63,24 @@ def _sum(values: Iterable[Any]) -> Quantity:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantQuota:
-    """What a tenant may hold, by resource name; ``rules`` are the configured ones."""
+    """What a tenant may hold, by resource name; ``rules`` are the configured ones.
+
+    With ``scopes``, as in a ResourceQuota, it counts and bounds what is within all of them, and nothing else.
+    """
 
     tenant: str
     hard: Amounts
     rules: tuple[UsageRule, ...] = ()
+    scopes: tuple[Scope, ...] = ()
 
     def concerns(self, group: str, plural: str) -> bool:
-        """Whether it bounds anything of a resource."""
-        return usage.counts(self._quota, group, plural, {}) or bool(self._rules_of(group, plural))
+        """Whether it bounds anything of a resource, of some objects at least."""
+        return usage.counts(replace(self._quota, scopes=()), group, plural, {}) or bool(self._rules_of(group, plural))
 
     def counted(self, group: str, plural: str, body: Mapping[str, Any], *, now: datetime) -> dict[str, Quantity]:
         """What an object takes of it. Raises ``InvalidQuantity``."""
+        if not usage.in_scopes(self.scopes, group, plural, body):
+            return {}
         consumed = usage.usage(group, plural, body, now=now)
         consumed |= {rule.name: rule.amount(body) for rule in self._rules_of(group, plural)}
         return {name: amount for name, amount in consumed.items() if name in self.hard}
@@ -102,7 +108,7 @@ class TenantQuota:
 
     @property
     def _quota(self) -> Quota:
-        return Quota(name=f"tenant {self.tenant}", hard=self.hard)
+        return Quota(name=f"tenant {self.tenant}", hard=self.hard, scopes=self.scopes)
 
     def _rules_of(self, group: str, plural: str) -> list[UsageRule]:
         return [rule for rule in self.rules if (rule.group, rule.plural) == (group, plural) and rule.name in self.hard]
@@ -110,7 +116,8 @@ class TenantQuota:
 
 def read_tenant_quota(tenant: str, body: Mapping[str, Any], rules: tuple[UsageRule, ...]) -> TenantQuota:
     """Read a ``TenantQuota`` object. Raises ``InvalidQuantity``."""
-    return TenantQuota(tenant=tenant, hard=amounts((body.get("spec") or {}).get("hard")), rules=rules)
+    spec = body.get("spec") or {}
+    return TenantQuota(tenant=tenant, hard=amounts(spec.get("hard")), rules=rules, scopes=usage.read_scopes(spec))
 
 
 def used_of(body: Mapping[str, Any]) -> dict[str, Quantity]:
@@ -124,10 +131,10 @@ def is_counted(body: Mapping[str, Any]) -> bool:
 
 
 def with_hard(body: Mapping[str, Any], hard: Mapping[str, str]) -> dict[str, Any]:
-    """The object with other bounds. What is used of newly bounded names is not known before somebody counts."""
+    """The object with other bounds in the same scopes. What is used of new names is not known before somebody counts."""
     used = (body.get("status") or {}).get("used") or {}
     status = {"hard": dict(hard), "used": {name: amount for name, amount in used.items() if name in hard}}
-    return {**body, "spec": {"hard": dict(hard)}, "status": status}
+    return {**body, "spec": {**(body.get("spec") or {}), "hard": dict(hard)}, "status": status}
 
 
 def with_used(body: Mapping[str, Any], used: Amounts) -> dict[str, Any]:

@@ -56,7 +56,14 @@ _POD_PREFIXES: Final = ("hugepages-", "requests.hugepages-")
 
 
 class QuotaExceeded(Exception):
-    """An object that a quota does not admit; the message is what kubectl shows after ``is forbidden: ``."""
+    """An object that a quota does not admit; the message is what kubectl shows after ``is forbidden: ``.
+
+    ``requested`` is what it asks for of all that is short; nothing where it does not say what it must.
+    """
+
+    def __init__(self, message: str, *, requested: Amounts | None = None) -> None:
+        super().__init__(message)
+        self.requested: Amounts = requested or {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +73,10 @@ class Scope:
     name: str
     operator: str = "Exists"
     values: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """``Terminating``, ``PriorityClass In high``."""
+        return self.name if self.operator == "Exists" else " ".join((self.name, self.operator, *self.values))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +91,11 @@ class Quota:
 def read_quota(quota: Mapping[str, Any]) -> Quota:
     """Read a ResourceQuota's spec. Raises ``InvalidQuantity`` for an amount that is none."""
     spec = quota.get("spec") or {}
+    return Quota(name=quota["metadata"]["name"], hard=amounts(spec.get("hard")), scopes=read_scopes(spec))
+
+
+def read_scopes(spec: Mapping[str, Any]) -> tuple[Scope, ...]:
+    """The scopes of a quota's spec, those of its selector too."""
     scopes = [Scope(name=name) for name in spec.get("scopes") or ()]
     scopes.extend(
         Scope(
@@ -89,7 +105,7 @@ def read_quota(quota: Mapping[str, Any]) -> Quota:
         )
         for expression in (spec.get("scopeSelector") or {}).get("matchExpressions") or ()
     )
-    return Quota(name=quota["metadata"]["name"], hard=amounts(spec.get("hard")), scopes=tuple(scopes))
+    return tuple(scopes)
 
 
 def usage(group: str, resource: str, item: Mapping[str, Any], *, now: datetime) -> dict[str, Quantity]:
@@ -145,7 +161,8 @@ def check(quota: Quota, requested: Amounts, used: Amounts) -> None:
     if short:
         raise QuotaExceeded(
             f"exceeded quota: {quota.name}, requested: {_listed(short, requested)}, "
-            f"used: {_listed(short, used)}, limited: {_listed(short, quota.hard)}"
+            f"used: {_listed(short, used)}, limited: {_listed(short, quota.hard)}",
+            requested={name: requested[name] for name in short},
         )
 
 
@@ -153,7 +170,12 @@ def counts(quota: Quota, group: str, resource: str, item: Mapping[str, Any]) -> 
     """Whether a quota limits anything about an object, and the object is within the quota's scopes."""
     if not any(_concerns(name, group, resource) for name in quota.hard):
         return False
-    return all(_in_scope(scope, group, resource, item) for scope in quota.scopes)
+    return in_scopes(quota.scopes, group, resource, item)
+
+
+def in_scopes(scopes: Iterable[Scope], group: str, resource: str, item: Mapping[str, Any]) -> bool:
+    """Whether an object is within all of a quota's scopes; pods and claims alone are in any."""
+    return all(_in_scope(scope, group, resource, item) for scope in scopes)
 
 
 def total(usages: Iterable[Amounts], quota: Quota) -> dict[str, Quantity]:

@@ -14,6 +14,14 @@ from kube.requests.status import Cause, Invalid
 CAUSES_MAX: Final = 100
 """Causes that one answer names."""
 
+CAUSES_CHARACTERS: Final = 128 * 1024
+"""Characters of them all."""
+
+SHOWN_MAX: Final = 4_096
+"""Characters of a value, or of a list of choices, that a message shows."""
+
+_JSON: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, default=str)
+
 
 def required(path: str, detail: str = "") -> Cause:
     """``Required value``: the field must be set."""
@@ -62,8 +70,16 @@ def not_found(path: str, value: Any, detail: str = "") -> Cause:
 
 def not_supported(path: str, value: Any, supported: Iterable[Any]) -> Cause:
     """``Unsupported value``: the value is none of those supported, which are named in this order."""
-    words = ", ".join(shown(choice if isinstance(choice, str) else shown(choice)) for choice in supported)
-    return Cause("FieldValueNotSupported", f"Unsupported value: {shown(value)}: supported values: {words}", path)
+    words: list[str] = []
+    room = SHOWN_MAX
+    for choice in supported:
+        if room < 0:
+            words.append("...")
+            break
+        words.append(shown(choice if isinstance(choice, str) else shown(choice)))
+        room -= len(words[-1])
+    said = f"Unsupported value: {shown(value)}: supported values: {', '.join(words)}"
+    return Cause("FieldValueNotSupported", said, path)
 
 
 def choice_causes(body: Mapping[str, Any], field: str, choices: Iterable[str], path: str) -> list[Cause]:
@@ -95,8 +111,8 @@ def reason_causes(path: str, value: Any, reasons: Iterable[str]) -> list[Cause]:
 
 
 def shown(value: Any) -> str:
-    """A value as messages show it: JSON, fields in the order they stand."""
-    return json.dumps(value, separators=(",", ":"), ensure_ascii=False, default=str)
+    """A value as messages show it: JSON, fields in the order they stand; of a long one the beginning."""
+    return _beginning(_JSON.encode(value), SHOWN_MAX)
 
 
 def key_path(path: str, key: str) -> str:
@@ -106,11 +122,28 @@ def key_path(path: str, key: str) -> str:
 
 def invalid_object(group: str, kind: str, name: str, causes: Sequence[Cause]) -> Invalid:
     """The 422 for an object: ``Deployment.apps "web" is invalid: [a, b]``."""
-    causes = causes[:CAUSES_MAX]
+    causes = _bounded(causes)
     texts = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in causes))
     words = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     qualified = f"{kind}.{group}" if group else kind
     return Invalid(f"{qualified} {shown(name)} is invalid: {words}", group=group, kind=kind, name=name, causes=causes)
+
+
+def _bounded(causes: Sequence[Cause]) -> list[Cause]:
+    """As many of them as an answer has room for; what they show is the caller's, and would be copied for each."""
+    found: list[Cause] = []
+    room = CAUSES_CHARACTERS
+    for cause in causes[:CAUSES_MAX]:
+        message, field = (_beginning(text, 3 * SHOWN_MAX) for text in (cause.message, cause.field))
+        room -= len(message) + len(field)
+        if found and room < 0:
+            break
+        found.append(Cause(cause.reason, message, field))
+    return found
+
+
+def _beginning(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[:length]}..."
 
 
 def _bare(reason: str, word: str, path: str, detail: str) -> Cause:

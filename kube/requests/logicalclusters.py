@@ -27,13 +27,15 @@ _NAME_SAFE: Final = "!$&'()*+,;=:@~"
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_.:-]+")
 
 
-@lru_cache(maxsize=4096)
 def is_valid(path: str) -> bool:
     """Whether this names a logical cluster that can exist; says nothing about whether it does."""
+    return len(path) <= DEPTH_MAX * 64 and _is_valid(path)
+
+
+@lru_cache(maxsize=4096)
+def _is_valid(path: str) -> bool:
     if path in {ROOT, BOOTSTRAP}:
         return True
-    if len(path) > DEPTH_MAX * 64:
-        return False
     first, *rest = path.split(":")
     return (
         first == ROOT

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote_to_bytes
@@ -90,17 +90,16 @@ class RequestInfo:
     rest: str = ""
     node: str = ""
     all_tenants: bool = False
+    connects: bool = field(init=False)
+    """Whether it is for a connection into a pod, by which whoever has it can change what runs there."""
+    is_long_running: bool = field(init=False)
+    """Whether the answer may go on for as long as it likes."""
 
-    @property
-    def connects(self) -> bool:
-        """Whether it is for a connection into a pod, by which whoever has it can change what runs there."""
-        return self.resource == "pods" and not self.group and self.subresource in {"exec", "attach", "portforward"}
-
-    @property
-    def is_long_running(self) -> bool:
-        """Whether the answer may go on for as long as it likes."""
-        is_log = self.resource == "pods" and not self.group and self.subresource == "log"
-        return self.verb == "watch" or is_log or self.connects
+    def __post_init__(self) -> None:
+        part = self.subresource if self.resource == "pods" and not self.group else ""
+        connects = part in {"exec", "attach", "portforward"}
+        object.__setattr__(self, "connects", connects)
+        object.__setattr__(self, "is_long_running", connects or part == "log" or self.verb == "watch")
 
 
 class ParsedRequest(NamedTuple):

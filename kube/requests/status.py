@@ -27,7 +27,10 @@ class Cause:
 
 
 class StatusError(Exception):
-    """A request that failed, as Kubernetes reports it (meta/v1 Status)."""
+    """A request that failed, as Kubernetes reports it (meta/v1 Status).
+
+    ``rule`` names the object, and what in it, that refused: for the trace and the audit, no part of the body (AZ11).
+    """
 
     code = 500
     reason = "InternalError"
@@ -46,9 +49,11 @@ class StatusError(Exception):
         retry_after: int | None = None,
         code: int | None = None,
         reason: str | None = None,
+        rule: str = "",
     ) -> None:
         super().__init__(message)
         self.message = message
+        self.rule = rule
         self.group = group
         self.kind = kind
         self.name = name

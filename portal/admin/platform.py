@@ -1,4 +1,4 @@
-"""Tiers and clusters in the console."""
+"""Tiers, prices and clusters in the console."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from django.contrib import admin
 from django.db.models import Field, QuerySet
 from django.http import HttpRequest
 
+from kube.quota.charges import Price
 from portal.admin.translating import ServiceBackedAdmin, actor
 from tenants import services
-from tenants.models import Cluster, CredentialKind, Tier
+from tenants.charges import prices_all
+from tenants.models import Cluster, CredentialKind, Tier, UsagePrice
 
 _LISTS = ("limit_range",)
-_RULES = ("policies",)
+_RULES = ("policies", "request_limits")
 _CHOICES = ("pod_security", "network")
 
 
@@ -61,6 +63,40 @@ class TierAdmin(ServiceBackedAdmin):
     def delete_model(self, request: HttpRequest, obj: Tier) -> None:
         """Delete by the service; ``Conflict`` while workspaces have it."""
         services.tier_delete(actor=actor(request), name=obj.name)
+
+
+@admin.register(UsagePrice)
+class UsagePriceAdmin(ServiceBackedAdmin):
+    """What is charged for what tenants use (AD7)."""
+
+    list_display = ("measure", "amount", "per")
+    ordering = ("measure",)
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Allowed; the service decides about the object itself."""
+        return self.has_module_permission(request)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Allowed; the service decides about the object itself."""
+        return self.has_module_permission(request)
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Allowed; the service decides about the object itself."""
+        return self.has_module_permission(request)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
+        """A price is known by its measure."""
+        return ("measure",) if obj else ()
+
+    def save_model(self, request: HttpRequest, obj: UsagePrice, form: Any, change: bool) -> None:
+        """Set by the service, which checks and audits."""
+        others = [price for price in prices_all() if price.measure != obj.measure]
+        services.prices_change(actor=actor(request), prices=[*others, Price(obj.measure, obj.amount, obj.per)])
+
+    def delete_model(self, request: HttpRequest, obj: UsagePrice) -> None:
+        """Leave it out of the prices."""
+        others = [price for price in prices_all() if price.measure != obj.measure]
+        services.prices_change(actor=actor(request), prices=others)
 
 
 @admin.register(Cluster)

@@ -1,4 +1,4 @@
-"""The audit log in the console: to read, and nothing else (GW13)."""
+"""The audit log, and what was used, in the console: to read, and nothing else (GW13, AD7)."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from django.contrib import admin
 from audit.models import AuditChain, AuditEntry
 from portal.admin.translating import ServiceBackedAdmin, lines
 from portal.pages import labels
+from tenants.models import UsageHour
 
 
 @admin.register(AuditEntry)
@@ -38,3 +39,12 @@ class AuditChainAdmin(ServiceBackedAdmin):
 
     list_display = ("chain", "sequence", "hash")
     ordering = ("chain",)
+
+
+@admin.register(UsageHour)
+class UsageHourAdmin(ServiceBackedAdmin):
+    """What tenants and workspaces used, hour by hour, the newest first."""
+
+    list_display = ("hour", "tenant", "namespace", "requests", "refused", "credentials", "objects_stored", "streams")
+    search_fields = ("tenant__exact", "namespace__exact")
+    ordering = ("-hour", "tenant", "namespace")

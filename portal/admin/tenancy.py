@@ -10,11 +10,14 @@ from django.contrib import admin
 from django.contrib.admin.helpers import ActionForm
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.html import format_html
 
 from portal.admin.translating import ServiceBackedAdmin, actor, lines
 from portal.pages import labels, progress
 from tenants import services
 from tenants.models import Lock, Membership, Operation, Role, Tenant, Workspace
+from tenants.quotas import tenant_quota
 
 
 class ReasonActionForm(ActionForm):
@@ -31,9 +34,20 @@ class TenantAdmin(ServiceBackedAdmin):
     list_filter = ("state",)
     search_fields = ("name__startswith",)
     ordering = ("name",)
-    readonly_fields = ("state", "suspended_reason", "suspended_at", "suspended_by", "created_at")
+    readonly_fields = ("quota", "state", "suspended_reason", "suspended_at", "suspended_by", "created_at")
     actions = ("suspend", "resume")
     action_form = ReasonActionForm
+
+    @admin.display(description="Quota")
+    def quota(self, tenant: Tenant) -> str:
+        """What the tenant may hold and what it holds, and the way to change it (AD1)."""
+        if not tenant.pk:
+            return "-"
+        found = tenant_quota(tenant.name)
+        said = [f"{name}: {found.used.get(name, '0')} of {hard} used" for name, hard in sorted(found.hard.items())]
+        said += [f"{name}: more than allowed, nothing more is admitted" for name in sorted(found.beyond)]
+        link = reverse("tenant-quota-change", args=[tenant.name])
+        return format_html('{}<a href="{}">Change quota</a>', lines("\n".join(said)), link)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Allowed; the service decides about the object itself."""

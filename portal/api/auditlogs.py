@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import UTC
-from typing import Any, Final
+from typing import Final
 
 from django.http import StreamingHttpResponse
-from django.utils.dateparse import parse_datetime
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework.request import Request
@@ -17,7 +15,15 @@ from audit.models import Outcome
 from audit.selectors import Filters
 from kube.requests.status import BadRequest
 from portal.access.auditlog import entries_page, export_of, visible_chains
-from portal.api.endpoint import AFTER, LIMIT, Endpoint, page_parameters, page_schema, paginated_response
+from portal.api.endpoint import (
+    AFTER,
+    LIMIT,
+    Endpoint,
+    page_parameters,
+    page_schema,
+    paginated_response,
+    parse_timestamp,
+)
 from portal.api.permissions import api_actor, require_tenant, token_tenant
 from portal.api.serializers.auditlogs import AuditEntrySerializer
 from tenants import selectors
@@ -102,19 +108,6 @@ def _asked(request: Request) -> tuple[str, Filters]:
         actor=query.get("actor", "")[:253],
         text=query.get("text", "")[:128],
         workspace_id=workspace_id,
-        since=_parse_timestamp(query.get("since", "")),
-        until=_parse_timestamp(query.get("until", "")),
+        since=parse_timestamp(query.get("since", "")),
+        until=parse_timestamp(query.get("until", "")),
     )
-
-
-def _parse_timestamp(text: str) -> Any:
-    if not text:
-        return None
-    try:
-        moment = parse_datetime(text)
-        if moment is not None and moment.tzinfo is not None:
-            # Zones can push the first and the last day of all beyond what a database holds.
-            return moment.astimezone(UTC)
-    except (ValueError, OverflowError):
-        pass
-    raise BadRequest("Times are RFC 3339 with a zone, for example 2026-01-31T08:00:00Z.")

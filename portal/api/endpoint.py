@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 from functools import cache
 from typing import Any
 from uuid import UUID
 
 from django.db.models import Model
 from django.http import QueryDict
+from django.utils.dateparse import parse_datetime
 from drf_spectacular.utils import OpenApiParameter, inline_serializer
 from rest_framework import serializers
 from rest_framework.permissions import SAFE_METHODS
@@ -105,3 +107,17 @@ def parse_uuid(text: str) -> UUID | None:
         return UUID(text)
     except ValueError:
         return None
+
+
+def parse_timestamp(text: str) -> datetime | None:
+    """A time with its zone, ``None`` for an empty text. Raises ``BadRequest``."""
+    if not text:
+        return None
+    try:
+        moment = parse_datetime(text)
+        if moment is not None and moment.tzinfo is not None:
+            # Zones can push the first and the last day of all beyond what a database holds.
+            return moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass
+    raise BadRequest("Times are RFC 3339 with a zone, for example 2026-01-31T08:00:00Z.")

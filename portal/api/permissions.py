@@ -10,8 +10,10 @@ from rest_framework.request import Request
 
 from access.models import PersonalAccessToken
 from audit.recorder import Actor
-from kube.requests.status import Forbidden, NotFound
+from kube.requests.status import Forbidden, NotFound, ServiceUnavailable
+from portal.database.scopes import everything
 from portal.http.actors import actor_of
+from tenants.suspensions import installation_closed
 
 _Scope = PersonalAccessToken.Scope
 
@@ -26,9 +28,13 @@ class Scoped(BasePermission):
     message = "The token's scope does not allow this."
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        """Whether the request may go on to the service."""
+        """Whether the request may go on to the service. Raises ``ServiceUnavailable`` while the platform is closed."""
         if not request.user.is_authenticated:
             return False
+        with everything():
+            closed = installation_closed()
+        if closed and not request.user.is_staff:
+            raise ServiceUnavailable(closed)
         token: Any = request.auth
         return token is None or request.method in view.read_methods or token.scope in {_Scope.WRITE, _Scope.OPERATE}
 

@@ -2,132 +2,219 @@
 
 from __future__ import annotations
 
-from drf_spectacular.utils import extend_schema
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from drf_spectacular.utils import extend_schema, extend_schema_view
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.serializers import Serializer
 
+from audit.recorder import Actor
 from portal.api.endpoint import Endpoint, created_response, page_schema, paginated_response
 from portal.api.permissions import api_actor, api_operator
 from portal.api.serializers.platform import (
     ClusterChangeRequest,
     ClusterCreateRequest,
+    ClusterCredentialRequest,
     ClusterSerializer,
     TierChangeRequest,
     TierCreateRequest,
     TierSerializer,
 )
 from tenants import selectors, services
+from tenants.models import Cluster, Tier
 
 
-class TierList(Endpoint):
-    """All tiers."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Resource:
+    """What the endpoints of tiers and those of clusters differ in. ``reader`` is who asks, if that one may read."""
 
-    @extend_schema(
-        operation_id="listTiers", summary="List the tiers on offer", responses={200: page_schema(TierSerializer)}
-    )
+    plural: str
+    serializer: type[Serializer[Any]]
+    creation: type[Serializer[Any]]
+    alteration: type[Serializer[Any]]
+    reader: Callable[[Request], Actor]
+    listed: Callable[[Actor], Iterable[Tier] | Iterable[Cluster]]
+    named: Callable[[Actor, str], Tier | Cluster]
+    create: Callable[..., Tier | Cluster]
+    change: Callable[..., Tier | Cluster]
+    delete: Callable[..., None]
+
+
+_TIERS = _Resource(
+    plural="tiers",
+    serializer=TierSerializer,
+    creation=TierCreateRequest,
+    alteration=TierChangeRequest,
+    reader=api_actor,
+    listed=selectors.tiers_offered,
+    named=selectors.tier_visible_to,
+    create=services.tier_create,
+    change=services.tier_change,
+    delete=services.tier_delete,
+)
+_CLUSTERS = _Resource(
+    plural="clusters",
+    serializer=ClusterSerializer,
+    creation=ClusterCreateRequest,
+    alteration=ClusterChangeRequest,
+    reader=api_operator,
+    listed=selectors.clusters_all,
+    named=selectors.cluster_named,
+    create=services.cluster_register,
+    change=services.cluster_change,
+    delete=services.cluster_delete,
+)
+
+
+class _List(Endpoint):
+    resource: ClassVar[_Resource]
+
     def get(self, request: Request) -> Response:
-        """Operators see withdrawn ones too."""
-        return paginated_response(request, selectors.tiers_offered(api_actor(request)), TierSerializer)
+        """All that the caller may see."""
+        resource = self.resource
+        return paginated_response(request, resource.listed(resource.reader(request)), resource.serializer)
 
-    @extend_schema(
-        operation_id="createTier",
-        summary="Create a tier (operators)",
-        request=TierCreateRequest,
-        responses={201: TierSerializer},
-    )
     def post(self, request: Request) -> Response:
-        """What its workspaces may use, and what they are fenced by."""
-        actor = api_operator(request)
-        made = services.tier_create(actor=actor, **self.validated_body(request, TierCreateRequest))
-        return created_response(TierSerializer, made, f"/api/v1/tiers/{made.name}/")
+        """Operators make one."""
+        actor, resource = api_operator(request), self.resource
+        made = resource.create(actor=actor, **self.validated_body(request, resource.creation))
+        return created_response(resource.serializer, made, f"/api/v1/{resource.plural}/{made.name}/")
 
 
-class TierDetail(Endpoint):
-    """A tier."""
+class _Detail(Endpoint):
+    resource: ClassVar[_Resource]
 
-    @extend_schema(operation_id="getTier", summary="Read a tier", responses={200: TierSerializer})
     def get(self, request: Request, name: str) -> Response:
-        """A withdrawn one only for operators."""
-        return Response(TierSerializer(selectors.tier_visible_to(api_actor(request), name)).data)
+        """One of them."""
+        resource = self.resource
+        return Response(resource.serializer(resource.named(resource.reader(request), name)).data)
 
-    @extend_schema(
-        operation_id="changeTier",
-        summary="Change a tier; its workspaces follow (operators)",
-        request=TierChangeRequest,
-        responses={200: TierSerializer},
-    )
     def patch(self, request: Request, name: str) -> Response:
-        """A worker brings its workspaces to the new quota, limits, network and pod security (GW2)."""
-        actor = api_operator(request)
-        changed = services.tier_change(
-            actor=actor, name=name, **self.validated_body(request, TierChangeRequest, partial=True)
-        )
-        return Response(TierSerializer(changed).data)
+        """Operators change it."""
+        actor, resource = api_operator(request), self.resource
+        changes = self.validated_body(request, resource.alteration, partial=True)
+        return Response(resource.serializer(resource.change(actor=actor, name=name, **changes)).data)
 
-    @extend_schema(
-        operation_id="deleteTier", summary="Delete an unused tier (operators)", request=None, responses={204: None}
-    )
     def delete(self, request: Request, name: str) -> Response:
-        """Refused while workspaces have it."""
-        services.tier_delete(actor=api_operator(request), name=name)
+        """Operators delete it, where nothing needs it."""
+        self.resource.delete(actor=api_operator(request), name=name)
         return Response(status=204)
 
 
-class ClusterList(Endpoint):
-    """The clusters that workspaces can be made on."""
+@extend_schema_view(
+    get=extend_schema(
+        operation_id="listTiers",
+        summary="List the tiers on offer",
+        description="Operators see withdrawn ones too.",
+        responses={200: page_schema(TierSerializer)},
+    ),
+    post=extend_schema(
+        operation_id="createTier",
+        summary="Create a tier (operators)",
+        description="What its workspaces may use, and what they are fenced by.",
+        request=TierCreateRequest,
+        responses={201: TierSerializer},
+    ),
+)
+class TierList(_List):
+    """All tiers."""
 
-    @extend_schema(
+    resource = _TIERS
+
+
+@extend_schema_view(
+    get=extend_schema(
+        operation_id="getTier",
+        summary="Read a tier",
+        description="A withdrawn one only for operators.",
+        responses={200: TierSerializer},
+    ),
+    patch=extend_schema(
+        operation_id="changeTier",
+        summary="Change a tier; its workspaces follow (operators)",
+        description="A worker brings its workspaces to the new quota, limits, network and pod security (GW2).",
+        request=TierChangeRequest,
+        responses={200: TierSerializer},
+    ),
+    delete=extend_schema(
+        operation_id="deleteTier",
+        summary="Delete an unused tier (operators)",
+        description="Refused while workspaces have it.",
+        request=None,
+        responses={204: None},
+    ),
+)
+class TierDetail(_Detail):
+    """A tier."""
+
+    resource = _TIERS
+
+
+@extend_schema_view(
+    get=extend_schema(
         operation_id="listClusters",
         summary="List clusters (operators)",
+        description="Without credentials.",
         responses={200: page_schema(ClusterSerializer)},
-    )
-    def get(self, request: Request) -> Response:
-        """Without credentials."""
-        return paginated_response(request, selectors.clusters_all(api_operator(request)), ClusterSerializer)
-
-    @extend_schema(
+    ),
+    post=extend_schema(
         operation_id="registerCluster",
         summary="Register a cluster by its kubeconfig (operators)",
+        description="The credential is encrypted and never shown again.",
         request=ClusterCreateRequest,
         responses={201: ClusterSerializer},
-    )
-    def post(self, request: Request) -> Response:
-        """The credential is encrypted and never shown again."""
-        actor = api_operator(request)
-        made = services.cluster_register(actor=actor, **self.validated_body(request, ClusterCreateRequest))
-        return created_response(ClusterSerializer, made, f"/api/v1/clusters/{made.name}/")
+    ),
+)
+class ClusterList(_List):
+    """The clusters that workspaces can be made on."""
+
+    resource = _CLUSTERS
 
 
-class ClusterDetail(Endpoint):
-    """A registered cluster."""
-
-    @extend_schema(operation_id="getCluster", summary="Read a cluster (operators)", responses={200: ClusterSerializer})
-    def get(self, request: Request, name: str) -> Response:
-        """Without its credential."""
-        return Response(ClusterSerializer(selectors.cluster_named(api_operator(request), name)).data)
-
-    @extend_schema(
+@extend_schema_view(
+    get=extend_schema(
+        operation_id="getCluster",
+        summary="Read a cluster (operators)",
+        description="Without its credential.",
+        responses={200: ClusterSerializer},
+    ),
+    patch=extend_schema(
         operation_id="changeCluster",
         summary="Change a cluster (operators)",
         description="Another server or CA wipes the stored credential, which would be sent to the new host otherwise.",
         request=ClusterChangeRequest,
         responses={200: ClusterSerializer},
-    )
-    def patch(self, request: Request, name: str) -> Response:
-        """Its addresses, role, default."""
-        actor = api_operator(request)
-        changed = services.cluster_change(
-            actor=actor, name=name, **self.validated_body(request, ClusterChangeRequest, partial=True)
-        )
-        return Response(ClusterSerializer(changed).data)
-
-    @extend_schema(
+    ),
+    delete=extend_schema(
         operation_id="deleteCluster",
         summary="Forget a cluster without workspaces (operators)",
+        description="Nothing on it is touched.",
         request=None,
         responses={204: None},
+    ),
+)
+class ClusterDetail(_Detail):
+    """A registered cluster."""
+
+    resource = _CLUSTERS
+
+
+class ClusterCredential(Endpoint):
+    """The credential that the gateway reaches a cluster by."""
+
+    @extend_schema(
+        operation_id="rotateClusterCredential",
+        summary="Rotate the gateway's credential of a cluster (operators)",
+        description="It is tried first: the same cluster, and the rights of the gateway's role. Then the old one is wiped.",
+        request=ClusterCredentialRequest,
+        responses={200: ClusterSerializer},
     )
-    def delete(self, request: Request, name: str) -> Response:
-        """Nothing on it is touched."""
-        services.cluster_delete(actor=api_operator(request), name=name)
-        return Response(status=204)
+    def post(self, request: Request, name: str) -> Response:
+        """Encrypted, and never shown again."""
+        actor = api_operator(request)
+        body = self.validated_body(request, ClusterCredentialRequest)
+        rotated = services.cluster_credential_rotate(actor=actor, name=name, **body)
+        return Response(ClusterSerializer(rotated).data)

@@ -339,7 +339,7 @@ class TenantQuota(Endpoint):
     @extend_schema(
         operation_id="setQuota",
         summary="Change a tenant's quota (operators)",
-        description="Below what is used, nothing is taken away and nothing more is admitted.",
+        description="Below what is used, nothing is taken away and nothing more is admitted; `beyond` names it.",
         request=QuotaChangeRequest,
         responses={200: QuotaSerializer},
     )
@@ -354,7 +354,15 @@ class TenantQuota(Endpoint):
     def _shown(request: Request, name: str) -> dict[str, Any]:
         found = selectors.workspaces_page(api_actor(request), tenant=name, limit=200).rows
         quota = tenant_quota(name)
-        shown: dict[str, Any] = QuotaSerializer({"hard": quota.hard, "used": quota.used, "workspaces": found}).data
+        shown: dict[str, Any] = QuotaSerializer(
+            {
+                "hard": quota.hard,
+                "used": quota.used,
+                "scopes": [str(scope) for scope in quota.scopes],
+                "beyond": quota.beyond,
+                "workspaces": found,
+            }
+        ).data
         return shown
 
 

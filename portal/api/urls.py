@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from portal.api import access, auditlogs, operations, platform, policies, tenants, tokens, workspaces
+from portal.api import access, auditlogs, operations, platform, policies, tenants, tokens, usage, workspaces
 
 urlpatterns = [
     path("me/", operations.Me.as_view()),
@@ -32,12 +32,17 @@ urlpatterns = [
     path("tenants/<str:name>/policies/", policies.TenantPolicies.as_view()),
     path("tenants/<str:name>/policies/what-if", policies.TenantPoliciesTrial.as_view()),
     path("tenants/<str:name>/usage/", tenants.TenantUsage.as_view()),
+    path("tenants/<str:name>/usage/hours", usage.TenantUsageHours.as_view()),
+    path("tenants/<str:name>/charges", usage.TenantCharges.as_view()),
+    path("charges/", usage.Charges.as_view()),
+    path("prices/", usage.Prices.as_view()),
     path("memberships/", tenants.MembershipList.as_view()),
     path("tiers/", platform.TierList.as_view()),
     path("tiers/<str:name>/", platform.TierDetail.as_view()),
     path("tiers/<str:name>/policies/what-if", policies.TierPoliciesTrial.as_view()),
     path("clusters/", platform.ClusterList.as_view()),
     path("clusters/<str:name>/", platform.ClusterDetail.as_view()),
+    path("clusters/<str:name>/credential", platform.ClusterCredential.as_view()),
     path("audit-logs/", auditlogs.AuditLogList.as_view()),
     path("audit-logs/export", auditlogs.AuditLogExport.as_view()),
     path("tokens/", tokens.TokenList.as_view()),

@@ -261,6 +261,14 @@ class TierForm(forms.Form):
         empty_value=Network.TENANT,
         help_text="What pods reach, and who reaches them: the default NetworkPolicy.",
     )
+    request_limits = QuantitiesField(
+        required=False,
+        label="Limits on requests",
+        max_length=1024,
+        help_text="What its tenants may ask of an API server, one a line, else as the server's flags say: "
+        "<code>read_qps: 200</code>, <code>write_burst: 100</code>, <code>open_watches: 500</code>, "
+        "<code>person_share: 50</code> (per cent of it for one person).",
+    )
     workspaces_per_user = forms.IntegerField(min_value=0, max_value=1000, initial=1, label="Workspaces per person")
     position = forms.IntegerField(min_value=0, max_value=1000, initial=0, help_text="Smaller ones come first.")
     is_available = forms.BooleanField(required=False, initial=True, label="Offered to users")
@@ -302,6 +310,16 @@ class ClusterForm(forms.Form):
         help_text="Through Tenantry they end at once and carry the person's name; straight at the cluster they pass it by.",
     )
     is_default = forms.BooleanField(required=False, label="Default for new workspaces")
+
+
+class ClusterCredentialForm(forms.Form):
+    """Another credential of the gateway's for a cluster that is registered."""
+
+    kubeconfig = forms.CharField(
+        max_length=262_144,
+        widget=forms.Textarea(attrs={"class": "mono", "rows": 10, "spellcheck": "false", "autocomplete": "off"}),
+        help_text="Of the user tenantry-gateway, for the same cluster. Sealed, never shown again.",
+    )
 
 
 class UserForm(forms.Form):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Final
 
 from django.core.cache import cache
@@ -19,15 +20,20 @@ _ORDER: Final = ("requests.cpu", "requests.memory", "limits.cpu", "limits.memory
 
 @dataclass(frozen=True, slots=True)
 class Meter:
-    """One limit. ``percent`` is whole and at most 100; ``level`` is empty, ``high`` (80 %) or ``full``."""
+    """One limit. ``percent`` is whole and at most 100; ``level`` is empty, ``high`` (80 %) or ``full``.
+
+    ``note`` says when it will be full, or that more is used than may be.
+    """
 
     resource: str
     used: str
     hard: str
     percent: int
     level: str
+    note: str = ""
 
 
+_BEYOND: Final = "more than allowed: nothing is taken away, and nothing more is admitted"
 _REMEMBERED: Final = 10
 """Seconds for which a cluster's answer serves again: ten open pages are one question."""
 
@@ -51,10 +57,27 @@ def quota_used(workspace: Workspace) -> Mapping[str, str] | None:
     return used
 
 
-def meters_of(hard: Mapping[str, str], used: Mapping[str, str] | None) -> list[Meter]:
-    """A meter for each limit, the common ones first; without ``used`` they are empty."""
+def meters_of(
+    hard: Mapping[str, str], used: Mapping[str, str] | None, forecast: Mapping[str, timedelta] | None = None
+) -> list[Meter]:
+    """A meter for each limit, the common ones first; without ``used`` they are empty.
+
+    ``forecast`` says of some in how long they will be full.
+    """
     names = sorted(hard, key=lambda name: (_ORDER.index(name) if name in _ORDER else len(_ORDER), name))
-    return [_meter(name, str(hard[name]), None if used is None else str(used.get(name, "0"))) for name in names]
+    meters = [_meter(name, str(hard[name]), None if used is None else str(used.get(name, "0"))) for name in names]
+    return [
+        replace(meter, note=_in_words(forecast[meter.resource]))
+        if forecast and meter.resource in forecast and meter.level != "full"
+        else meter
+        for meter in meters
+    ]
+
+
+def _in_words(left: timedelta) -> str:
+    hours = round(left / timedelta(hours=1))
+    count, unit = (hours // 24, "days") if hours >= 48 else (max(1, hours), "hours")
+    return f"at this rate full in {count} {unit if count > 1 else unit.removesuffix('s')}"
 
 
 def _meter(resource: str, hard: str, used: str | None) -> Meter:
@@ -65,7 +88,8 @@ def _meter(resource: str, hard: str, used: str | None) -> Meter:
     # Where nothing is allowed, nothing is used up as long as there is nothing.
     percent = min(100, amount.nanos * 100 // limit.nanos) if limit else 100 * bool(amount)
     level = "full" if percent >= 100 else "high" if percent >= 80 else ""
-    return Meter(resource, shown, _shown(resource, limit, hard), percent, level)
+    note = _BEYOND if amount > limit else ""
+    return Meter(resource, shown, _shown(resource, limit, hard), percent, level, note)
 
 
 def _read(text: str | None) -> Quantity | None:

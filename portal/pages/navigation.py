@@ -46,6 +46,7 @@ _SECTIONS: Final = (
         False,
         (
             ("Credentials", "credentials", "key-round"),
+            ("In pods now", "pod-connections", "terminal"),
             ("Access tokens", "tokens", "key"),
             ("Explain", "explain", "route"),
             ("Identity", "identity", "key-round"),
@@ -59,6 +60,7 @@ _SECTIONS: Final = (
         True,
         (
             ("Tiers", "tiers", "gauge"),
+            ("Charges", "charges", "activity"),
             ("Clusters", "clusters", "server"),
             ("Operations", "operations", "history"),
             ("Users", "users", "users"),
@@ -80,6 +82,7 @@ def page(request: HttpRequest) -> dict[str, Any]:
     }
     user: Any = getattr(request, "user", None)
     if user is not None and user.is_authenticated:
+        context["closed"] = getattr(request, "closed", "")
         context["navigation"] = _sections(request.path, operator=user.is_staff)
     return context
 

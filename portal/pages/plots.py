@@ -11,10 +11,15 @@ from uuid import UUID
 from django.core.cache import cache
 
 from audit import selectors
+from tenants.models import Cluster, Tenant
+from tenants.selectors import latencies_of
+from tenants.usage import requests_by_day
 
 HEIGHT: Final = 40
 WIDTH: Final = 10
 """Of a picture and of one of its bars, in its own units: the page stretches it."""
+
+_HALF_HOUR: Final = timedelta(minutes=30)
 
 _REMEMBERED: Final = 30
 """Seconds for which a picture serves again: counting reads many rows, and ten open pages are one question."""
@@ -71,6 +76,13 @@ def requests_plot(now: datetime, *, tenant: str = "") -> Plot:
     return _plot(slots, counted or (), "%H:%M UTC", "allowed", "refused")
 
 
+def usage_plot(now: datetime, tenant: Tenant) -> Plot:
+    """The requests of a tenant in the last 30 days, by the hours that were counted (AD7)."""
+    day = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    slots = [day - timedelta(days=ago) for ago in reversed(range(30))]
+    return _plot(slots, requests_by_day(tenant, slots[0]), "%d %b", "allowed", "refused")
+
+
 def events_plot(now: datetime, workspace_id: UUID) -> Plot:
     """The events about a workspace in the last two weeks."""
     day = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
@@ -78,6 +90,31 @@ def events_plot(now: datetime, workspace_id: UUID) -> Plot:
     key = f"portal:events:{workspace_id}"
     counted = cache.get_or_set(key, lambda: selectors.events_by_day(workspace_id, slots[0]), _REMEMBERED)
     return _plot(slots, counted or (), "%d %b", "done", "denied or failed")
+
+
+def latency_plot(now: datetime, cluster: Cluster) -> Plot:
+    """How long a cluster took to answer in the last twelve hours, and how often it did not."""
+    begins = now.astimezone(UTC).replace(minute=now.minute // 30 * 30, second=0, microsecond=0)
+    slots = [begins - _HALF_HOUR * ago for ago in reversed(range(24))]
+    spans = latencies_of(cluster, since=slots[0], step=_HALF_HOUR)
+    found = {when: (worst, missed, asked) for when, worst, missed, asked in spans}
+    slowest = max((worst for _, worst, _, _ in spans), default=0)
+    bars = []
+    for index, when in enumerate(slots):
+        worst, missed, asked = found.get(when, (0, 0, 1))
+        # What was missed takes its part of the height, the latency is to scale in what is left.
+        lost = round(missed / asked * HEIGHT, 1)
+        height = min(_height(worst, max(1, slowest)), HEIGHT - lost)
+        bars.append(Bar(when.strftime("%H:%M UTC"), worst, missed, index * WIDTH, height, lost))
+    return Plot(
+        bars=tuple(bars),
+        good=slowest,
+        bad=sum(bar.bad for bar in bars),
+        good_word="ms at most",
+        bad_word="without an answer",
+        first=bars[0].when,
+        last=bars[-1].when,
+    )
 
 
 def _plot(

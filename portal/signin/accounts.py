@@ -108,7 +108,7 @@ def user_change(*, actor: Actor, user_id: UUID, **changes: Any) -> User:
     enabled again signs in again. Raises ``NotFound``, ``Conflict``, ``Forbidden``.
     """
     require_operator(actor)
-    user = User.objects.select_for_update().filter(pk=user_id).first()
+    user = User.objects.select_for_update(no_key=True).filter(pk=user_id).first()
     if user is None:
         raise NotFound("There is no such user.", kind="users")
     if actor.user_id == user.pk and {"status", "is_staff", "is_superuser"} & set(changes):

@@ -30,6 +30,7 @@ from audit.recorder import Actor
 from kube.requests.status import StatusError
 from portal.database.scopes import everything
 from portal.http.actors import actor_of, visitor_of
+from portal.signin.attempts import network_of
 from tenants import actionlimits
 
 CLIENT: Final = "tenantry-login"
@@ -248,7 +249,7 @@ def token_answer(request: HttpRequest) -> HttpResponse:
     answer = _answered(request, lambda server: server.create_token_response(request), actionlimits.LOGIN_TOKENS)
     if answer.status_code == 200:
         # What an address may do is limited where it guesses; what a login may do, by itself.
-        actionlimits.refund(actionlimits.LOGIN_TOKENS, request.META.get("REMOTE_ADDR", ""))
+        actionlimits.refund(actionlimits.LOGIN_TOKENS, network_of(request))
     return answer
 
 
@@ -304,7 +305,7 @@ def machine_of(data: Any) -> str:
 @everything()  # whoever comes with a code or a secret is known by it alone
 @sensitive_variables()
 def _answered(request: HttpRequest, answer: Any, limit: actionlimits.Bucket) -> HttpResponse:
-    wait = actionlimits.wait_for(limit, request.META.get("REMOTE_ADDR", ""))
+    wait = actionlimits.wait_for(limit, network_of(request))
     if wait:
         said = {"error": "slow_down", "error_description": _TOO_MANY}
         return JsonResponse(said, status=429, headers={"Retry-After": str(max(1, int(wait)))})

@@ -12,9 +12,10 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from portal.backup.opening import restored_open, unconfirmed
 from portal.http.actors import actor_of
 from portal.pages import labels
-from portal.pages.forms import ReasonForm
+from portal.pages.forms import EmptyForm, ReasonForm
 from portal.pages.pagination import pager
 from portal.pages.progress import TITLES
 from portal.views.actions import render_action
@@ -73,6 +74,32 @@ def workspace_abandon(request: HttpRequest, pk: UUID) -> HttpResponse:
         ],
         crumbs=[{"text": "Operations", "url": reverse("operations")}],
         destroys=True,
+    )
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def restore_open(request: HttpRequest) -> HttpResponse:
+    """Confirm and open what was restored, with what clusters have not confirmed (P12). Operators only."""
+    actor = actor_of(request)
+    require_operator(actor)
+    waiting = unconfirmed()
+    despite = "manage.py restore --open --despite-unconfirmed waits for clusters no longer."
+    return render_action(
+        request,
+        EmptyForm(request.POST if request.method == "POST" else None),
+        lambda _: restored_open(actor=actor),
+        title="Open the platform",
+        submit="Open",
+        done="The platform is open.",
+        back=reverse("operations"),
+        texts=[
+            "Tenants that the restore has closed are resumed, with new accounts. Nothing issued before it works again.",
+            "What was suspended, deleted or taken from anybody after the backup: do it again first.",
+            *(f"Not confirmed yet: {each}" for each in waiting),
+        ],
+        warning=despite if waiting else "",
+        crumbs=[{"text": "Operations", "url": reverse("operations")}],
     )
 
 

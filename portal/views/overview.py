@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
@@ -18,7 +19,8 @@ from portal.http.actors import actor_of
 from portal.pages import plots
 from portal.pages.navigation import page
 from tenants import selectors
-from tenants.models import Role, Tenant
+from tenants.models import Role, Tenant, Workspace
+from tenants.openstreams import streams_counted
 from tenants.rights import require_operator
 
 
@@ -34,35 +36,8 @@ def overview(request: HttpRequest) -> HttpResponse:
     workspaces = list(mine.order_by("-created_at", "-id")[:8])
     mine_only = Filters(user_id=None if actor.operator else actor.user_id, settled=True)
     entries = entries_everywhere(filters=mine_only, limit=6).rows
-    credentials = Credential.objects.filter(issued_to_id=actor.user_id).exists()
-    tokens: Any = request.user.access_tokens.exists()  # type: ignore[union-attr]
     can_create = actor.operator or bool(editable_tenants(actor))
-    steps = [
-        {
-            "done": numbers.tenants > 0,
-            "title": "Join a tenant",
-            "url": reverse("tenants"),
-            "text": "An operator or an owner adds you by your e-mail address.",
-        },
-        {
-            "done": numbers.workspaces > 0,
-            "title": "Create a workspace",
-            "url": reverse("workspace-new") if can_create else "",
-            "text": "A namespace of your own, with a quota.",
-        },
-        {
-            "done": credentials,
-            "title": "Get a kubeconfig",
-            "url": reverse("workspace", args=[workspaces[0].pk]) if workspaces else "",
-            "text": "kubectl works with it for two hours.",
-        },
-        {
-            "done": tokens,
-            "title": "Automate it",
-            "url": reverse("tokens"),
-            "text": "An access token opens the REST API to scripts.",
-        },
-    ]
+    steps = first_steps(request, actor, numbers, workspaces, can_create=can_create)
     stats = [
         {
             "icon": "boxes",
@@ -86,6 +61,7 @@ def overview(request: HttpRequest) -> HttpResponse:
             "note": f"{numbers.failed} failed" if numbers.failed else "",
             "url": reverse("operations") if actor.operator and numbers.failed else "",
         },
+        {"icon": "terminal", "label": "Open streams", "value": streams_counted(actor), "unit": "", "note": "now"},
         {"icon": "lock", "label": "Suspended", "value": numbers.suspended, "unit": "", "note": ""},
     ]
     context = {
@@ -95,6 +71,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         "can_create": can_create,
         "workspaces_title": "Newest workspaces" if actor.operator else "My workspaces",
         "next_steps": [] if all(step["done"] for step in steps) else steps,
+        "needs": what_needs(actor, numbers) if actor.operator else [],
         "summary": "Everything on this platform." if actor.operator else "What is yours on this platform.",
     }
     return render(request, "pages/overview.html", context)
@@ -135,6 +112,94 @@ def search(request: HttpRequest) -> HttpResponse:
             for tenant in selectors.tenants_page(actor, search=words, limit=5)
         ]
     return render(request, "pages/search.html", {"results": results})
+
+
+def first_steps(
+    request: HttpRequest,
+    actor: Actor,
+    numbers: selectors.Overview,
+    workspaces: Sequence[Workspace],
+    *,
+    can_create: bool,
+) -> list[dict[str, object]]:
+    """What a newcomer does one after the other, and what of it is done: operators set up, members use."""
+    tokens: Any = request.user.access_tokens  # type: ignore[union-attr]
+    workspace = {
+        "done": numbers.workspaces > 0,
+        "title": "Create a workspace",
+        "url": reverse("workspace-new") if can_create else "",
+        "text": "A namespace of your own, with a quota.",
+    }
+    automate = {
+        "done": tokens.exists(),
+        "title": "Automate it",
+        "url": reverse("tokens"),
+        "text": "An access token opens the REST API to scripts.",
+    }
+    if actor.operator:
+        return [
+            {
+                "done": numbers.tenants > 0,
+                "title": "Add a tenant",
+                "url": reverse("tenants"),
+                "text": "With the people who are in it, and the tiers that it may use.",
+            },
+            {
+                "done": selectors.has_registered_clusters(),
+                "title": "Register a cluster",
+                "url": reverse("clusters"),
+                "text": "Containers run there; the embedded API server keeps objects alone.",
+            },
+            workspace,
+            automate,
+        ]
+    return [
+        {
+            "done": numbers.tenants > 0,
+            "title": "Join a tenant",
+            "url": reverse("tenants"),
+            "text": "An operator or an owner adds you by your e-mail address.",
+        },
+        workspace,
+        {
+            "done": Credential.objects.filter(issued_to_id=actor.user_id).exists(),
+            "title": "Get a kubeconfig",
+            "url": reverse("workspace", args=[workspaces[0].pk]) if workspaces else "",
+            "text": "kubectl works with it for two hours.",
+        },
+        automate,
+    ]
+
+
+def what_needs(actor: Actor, numbers: selectors.Overview) -> list[dict[str, str]]:
+    """What an operator should look at now, each with what to do: operations that failed, clusters, their credentials."""
+    told = []
+    if numbers.failed:
+        told.append(
+            {
+                "title": f"{_count(numbers.failed, 'operation')} failed",
+                "text": "Each says why, and can be tried again at once or given up.",
+                "url": reverse("operations"),
+                "action": "Look at them",
+            }
+        )
+    now = timezone.now()
+    for cluster in selectors.clusters_to_tend(actor, now=now):
+        page = {"url": reverse("cluster", args=[cluster.name]), "action": "Look at it"}
+        if cluster.unreached_since:
+            since = f"{cluster.unreached_since:%d %b %H:%M} UTC"
+            told.append({"title": f"{cluster.name} is away since {since}", "text": cluster.unreached_why, **page})
+        if selectors.credential_ends_soon(cluster, now=now):
+            ends = f"{cluster.credential_expires_at:%d %b %Y %H:%M} UTC"
+            told.append(
+                {
+                    "title": f"The gateway's credential of {cluster.name} ends on {ends}",
+                    "text": "Make a new one and rotate it, or nothing can be changed there any more.",
+                    "url": reverse("cluster-credential", args=[cluster.name]),
+                    "action": "Rotate it",
+                }
+            )
+    return told
 
 
 def editable_tenants(actor: Actor) -> list[Tenant]:

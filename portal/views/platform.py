@@ -10,12 +10,13 @@ from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from portal.http.actors import actor_of
-from portal.pages import labels
-from portal.pages.forms import ClusterForm, ConfirmForm, EmptyForm, TierForm
+from portal.pages import labels, plots
+from portal.pages.forms import ClusterCredentialForm, ClusterForm, ConfirmForm, EmptyForm, TierForm
 from portal.pages.tiers import tier_card
 from portal.views.actions import render_action
 from tenants import selectors, services
@@ -124,6 +125,8 @@ def cluster(request: HttpRequest, name: str) -> HttpResponse:
         "shown": _cluster_state(found),
         "ways": [CredentialKind(kind).label for kind in found.credential_kinds],
         "has_credential": _has_credential(found),
+        "ends_soon": selectors.credential_ends_soon(found, now=timezone.now()),
+        "opened": found.opened.split("\n") if found.opened else [],
         "external": found.kind == Cluster.Kind.EXTERNAL,
         "workspace_count": found.workspaces.exclude(phase=Phase.DELETED).count(),
     }
@@ -171,6 +174,36 @@ def cluster_check(request: HttpRequest, name: str) -> HttpResponse:
     return redirect("cluster", name)
 
 
+@require_safe
+@login_required
+def cluster_latency(request: HttpRequest, name: str) -> HttpResponse:
+    """How fast a cluster answered in the last hours, as a picture. Operators only."""
+    found = selectors.cluster_named(actor_of(request), name)
+    return render(request, "components/charts/plot.html", {"plot": plots.latency_plot(timezone.now(), found)})
+
+
+@sensitive_post_parameters("kubeconfig")
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def cluster_credential(request: HttpRequest, name: str) -> HttpResponse:
+    """The form for another credential, which is tried before it takes over. Operators only."""
+    actor = actor_of(request)
+    selectors.cluster_named(actor, name)
+    page = reverse("cluster", args=[name])
+    return render_action(
+        request,
+        ClusterCredentialForm(request.POST or None),
+        lambda data: services.cluster_credential_rotate(actor=actor, name=name, **data),
+        title=f"Rotate the credential of {name}",
+        submit="Rotate",
+        done="The new credential is in use, the old one is wiped here. Take it away on the cluster too.",
+        back=page,
+        crumbs=[{"text": "Clusters", "url": reverse("clusters")}, {"text": name, "url": page}],
+        template="pages/form.html",
+        intro="It is tried on the cluster first and takes over at once; what has begun ends with the old one.",
+    )
+
+
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def cluster_delete(request: HttpRequest, name: str) -> HttpResponse:
@@ -201,6 +234,8 @@ def _plain(name: str) -> bool:
 
 
 def _cluster_state(found: Cluster) -> labels.State:
+    if found.unreached_since:
+        return labels.State(labels.DENY, "Away")
     if found.last_error:
         return labels.State(labels.DENY, "Unreachable")
     return labels.State(labels.ALLOW, "Healthy") if found.last_seen_at else labels.State(labels.PASS, "Not checked yet")

@@ -21,6 +21,7 @@ from tenants import selectors, services
 from tenants.models import Role
 from tenants.quotas import namespace_quotas, tenant_quota
 from tenants.rights import require_operator, role_at_least, role_of
+from tenants.usage import quota_forecast
 
 _STEPS: Final = ("admission/TenantQuota", "admission/ResourceQuota")
 _LOOK_BACK: Final = timedelta(days=7)
@@ -41,7 +42,8 @@ def tenant_quota_page(request: HttpRequest, name: str) -> HttpResponse:
         "tenant": found,
         "operator": actor.operator,
         "reads_all": reads_all,
-        "meters": meters_of(quota.hard, quota.used),
+        "scopes": [str(scope) for scope in quota.scopes],
+        "meters": meters_of(quota.hard, quota.used, quota_forecast(found, timezone.now())),
         "rows": [
             {"namespace": each.namespace, "name": each.name, "meters": meters_of(each.hard, each.used)}
             for each in namespace_quotas(name)

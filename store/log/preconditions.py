@@ -14,6 +14,7 @@ from typing import Any, Final, NamedTuple
 import orjson
 from psycopg.pq.abc import PGresult
 
+from kube.requests.status import RequestEntityTooLarge
 from store.postgresql.arrays import Bigints, Blobs, Parameter, Texts, bigints, blobs
 from store.types import Check, Create, Delete, Event, EventType, Key, Operation, PreconditionFailed, Stored, Update
 
@@ -113,7 +114,7 @@ def encode(body: Mapping[str, Any]) -> tuple[str, bytes, bytes]:
     metadata = body.get("metadata") or {}
     data = orjson.dumps({**body, "metadata": {**metadata, "resourceVersion": _ROOM}})
     if len(data) > DATA_BYTES:
-        raise ValueError("the object is too large to be kept")
+        raise RequestEntityTooLarge(f"Request entity too large: no object of more than {DATA_BYTES} bytes is kept")
     head, _, tail = data.partition(_MARK)
     uid = metadata.get("uid")
     return uid if isinstance(uid, str) and "\0" not in uid else "", head, tail

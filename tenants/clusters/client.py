@@ -128,6 +128,10 @@ class ClusterClient:
             return Answer(Outcome.UNKNOWN, answer.code, message="The cluster answered with something else.")
         return answer
 
+    def version(self) -> Answer:
+        """Ask the API server which one it is; ``gitVersion`` of the body."""
+        return self._call("GET", "/version")
+
     def create(self, path: str, body: Mapping[str, Any]) -> Answer:
         """POST an object to its collection or subresource."""
         return self._call("POST", path, body)
@@ -265,6 +269,11 @@ def client_to(cluster: Cluster) -> ClusterClient:
     return ClusterClient(_pool_of(cluster), "", patience=PATIENCE_SECONDS)
 
 
+def client_with(access: RegisteredCluster) -> ClusterClient:
+    """A client for the cluster itself with a credential that is not kept yet."""
+    return ClusterClient(_Pool(access), "", patience=PATIENCE_SECONDS)
+
+
 def access_to(cluster: Cluster) -> RegisteredCluster:
     """What the stored credential is; it stays in memory. Raises ``ClusterUnusable``."""
     return _pool_of(cluster).access
@@ -348,7 +357,8 @@ def _read(method: str, code: int, headers: Mapping[str, str], raw: bytes) -> Ans
     said = _printable((body or {}).get("message"))
     reason = _printable((body or {}).get("reason"))
     if 200 <= code < 300:
-        if body is None or not (body.get("kind") or body.get("apiVersion")):
+        # What is said of the version is no object.
+        if body is None or not (body.get("kind") or body.get("apiVersion") or body.get("gitVersion")):
             return Answer(Outcome.UNKNOWN, code, message="The cluster's answer was not Kubernetes.")
         return Answer(Outcome.DONE, code, body)
     if code == 404 and body is not None and reason == "NotFound":

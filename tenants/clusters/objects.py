@@ -39,7 +39,7 @@ ACCOUNTS: Final = {"admin": "sa-tenant-admin", "editor": "sa-tenant-edit", "view
 """The ServiceAccount of each role that a credential may have. ``sa-tenant-admin`` is named in GW1's interface."""
 
 ANCHOR_PREFIX: Final = "tenantry-anchor-"
-NAMESPACE: Final = re.compile(r"tenant-[0-9a-f]{8,32}")
+NAMESPACE: Final[re.Pattern[str]] = re.compile(r"tenant-[0-9a-f]{8,32}")
 """What namespaces of workspaces are called where nobody has chosen a name, and nothing else is."""
 
 _GROUPS: Final = {"rolebindings": RBAC, "networkpolicies": NETWORKING}

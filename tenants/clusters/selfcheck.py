@@ -20,17 +20,22 @@ from kube.authentication.serviceaccounttokens import is_token
 from tenants import manifests
 from tenants.clusters import objects
 from tenants.clusters.client import Answer, ClusterClient, ClusterUnusable, Outcome, access_to, client_to, object_path
+from tenants.clusters.unclaimednamespaces import UnclaimedNamespace, unclaimed_namespaces
 from tenants.models import Cluster, Network, Phase, Workspace
 
 GATEWAY: Final = "tenantry-gateway"
 OK, FAILED, UNPROVED = "ok", "failed", "unproved"
 
-_SOON: Final = timedelta(days=14)
+EXPIRES_SOON: Final = timedelta(days=14)
+"""How long before its end a credential is announced."""
+
 _TOKEN_SECONDS: Final = 600
 _MANIFESTS: Final = "kubectl apply --server-side -f tenants/manifests/"
 _EVENT_RATE: Final = "EventRateLimit"
 _LIMIT_EVENTS: Final = "Start the cluster's API servers with EventRateLimit (docs/operations.md, Clusters)"
-_RENEW: Final = "Make a new credential (docs/operations.md, The gateway's credential) and register the cluster again"
+_RENEW: Final = (
+    "Make a new credential (docs/operations.md, The gateway's credential) and rotate it on the cluster's page"
+)
 _OPTIONAL: Final = frozenset({("", "pods", "deletecollection"), ("storage.k8s.io", "storageclasses", "list")})
 _FORBIDDEN: Final = (
     ("*", "*", "*"),
@@ -58,10 +63,15 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All findings, and the StorageClasses that make volumes (``None``: the cluster did not say)."""
+    """All findings, the StorageClasses that make volumes, the namespaces of nobody, and which cluster it is.
+
+    ``None``: the cluster did not say. ``identity`` is the UID of its namespace kube-system, empty where it did not say.
+    """
 
     findings: tuple[Finding, ...]
     storage_classes: tuple[str, ...] | None = None
+    unclaimed: tuple[UnclaimedNamespace, ...] | None = None
+    identity: str = ""
 
     @property
     def error(self) -> str:
@@ -80,16 +90,28 @@ def check(cluster: Cluster, *, now: datetime) -> Report:
         access, client = access_to(cluster), client_to(cluster)
     except ClusterUnusable as error:
         return Report((Finding("credential", FAILED, str(error), _RENEW),))
+    report = check_credential(access, client, kind=cluster.kind, now=now)
+    if cluster.kind == Cluster.Kind.EMBEDDED or any(finding.name == "credential" for finding in report.findings):
+        # The embedded one's rules are part of the product (``access/admission/tenancy/workspaceobjectprotection.py``).
+        return report
+    findings = (*report.findings, *_fences(client, cluster))
+    return Report(findings, _storage_classes(client), unclaimed_namespaces(client, now=now), report.identity)
+
+
+def check_credential(access: RegisteredCluster, client: ClusterClient, *, kind: str, now: datetime) -> Report:
+    """Who the credential is, for how long, and whether it has the rights of the gateway and no more; reads and reviews only."""
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     who = client.create("/apis/authentication.k8s.io/v1/selfsubjectreviews", body)
     if who.outcome is not Outcome.DONE:
         return Report((Finding("credential", FAILED, who.message or "The cluster refused the credential.", _RENEW),))
-    findings = [_user(who), _expiry(access, now), _rights(client, cluster), _smallness(client)]
-    if cluster.kind == Cluster.Kind.EMBEDDED:
-        # Its rules are part of the product (``access/admission/tenancy/workspaceobjectprotection.py``).
-        return Report(tuple(findings))
-    findings += _fences(client, cluster)
-    return Report(tuple(findings), _storage_classes(client))
+    findings = (_user(who), _expiry(access, now), _rights(client, kind), _smallness(client))
+    return Report(findings, identity=identity_of(client))
+
+
+def identity_of(client: ClusterClient) -> str:
+    """Which cluster this is, whatever its address and certificates; empty when it does not say."""
+    answer = client.get(object_path("", "v1", "namespaces", name="kube-system"))
+    return str(answer.metadata.get("uid", ""))[:64]
 
 
 def _user(answer: Answer) -> Finding:
@@ -108,7 +130,7 @@ def _expiry(access: RegisteredCluster, now: datetime) -> Finding:
     words = f"{end:%Y-%m-%d %H:%M} UTC"
     if end <= now:
         return Finding("expiry", FAILED, f"The credential ended on {words}.", _RENEW)
-    if end - now < _SOON:
+    if end - now < EXPIRES_SOON:
         return Finding("expiry", FAILED, f"The credential ends on {words}, in less than 14 days.", _RENEW)
     return Finding("expiry", OK, f"The credential ends on {words}.")
 
@@ -127,9 +149,9 @@ def expiry_of(access: RegisteredCluster) -> datetime | None:
         return None
 
 
-def _rights(client: ClusterClient, cluster: Cluster) -> Finding:
+def _rights(client: ClusterClient, kind: str) -> Finding:
     """Every verb of the gateway's role, each asked of the cluster."""
-    file = "embedded-gateway-role.yaml" if cluster.kind == Cluster.Kind.EMBEDDED else "gateway-role.yaml"
+    file = "embedded-gateway-role.yaml" if kind == Cluster.Kind.EMBEDDED else "gateway-role.yaml"
     missing: list[str] = []
     optional: list[str] = []
     asked = 0

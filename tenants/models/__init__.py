@@ -1,11 +1,15 @@
 """What is stored about tenants, and cannot be wrong: the constraints are in the database."""
 
-from tenants.models.clusters import Cluster, CredentialKind, Network, PodSecurity, Tier
+from tenants.models.clusters import Cluster, ClusterProbe, CredentialKind, Network, PodSecurity, Tier
 from tenants.models.people import Membership, Role, Tenant, TenantState, User
+from tenants.models.streams import LIVING, PodConnection, StreamCount
+from tenants.models.usage import UsageHour, UsagePrice
 from tenants.models.workspaces import Desired, Lock, Operation, OperationState, Phase, Status, Workspace
 
 __all__ = [
+    "LIVING",
     "Cluster",
+    "ClusterProbe",
     "CredentialKind",
     "Desired",
     "Lock",
@@ -14,12 +18,16 @@ __all__ = [
     "Operation",
     "OperationState",
     "Phase",
+    "PodConnection",
     "PodSecurity",
     "Role",
     "Status",
+    "StreamCount",
     "Tenant",
     "TenantState",
     "Tier",
+    "UsageHour",
+    "UsagePrice",
     "User",
     "Workspace",
 ]

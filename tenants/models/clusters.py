@@ -36,7 +36,8 @@ class Tier(models.Model):
     """A plan: the quota and limits of a workspace and how many of them a user may have (GW2).
 
     ``quota`` is the ``hard`` map of a ResourceQuota; ``limit_range`` the ``limits`` list of a LimitRange.
-    ``policies`` are the rules of ``kube.policies.policy`` that hold in its workspaces.
+    ``policies`` are the rules of ``kube.policies.policy`` that hold in its workspaces, ``request_limits`` the settings of
+    ``kube.requests.ratelimits`` for their tenants.
     """
 
     name = models.SlugField(max_length=63, primary_key=True)
@@ -49,6 +50,9 @@ class Tier(models.Model):
     )
     network = models.CharField(max_length=8, choices=Network.choices, default=Network.TENANT)
     policies = models.JSONField(default=dict, blank=True, help_text=_("rules about what its workspaces may hold"))
+    request_limits = models.JSONField(
+        _("limits on requests"), default=dict, blank=True, help_text=_("for example read_qps: 200, person_share: 50")
+    )
     workspaces_per_user = models.PositiveIntegerField(_("workspaces per user"), default=1)
     is_available = models.BooleanField(_("offered to users"), default=True)
     position = models.PositiveSmallIntegerField(default=0)
@@ -79,9 +83,11 @@ class Cluster(models.Model):
     does not answer, so that it does not hold up the others'. ``ingress_domain`` is what host names of tenants are
     within (``<tenant>.<domain>``); without one they may claim none. ``limits_events`` lets them
     write events, which no quota of Kubernetes counts. ``opened`` says line by line which of the cluster's own objects its
-    tenants see (``kube.kinds.openings``). ``storage_classes`` are those of the cluster that
-    make volumes, ``credential_kinds`` what people may be given for its workspaces, the recommended one first, ``checks`` the
-    findings of the last self-check.
+    tenants see (``kube.kinds.openings``). ``storage_classes`` are those of the cluster that make volumes,
+    ``unclaimed_namespaces`` those that carry our labels and belong to nobody, ``credential_kinds`` what people may be
+    given for its workspaces, the recommended one first, ``checks`` the findings of the last self-check. ``identity`` is
+    the UID of its namespace ``kube-system``, empty until it has said so;
+    ``version``, ``latency_ms``, ``last_seen_at`` and ``unreached_since`` are what the last probes brought.
     """
 
     class Kind(models.TextChoices):
@@ -97,12 +103,19 @@ class Cluster(models.Model):
     client_url = models.URLField(_("URL in kubeconfigs"), max_length=512, blank=True)
     ca_data = models.TextField(_("certificate authority (PEM)"))
     sealed_credential = models.BinaryField(null=True, editable=False)
+    credential_expires_at = models.DateTimeField(null=True, editable=False)
+    identity = models.CharField(max_length=64, blank=True, editable=False)
+    version = models.CharField(max_length=64, blank=True, editable=False)
+    latency_ms = models.PositiveIntegerField(null=True, editable=False)
+    unreached_since = models.DateTimeField(null=True, editable=False)
+    unreached_why = models.CharField(max_length=512, blank=True, editable=False)
     tenant_role = models.CharField(_("ClusterRole of tenants"), max_length=253, default="tenantry-tenant-admin")
     ingress_domain = models.CharField(_("domain of tenants' host names"), max_length=190, blank=True)
     credential_kinds = models.JSONField(_("credentials for people"), default=direct_only, blank=True)
     limits_events = models.BooleanField(_("limits the rate of events (EventRateLimit)"), default=False)
     opened = models.TextField(_("objects opened to tenants"), blank=True, default="")
     storage_classes = models.JSONField(default=list, editable=False)
+    unclaimed_namespaces = models.JSONField(default=list, editable=False)
     checks = models.JSONField(default=list, editable=False)
     checked_at = models.DateTimeField(null=True, editable=False)
     is_default = models.BooleanField(_("default for new workspaces"), default=False)
@@ -124,3 +137,21 @@ class Cluster(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class ClusterProbe(models.Model):
+    """One look at a cluster: the milliseconds until it said its version, or nothing where it did not."""
+
+    cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, related_name="probes")
+    at = models.DateTimeField()
+    latency_ms = models.PositiveIntegerField(null=True)
+
+    class Meta:
+        db_table = "cluster_probes"
+        indexes = [
+            models.Index(fields=["cluster", "at"], name="cluster_probe_when"),
+            models.Index(fields=["at"], name="cluster_probe_age"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.cluster} at {self.at}"

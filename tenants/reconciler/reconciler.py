@@ -77,7 +77,7 @@ def workspace_reconcile(workspace_id: UUID) -> list[str]:
     if not found:
         return []
     with transaction.atomic():
-        current = Workspace.objects.select_for_update().get(pk=workspace_id)
+        current = Workspace.objects.select_for_update(no_key=True).get(pk=workspace_id)
         if current.generation != workspace.generation or not operation_requeue(current):
             return []
         if current.phase == Phase.SUSPENDED:

@@ -18,20 +18,25 @@ was opened there before is not cut by that: the receipt says so, and ``Workspace
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from audit.actions import Action
 from audit.recorder import WORKER
 from tenants.clusters import objects
 from tenants.models import Cluster, Phase, Status, Workspace
+from tenants.openstreams import streams_into
 from tenants.operationqueue import OperationLease, Retry, database_now, raise_for_outcome
 from tenants.reconciler import closing, ownaccounts
 from tenants.reconciler.provisioning import quota_counted, quota_set, show
 
+_REPORTED: Final = timedelta(seconds=10)
+"""Within which the API servers have reported what they ended."""
+
 GRACE_SECONDS: Final = 30
 """What a pod gets to end by itself, whatever it asks for."""
 
-_EMBEDDED: Final = "Every stream through the gateway was cut; there is no other way in."
+_EMBEDDED: Final = "There is no other way in."
 _DIRECT: Final = (
     "Pods run on. What was opened straight at the cluster goes on: shells, logs -f and port-forwards until their pod "
     'or connection ends, watches for an hour at most. "And stop everything" ends the pods, and these with them.'
@@ -73,11 +78,20 @@ def pods_end(lease: OperationLease) -> Mapping[str, Any]:
 
 
 def _goes_on(lease: OperationLease) -> Mapping[str, Any]:
-    """What the layers do not end, said as it is."""
+    """How many streams through Tenantry ended, and what the layers do not end, said as it is.
+
+    The API servers end them by themselves. Raises ``Retry`` until they have reported so, or had ``_REPORTED`` to do it:
+    what an operator has open goes on.
+    """
     workspace = lease.workspace
     embedded = workspace.cluster.kind == Cluster.Kind.EMBEDDED
+    left, lock = streams_into(workspace), workspace.receipt[0]
+    if left and database_now() - datetime.fromisoformat(lock["at"]) < _REPORTED:
+        raise Retry(f"Waiting for {left} streams to end.", 0.2)
+    ended = max(0, lock.get("streams", 0) - left)
+    cut = f"Streams through Tenantry: {ended} ended{f', {left} go on' if left else ''}."
     note = _EMBEDDED if embedded else _STOPPED if workspace.stopped else _DIRECT
-    return closing.receipt(workspace, "streams", note=note, verified=embedded)
+    return closing.receipt(workspace, "streams", note=f"{cut} {note}", verified=embedded and not left)
 
 
 def _held(workspace: Workspace) -> None:

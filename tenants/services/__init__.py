@@ -5,10 +5,13 @@ All raise subclasses of ``kube.requests.status.StatusError``: ``NotFound`` for w
 for each field) for bad input, ``TooManyRequests`` for too much of it.
 """
 
+from tenants.services.clustercredentials import cluster_credential_rotate
 from tenants.services.clusters import cluster_change, cluster_check, cluster_delete, cluster_register
+from tenants.services.connections import pod_connection_end
 from tenants.services.memberships import membership_remove, membership_set
 from tenants.services.operations import operation_retry, workspace_abandon
 from tenants.services.policies import tenant_policies_change
+from tenants.services.prices import prices_change
 from tenants.services.tenants import (
     tenant_change,
     tenant_create,
@@ -29,11 +32,14 @@ from tenants.services.workspaces import (
 __all__ = [
     "cluster_change",
     "cluster_check",
+    "cluster_credential_rotate",
     "cluster_delete",
     "cluster_register",
     "membership_remove",
     "membership_set",
     "operation_retry",
+    "pod_connection_end",
+    "prices_change",
     "tenant_change",
     "tenant_create",
     "tenant_delete",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any, Final
 
 from django.db import IntegrityError, transaction
@@ -23,6 +24,7 @@ from tenants.models import Cluster, CredentialKind
 from tenants.naming import check_label
 from tenants.rights import require_operator
 from tenants.services import desiredstate
+from tenants.services.credentialtrials import cluster_identity, credential_prove
 
 TENANT_ROLES: Final = ("tenantry-tenant-admin", "tenantry-tenant-edit", "tenantry-tenant-view")
 """What a workspace's admin account may be bound to (``tenants/manifests/tenant-roles.yaml``), the most first."""
@@ -40,9 +42,17 @@ _CHANGEABLE: Final = frozenset(
         "is_default",
     }
 )
+_CHECKED: Final = (
+    "last_error",
+    "last_seen_at",
+    "checks",
+    "checked_at",
+    "storage_classes",
+    "unclaimed_namespaces",
+    "identity",
+)
 
 
-@transaction.atomic
 def cluster_register(
     *,
     actor: Actor,
@@ -57,45 +67,55 @@ def cluster_register(
     credential_kinds: Sequence[str] | None = None,
     is_default: bool = False,
 ) -> Cluster:
-    """Register a cluster, or replace the credential of the one with this name. Operators only.
+    """Register a cluster, or say everything anew of the one with this name, its credential included. Operators only.
 
     ``kubeconfig`` is the gateway's own (``tenants/manifests/``); its server must be https with an inline CA.
     ``client_url`` is what kubeconfigs of users point at, by default the server. ``credential_kinds`` are what people may
-    be given, the recommended one first; where nothing is said, what the cluster had, and for a new one everything. Does
-    not connect: ``cluster_check`` does. Raises ``Invalid`` naming the field.
+    be given, the recommended one first; where nothing is said, what the cluster had, and for a new one everything.
+
+    A credential that takes the place of another is tried first, as by ``cluster_credential_rotate``: the name of a cluster
+    that has said which one it is stays that one's. What a new cluster has, or the product's own, is not tried here:
+    ``cluster_check`` connects. Raises ``Invalid`` naming the field; ``Conflict`` when another credential came first.
     """
     require_operator(actor)
     check_label(name, field="name", kind="Cluster")
-    access = _read(kubeconfig)
+    access = access_of(kubeconfig)
     if kind not in Cluster.Kind.values:
         causes = [Cause("FieldValueNotSupported", f'Unsupported value: "{kind}"', "kind")]
         raise Invalid("Cluster is invalid: kind: Unsupported value", kind="Cluster", causes=causes)
-    if is_default:
-        Cluster.objects.filter(is_default=True).exclude(name=name).update(is_default=False)
     known = Cluster.objects.filter(name=name).first()
     if credential_kinds is None:
         credential_kinds = known.credential_kinds if known is not None else _every_kind(kind)
-    cluster, created = Cluster.objects.select_for_update().update_or_create(
-        name=name,
-        defaults={
-            "kind": kind,
-            "server": access.server,
-            "client_url": _url(client_url, "client_url") if client_url else "",
-            "ca_data": access.certificate_authority.decode("ascii"),
-            "sealed_credential": encryption.encrypt(kubeconfig),
-            "tenant_role": _role(tenant_role),
-            "ingress_domain": _domain(ingress_domain),
-            "limits_events": limits_events,
-            "opened": _opened(opened),
-            "credential_kinds": _kinds(credential_kinds),
-            "is_default": is_default,
-            "last_error": "",
-        },
-    )
-    desiredstate.retry_now(cluster.workspaces.all())
-    cluster_changed(name)
-    detail = {"server": access.server, "kind": str(kind), "replaced": not created}
-    actor.record(Action.CLUSTER_REGISTERED, chain=SYSTEM_CHAIN, target=f"clusters/{name}", detail=detail)
+    said = {
+        "kind": kind,
+        "server": access.server,
+        "client_url": _url(client_url, "client_url") if client_url else "",
+        "ca_data": access.certificate_authority.decode("ascii"),
+        "sealed_credential": encryption.encrypt(kubeconfig),
+        "credential_expires_at": selfcheck.expiry_of(access),
+        "identity": "",
+        "tenant_role": _role(tenant_role),
+        "ingress_domain": _domain(ingress_domain),
+        "limits_events": limits_events,
+        "opened": _opened(opened),
+        "credential_kinds": _kinds(credential_kinds),
+        "is_default": is_default,
+        "last_error": "",
+    }
+    if known is not None and kind == Cluster.Kind.EXTERNAL:
+        said["identity"] = (
+            known.identity if _is_held(known, kubeconfig) else credential_prove(access, known, cluster_identity(known))
+        )
+    with transaction.atomic():
+        if is_default:
+            Cluster.objects.filter(is_default=True).exclude(name=name).update(is_default=False)
+        if known is not None:
+            require_unchanged(locked(name), known.sealed_credential)
+        cluster, created = Cluster.objects.select_for_update(no_key=True).update_or_create(name=name, defaults=said)
+        desiredstate.retry_now(cluster.workspaces.all())
+        cluster_changed(name)
+        detail = {"server": access.server, "kind": str(kind), "replaced": not created}
+        actor.record(Action.CLUSTER_REGISTERED, chain=SYSTEM_CHAIN, target=f"clusters/{name}", detail=detail)
     return cluster
 
 
@@ -107,7 +127,7 @@ def cluster_change(*, actor: Actor, name: str, **changes: Any) -> Cluster:
     Raises ``NotFound``, ``Invalid``.
     """
     require_operator(actor)
-    cluster = _locked(name)
+    cluster = locked(name)
     unknown = sorted(set(changes) - _CHANGEABLE)
     if unknown:
         causes = [Cause("FieldValueInvalid", "unknown field", field) for field in unknown]
@@ -132,7 +152,7 @@ def cluster_change(*, actor: Actor, name: str, **changes: Any) -> Cluster:
     for field, value in changes.items():
         setattr(cluster, field, value)
     if wiped:
-        cluster.sealed_credential = None
+        cluster.sealed_credential = cluster.credential_expires_at = None
         cluster.last_error = "The server or its CA was changed: register the kubeconfig again."
     cluster.save()
     desiredstate.retry_now(cluster.workspaces.all())
@@ -150,18 +170,21 @@ def cluster_check(*, actor: Actor, name: str) -> str:
     """
     require_operator(actor)
     with transaction.atomic():
-        cluster = _locked(name)
+        cluster = locked(name)
     now = timezone.now()
     report = selfcheck.check(cluster, now=now)
     error = report.error
     with transaction.atomic():
-        cluster = _locked(name)
+        cluster = locked(name)
         cluster.last_error, cluster.checks, cluster.checked_at = error[:512], report.rows(), now
+        cluster.identity = cluster.identity or report.identity
         if report.storage_classes is not None:
             cluster.storage_classes = list(report.storage_classes)
+        if report.unclaimed is not None:
+            cluster.unclaimed_namespaces = [asdict(each) for each in report.unclaimed]
         if not error:
             cluster.last_seen_at = now
-        cluster.save(update_fields=["last_error", "last_seen_at", "checks", "checked_at", "storage_classes"])
+        cluster.save(update_fields=_CHECKED)
         if not error:
             desiredstate.retry_now(cluster.workspaces.all())
         outcome = Outcome.FAILURE if error else Outcome.SUCCESS
@@ -170,7 +193,7 @@ def cluster_check(*, actor: Actor, name: str) -> str:
             chain=SYSTEM_CHAIN,
             outcome=outcome,
             target=f"clusters/{name}",
-            detail={"error": error},
+            detail={"error": error, "unclaimed_namespaces": len(cluster.unclaimed_namespaces)},
         )
     return error
 
@@ -179,7 +202,7 @@ def cluster_check(*, actor: Actor, name: str) -> str:
 def cluster_delete(*, actor: Actor, name: str) -> None:
     """Forget a cluster that has and had no workspaces. Operators only. Raises ``NotFound``, ``Conflict``."""
     require_operator(actor)
-    cluster = _locked(name)
+    cluster = locked(name)
     try:
         cluster.delete()
     except (ProtectedError, IntegrityError):
@@ -188,14 +211,31 @@ def cluster_delete(*, actor: Actor, name: str) -> None:
     actor.record(Action.CLUSTER_DELETED, chain=SYSTEM_CHAIN, target=f"clusters/{name}")
 
 
-def _locked(name: str) -> Cluster:
-    cluster = Cluster.objects.select_for_update().filter(name=name).first()
+def locked(name: str) -> Cluster:
+    """The cluster's row, nobody else's to change until the transaction ends. Raises ``NotFound``."""
+    cluster = Cluster.objects.select_for_update(no_key=True).filter(name=name).first()
     if cluster is None:
         raise NotFound(f'clusters "{name}" not found', kind="clusters", name=name)
     return cluster
 
 
-def _read(kubeconfig: str) -> RegisteredCluster:
+def require_unchanged(cluster: Cluster, sealed_credential: bytes | memoryview | None) -> None:
+    """Raise ``Conflict`` where another credential came while one was tried."""
+    if cluster.sealed_credential != sealed_credential:
+        message = "The credential was changed meanwhile: look at it and try again."
+        raise Conflict(message, kind="clusters", name=cluster.name)
+
+
+def _is_held(cluster: Cluster, kubeconfig: str) -> bool:
+    """Whether this is the credential that the cluster has."""
+    try:
+        return cluster.sealed_credential is not None and encryption.decrypt(cluster.sealed_credential) == kubeconfig
+    except encryption.DecryptionError:
+        return False
+
+
+def access_of(kubeconfig: str) -> RegisteredCluster:
+    """What a kubeconfig says, if it is one that a cluster may be reached by. Raises ``Invalid`` for the field."""
     try:
         access = read_kubeconfig(kubeconfig)
         if not load_certificates(access.certificate_authority):

@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from audit.recorder import Actor
 from tenants.models import Cluster, Desired, Operation, OperationState, Phase, Status, Workspace
+from tenants.openstreams import streams_into
 from tenants.operationqueue import operations_retry_now
 from tenants.suspensions import lock_set
 
@@ -96,8 +97,8 @@ def _next_generation(workspace: Workspace, actor: Actor, desired: Desired) -> Op
 
 
 def _close(workspace: Workspace) -> None:
-    """A new receipt, and a note that whatever was issued so far must never work again."""
-    workspace.receipt = [_layer("lock", timezone.now())]
+    """A new receipt, which begins with how many streams it cuts; and whatever was issued so far must never work again."""
+    workspace.receipt = [{**_layer("lock", timezone.now()), "streams": streams_into(workspace)}]
     workspace.accounts_spent, workspace.renewed_accounts = True, []
 
 

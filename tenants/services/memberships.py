@@ -7,9 +7,9 @@ from django.db import transaction
 from audit.actions import Action
 from audit.recorder import Actor
 from kube.requests.status import Cause, Conflict, Forbidden, Invalid, NotFound
-from tenants.models import Membership, Role, Tenant, User
+from tenants.models import Membership, Role, User
 from tenants.naming import check_manager
-from tenants.rights import require_open, require_role, role_at_least
+from tenants.rights import require_open, require_role, role_at_least, tenant_locked
 from tenants.services.revocation import credentials_end
 
 
@@ -59,9 +59,7 @@ def _current(actor: Actor, tenant: str, user: User, role: Role | None) -> Member
 
     The lock makes two owners who remove each other wait for one another.
     """
-    found = Tenant.objects.select_for_update().filter(name=tenant).first()
-    if found is None:
-        raise NotFound(f'tenants "{tenant}" not found', kind="tenants", name=tenant)
+    found = tenant_locked(tenant)
     leaving = role is None and actor.user_id == user.id
     own = require_role(actor, tenant, Role.VIEWER if leaving else Role.ADMIN)
     if not leaving:

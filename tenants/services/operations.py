@@ -14,7 +14,7 @@ from tenants.models import Desired, Operation, OperationState, Phase, Role, Stat
 from tenants.naming import check_text
 from tenants.operationqueue import operations_retry_now
 from tenants.placednamespaces import placed_namespace_show
-from tenants.rights import require_open, require_operator, require_role
+from tenants.rights import require_open, require_operator, require_role, tenant_locked
 from tenants.services import desiredstate
 from tenants.suspensions import lock_clear
 
@@ -31,10 +31,13 @@ def operation_retry(*, actor: Actor, operation_id: UUID) -> Operation:
         raise _not_found(operation_id)
     workspace = found.workspace
     require_role(actor, workspace.tenant_id, Role.VIEWER if workspace.user_id == actor.user_id else Role.ADMIN)
+    tenant = tenant_locked(workspace.tenant_id)
+    workspace.refresh_from_db()
+    found.refresh_from_db()
     if found.state in {OperationState.DONE, OperationState.SUPERSEDED}:
         raise Conflict("The operation has ended.", kind="operations", name=str(operation_id))
     if found.desired == Desired.READY:
-        require_open(actor, workspace.tenant, workspace)
+        require_open(actor, tenant, workspace)
     mine = Workspace.objects.filter(pk=workspace.pk)
     if actor.operator:
         desiredstate.retry_now(mine)
@@ -54,7 +57,7 @@ def workspace_abandon(*, actor: Actor, workspace_id: UUID, reason: str) -> Works
     """
     require_operator(actor)
     reason = check_text(reason, field="reason", kind="Workspace", limit=512, required=True)
-    workspace = Workspace.objects.select_for_update(of=("self",)).filter(pk=workspace_id).first()
+    workspace = Workspace.objects.select_for_update(no_key=True, of=("self",)).filter(pk=workspace_id).first()
     if workspace is None:
         raise NotFound(f'workspaces "{workspace_id}" not found', kind="workspaces", name=str(workspace_id))
     if workspace.status != Status.DELETED:

@@ -11,10 +11,9 @@ from audit.actions import Action
 from audit.recorder import Actor
 from kube.policies.policy import as_document, read_rules
 from kube.requests.fielderrors import invalid_object
-from kube.requests.status import NotFound
 from tenants.models import Status, Tenant
 from tenants.policies import tenant_policies_show
-from tenants.rights import require_operator
+from tenants.rights import require_operator, tenant_locked
 from tenants.services import desiredstate
 
 PRIORITY_CLASSES: Final = "priority_classes"
@@ -37,13 +36,11 @@ def tenant_policies_change(*, actor: Actor, name: str, policies: Mapping[str, An
     """
     require_operator(actor)
     checked = checked_policies(policies, kind="Tenant", name=name)
-    tenant = Tenant.objects.select_for_update().filter(name=name).first()
-    if tenant is None:
-        raise NotFound(f'tenants "{name}" not found', kind="tenants", name=name)
+    tenant = tenant_locked(name)
     before, tenant.policies = tenant.policies, checked
     tenant.save(update_fields=["policies"])
     if before.get(PRIORITY_CLASSES) != checked.get(PRIORITY_CLASSES):
-        for workspace in tenant.workspaces.filter(status=Status.ACTIVE).select_for_update().order_by("id"):
+        for workspace in tenant.workspaces.filter(status=Status.ACTIVE).select_for_update(no_key=True).order_by("id"):
             desiredstate.request_ready(workspace, actor)
         transaction.on_commit(desiredstate.enqueue_sweep)
     detail = {"before": before, "after": checked}

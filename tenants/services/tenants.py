@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
@@ -14,15 +14,16 @@ from audit.actions import Action
 from audit.models import AuditChain
 from audit.recorder import Actor
 from kube.quota import tenantquotas
+from kube.quota.usage import Scope
 from kube.requests.fielderrors import invalid_object
-from kube.requests.status import AlreadyExists, Conflict, NotFound
+from kube.requests.status import AlreadyExists, Conflict
 from kube.validation.quotas import resource_quota_causes
 from store.types import PreconditionFailed
 from tenants import spaces
 from tenants.models import Membership, Phase, Role, Status, Tenant, TenantState, User, Workspace
 from tenants.naming import check_manager, check_tenant_name, check_text
-from tenants.quotas import tenant_quota_write
-from tenants.rights import require_open, require_operator, require_role
+from tenants.quotas import tenant_quota, tenant_quota_write
+from tenants.rights import require_open, require_operator, require_role, tenant_locked
 from tenants.services import desiredstate
 from tenants.services.revocation import access_tokens_end, credentials_changed
 from tenants.suspensions import credentials_spend, lock_clear, lock_set
@@ -91,13 +92,13 @@ def tenant_change(*, actor: Actor, name: str, display_name: str) -> Tenant:
 
 @transaction.atomic
 def tenant_quota_change(*, actor: Actor, name: str, hard: Mapping[str, str]) -> None:
-    """Bound what a tenant may hold, from the commit on (AD1). Operators only.
+    """Bound what a tenant may hold, in the scopes that its quota has, from the commit on (AD1). Operators only.
 
     Below what is used, nothing is taken away and nothing more is admitted. Raises ``NotFound``, ``Forbidden``,
     ``Invalid``.
     """
     require_operator(actor)
-    hard = checked_hard(hard, name)
+    hard = checked_hard(hard, name, tenant_quota(name).scopes)
     _locked(actor, name, Role.OWNER)
     detail = {"hard": dict(hard)}
     actor.record(Action.TENANT_QUOTA_CHANGED, chain=name, target=f"tenants/{name}", detail=detail)
@@ -107,9 +108,10 @@ def tenant_quota_change(*, actor: Actor, name: str, hard: Mapping[str, str]) -> 
             return
 
 
-def checked_hard(hard: Mapping[str, str], name: str) -> dict[str, str]:
-    """A quota's amounts, if they are such. Raises ``Invalid`` with a cause for each that is not."""
-    causes = resource_quota_causes({"spec": {"hard": dict(hard)}})
+def checked_hard(hard: Mapping[str, str], name: str, scopes: Sequence[Scope] = ()) -> dict[str, str]:
+    """A quota's amounts, if they are such, and in its scopes. Raises ``Invalid`` with a cause for each that is not."""
+    selected = [{"scopeName": each.name, "operator": each.operator, "values": list(each.values)} for each in scopes]
+    causes = resource_quota_causes({"spec": {"hard": dict(hard), "scopeSelector": {"matchExpressions": selected}}})
     if causes:
         raise invalid_object(tenantquotas.GROUP, "TenantQuota", name, causes)
     return dict(hard)
@@ -129,7 +131,7 @@ def tenant_delete(*, actor: Actor, name: str) -> Tenant:
     tenant.state = TenantState.TERMINATING
     tenant.save(update_fields=["state"])
     lock_set(space=tenant.cluster_path, reason="The tenant is being deleted.")
-    for workspace in tenant.workspaces.exclude(status=Status.DELETED).select_for_update():
+    for workspace in tenant.workspaces.exclude(status=Status.DELETED).select_for_update(no_key=True).order_by("id"):
         desiredstate.request_deleted(workspace, actor)
     actor.record(Action.TENANT_DELETED, chain=name, target=f"tenants/{name}")
     spaces.tenant_mark_terminating(tenant)
@@ -161,7 +163,7 @@ def tenant_suspend(*, actor: Actor, name: str, reason: str, stop: bool = False) 
         tenant.state = TenantState.SUSPENDED
     tenant.save()
     lock_set(space=tenant.cluster_path, reason=reason)
-    for workspace in there.exclude(status=Status.SUSPENDED).select_for_update():
+    for workspace in there.exclude(status=Status.SUSPENDED).select_for_update(no_key=True).order_by("id"):
         desiredstate.request_suspended(workspace, actor, reason, with_tenant=True, stop=stop)
     if stop:
         _stop(there, actor)
@@ -197,7 +199,7 @@ def tenant_resume(*, actor: Actor, name: str) -> Tenant:
     )
     credentials_changed()
     held = Workspace.objects.filter(tenant=tenant, status=Status.SUSPENDED, suspended_with_tenant=True)
-    for workspace in held.select_for_update():
+    for workspace in held.select_for_update(no_key=True).order_by("id"):
         desiredstate.request_resumed(workspace, actor)
     actor.record(Action.TENANT_RESUMED, chain=name, target=f"tenants/{name}")
     spaces.tenant_mark_phase(tenant)
@@ -206,14 +208,13 @@ def tenant_resume(*, actor: Actor, name: str) -> Tenant:
 
 
 def _stop(workspaces: QuerySet[Workspace], actor: Actor) -> None:
-    for workspace in workspaces.filter(status=Status.SUSPENDED, stopped=False).select_for_update():
+    for workspace in (
+        workspaces.filter(status=Status.SUSPENDED, stopped=False).select_for_update(no_key=True).order_by("id")
+    ):
         desiredstate.request_stopped(workspace, actor)
 
 
 def _locked(actor: Actor, name: str, role: Role) -> Tenant:
     """The tenant, its row locked, for an actor of at least ``role``."""
     require_role(actor, name, role)
-    tenant = Tenant.objects.select_for_update().filter(name=name).first()
-    if tenant is None:
-        raise NotFound(f'tenants "{name}" not found', kind="tenants", name=name)
-    return tenant
+    return tenant_locked(name)

@@ -11,16 +11,22 @@ from django.db.models import ProtectedError, TextChoices
 
 from audit.actions import Action
 from audit.recorder import SYSTEM_CHAIN, Actor
+from kube.requests.ratelimits import read_settings
 from kube.requests.status import AlreadyExists, Cause, Conflict, Invalid, NotFound
 from tenants.models import Network, PodSecurity, Status, Tier, Workspace
 from tenants.naming import check_label, check_manager, check_text
-from tenants.policies import tier_policies_show
+from tenants.policies import tier_show
 from tenants.rights import require_operator
 from tenants.services import desiredstate
 from tenants.services.policies import PRIORITY_CLASSES, checked_policies
 
 _REACHING: Final = frozenset({"quota", "limit_range", "pod_security", "network"})
 """What a changed tier carries to its workspaces."""
+
+_PLAIN: Final = frozenset(
+    {"display_name", "description", "workspaces_per_user", "is_available", "position", "policies", "request_limits"}
+)
+"""What else may change of one."""
 
 _QUANTITY: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,6})?([munkMGTPE]|[KMGTPE]i)?")
 _RESOURCE: Final = re.compile(r"[a-z0-9]([-a-z0-9./]{0,125}[a-z0-9])?")
@@ -161,6 +167,7 @@ def tier_create(
     pod_security: str = PodSecurity.BASELINE,
     network: str = Network.TENANT,
     policies: Mapping[str, Any] | None = None,
+    request_limits: Mapping[str, Any] | None = None,
     managed_by: str = "",
 ) -> Tier:
     """Create a tier. Operators only. ``managed_by`` names the declaration that makes it.
@@ -180,6 +187,7 @@ def tier_create(
         pod_security=_checked_choice(pod_security, PodSecurity, "pod_security"),
         network=_checked_choice(network, Network, "network"),
         policies=checked_policies(policies or {}, kind="Tier", name=name),
+        request_limits=_checked_request_limits(request_limits or {}),
         managed_by=check_manager(managed_by, kind="Tier"),
     )
     try:
@@ -188,7 +196,7 @@ def tier_create(
     except IntegrityError:
         raise AlreadyExists(f'tiers "{name}" already exists', kind="tiers", name=name) from None
     actor.record(Action.TIER_CREATED, chain=SYSTEM_CHAIN, target=f"tiers/{name}", detail={"quota": dict(quota)})
-    tier_policies_show(tier)
+    tier_show(tier)
     return tier
 
 
@@ -196,15 +204,16 @@ def tier_create(
 def tier_change(*, actor: Actor, name: str, **changes: Any) -> Tier:
     """Change fields of a tier by their names; new limits reach every active workspace of it (GW2). Operators only.
 
-    Its policies hold from the commit on. ``changes`` are any of display_name, description, quota, limit_range,
-    pod_security, network, policies, workspaces_per_user, is_available, position.
+    Its policies, and its limits on requests (AD6), hold from the commit on. ``changes`` are any of display_name,
+    description, quota, limit_range, pod_security, network, policies, request_limits, workspaces_per_user, is_available,
+    position.
     Raises ``NotFound``, ``Invalid``.
     """
     require_operator(actor)
-    tier = Tier.objects.select_for_update().filter(name=name).first()
+    tier = Tier.objects.select_for_update(no_key=True).filter(name=name).first()
     if tier is None:
         raise NotFound(f'tiers "{name}" not found', kind="tiers", name=name)
-    known = {"display_name", "description", "workspaces_per_user", "is_available", "position", "policies"} | _REACHING
+    known = _PLAIN | _REACHING
     unknown = sorted(set(changes) - known)
     if unknown:
         causes = [Cause("FieldValueInvalid", "unknown field", field) for field in unknown]
@@ -217,6 +226,8 @@ def tier_change(*, actor: Actor, name: str, **changes: Any) -> Tier:
         changes["pod_security"] = _checked_choice(changes["pod_security"], PodSecurity, "pod_security")
     if "network" in changes:
         changes["network"] = _checked_choice(changes["network"], Network, "network")
+    if "request_limits" in changes:
+        changes["request_limits"] = _checked_request_limits(changes["request_limits"])
     reaches = any(field in changes and changes[field] != getattr(tier, field) for field in _REACHING)
     if "policies" in changes:
         changes["policies"] = checked_policies(changes["policies"], kind="Tier", name=name)
@@ -231,13 +242,13 @@ def tier_change(*, actor: Actor, name: str, **changes: Any) -> Tier:
     touched = 0
     if reaches:
         active = Workspace.objects.select_related("tenant").filter(tier=tier, status=Status.ACTIVE)
-        for workspace in active.select_for_update(of=("self",)).order_by("id"):
+        for workspace in active.select_for_update(no_key=True, of=("self",)).order_by("id"):
             desiredstate.request_ready(workspace, actor)
             touched += 1
         transaction.on_commit(desiredstate.enqueue_sweep)
     detail = {"before": before, "after": changes, "workspaces": touched}
     actor.record(Action.TIER_CHANGED, chain=SYSTEM_CHAIN, target=f"tiers/{name}", detail=detail)
-    tier_policies_show(tier)
+    tier_show(tier)
     return tier
 
 
@@ -253,7 +264,7 @@ def tier_delete(*, actor: Actor, name: str) -> None:
     except ProtectedError:
         raise Conflict(f"Workspaces have the tier {name}; withdraw it instead.", kind="tiers", name=name) from None
     actor.record(Action.TIER_DELETED, chain=SYSTEM_CHAIN, target=f"tiers/{name}")
-    tier_policies_show(Tier(name=name))
+    tier_show(Tier(name=name))
 
 
 def _checked_choice(value: str, choices: type[TextChoices], field: str) -> str:
@@ -261,6 +272,14 @@ def _checked_choice(value: str, choices: type[TextChoices], field: str) -> str:
         causes = [Cause("FieldValueNotSupported", f'Unsupported value: "{str(value)[:40]}"', field)]
         raise Invalid(f"Tier is invalid: {field}: {causes[0].message}", kind="Tier", causes=causes)
     return str(value)
+
+
+def _checked_request_limits(values: Mapping[str, Any]) -> dict[str, int]:
+    try:
+        return read_settings(values)
+    except ValueError as error:
+        causes = [Cause("FieldValueInvalid", str(error), "request_limits")]
+        raise Invalid(f"Tier is invalid: request_limits: {error}", kind="Tier", causes=causes) from None
 
 
 def _checked_quota(quota: Mapping[str, Any]) -> dict[str, str]:

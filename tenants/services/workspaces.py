@@ -27,7 +27,7 @@ from tenants.models import (
     Workspace,
 )
 from tenants.naming import check_label, check_namespace_of, check_text
-from tenants.rights import require_open, require_operator, require_role, role_at_least, role_of
+from tenants.rights import require_open, require_operator, require_role, role_at_least, role_of, tenant_locked
 from tenants.services import desiredstate
 
 
@@ -144,7 +144,7 @@ def workspace_change_tier(*, actor: Actor, workspace_id: UUID, tier: str) -> Wor
     if workspace.tier_id == tier:
         return workspace
     before = workspace.tier_id
-    User.objects.select_for_update().get(pk=workspace.user_id)
+    User.objects.select_for_update(no_key=True).get(pk=workspace.user_id)
     workspace.tier = _offered(actor, tier)
     _require_room(workspace.user_id, workspace.tier)
     desiredstate.request_ready(workspace, actor)
@@ -165,10 +165,10 @@ def _init(
     key: str,
 ) -> Workspace:
     tenant_name = tenant_name or _only_tenant(user)
+    tenant = tenant_locked(tenant_name)
     role = require_role(actor, tenant_name, Role.VIEWER)
     # The user's row is the lock under which parallel calls of one user take their turns.
-    User.objects.select_for_update().get(pk=user.pk)
-    tenant = _tenant(tenant_name)
+    User.objects.select_for_update(no_key=True).get(pk=user.pk)
     key = check_text(key, field="Idempotency-Key", kind="Workspace", limit=128)
     wanted = check_label(name, field="name", kind="Workspace") if name else ""
     if namespace:
@@ -232,13 +232,6 @@ def _suspend_again(actor: Actor, workspace: Workspace, reason: str, *, stop: boo
     if news:
         _record(actor, Action.WORKSPACE_SUSPENDED, workspace, reason=reason, stop=stop)
     desiredstate.retry_now(Workspace.objects.filter(pk=workspace.pk))
-
-
-def _tenant(name: str) -> Tenant:
-    tenant = Tenant.objects.filter(name=name).first()
-    if tenant is None:
-        raise NotFound(f"There is no tenant {name!r}.", kind="tenants", name=name)
-    return tenant
 
 
 def _only_tenant(user: User) -> str:
@@ -337,9 +330,11 @@ def _chosen_namespace(tenant: Tenant, name: str) -> str:
 
 
 def _locked(actor: Actor, workspace_id: UUID) -> Workspace:
-    """The workspace, its row locked; NotFound when the actor may not know of it."""
+    """The workspace, its row and before it the tenant's locked; NotFound when the actor may not know of it."""
+    if tenant := Workspace.objects.filter(pk=workspace_id).values_list("tenant_id", flat=True).first():
+        tenant_locked(tenant)
     workspace = (
-        Workspace.objects.select_for_update(of=("self",))
+        Workspace.objects.select_for_update(no_key=True, of=("self",))
         .select_related("tenant", "tier", "cluster")
         .filter(pk=workspace_id)
         .first()

@@ -36,6 +36,7 @@ from kube.authentication.serviceaccounttokens import load_signing_key
 from kube.requests.status import Conflict
 from portal.signin.accounts import user_change
 from tenants.models import Cluster, Phase, Role, User, Workspace
+from tenants.openstreams import streams_into
 from tenants.services import (
     membership_remove,
     membership_set,
@@ -263,6 +264,26 @@ def test_a_suspension_says_why_and_what_was_issued_before_stays_dead(embedded, w
     assert refused(caller, path(web), 401)
     fresh = bearer(issue(alice, web))
     assert eventually(lambda: fresh.get(path(web)).status == 200)
+
+
+def test_the_receipt_of_a_suspension_says_how_many_streams_it_ended(embedded, web, alice, bearer):
+    """GW5: as the API server reported them, of this workspace alone."""
+    caller = bearer(issue(alice, web))
+    everywhere = bearer(
+        token_of(tenant_kubeconfig_issue(actor=actor_of(alice), tenant="acme", now=timezone.now()).yaml)
+    )
+    assert eventually(lambda: caller.get(path(web)).status == everywhere.get(path(web)).status == 200)
+    watches = [caller.watch(path(web)) for _ in range(3)]
+    elsewhere = everywhere.watch("/api/v1/namespaces/default/configmaps")
+    assert eventually(lambda: streams_into(web) == 3)
+    workspace_suspend(actor=OPERATOR, workspace_id=web.pk, reason="mining")
+    for watch in watches:
+        watch.until_end()
+    receipt = embedded.settle(web, Phase.SUSPENDED).receipt
+    layer = next(layer for layer in receipt if layer["layer"] == "streams")
+    assert layer["note"] == "Streams through Tenantry: 3 ended. There is no other way in."
+    assert layer["verified"]
+    assert not elsewhere.ended
 
 
 def test_one_file_for_a_tenant_opens_its_space_and_no_other(embedded, web, alice, bearer):

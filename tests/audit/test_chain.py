@@ -20,10 +20,11 @@ from audit import chain as chains
 from audit.actions import Action
 from audit.models import AuditChain, AuditEntry, Outcome
 from audit.recorder import Actor, record
-from audit.redaction import REDACTED, clean, clean_text
+from audit.redaction import REDACTED, clean, clean_object, clean_text
 from audit.selectors import Filters, chain_flaw, entries_everywhere, entries_of_chain
 from kube.requests.status import BadRequest
 from tests.databases import owning
+from tests.effort import effort
 
 
 def make_rows(count: int) -> list[dict]:
@@ -322,6 +323,38 @@ def test_plain_words_stay():
         "id": "550e8400-e29b-41d4-a716-446655440000",
     }
     assert clean(detail) == detail
+
+
+_PARTS = (
+    "ey",
+    "A",
+    "-",
+    ".",
+    "tnt_",
+    "bearer ",
+    "basic",
+    "\t",
+    "-----BEGIN ",
+    "PRIVATE KEY-----",
+    "://",
+    "a:",
+    "?token=",
+    "&",
+)
+
+
+@pytest.mark.parametrize("first", _PARTS)
+def test_no_text_takes_longer_to_search_than_it_is_long(first):
+    """DOS-03, GW9: who is refused chooses the path, and whoever is let in the body."""
+    for second in _PARTS:
+        text = (first + second) * (60_000 // len(first + second))
+        assert effort(lambda text=text: clean_object(text)) < 100, (first, second)
+
+
+@pytest.mark.parametrize("before", ["", "/", "eyes-", "x_ey", "ey.ey.", "a.b.", "=", "ey" * 400 + " "])
+def test_a_token_is_found_whatever_stands_before_it(before):
+    assert JWT not in clean_text(f"{before}{JWT} after")
+    assert clean_text(f"{before}{JWT} after").endswith(f"{REDACTED} after")
 
 
 def test_hostile_detail_is_bounded():

@@ -128,6 +128,17 @@ def test_allowed_requests_are_dropped_and_counted_while_refusals_are_kept():
     assert sum(record.count for record in log._more.values()) == 1
 
 
+def test_what_strangers_may_ask_takes_no_tenants_place():
+    """DOS-08: probes need no credentials."""
+    log = RequestLog("")
+    for _ in range(BOUND + 5):
+        log.put_nowait(make_record(tenant="", actor="", verb="get", path="/healthz"))
+    assert len(log._rows) == REFUSALS_IN_FULL
+    assert sum(record.count for record in log._more.values()) == BOUND + 5 - REFUSALS_IN_FULL
+    log.put_nowait(make_record(verb="create"))
+    assert (log.dropped, log._rows[-1].verb) == (0, "create")
+
+
 def test_hostile_texts_fit_and_hold_no_secret():
     written(
         [make_record(path="/x\0" + "é" * 5000, actor="a" * 9999, user_agent="Bearer abcdefghijklmnop", tenant="acme")]

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from cryptography.fernet import Fernet
+from django.utils import timezone
 
 from audit.actions import Action
 from audit.models import Outcome
-from tenants.models import Phase, Role, Status
+from tenants.models import ClusterProbe, Phase, Role, Status
 from tests import factories
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -63,7 +65,30 @@ def house(transactional_db: None, settings: Any) -> dict[str, Any]:
     factories.tier(
         "large", description="For heavy work; given by operators.", quota=big, position=2, is_available=False
     )
-    factories.cluster("ber-2", last_error="The cluster does not answer within 10 s.", is_default=False)
+    now = timezone.now()
+    away = factories.cluster(
+        "ber-2",
+        last_error="The cluster does not answer within 10 s.",
+        is_default=False,
+        unreached_since=now - timedelta(minutes=7),
+        unreached_why="The cluster cannot be reached: no connection in time.",
+        credential_expires_at=now + timedelta(days=3),
+        version="v1.36.1",
+        opened="storageclasses.storage.k8s.io/fast\nexample.org/*",
+        unclaimed_namespaces=[
+            {
+                "name": "acme-" + "left-behind-" * 4,
+                "uid": "8d1e7f7a-3f53-4c53-a8f7-6b5d0c7a2f10",
+                "tenant": "acme",
+                "workspace": "5a7d1c7e-1c1b-4a39-8f6f-0f3c6b1e9d22",
+                "created_at": "2026-11-01T09:30:00Z",
+            }
+        ],
+    )
+    for minutes in range(5, 600, 20):
+        ClusterProbe.objects.create(
+            cluster=away, at=now - timedelta(minutes=minutes), latency_ms=None if minutes < 40 else minutes % 90
+        )
     web = factories.workspace(acme, alice, "web")
     staging = factories.workspace(
         acme, bob, "payments-staging", phase=Phase.PROVISIONING, ready_at=None, observed_generation=0
@@ -95,6 +120,9 @@ def house(transactional_db: None, settings: Any) -> dict[str, Any]:
     factories.tenant("initech", state="suspended", suspended_at=web.created_at, suspended_reason="Not paid")
     factories.credential(web, alice)
     factories.credential(web, bob, revoked_at=web.created_at, ip_address="2001:db8::17")
+    for who, way, ended_by in ((bob, "exec", ""), (alice, "portforward", operator.email)):
+        # No process is there that would report it again: it is seen for as long as the test goes on.
+        factories.pod_connection(web, who, way=way, ended_by=ended_by, seen_at=timezone.now() + timedelta(days=1))
     factories.event("acme", Action.WORKSPACE_CREATED, alice, of=web)
     factories.event("acme", Action.WORKSPACE_READY, alice, of=web)
     factories.event("acme", Action.KUBECONFIG_ISSUED, alice, of=web)

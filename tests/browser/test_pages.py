@@ -109,6 +109,7 @@ def member_pages(house: dict[str, Any]) -> dict[str, str]:
         "workspace-progress": f"/workspaces/{house['staging'].pk}/",
         "tenant": "/tenants/acme/",
         "members": "/tenants/acme/members/",
+        "in-pods-now": "/connections/",
         "requests": "/tenants/acme/requests/",
         "tokens": "/tokens/",
         "audit": "/audit/?chain=acme",
@@ -129,6 +130,7 @@ def operator_pages(house: dict[str, Any]) -> dict[str, str]:
         "op-clusters": "/clusters/",
         "op-cluster": "/clusters/ber-2/",
         "op-cluster-new": "/clusters/new/",
+        "op-cluster-credential": "/clusters/ber-2/credential/",
         "op-users": "/users/",
         "op-audit": "/audit/",
     }

@@ -16,6 +16,7 @@ from uuid import uuid4
 import psycopg
 import pytest
 
+from tests.apiserver import ANY_PACE
 from tests.databases import ROOT, migrated
 from tests.gateway.callers import Caller, Certified
 from tests.ports import free_port
@@ -77,7 +78,7 @@ def start(folder: Path, database: str, *flags: str) -> Server:
     port = free_port()
     environment = {**os.environ, "DATABASE_URL": database, "TENANTRY_DATA_DIR": str(folder)}
     process = subprocess.Popen(
-        [sys.executable, "manage.py", "apiserver", "--secure-port", str(port), *flags],
+        [sys.executable, "manage.py", "apiserver", "--secure-port", str(port), *ANY_PACE, *flags],
         cwd=ROOT,
         env=environment,
         stdout=subprocess.PIPE,
@@ -85,7 +86,7 @@ def start(folder: Path, database: str, *flags: str) -> Server:
         text=True,
     )
     server = None
-    deadline = time.monotonic() + 100
+    deadline = time.monotonic() + 400
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise RuntimeError((folder.parent / f"{folder.name}.log").read_text()[-3000:])

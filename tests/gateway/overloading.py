@@ -140,3 +140,35 @@ def corpus(many: int) -> Iterator[Expensive]:
         for number in range(min(many, 9_000))
     ]
     yield Expensive("copies", "PATCH", one, JSON_PATCH, json.dumps(copies).encode())
+
+
+def multiplied(many: int) -> Iterator[tuple[str, dict[str, Any], Any]]:
+    """Schemas of a field, and a value for each: both small, and what they make of one another is not."""
+    texts = {"type": "array", "items": {"type": "string"}}
+    one = {"type": "string"}
+    patterns = [{"pattern": f"^x{number}$"} for number in range(many // 4)]
+    of_items = [{"items": pattern} for pattern in patterns]
+    for junctor in ("allOf", "anyOf", "oneOf"):
+        yield f"{junctor} of a list", {**texts, junctor: of_items}, ["y"] * many
+        yield f"{junctor} of a long text", {**one, junctor: patterns}, "y" * (many * 1_000)
+        nested = [{junctor: of_items[at::8]} for at in range(8)]
+        yield f"{junctor} of {junctor}", {**texts, junctor: nested}, ["y"] * many
+    yield "not", {**texts, "not": {"anyOf": of_items}}, ["y"] * many
+    yield "choices", {"type": "array", "items": {**one, "enum": [f"v{number}" for number in range(many)]}}, ["v"] * many
+    long = [f"{number}" * 40 for number in range(many)]
+    yield "long choices", {"type": "array", "items": {**one, "enum": long}}, ["v"] * many
+    keys = {"type": "object", "additionalProperties": {"type": "array", "items": {**one, "maxLength": 1}}}
+    yield "long keys", keys, {"k" * (many * 1_000): ["yy"] * many}
+    filled = {"type": "object", "properties": {"a": {**one, "default": "x" * (many * 100)}}}
+    yield "a long default", {"type": "array", "items": filled}, [{}] * many
+    yield (
+        "a long default of a map",
+        {"type": "object", "additionalProperties": filled},
+        {f"k{number}": {} for number in range(many)},
+    )
+    fields = {f"f{number}": {**one, "default": "x"} for number in range(many // 4)}
+    below = {"type": "object", "properties": fields, "default": {}}
+    deep = {"type": "object", "properties": {"a": below}}
+    yield "many defaults", {"type": "array", "items": deep}, [{}] * many
+    judged = {**texts, "anyOf": [*of_items, {}], "default": ["y"] * (many // 4)}
+    yield "a default that is judged", judged, None

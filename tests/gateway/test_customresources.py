@@ -5,6 +5,8 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from access.admission.tenancy.tenantscope import OWN_DOMAINS
+from kube.kinds.builtins import OWN
 from tests.gateway.callers import Caller, eventually
 from tests.gateway.conftest import Server, another
 from tests.gateway.definitions import CRDS, collection, custom, definition, install, remove
@@ -349,3 +351,28 @@ def test_another_server_process_serves_the_same_definitions(server: Server, alic
         second.process.wait()
     assert alice.patch(f"{collection('durings')}/held", {"metadata": {"finalizers": None}}).status == 200
     assert eventually(lambda: alice.get(f"{CRDS}/durings.example.com").status == 404)
+
+
+def test_no_tenant_defines_resources_in_the_platforms_own_groups(admin: Caller, alice: Caller) -> None:
+    """AD4: neither as a CRD nor for export; what only looks like one of those groups is the tenant's to choose."""
+    served = {resource.group for resource in OWN}
+    own = [f"{prefix}{domain}" for domain in OWN_DOMAINS for prefix in ("", "tenancy.", "of.my.own.")]
+    for group in sorted(served | set(own)):
+        if not group.endswith(OWN_DOMAINS):
+            continue
+        crd = definition("Rival", spec(size=NUMBER), group=group)
+        version = {"name": "v1", "served": True, "storage": True, "schema": {"type": "object"}}
+        schema = {
+            "metadata": {"name": f"v1.rivals.{group}"},
+            "spec": {"group": group, "names": crd["spec"]["names"], "scope": "Namespaced", "versions": [version]},
+        }
+        for path, body in ((CRDS, crd), ("/apis/apis.kcp.io/v1alpha1/apiresourceschemas", schema)):
+            refused = alice.post(path, body)
+            assert (refused.status, refused.reason) == (403, "Forbidden"), (group, refused.body)
+            assert "is the platform's own" in refused.body["message"]
+        assert group in served or group not in groups(alice)
+    for group in (f"my{OWN_DOMAINS[0]}", f"{OWN_DOMAINS[1]}.example.com"):
+        install(alice, definition("Rival", spec(size=NUMBER), group=group))
+        remove(alice, f"rivals.{group}")
+    install(admin, definition("Rival", spec(size=NUMBER), group=own[1]))
+    remove(admin, f"rivals.{own[1]}")

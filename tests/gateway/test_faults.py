@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import os
 import signal
+import ssl
 import subprocess
 import time
+from base64 import b64decode
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+import yaml
 from psycopg.conninfo import conninfo_to_dict
 
 from store.log.follower import HEALTHY_SECONDS
 from tests.access.authorization.databaseproxy import DatabaseProxy
-from tests.apiserver import running
+from tests.apiserver import OwnApiserver, running
 from tests.databases import migrated
+from tests.speaking import Speaker
 from tests.story.product import eventually
 
 AT = "/api/v1/namespaces/default/configmaps"
@@ -30,11 +34,28 @@ def proxy() -> Iterator[DatabaseProxy]:
         proxy.stop()
 
 
+def url_of(proxy: DatabaseProxy) -> str:
+    parts = conninfo_to_dict(proxy.conninfo)
+    return f"postgres://{parts['user']}@/{parts['dbname']}?host={parts['host']}&port={parts['port']}"
+
+
+def program_of(server: OwnApiserver, space: Speaker) -> Speaker:
+    """A program of the tenant, which may view its space."""
+    subject = {"kind": "ServiceAccount", "name": "default", "namespace": "default"}
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "view"}
+    bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+    body = {"metadata": {"name": "viewers"}, "subjects": [subject], "roleRef": role}
+    assert space.send("POST", bindings, body).status in (201, 409)
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    answer = space.send("POST", "/api/v1/namespaces/default/serviceaccounts/default/token", request)
+    authority = yaml.safe_load(server.kubeconfig.read_text())["clusters"][0]["cluster"]["certificate-authority-data"]
+    trust = ssl.create_default_context(cadata=b64decode(authority).decode())
+    return Speaker(server.url, trust, {"Authorization": f"Bearer {answer['status']['token']}"}, space.prefix)
+
+
 def test_a_hanging_database_is_told_by_readiness_and_answered_in_time(proxy: DatabaseProxy) -> None:
     """Every kind of request has a Status as its answer, none waits for the database, and all goes on afterwards."""
-    parts = conninfo_to_dict(proxy.conninfo)
-    url = f"postgres://{parts['user']}@/{parts['dbname']}?host={parts['host']}&port={parts['port']}"
-    with running(url) as server:
+    with running(url_of(proxy)) as server:
         space = server.tenant("hung")
         assert space.send("POST", AT, {"metadata": {"name": "a"}}).status == 201
         proxy.cut = True
@@ -64,6 +85,29 @@ def test_a_hanging_database_is_told_by_readiness_and_answered_in_time(proxy: Dat
         assert eventually(lambda: ready.send("GET", "/readyz").status == 200, within=60)
         assert space.send("POST", AT, {"metadata": {"name": "c"}}).status == 201
         assert "tenantry_store_revision" in server.admin.send("GET", "/metrics").body
+
+
+def test_who_asks_while_the_database_catches_its_breath_waits_and_is_served(proxy: DatabaseProxy) -> None:
+    """GW5, P5: a process that knows of no revocation asks for them first, and refuses nobody for a moment's pause."""
+    with running(url_of(proxy)) as server:
+        space = server.tenant("patient")
+        assert space.send("POST", AT, {"metadata": {"name": "a"}}).status == 201
+        speakers = [program_of(server, space) for _ in range(6)]
+        ready = space.at("")
+        refused: list[int] = []
+        # A machine may really be away for longer; not every time.
+        for _ in range(5):
+            proxy.cut = True
+            assert eventually(lambda: speakers[0].send("GET", f"{AT}/a").status == 503, within=60)
+            with ThreadPoolExecutor(len(speakers)) as pool:
+                waiting = [pool.submit(each.send, "GET", f"{AT}/a") for each in speakers]
+                time.sleep(0.2)
+                proxy.cut = False
+                refused = [answer.status for each in waiting if (answer := each.result()).status != 200]
+            if not refused:
+                break
+            assert eventually(lambda: ready.send("GET", "/readyz").status == 200, within=60)
+        assert not refused
 
 
 def test_workers_end_with_a_supervisor_that_is_killed() -> None:

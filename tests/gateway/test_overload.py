@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 import pytest
 
-from access.requestlimits import UNLIMITED, Limits, TenantThrottle
+from access.requestlimits import TenantThrottle
 from gateway.filters.authorization import authorize_with_trace, require_allowed
 from gateway.handlers import dispatch
 from gateway.http.bodies import limit_of
@@ -32,6 +32,7 @@ from gateway.server.assembly import build_runtime
 from kube.authentication.identity import Principal
 from kube.requests.decoding import MAX_VALUES, decode_json
 from kube.requests.fielderrors import CAUSES_MAX
+from kube.requests.ratelimits import UNLIMITED, Limits
 from kube.requests.requestinfo import parse, resolve
 from kube.requests.status import Forbidden, RequestEntityTooLarge, TooManyRequests
 from kube.requests.tokenbuckets import TokenBucket
@@ -39,6 +40,7 @@ from tests.gateway.callers import Caller
 from tests.gateway.conftest import Server, start
 from tests.gateway.definitions import definition
 from tests.gateway.overloading import (
+    APPLY,
     JSON,
     MERGE,
     NAMESPACED,
@@ -49,6 +51,7 @@ from tests.gateway.overloading import (
     answers,
     corpus,
     kept,
+    multiplied,
     pod,
 )
 
@@ -152,6 +155,41 @@ async def test_no_body_holds_the_loop(runtime: Runtime, many: int) -> None:
     assert not held
     assert runtime.heavy
     assert runtime.heavy.done
+
+
+LONGEST = 1 << 20
+"""Bytes of an answer to a request of at most as many."""
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+@pytest.mark.parametrize("many", [60, 900])
+async def test_no_definition_makes_more_of_an_object_than_it_is(runtime: Runtime, many: int) -> None:
+    """A tenant writes both. By itself each is small; judged, filled in and told of, they are not each other's product."""
+    turns, held, long = LoopTurns(), {}, {}
+    for number, (name, schema, value) in enumerate(multiplied(many)):
+        kind = f"Multiplied{many}x{number}"
+        crd, plural = definition(kind, schema), f"{kind.lower()}s"
+        path = f"/apis/example.com/v1/namespaces/default/{plural}"
+        body = {"apiVersion": "example.com/v1", "kind": kind, "metadata": {"name": "x"}, "spec": value}
+        posted = [
+            Expensive("definition", "POST", DEFINITIONS, JSON, orjson.dumps(crd)),
+            Expensive("created", "POST", path, JSON, orjson.dumps(body)),
+            Expensive("applied", "PATCH", f"{path}/x?fieldManager=m", APPLY, orjson.dumps(body)),
+            Expensive("listed", "GET", path, JSON, b""),
+        ]
+        for asked in posted:
+            with turns.counting():
+                answer = await ask(runtime, asked)
+            assert answer.status < 500, (name, asked.name, answer.body[:300])
+            if turns.most > STEPS:
+                held[name, asked.name] = turns.most
+            if len(answer.body) > LONGEST + 2 * len(asked.body):
+                long[name, asked.name] = len(answer.body)
+        gone = Expensive("gone", "DELETE", f"{DEFINITIONS}/{plural}.example.com", JSON, b"")
+        assert (await ask(runtime, gone)).status in (200, 404)
+    assert not held
+    assert not long
 
 
 @pytest.fixture
@@ -310,7 +348,7 @@ def test_the_process_ends_with_a_server_that_is_killed(server: Server, tmp_path:
 async def test_answers_are_charged_and_writes_never_refused_by_them(filled: Runtime) -> None:
     before, filled.throttle = (
         filled.throttle,
-        TenantThrottle(Limits(read=TokenBucket(1, 20), write=TokenBucket(0, 0)), lambda _: 0),
+        TenantThrottle(Limits(read=TokenBucket(1, 20), write=TokenBucket(0, 0), person_share=100), lambda *_: 0),
     )
     one = Expensive("one", "GET", f"{NAMESPACED}/configmaps", JSON, b"")
     assert [(await ask(filled, one, accept=TABLE)).status for _ in range(3)] == [200, 429, 429]
@@ -349,7 +387,7 @@ def test_questions_and_options_are_short() -> None:
 
 def test_work_is_charged_by_what_it_costs() -> None:
     """Who owes waits until it is paid; nobody else does."""
-    throttle = TenantThrottle(Limits(write=TokenBucket(10, 20)), lambda _: 0)
+    throttle = TenantThrottle(Limits(write=TokenBucket(10, 20), person_share=100), lambda *_: 0)
     info = resolve(parse("POST", b"/api/v1/namespaces/a/pods"), "acme", None)
     throttle.take(OWNER, info, 0)
     throttle.charge(OWNER, info, 30, 0)

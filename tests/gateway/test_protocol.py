@@ -11,7 +11,7 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from gateway.http.bodies import read_body
-from gateway.http.protocol import MAX_HEADER_BYTES, MAX_SILENT_BYTES, PARSED_BYTES, REQUEST_SECONDS, GatewayProtocol
+from gateway.http.protocol import MAX_HEADER_BYTES, PARSED_BYTES, REQUEST_SECONDS, GatewayProtocol
 from gateway.http.requestresponse import RequestResponseCycle
 
 GOOD = b"GET /a?b=c HTTP/1.1\r\nhost: x\r\n\r\n"
@@ -200,7 +200,7 @@ async def test_who_waits_for_leave_to_send_a_body_gets_it() -> None:
 async def test_what_does_not_end_is_refused_before_it_does(start: bytes) -> None:
     """DOS-01, DOS-03: the parser keeps what has no end to itself and copies it with each piece that comes."""
     async with served(echo) as client:
-        client.send(start + b"a" * (MAX_SILENT_BYTES + PARSED_BYTES))
+        client.send(start + b"a" * (MAX_HEADER_BYTES + PARSED_BYTES))
         assert (await client.read()).startswith(b"HTTP/1.1 400 Bad Request\r\n")
 
 
@@ -327,6 +327,25 @@ async def test_who_takes_too_long_is_hung_up_on(begun: bytes) -> None:
         assert not client.state.connections
 
 
+async def test_who_asks_on_without_reading_is_hung_up_on() -> None:
+    """DOS-02: an answer that nobody takes keeps the next request, the connection and what it holds no longer than a minute."""
+    asked = 0
+
+    async def pour(cycle: RequestResponseCycle) -> None:
+        nonlocal asked
+        asked += 1
+        await cycle.send_response(200, (), b"x" * 16_000_000)
+
+    async with served(pour) as client, asyncio.timeout(60):
+        client.send(GOOD * 2)
+        while asked < 2 or not client.connection.is_writing_paused:
+            await asyncio.sleep(0.01)
+        client.connection.expire(asyncio.get_running_loop().time() + REQUEST_SECONDS + 1)
+        while client.state.connections:
+            await asyncio.sleep(0.01)
+        assert not client.state.tasks
+
+
 async def test_nobody_is_hung_up_on_while_an_answer_is_made() -> None:
     go_on = asyncio.Event()
 
@@ -345,12 +364,12 @@ async def test_nobody_is_hung_up_on_while_an_answer_is_made() -> None:
 
 @pytest.mark.parametrize("begun", [False, True])
 async def test_a_request_without_an_answer_in_a_minute_is_given_up(begun: bool) -> None:
-    """What has begun, a watch or a log, goes on."""
+    """What has begun and runs long, a watch or a log, goes on."""
     ended = asyncio.Event()
 
     async def never(cycle: RequestResponseCycle) -> None:
         if begun:
-            await cycle.start_response(200, ())
+            await cycle.start_response(200, (), long_running=True)
         try:
             await asyncio.wait_for(ended.wait(), 5)
         finally:

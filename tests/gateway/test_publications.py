@@ -188,7 +188,7 @@ def test_status_and_other_parts_of_a_copy_are_closed_as_well(admin: Caller, owne
 
 
 def test_tenants_neither_publish_nor_forge_a_copy(owner: Caller, name: str) -> None:
-    for asked in ({PUBLISHED: "true"}, {TO: "a=b"}, {SECRET: "true"}):
+    for asked in ({PUBLISHED: "true"}, {TO: "a=b"}, {SECRET: "true"}, {REPORT: "{}"}):
         refused = owner.post(MAPS, config_map(name, annotations=asked))
         assert refused.status == 403
         assert "only objects of the system space are published" in refused.body["message"]

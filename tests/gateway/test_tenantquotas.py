@@ -84,17 +84,58 @@ def test_a_write_passes_only_if_neither_quota_is_exceeded_and_a_refusal_names_th
         assert owner.post(f"{namespace}/resourcequotas", quota({"requests.cpu": "3"})).status == 201
     assert owner.post(f"{first}/pods", pod("a", "3")).status == 201
     own = owner.post(f"{first}/pods", pod("b", "1"))
-    assert "exceeded quota: q, requested: requests.cpu=1, used: requests.cpu=3" in own.body["message"]
+    assert own.body["message"] == (
+        'pods "b" is forbidden: exceeded quota: q, requested: requests.cpu=1, used: requests.cpu=3, limited: requests.cpu=3; '
+        "requests.cpu: asked 1, 3 of 3 used in the namespace, 3 of 4 in the tenant"
+    )
     refused = owner.post(f"{second}/pods", pod("b", "2"))
     assert refused.status == 403
     assert refused.body["message"] == (
         f'pods "b" is forbidden: exceeded quota: tenant {tenant}, requested: requests.cpu=2, used: requests.cpu=3, '
-        "limited: requests.cpu=4; used of quota q of the namespace: requests.cpu=0 of 3"
+        "limited: requests.cpu=4; requests.cpu: asked 2, 0 of 3 used in the namespace, 3 of 4 in the tenant"
     )
+    cause = {"reason": "QuotaExceeded", "field": "requests.cpu"}
+    for answer, said in (
+        (own, "asked 1, 3 of 3 used in the namespace, 3 of 4 in the tenant"),
+        (refused, "asked 2, 0 of 3 used in the namespace, 3 of 4 in the tenant"),
+    ):
+        assert answer.body["details"]["causes"] == [{**cause, "message": said}]
     assert owner.post(f"{second}/pods", pod("b", "1")).status == 201
     assert used(owner)["requests.cpu"] == "4"
     assert owner.delete(f"{first}/pods/a").status == 200
     assert used(owner)["requests.cpu"] == "1"
+
+
+def scoped(hard: dict[str, str | None], **scopes: Any) -> dict[str, Any]:
+    """A change of the quota to what is in scopes, which bounds nothing else any more."""
+    others = dict.fromkeys(("persistentvolumeclaims", "services.loadbalancers", "services.nodeports"))
+    return {"spec": {"hard": {**others, **hard}, **scopes}}
+
+
+def test_with_scopes_it_counts_and_bounds_what_is_in_them_alone(server: Server, tenant: str, owner: Caller) -> None:
+    """AD3: as in a ResourceQuota; an update may bring an object into them."""
+    one, path = f"/clusters/root:{tenant}{ONE}", "/api/v1/namespaces/default/pods"
+
+    def ending(name: str) -> dict[str, Any]:
+        body = pod(name)
+        return {**body, "spec": {**body["spec"], "activeDeadlineSeconds": 3600}}
+
+    wrong = server.admin.patch(one, {"spec": {"scopes": ["Terminating"]}})
+    assert wrong.status == 422 and "unsupported scope applied to resource" in wrong.body["message"]
+    assert server.admin.patch(one, scoped({"pods": "1"}, scopes=["Terminating"])).status == 200
+    for name in "ab":
+        assert owner.post(path, pod(name)).status == 201
+    assert owner.post(path, ending("c")).status == 201
+    assert used(owner) == {"pods": "1"}
+    assert "used: pods=1, limited: pods=1" in owner.post(path, ending("d")).body["message"]
+    assert owner.patch(f"{path}/a", {"spec": {"activeDeadlineSeconds": 3600}}).status == 403
+    assert owner.delete(f"{path}/c").status == 200
+    assert owner.patch(f"{path}/a", {"spec": {"activeDeadlineSeconds": 3600}}).status == 200
+    assert used(owner) == {"pods": "1"}
+    for name, many in (("NotBestEffort", "2"), ("BestEffort", "0")):
+        selector = {"matchExpressions": [{"scopeName": name, "operator": "Exists"}]}
+        assert server.admin.patch(one, scoped({"pods": "9"}, scopes=None, scopeSelector=selector)).status == 200
+        assert used(owner) == {"pods": many}
 
 
 def test_below_what_is_used_nothing_is_taken_away_and_nothing_more_admitted(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any, Final
 
 import pytest
@@ -266,3 +268,26 @@ def test_no_object_makes_a_rule_fail_in_any_other_way_than_by_a_cause(spec: dict
     for cause in tried(ruled({"rule": RULE}), None, spec):
         assert cause.field == "spec"
         assert "internal error" not in cause.message
+
+
+MANY = """
+from kube.cel.rules import rule_causes
+from kube.kinds.schemas import Schema
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096
+def ask(number):
+    rule = f"self in [{'1,' * 4000}{number}]"
+    rule_causes(Schema(type="integer", rules={"x-kubernetes-validations": [{"rule": rule}]}), "spec")
+ask(0)
+before = resident()
+for number in range(100):
+    ask(number)
+print(resident() - before)
+"""
+
+
+def test_many_large_rules_fill_no_memory() -> None:
+    """DOS-03: a tenant sends definitions with rules of eight kilobytes, each of which takes 1.4 MB when it is compiled."""
+    done = subprocess.run([sys.executable, "-c", MANY], capture_output=True, text=True, timeout=240, check=True)
+    assert int(done.stdout) < 70 << 20

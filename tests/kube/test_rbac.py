@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tracemalloc
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -26,7 +29,7 @@ from kube.authorization.rbac import (
     role_rules,
     rules_from,
 )
-from kube.authorization.rbacindex import PolicyIndex, TargetTenant
+from kube.authorization.rbacindex import CACHE_BUDGET, PolicyIndex, TargetTenant, intern_all
 from kube.requests.labelselectors import parse_labels
 from kube.requests.requestinfo import parse, resolve
 
@@ -269,19 +272,79 @@ def test_the_index_counts_only_rules_whose_scope_includes_the_tenant() -> None:
         assert {rule.resources[0] for rule in index.rules_for("u", (), "", target)} == resources
 
 
-def test_questions_do_not_pile_up() -> None:
-    """P9: what is remembered is bounded, whatever is asked."""
+CROWDED: list[Callable[[PolicyIndex, int], object]] = [
+    lambda index, number: index.authorize("u", (), about("get", f"r{number}" + "x" * 20_000)),
+    lambda index, number: index.authorize("u", (), about(f"v{number}" + "x" * 20_000, "pods")),
+    lambda index, number: index.authorize(f"u{number}" + "x" * 20_000, (), about("get", "pods")),
+    lambda index, number: index.authorize("u", (f"g{number}" + "x" * 20_000,), about("get", "pods")),
+    lambda index, number: index.authorize("u", tuple(f"{number}-{n}" for n in range(300)), about("get", "pods")),
+    lambda index, number: index.authorize("u", (), url("get", f"/{number}" + "x" * 20_000)),
+    lambda _, number: intern_all((f"{number}" + "x" * 20_000,)),
+    lambda index, number: index.authorize(f"bound{number}", ("many",), about("get", "pods")),
+]
+"""One question after the other, each of which would leave 16 kB or more behind."""
+
+
+@pytest.mark.parametrize("ask", range(len(CROWDED)))
+def test_questions_do_not_pile_up(monkeypatch: pytest.MonkeyPatch, ask: int) -> None:
+    """P9, DOS-03: what is remembered is bounded in bytes, whatever is asked."""
+    bindings = [Binding(f"b{n}", "", "ClusterRole", "r", (Subject("Group", "many"),)) for n in range(40)]
     index = PolicyIndex.build(
-        [Role("r", rules=(POD_READER,))], [Binding("b", "", "ClusterRole", "r", (Subject("User", "u"),))]
+        [Role("r", rules=(POD_READER,))], [Binding("b", "", "ClusterRole", "r", (Subject("User", "u"),)), *bindings]
     )
-    for number in range(5000):
-        index.authorize("u", (), about("get", f"r{number}"))
-        index.authorize(f"u{number}", (), about("get", "pods"))
-        index.authorize("u", (), url("get", f"/{number}"))
-    assert 0 < len(index._held) <= 1024
-    rules = index._held["u", (), "", None][0]
-    assert 0 < len(rules._resources) <= 512
-    assert 0 < len(rules._urls) <= 512
+    room = 2 * 1024 * 1024
+    CACHE_BUDGET.empty()
+    monkeypatch.setattr(CACHE_BUDGET, "_capacity", room)
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        for number in range(room // 8_000):
+            CROWDED[ask](index, number)
+        after, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert after - before < room
+    assert most - before < room + room // 2
+
+
+def test_a_reference_that_can_mean_nothing_takes_no_role_away() -> None:
+    """AZ2: a ClusterRoleBinding that names a Role, whichever of the two is asked about first."""
+    bindings = [
+        Binding("b", "", "ClusterRole", "r", (Subject("User", "u"),)),
+        Binding("c", "", "Role", "r", (Subject("User", "v"),)),
+    ]
+    for order in ("uv", "vu"):
+        index = PolicyIndex.build([Role("r", rules=(POD_READER,))], bindings)
+        assert {user: index.authorize(user, (), about("get", "pods")).allowed for user in order} == {
+            "u": True,
+            "v": False,
+        }
+
+
+def test_what_was_asked_often_is_remembered() -> None:
+    """P9: a rule set is compiled once for a question, and by whoever holds an equal one."""
+    index = PolicyIndex.build(
+        [Role("r", rules=(POD_READER,))],
+        [Binding("b", "", "ClusterRole", "r", (Subject("User", "u"), Subject("User", "v")))],
+    )
+    index.authorize("u", (), about("get", "pods"))
+    index.authorize("v", (), about("get", "secrets"))
+    mine, theirs = (index._held[user, (), "", None][0] for user in "uv")
+    assert mine is theirs
+    assert set(mine._resources) == {("get", "", "pods"), ("get", "", "secrets")}
+
+
+def test_nothing_is_left_of_roles_that_are_gone() -> None:
+    """DOS-03: a tenant writes large roles, one after the other, and deletes them."""
+    index = PolicyIndex.build(bindings=[Binding("b", "", "ClusterRole", "r", (Subject("User", "u"),))])
+    known: list[weakref.ref[object]] = []
+    for number in range(20):
+        rules = tuple(Rule(("get",), ("",), (f"r{number}-{n}",), ("a", f"b{n}")) for n in range(200))
+        index = index.with_role(Role("r", rules=rules))
+        assert index.authorize("u", (), about("get", f"r{number}-7", name="b7")).allowed
+        known.append(weakref.ref(index._held["u", (), "", None][0]))
+        index = index.without_role("", "r")
+    assert [each() for each in known] == [None] * 20
 
 
 def test_thousands_of_named_rules_answer_but_are_not_remembered() -> None:

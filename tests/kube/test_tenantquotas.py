@@ -11,8 +11,17 @@ from hypothesis import strategies as st
 
 from kube.quota.configuration import read_configuration
 from kube.quota.quantities import InvalidQuantity, parse_quantity
-from kube.quota.tenantquotas import TenantQuota, UsageRule, after, is_counted, used_of, with_hard, with_used
-from kube.quota.usage import QuotaExceeded
+from kube.quota.tenantquotas import (
+    TenantQuota,
+    UsageRule,
+    after,
+    is_counted,
+    read_tenant_quota,
+    used_of,
+    with_hard,
+    with_used,
+)
+from kube.quota.usage import QuotaExceeded, counts, demand, read_quota
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 VM = UsageRule(name="example.com/cores", group="vm.example", plural="machines", path=("spec", "domains", "cores"))
@@ -52,6 +61,35 @@ def test_rules_read_annotations_and_fields_and_add_up_the_members_of_lists() -> 
         QUOTA.demand("", "pods", {"metadata": {"annotations": {"width": "wide"}}}, now=NOW)
     with pytest.raises(QuotaExceeded, match="negative"):
         QUOTA.demand("", "pods", {"metadata": {"annotations": {"width": "-1"}}}, now=NOW)
+
+
+SCOPES = ("Terminating", "NotTerminating", "BestEffort", "NotBestEffort", "PriorityClass")
+scopes = st.lists(st.sampled_from(SCOPES), max_size=2, unique=True)
+specs = st.fixed_dictionaries(
+    {"containers": st.sampled_from([[{"name": "c"}], [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]])},
+    optional={"activeDeadlineSeconds": st.just(5), "priorityClassName": st.sampled_from(["high", "low"])},
+)
+
+
+@given(scopes, st.lists(st.sampled_from(["In", "NotIn", "Exists", "DoesNotExist"]), max_size=1), specs)
+def test_scopes_are_those_of_a_resource_quota(names: list[str], operators: list[str], spec: dict[str, Any]) -> None:
+    """AD3: it counts a pod exactly where a ResourceQuota with the same spec would."""
+    expressions = [
+        {"scopeName": "PriorityClass", "operator": each, "values": ["high"] if "In" in each else []}
+        for each in operators
+    ]
+    body = {
+        "metadata": {"name": "quota"},
+        "spec": {"hard": {"pods": "9"}, "scopes": names, "scopeSelector": {"matchExpressions": expressions}},
+    }
+    quota, like = read_tenant_quota("acme", body, ()), read_quota(body)
+    taken = quota.demand("", "pods", {"spec": spec}, now=NOW)
+    assert (
+        taken == quota.counted("", "pods", {"spec": spec}, now=NOW) == demand(like, "", "pods", {"spec": spec}, now=NOW)
+    )
+    assert bool(taken) == counts(like, "", "pods", {"spec": spec})
+    assert quota.concerns("", "pods") and not quota.concerns("", "services")
+    assert read_tenant_quota("acme", with_hard(body, {"pods": "1"}), ()).scopes == quota.scopes
 
 
 def test_new_bounds_are_not_counted_before_somebody_counts() -> None:

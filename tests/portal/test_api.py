@@ -71,13 +71,15 @@ def routes(house: House, jti: str = "jti") -> list[tuple[str, str, Any]]:
         ("GET", f"{tenant}/quota/", None),
         ("PUT", f"{tenant}/quota/", {"hard": {"pods": "1"}}),
         ("GET", f"{tenant}/usage/", None),
+        ("GET", f"{tenant}/usage/hours", None),
+        ("GET", f"{tenant}/charges", None),
         ("GET", f"audit-logs/?tenant={house.tenant.name}", None),
         ("GET", f"audit-logs/?workspace={house.workspace.pk}", None),
         ("GET", f"audit-logs/export?tenant={house.tenant.name}", None),
     ]
 
 
-@pytest.mark.parametrize("number", range(25))
+@pytest.mark.parametrize("number", range(27))
 def test_foreign_id_does_not_exist(number: int, acme: House, globex: House) -> None:
     """P1: for sessions, for tokens, and for a token of one's other tenant."""
     factories.credential(globex.workspace, globex.editor, jti="jti")
@@ -94,7 +96,7 @@ def test_foreign_id_does_not_exist(number: int, acme: House, globex: House) -> N
     assert globex.viewer.memberships.get().role == "viewer"
 
 
-@pytest.mark.parametrize("number", range(25))
+@pytest.mark.parametrize("number", range(27))
 def test_stranger_is_asked_to_authenticate(number: int, acme: House) -> None:
     method, path, body = routes(acme)[number]
     response = send(Client(), method, path, body)

@@ -139,7 +139,7 @@ def requests(acme: House) -> list[tuple[str, str, Any]]:
 
 
 FOR_OPERATORS = {"suspend", "resume", "quota"}
-NUMBERS = range(27)
+NUMBERS = range(29)
 
 
 @pytest.mark.parametrize("number", NUMBERS)

@@ -439,3 +439,20 @@ def test_the_plugin_is_served_as_one_file() -> None:
     text = b"".join(answer.streaming_content)  # type: ignore[arg-type]
     assert text.startswith(b"#!/usr/bin/env python3")
     compile(text, "tenantry-login", "exec")
+
+
+@pytest.mark.parametrize(
+    ("path", "limit"),
+    [("/oauth/device/", "LOGIN_ASKED"), ("/oauth/token/", "LOGIN_TOKENS"), ("/oauth/revoke/", "LOGIN_TOKENS")],
+)
+def test_a_stranger_with_a_network_of_addresses_has_one_strangers_tries(
+    path: str, limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """API-34: each wish of a device is a row, and each code a guess."""
+    monkeypatch.setattr(actionlimits, limit, actionlimits.Bucket(limit.lower(), burst=2, interval=3600))
+    network = f"2001:db8:{secrets.token_hex(2)}:{secrets.token_hex(2)}"
+    codes = [
+        Client(REMOTE_ADDR=f"{network}::{number}").post(path, {"client_id": "tenantry-login", "token": "x"}).status_code
+        for number in (1, 2, 3)
+    ]
+    assert (429 in codes[:2], codes[2]) == (False, 429)

@@ -6,6 +6,7 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
+from tenants.models import Cluster, Operation, OperationState
 from tests import factories
 from tests.portal.conftest import House, signed_in
 
@@ -102,6 +103,27 @@ def test_overview_shows_my_workspaces_and_not_others(acme: House, globex: House)
     body = signed_in(acme.editor).get("/").content.decode()
     assert "acme-web" in body
     assert "globex" not in body
+
+
+def test_the_overview_of_an_operator_says_what_failed_and_what_to_set_up(acme: House, operator: factories.User) -> None:
+    """GW15: a member is told to join and to work, an operator what needs him now."""
+    member = signed_in(acme.editor).get("/").content.decode()
+    assert "Join a tenant" in member
+    assert "Get a kubeconfig" in member
+    client = signed_in(operator)
+    registered = Cluster.objects.exclude(kind=Cluster.Kind.EMBEDDED)
+    assert registered.exists()
+    assert 'href="/clusters/">Register a cluster' not in client.get("/").content.decode()
+    registered.update(kind=Cluster.Kind.EMBEDDED)
+    calm = client.get("/").content.decode()
+    assert "Join a tenant" not in calm
+    assert 'href="/clusters/">Register a cluster' in calm
+    assert "operation failed" not in calm
+    Operation.objects.update(state=OperationState.FAILED, error="refused")
+    alarmed = client.get("/").content.decode()
+    assert "1 operation failed" in alarmed
+    assert 'href="/operations/"' in alarmed.split('aria-label="Numbers"')[0].split("1 operation failed")[1]
+    assert "operation failed" not in signed_in(acme.editor).get("/").content.decode()
 
 
 def test_search_finds_my_own_things_only(acme: House, globex: House) -> None:

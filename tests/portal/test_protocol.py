@@ -14,14 +14,14 @@ import pytest
 import uvicorn
 from django.core.handlers.asgi import ASGIHandler
 
-from gateway.http.protocol import MAX_HEADER_BYTES, MAX_HEADERS, MAX_SILENT_BYTES, PARSED_BYTES
+from gateway.http.protocol import MAX_HEADER_BYTES, MAX_HEADERS, PARSED_BYTES
 from portal import protocol
 from portal.protocol import MAX_BODY_BYTES, PortalProtocol
 
 HEAD = b"Host: 127.0.0.1\r\n"
 GET = b"GET /healthz HTTP/1.1\r\n" + HEAD + b"\r\n"
 POST = b"POST /healthz HTTP/1.1\r\n" + HEAD
-ENDLESS = MAX_SILENT_BYTES + PARSED_BYTES
+ENDLESS = MAX_HEADER_BYTES + PARSED_BYTES
 CHUNKED = POST + b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n"
 
 

@@ -10,9 +10,9 @@ from django.urls import reverse
 
 from audit.models import AuditEntry
 from store import synchronous
-from store.types import Create, Key
+from store.types import Create, Key, Update
 from tenants.models import User
-from tenants.quotas import missing_tenant_quotas_create, tenant_quota
+from tenants.quotas import missing_tenant_quotas_create, tenant_quota, tenant_quota_key
 from tests import factories
 from tests.portal.conftest import House, signed_in
 
@@ -37,6 +37,24 @@ def test_operators_change_it_and_members_read_it(acme: House, globex: House, ope
     assert entry.detail == {"hard": {"pods": "5", "requests.storage": "10Gi"}}
     refused = put(signed_in(operator), {"pods": "many", "no name": "1"})
     assert refused.status_code == 400 and "pods" in refused.content.decode()
+
+
+def test_its_scopes_are_shown_and_stay(acme: House, operator: User) -> None:
+    """AD3: what they do not know is refused."""
+    assert put(signed_in(operator), {"pods": "5"}).status_code == 200
+    stored = synchronous.get(tenant_quota_key("acme"))
+    assert stored is not None
+    body = orjson.loads(stored.data)
+    body["spec"] |= {
+        "scopes": ["NotTerminating"],
+        "scopeSelector": {"matchExpressions": [{"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}]},
+    }
+    synchronous.commit([Update(stored.key, stored.revision, body)])
+    refused = put(signed_in(operator), {"services": "5"})
+    assert refused.status_code == 400 and "unsupported scope" in refused.content.decode()
+    assert put(signed_in(operator), {"pods": "7"}).json()["scopes"] == ["NotTerminating", "PriorityClass In high"]
+    page = signed_in(acme.viewer).get(reverse("tenant-quota", args=["acme"])).content.decode()
+    assert "<code>NotTerminating</code>" in page and "<code>PriorityClass In high</code>" in page
 
 
 def test_a_tenant_is_made_with_its_own_or_with_the_default(operator: User, settings: Any) -> None:
@@ -81,3 +99,24 @@ def test_the_page_shows_who_uses_what_and_what_was_refused(acme: House, operator
     assert signed_in(operator).post(change, {"hard": "pods: 8"}).status_code == 302
     stored = synchronous.get(Key("root:acme", "tenancy.tenantry.io", "tenantquotas", "", "quota"))
     assert stored is not None and orjson.loads(stored.data)["spec"] == {"hard": {"pods": "8"}}
+
+
+def test_lowering_below_the_use_says_so_and_the_console_shows_it(acme: House, operator: User) -> None:
+    """AD1."""
+    client = signed_in(operator)
+    put(client, {"pods": "5", "requests.cpu": "4"})
+    key = tenant_quota_key("acme")
+    stored = synchronous.get(key)
+    assert stored is not None
+    body = orjson.loads(stored.data)
+    used = {"hard": body["spec"]["hard"], "used": {"pods": "4", "requests.cpu": "500m"}}
+    synchronous.commit([Update(key, stored.revision, {**body, "status": used})])
+    assert client.get(API).json()["beyond"] == {}
+    page = reverse("tenant-quota", args=["acme"])
+    assert "nothing more is admitted" not in client.get(page).content.decode()
+    assert put(client, {"pods": "3", "requests.cpu": "4"}).json()["beyond"] == {"pods": "4"}
+    assert client.get(page).content.decode().count("more than allowed: nothing is taken away") == 1
+    console = client.get("/admin/tenants/tenant/acme/change/").content.decode()
+    assert "pods: 4 of 3 used" in console and "pods: more than allowed" in console
+    assert reverse("tenant-quota-change", args=["acme"]) in console
+    assert client.get("/admin/tenants/tenant/add/").status_code == 200

@@ -233,7 +233,15 @@ class TestSessionThatEnded:
         answer = client.post("/tokens/new/", {"name": "x"}, headers={"HX-Request": "true"})
         assert answer.headers["HX-Redirect"] == "/login/?next=%2F&ended=1"
 
-    @pytest.mark.parametrize("page", ["http://elsewhere/tenants/", "//elsewhere/", "javascript:alert(1)", "", "x"])
-    def test_leads_to_our_own_pages_only(self, page: str) -> None:
-        answer = stranger().get("/tokens/", headers={"HX-Request": "true", "HX-Current-URL": page})
+    @pytest.mark.parametrize("said_in", ["HX-Current-URL", "Referer"])
+    @pytest.mark.parametrize(
+        "page",
+        [
+            *("http://elsewhere/tenants/", "//elsewhere/", "javascript:alert(1)", "", "x"),
+            *("http://[", "http://[::1", "http://]/", "http://a[b]/", "http://\u2100/", "//[v1.x]:y/"),
+        ],
+    )
+    def test_leads_to_our_own_pages_only(self, page: str, said_in: str) -> None:
+        """And a stranger who names what is no address at all gets an answer as well."""
+        answer = stranger().get("/tokens/", headers={"HX-Request": "true", said_in: page})
         assert answer.headers["HX-Redirect"] == "/login/?next=%2F"

@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from portal.pages.labels import resource_name
 from portal.pages.meters import meters_of
+from tenants.models import Cluster, CredentialKind
 from tenants.services.tiers import DEFAULTS
 from tests import factories
 from tests.portal.conftest import House, signed_in
@@ -188,6 +189,15 @@ def test_anything_is_found_by_a_part_of_its_name(acme: House, globex: House, ope
     assert "acme-web" in client.get("/search/?q=me-we").content.decode()
     assert "/tenants/globex/" in client.get("/tenants/?q=lobe").content.decode()
     assert acme.viewer.email in client.get(f"/users/?q={acme.viewer.email[2:]}").content.decode()
+
+
+def test_the_way_that_is_recommended_is_marked(acme: House) -> None:
+    """GW3: the first of those that the cluster's operator chose, and no other."""
+    Cluster.objects.update(credential_kinds=["exec", "gateway"])
+    page = signed_in(acme.viewer).get(f"/workspaces/{acme.workspace.pk}/").content.decode()
+    marked = page.index("(recommended)")
+    assert page.index(str(CredentialKind.EXEC.label)) < marked < page.index(str(CredentialKind.GATEWAY.label))
+    assert page.count("(recommended)") == 1
 
 
 def test_the_rights_on_offer_are_those_that_are_given(acme: House) -> None:

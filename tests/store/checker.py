@@ -15,6 +15,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,8 @@ class Torment:
         self.witnesses: list[Witnessed] = []
         self.dead: list[Witnessed] = []
         self.restores: list[tuple[float, float]] = []
+        self.faults: Counter[str] = Counter()
+        """What has been done to it, by kind; a copy hurts nobody and is no fault."""
         self._copies: list[tuple[str, float]] = []
         self._folder = tempfile.TemporaryDirectory(prefix="witnesses-")
         self._thawing: list[asyncio.Task[None]] = []
@@ -158,6 +161,8 @@ class Torment:
         for step in plan:
             await asyncio.sleep(0.3 + self.chance.random())
             await step()
+            if step != self.copy:
+                self.faults[step.__name__] += 1
         await asyncio.sleep(1)
         await self.end()
 

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import orjson
 import pytest
 
 from store.engine import Engine
-from store.types import AllSpaces, Check, Create, Delete, Key, PreconditionFailed, RevisionTooNew, Update
+from store.types import (
+    AllSpaces,
+    Check,
+    Create,
+    Delete,
+    HistoryReplaced,
+    Key,
+    PreconditionFailed,
+    Range,
+    RevisionTooNew,
+    Update,
+)
 from tests.store.objects import PODS, body, pod
 
 
@@ -92,3 +105,21 @@ async def test_key_that_no_object_may_have_is_refused(conninfo: str, key: Key) -
     async with Engine(conninfo) as store:
         with pytest.raises(ValueError, match="key"):
             await store.commit(Create(key, body("a")))
+
+
+async def test_a_reader_that_comes_as_a_load_ends_in_vain_begins_another(
+    conninfo: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would wait for what has ended, over and over, and the loop would never get to forget that load."""
+    async with Engine(conninfo) as store:
+        load, readers = store._load, []
+
+        async def replaced(selection: Range | AllSpaces) -> None:
+            monkeypatch.setattr(store, "_load", load)
+            readers.append(asyncio.create_task(store.list(PODS, cached=True)))
+            raise HistoryReplaced
+
+        monkeypatch.setattr(store, "_load", replaced)
+        assert not (await store.list(PODS, cached=True)).items
+        (late,) = readers
+        assert not (await late).items

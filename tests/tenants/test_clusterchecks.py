@@ -17,6 +17,7 @@ from tenants.models import Cluster, Phase
 from tenants.reconciler.reconciler import clusters_recheck, workspace_reconcile
 from tenants.services import (
     cluster_check,
+    cluster_delete,
     cluster_register,
 )
 from tests.clusters import MANIFESTS
@@ -113,6 +114,7 @@ def test_a_missing_right_and_another_user_are_found(cluster):
     finally:
         cluster.kubectl("replace", "-f", "-", stdin=json.dumps(roles[0]))
     admin = cluster.real.kubeconfig("admin", "system:masters")
+    cluster_delete(actor=OPERATOR, name=cluster.kind)
     cluster_register(actor=OPERATOR, name=cluster.kind, kubeconfig=admin, is_default=True)
     assert "admin" in cluster_check(actor=OPERATOR, name=cluster.kind)
     assert findings()["no more rights"]["state"] == "failed"

@@ -10,7 +10,7 @@ from access.admission.base import CREATE, UPDATE, Attributes, NoopPlugin
 from access.authorization.chain import AuthorizationChain
 from access.authorization.modes.rbac import PolicyCache
 from access.authorization.tenancy.isolation import EVERYTHING
-from kube.authentication.identity import MASTERS
+from kube.authentication.identity import is_masters
 from kube.authorization import abac, effectivepolicy, escalation
 from kube.authorization.rbac import GROUP, TENANTED, binding_from, role_from
 from kube.requests.logicalclusters import ROOT, tenant_of
@@ -47,7 +47,7 @@ class EscalationPrevention(NoopPlugin):
         if resource.group != GROUP:
             return ()
         principal = attributes.principal
-        if principal.is_system and MASTERS in principal.groups:
+        if is_masters(principal):
             return ()
         old = attributes.old
         is_role = resource.plural in ("roles", "clusterroles")
@@ -89,7 +89,7 @@ class EscalationPrevention(NoopPlugin):
 
     async def _check_policy(self, attributes: Attributes, body: dict[str, Any]) -> None:
         principal, old = attributes.principal, attributes.old
-        if (principal.is_system and MASTERS in principal.groups) or (old is not None and old["spec"] == body["spec"]):
+        if is_masters(principal) or (old is not None and old["spec"] == body["spec"]):
             return
         policy = abac.policy_of(body, space=tenant_of(attributes.cluster))
         namespace = "" if policy.namespace == "*" else policy.namespace

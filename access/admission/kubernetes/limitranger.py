@@ -10,7 +10,7 @@ import orjson
 from access.admission.base import CREATE, UPDATE, Attributes
 from kube.quota.limitranges import violations, with_defaults
 from kube.quota.quantities import InvalidQuantity
-from kube.requests.status import BadRequest, Forbidden
+from kube.requests.status import BadRequest
 from store.interface import Store
 from store.types import Operation, Range
 
@@ -46,12 +46,8 @@ class LimitRanger:
             except InvalidQuantity as error:
                 raise BadRequest(str(error)) from None
             if found:
-                raise Forbidden(
-                    f'{resource.qualified_name} "{attributes.name}" is forbidden: {found}',
-                    group=resource.group,
-                    kind=resource.plural,
-                    name=attributes.name,
-                )
+                rule = f"LimitRange {attributes.namespace}/{limit_range['metadata']['name']}"
+                raise attributes.forbidden(found, rule=rule)
         return ()
 
     @staticmethod

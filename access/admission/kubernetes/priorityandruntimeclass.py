@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 import orjson
 
-from access.admission.base import CREATE, Attributes, NoopPlugin
+from access.admission.base import CREATE, UPDATE, Attributes, NoopPlugin
 from kube.requests.logicalclusters import ROOT
 from kube.requests.status import Forbidden
 from store.interface import Store
@@ -32,9 +33,13 @@ class PriorityAndRuntimeClass(NoopPlugin):
         """Settle priority and overhead. Raises ``Forbidden`` for classes that are missing or contradicted."""
         body, resource = attributes.object, attributes.resource
         is_pod = not resource.group and resource.plural == "pods" and not attributes.subresource
-        if body is None or not is_pod or attributes.operation != CREATE:
+        if body is None or not is_pod:
             return
         spec = body.setdefault("spec", {})
+        if attributes.operation == UPDATE:
+            _keep_priority(spec, attributes.old or {})
+        if attributes.operation != CREATE:
+            return
         await self._settle_priority(attributes, spec)
         await self._settle_runtime(attributes, spec)
 
@@ -109,3 +114,11 @@ _WITHOUT: Final = "pod rejected: Pod Overhead set without corresponding RuntimeC
 
 def _refused(attributes: Attributes, why: str) -> Forbidden:
     return Forbidden(f'pods "{attributes.name}" is forbidden: {why}', kind="pods", name=attributes.name)
+
+
+def _keep_priority(spec: dict[str, Any], old: Mapping[str, Any]) -> None:
+    """A pod that is replaced without what was settled for it keeps that."""
+    for field in ("priority", "preemptionPolicy"):
+        settled = (old.get("spec") or {}).get(field)
+        if spec.get(field) is None and settled is not None:
+            spec[field] = settled

@@ -10,14 +10,15 @@ from typing import Any, Final
 import orjson
 
 from access.admission.base import CREATE, DELETE, UPDATE, Attributes, NoopPlugin
+from access.admission.quotarefusals import QuotaRefusals
 from kube.objects.publications import is_copy
 from kube.quota import usage
 from kube.quota.podresources import add, amounts
 from kube.quota.quantities import InvalidQuantity, Quantity
 from kube.quota.usage import Quota, QuotaExceeded
-from kube.requests.status import BadRequest, Forbidden
+from kube.requests.status import BadRequest
 from store.interface import Store
-from store.types import Operation, Range, Stored, Update
+from store.types import Key, Operation, Range, Stored, Update
 
 _NONE: Final = Quantity()
 
@@ -39,6 +40,7 @@ class ResourceQuota(NoopPlugin):
         self._store = store
         self._resources = resources
         self._line_up = line_up
+        self._refusals = QuotaRefusals(store)
 
     async def admit(self, attributes: Attributes) -> None:
         """Fill in the status of a quota that is written: what is limited, and what is used already."""
@@ -73,14 +75,19 @@ class ResourceQuota(NoopPlugin):
         for stored in listing.items:
             if stored.key.name == own:
                 continue  # It is what is written: what it counts of itself is settled with it.
-            operation = self._settle(attributes, stored)
+            try:
+                operation = self._settle(attributes, stored)
+            except QuotaExceeded as error:
+                key = Key(attributes.cluster, *resource.place, attributes.namespace, attributes.name)
+                rule = f"ResourceQuota {stored.key.namespace}/{stored.key.name}"
+                raise await self._refusals.refusal(error, key, attributes.object or {}, rule=rule) from None
             if operation is not None:
                 operations.append(operation)
         return operations
 
     def _settle(self, attributes: Attributes, stored: Stored) -> Operation | None:
+        """The quota's new status. Raises ``QuotaExceeded``, ``BadRequest``."""
         body = orjson.loads(stored.data)
-        resource = attributes.resource
         now = datetime.fromtimestamp(attributes.now, UTC)
         try:
             quota = usage.read_quota(body)
@@ -92,13 +99,6 @@ class ResourceQuota(NoopPlugin):
             if attributes.operation != DELETE and attributes.subresource != "status":
                 grown = {name: amount for name, amount in change.items() if amount.nanos > 0}
                 usage.check(quota, grown, used)
-        except QuotaExceeded as error:
-            raise Forbidden(
-                f'{resource.qualified_name} "{attributes.name}" is forbidden: {error}',
-                group=resource.group,
-                kind=resource.plural,
-                name=attributes.name,
-            ) from None
         except InvalidQuantity as error:
             raise BadRequest(str(error)) from None
         body["status"] = _status(body, add(used, change))

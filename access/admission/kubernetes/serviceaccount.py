@@ -1,4 +1,4 @@
-"""Pods run as a service account that exists."""
+"""Pods run as a service account that exists, pull images with its secrets, and use no others where it says so."""
 
 from __future__ import annotations
 
@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import orjson
+
 from access.admission.base import CREATE, Attributes
 from kube.authorization.nodegraph import MIRROR, reference_of
+from kube.objects.mountablesecrets import ephemeral_container_problems, limits_secrets, new_pod_problems
 from kube.requests.logicalclusters import full_path, tenant_of
 from kube.requests.names import SYSTEM_TENANT, path_segment
 from kube.requests.status import Forbidden
@@ -19,6 +22,7 @@ from store.types import Create, Key, Operation
 class ServiceAccount:
     """A new pod runs as ``default`` when that account exists and nothing else is asked; a named one must exist.
 
+    A pod that names no secrets to pull images with gets the account's. No token is mounted: no container runs.
     ``default`` is made together with its namespace, as a cluster's controllers would.
     """
 
@@ -28,41 +32,55 @@ class ServiceAccount:
         self._store = store
 
     async def admit(self, attributes: Attributes) -> None:
-        """Name the account in both fields."""
+        """Name the account in both fields, and its secrets for pulling images where the pod names none."""
         body = attributes.object
         if body is None or not _concerns(attributes):
             return
         spec = body.get("spec") or {}
         name = spec.get("serviceAccountName") or spec.get("serviceAccount")
-        if not name and await self._exists(attributes, "default"):
+        account = await self._account(attributes, name or "default")
+        if not name and account is not None:
             name = "default"
         if name:
             spec["serviceAccountName"] = spec["serviceAccount"] = name
+        if account is not None and account.get("imagePullSecrets") and not spec.get("imagePullSecrets"):
+            spec["imagePullSecrets"] = account["imagePullSecrets"]
 
     async def validate(self, attributes: Attributes) -> Sequence[Operation]:
-        """Raises ``Forbidden`` when the account is not there. A new namespace gets its first account."""
+        """Raises ``Forbidden`` when the account is not there, or limits what the pod may use.
+
+        A new namespace gets its first account.
+        """
         body = attributes.object
         if _is_new_namespace(attributes):
             return (_first_account(attributes),)
         if body is not None and _is_new_pod(attributes) and _is_mirror(body):
             _check_mirror(attributes, body)
-        if body is None or not _concerns(attributes):
+        if body is None or not (_concerns(attributes) or _adds_containers(attributes)):
             return ()
-        name = (body.get("spec") or {}).get("serviceAccountName")
-        if name and not await self._exists(attributes, name):
+        spec = body.get("spec") or {}
+        name = spec.get("serviceAccountName")
+        if not name:
+            return ()
+        account = await self._account(attributes, name)
+        if account is None:
             wrong = path_segment(name)
             detail = f'invalid resource name "{name}": [{wrong[0]}]' if wrong else f'serviceaccount "{name}" not found'
-            raise Forbidden(
-                f'pods "{attributes.name}" is forbidden: error looking up service account '
-                f"{attributes.namespace}/{name}: {detail}",
-                kind="pods",
-                name=attributes.name,
-            )
+            raise _forbidden(attributes, f"error looking up service account {attributes.namespace}/{name}: {detail}")
+        if limits_secrets(account):
+            problems = new_pod_problems if _is_new_pod(attributes) else ephemeral_container_problems
+            for problem in problems(spec, account):
+                raise _forbidden(attributes, problem)
         return ()
 
-    async def _exists(self, attributes: Attributes, name: str) -> bool:
+    async def _account(self, attributes: Attributes, name: str) -> dict[str, Any] | None:
         key = Key(attributes.cluster, "", "serviceaccounts", attributes.namespace, name)
-        return await self._store.get(key, cached=True) is not None or await self._store.get(key) is not None
+        stored = await self._store.get(key, cached=True) or await self._store.get(key)
+        return None if stored is None else orjson.loads(stored.data)
+
+
+def _forbidden(attributes: Attributes, why: str) -> Forbidden:
+    return Forbidden(f'pods "{attributes.name}" is forbidden: {why}', kind="pods", name=attributes.name)
 
 
 def _concerns(attributes: Attributes) -> bool:
@@ -79,6 +97,11 @@ def _is_new_pod(attributes: Attributes) -> bool:
     )
 
 
+def _adds_containers(attributes: Attributes) -> bool:
+    resource = attributes.resource
+    return not resource.group and resource.plural == "pods" and attributes.subresource == "ephemeralcontainers"
+
+
 def _is_mirror(body: dict[str, Any] | None) -> bool:
     """Whether a kubelet shows a pod here that it runs by itself: it has no account (AZ4)."""
     annotations = ((body or {}).get("metadata") or {}).get("annotations")
@@ -90,11 +113,7 @@ def _check_mirror(attributes: Attributes, body: dict[str, Any]) -> None:
     referred = reference_of(body.get("spec") or {}).partition(" ")[0]
     words = {"serviceaccounts": "service accounts", "secrets": "secrets"}
     if referred in words:
-        raise Forbidden(
-            f'pods "{attributes.name}" is forbidden: a mirror pod may not reference {words[referred]}',
-            kind="pods",
-            name=attributes.name,
-        )
+        raise _forbidden(attributes, f"a mirror pod may not reference {words[referred]}")
 
 
 def _is_new_namespace(attributes: Attributes) -> bool:

@@ -48,7 +48,7 @@ class PublishedObjects(NoopPlugin):
             raise attributes.forbidden(f"the label {ORIGIN} marks copies of published objects, which the server makes")
         wanted, before = publications.asks(new), publications.asks(old)
         if attributes.cluster != ROOT:
-            if added := sorted(wanted.items() - before.items()):
+            if added := sorted(publications.claims(new).items() - publications.claims(old).items()):
                 raise attributes.forbidden(
                     f"only objects of the system space are published: leave the annotation {added[0][0]} out"
                 )

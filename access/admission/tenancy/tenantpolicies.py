@@ -87,4 +87,5 @@ def refusal(group: str, plural: str, name: str, found: Sequence[Violation]) -> F
         kind=plural,
         name=name,
         causes=[violation.cause for violation in found[:100]],
+        rule=f"policy {', '.join(dict.fromkeys(violation.rule for violation in found))}",
     )

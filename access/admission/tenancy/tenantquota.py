@@ -9,22 +9,25 @@ from typing import Any, Final
 import orjson
 
 from access.admission.base import CREATE, DELETE, UPDATE, Attributes, NoopPlugin
+from access.admission.quotarefusals import QuotaRefusals
 from kube.objects.publications import is_copy
 from kube.quota import tenantquotas
 from kube.quota.placedusage import read_placed_usage
-from kube.quota.podresources import amounts
 from kube.quota.quantities import InvalidQuantity, Quantity
 from kube.quota.tenantquotas import PLACED_USAGES, TENANT_QUOTAS, TenantQuota, UsageRule
 from kube.quota.usage import QuotaExceeded
-from kube.requests.logicalclusters import is_tenant_space, space_of, tenant_of
+from kube.requests.logicalclusters import is_tenant_space, tenant_of
 from kube.requests.names import SYSTEM_TENANT
 from kube.requests.status import BadRequest, Forbidden
 from kube.workspaces.types import WORKSPACES
 from store.interface import Store
 from store.types import Create, Key, Operation, Range, Stored, Update
+from tenants.quotas import tenant_quota_key
 
 _NONE: Final = Quantity()
 _KNOWN_MAX: Final = 4096
+RULE: Final = f"TenantQuota {tenantquotas.NAME}"
+"""What the trace of a request that it refuses calls it."""
 
 Served = Callable[[str], Awaitable[Sequence[tuple[str, str, str]]]]
 """The (group, plural, name in the store) of whatever a logical cluster keeps objects of."""
@@ -54,6 +57,7 @@ class TenantQuotaAdmission(NoopPlugin):
         self._served = served
         self._rules = rules
         self._line_up = line_up
+        self._refusals = QuotaRefusals(store)
         self._known: dict[str, tuple[int, TenantQuota]] = {}
         """By space: the newest that was read, for most writes ask only what it is about."""
 
@@ -64,7 +68,7 @@ class TenantQuotaAdmission(NoopPlugin):
             return
         try:
             quota = self._read(attributes.cluster, body)
-            used = await self._count(attributes.cluster, quota, attributes.now)
+            used = await self.count(attributes.cluster, quota, attributes.now)
         except (InvalidQuantity, KeyError, TypeError, AttributeError):
             return  # Validation says what is wrong.
         body["status"] = tenantquotas.with_used(body, used)["status"]
@@ -81,7 +85,7 @@ class TenantQuotaAdmission(NoopPlugin):
         tenant = tenant_of(attributes.cluster)
         if tenant == SYSTEM_TENANT:
             return ()
-        key = quota_key(tenant)
+        key = tenant_quota_key(tenant)
         stored = await self._store.get(key, cached=True) or await self._store.get(key)
         if stored is None:
             return ()  # The tenant is being made, or is gone: its own plug-in refuses what comes in.
@@ -108,27 +112,16 @@ class TenantQuotaAdmission(NoopPlugin):
             body = orjson.loads(stored.data)
             used = tenantquotas.used_of(body)
             if not quota.hard.keys() <= used.keys():
-                used = await self._count(stored.key.space, quota, attributes.now)
+                used = await self.count(stored.key.space, quota, attributes.now)
             if attributes.operation != DELETE:
                 quota.check({name: amount for name, amount in change.items() if amount.nanos > 0}, used)
         except QuotaExceeded as error:
-            raise attributes.forbidden(f"{error}{await self._beside(attributes)}") from None
+            key = Key(attributes.cluster, *attributes.resource.place, attributes.namespace, attributes.name)
+            raise await self._refusals.refusal(error, key, attributes.object or {}, rule=RULE) from None
         except InvalidQuantity as error:
             raise BadRequest(str(error)) from None
         settled = tenantquotas.with_used(body, tenantquotas.after(used, change))
         return (Update(stored.key, stored.revision, settled),)
-
-    async def _beside(self, attributes: Attributes) -> str:
-        """What the quotas of the namespace say, for who is refused by the tenant's."""
-        place = Range(attributes.cluster, "", "resourcequotas", attributes.namespace)
-        listing = await self._store.list(place, cached=True) if attributes.namespace else None
-        said = ""
-        for stored in listing.items if listing is not None else ():
-            status = orjson.loads(stored.data).get("status") or {}
-            used, hard = amounts(status.get("used")), amounts(status.get("hard"))
-            both = [f"{name}={used[name]} of {hard[name]}" for name in sorted(hard) if name in used]
-            said += f"; used of quota {stored.key.name} of the namespace: {','.join(both)}"
-        return said
 
     def _quota(self, stored: Stored) -> TenantQuota:
         known = self._known.get(stored.key.space)
@@ -142,7 +135,7 @@ class TenantQuotaAdmission(NoopPlugin):
     def _read(self, cluster: str, body: dict[str, Any]) -> TenantQuota:
         return tenantquotas.read_tenant_quota(tenant_of(cluster), body, self._rules)
 
-    async def _count(self, space: str, quota: TenantQuota, now: float) -> dict[str, Quantity]:
+    async def count(self, space: str, quota: TenantQuota, now: float) -> dict[str, Quantity]:
         """What the tenant has in its space, in every workspace below it and in placed namespaces, and was not published."""
         moment = datetime.fromtimestamp(now, UTC)
         placed = await self._store.list(Range(space, *PLACED_USAGES))
@@ -164,13 +157,13 @@ class TenantQuotaAdmission(NoopPlugin):
 
     async def recount(self, tenant: str, now: float) -> None:
         """Count a tenant's use afresh: what controllers make and remove is not settled on its way."""
-        stored = await self._store.get(quota_key(tenant))
+        stored = await self._store.get(tenant_quota_key(tenant))
         if stored is None:
             return
         body = orjson.loads(stored.data)
         try:
             quota = self._read(stored.key.space, body)
-            counted = tenantquotas.with_used(body, await self._count(stored.key.space, quota, now))
+            counted = tenantquotas.with_used(body, await self.count(stored.key.space, quota, now))
         except InvalidQuantity:
             return
         if counted != body:
@@ -178,16 +171,11 @@ class TenantQuotaAdmission(NoopPlugin):
 
     async def concerns(self, key: Key) -> bool:
         """Whether a tenant's quota bounds anything of what a key is of."""
-        stored = await self._store.get(quota_key(tenant_of(key.space)), cached=True)
+        stored = await self._store.get(tenant_quota_key(tenant_of(key.space)), cached=True)
         try:
             return stored is not None and self._quota(stored).concerns(key.group, key.resource.partition(":")[0])
         except InvalidQuantity:
             return False
-
-
-def quota_key(tenant: str) -> Key:
-    """Where a tenant's quota is kept."""
-    return Key(space_of(tenant), *TENANT_QUOTAS, "", tenantquotas.NAME)
 
 
 def _change(attributes: Attributes, quota: TenantQuota, now: datetime) -> dict[str, Quantity]:

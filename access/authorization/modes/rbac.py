@@ -17,8 +17,9 @@ from kube.authorization import bootstrappolicy, effectivepolicy
 from kube.authorization.decisions import Decision
 from kube.authorization.effectivepolicy import Policies, may_be_bound_in
 from kube.authorization.rbac import GROUP, Attributes, Binding, binding_from, role_from
-from kube.authorization.rbacindex import EffectiveRules, PolicyIndex, decide, intern_all
+from kube.authorization.rbacindex import CACHE_BUDGET, EffectiveRules, PolicyIndex, decide, intern_all, weight_of_held
 from kube.authorization.tenantreferences import refers_to, tenant_of_group, tenants_named
+from kube.requests.caches import Cache
 from kube.requests.logicalclusters import ROOT, tenant_of
 from kube.requests.names import SYSTEM_TENANT
 from kube.requests.requestinfo import RequestInfo
@@ -29,9 +30,6 @@ _ROLES: Final = ("roles", "clusterroles")
 _BINDINGS: Final = ("rolebindings", "clusterrolebindings")
 SPACES_MAX: Final = 4096
 """Compiled policies in memory: those of the spaces in use. A space that comes back is compiled again."""
-
-HELD_MAX: Final = 65_536
-"""Principals in namespaces of their homes that are remembered, in all spaces together."""
 
 _Home = tuple[str, str, tuple[str, ...], str]
 """A logical cluster, a user with groups, and a namespace."""
@@ -57,20 +55,22 @@ class PolicyCache:
         self.cached_policies_for: Final = self._around.get
         """``policies_for`` for a logical cluster in use, without waiting; ``None`` for one that is not compiled."""
         self._changes = 0
-        self._held: dict[_Home, EffectiveRules] = {}
+        self._held: Cache[_Home, EffectiveRules] = Cache(CACHE_BUDGET)
         self._held_in: dict[str, list[_Home]] = {}
         self.home_rules: Final = self._held.get
         """What a principal holds in a namespace of its home, as far as it is known from earlier requests."""
 
     def remember_home_rules(self, home: _Home, held: EffectiveRules) -> None:
         """Know this until the RBAC of the logical cluster changes."""
-        if len(self._held) >= HELD_MAX:
-            self._held.clear()
-            self._held_in.clear()
         cluster, name, groups, namespace = home
         # One copy of each word: less memory, and what is compared is mostly in the processor's cache.
         home = (intern(cluster), intern(name), intern_all(groups), intern(namespace))
-        self._held[home] = held
+        self._held.keep(home, held, weight_of_held(name, groups, namespace, held))
+        if home not in self._held:
+            return
+        if len(self._held) == 1:
+            # There was no room, and all before it went.
+            self._held_in.clear()
         self._held_in.setdefault(cluster, []).append(home)
 
     async def of(self, cluster: str) -> PolicyIndex:
@@ -148,7 +148,7 @@ class PolicyCache:
         # applied and questions answered on one thread, and a lost memory costs only a compilation.
         self._changes += 1
         for home in self._held_in.pop(cluster, ()):
-            del self._held[home]
+            self._held.pop(home, None)
         if cluster == ROOT:
             self._around.clear()
         else:

@@ -7,7 +7,7 @@ from typing import Final, Protocol
 
 from access.authentication import clusterwebhooks
 from access.authorization.base import DENY_ALL, NO_RULES, RuleSet, allow, deny, no_opinion
-from kube.authentication.identity import MASTERS, Principal
+from kube.authentication.identity import Principal, is_masters
 from kube.authorization.decisions import Decision
 from kube.authorization.rbac import CLUSTER, Rule
 from kube.requests.logicalclusters import ClusterKind, tenant_of
@@ -112,10 +112,10 @@ class SystemMasters:
 
     def decide(self, principal: Principal, request: RequestInfo) -> Decision:  # noqa: ARG002
         """The same, without waiting."""
-        if principal.is_system and MASTERS in principal.groups:
+        if is_masters(principal):
             return allow(self.name, "group system:masters of the system tenant")
         return _NO_MASTER
 
     async def rules_for(self, principal: Principal, cluster: str, namespace: str) -> RuleSet:  # noqa: ARG002
         """Everything, for the operators' own masters."""
-        return RuleSet(EVERYTHING) if principal.is_system and MASTERS in principal.groups else NO_RULES
+        return RuleSet(EVERYTHING) if is_masters(principal) else NO_RULES

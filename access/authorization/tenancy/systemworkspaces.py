@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from access.authorization.base import DENY_ALL, NO_RULES, RuleSet, deny, no_opinion
-from kube.authentication.identity import MASTERS, Principal
+from kube.authentication.identity import Principal, is_masters
 from kube.authorization.decisions import Decision
 from kube.requests.logicalclusters import ClusterKind
 from kube.requests.requestinfo import RequestInfo
@@ -39,4 +39,4 @@ class SystemWorkspaces:
 
 
 def _is_closed(principal: Principal, cluster: str) -> bool:
-    return cluster.startswith("system:") and not (principal.is_system and MASTERS in principal.groups)
+    return cluster.startswith("system:") and not is_masters(principal)

@@ -39,7 +39,7 @@ def tiers_get(
 @clusters.command("list")
 def clusters_list(context: typer.Context, output: Output = Format.TABLE) -> None:
     """List clusters."""
-    columns = ("name", "kind", "server", "is_default", "last_seen_at", "last_error")
+    columns = ("name", "kind", "server", "version", "last_seen_at", "unreached_since", "credential_expires_at")
     show(connect(context).pages("clusters", ""), columns, output)
 
 
@@ -51,6 +51,17 @@ def clusters_get(
 ) -> None:
     """Show a cluster."""
     show_pairs(connect(context).get("clusters", name, ""), output)
+
+
+@clusters.command("rotate")
+def clusters_rotate(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="The cluster's name.")],
+    file: Annotated[Path, typer.Option("--file", "-f", help="The new kubeconfig; - for standard input.")],
+) -> None:
+    """Put a new credential of the gateway's in the place of the old one; it is tried first."""
+    found = connect(context).post("clusters", name, "credential", body={"kubeconfig": read_text(file)})
+    say(f"Rotated; the credential of {name} ends at {found['credential_expires_at'] or 'no time that it says'}.")
 
 
 @policies.command("get")

@@ -47,6 +47,7 @@ _FIELDS: Mapping[Kind, Mapping[str, type]] = {
         "pod_security": str,
         "network": str,
         "policies": dict,
+        "request_limits": dict,
         "workspaces_per_user": int,
         "is_available": bool,
         "position": int,

@@ -46,7 +46,7 @@ from gateway.process.streams import Recheck
 from gateway.resources import writeoptions
 from gateway.resources.kinds import Kind
 from gateway.resources.selection import selection
-from gateway.upstream.answers import EVENTS, Room, decode, version_of
+from gateway.upstream.answers import EVENTS, Room, decode, lines, version_of
 from gateway.upstream.client import BadGateway
 from gateway.upstream.placements import Placement
 from kube.requests.status import BadRequest, Expired, Forbidden, StatusError
@@ -56,7 +56,6 @@ logger = logging.getLogger(__name__)
 
 _WAITING_MAX: Final = 256
 """Events that wait for the client, of all parts together."""
-_LINE_MAX: Final = 16 * 1024 * 1024
 _LONG: Final = 256 * 1024
 _BYTES_A_SECOND: Final = 4 * 1024 * 1024
 """How fast the long events of one namespace are taken."""
@@ -133,7 +132,7 @@ class _Merger:
                 raise _NotThere
             if answer.status != 200:
                 raise refusal(answer.status, b"", placement)
-            async for line in _lines(answer.chunks, placement):
+            async for line in lines(answer.chunks, placement.cluster):
                 event = decode(line, placement.cluster)
                 type_, version = _checked(event, placement)
                 if type_ == "ERROR":
@@ -339,18 +338,6 @@ def _checked(event: Mapping[str, Any], placement: Placement) -> tuple[str, str]:
     except (ValueError, KeyError, TypeError, IndexError, AttributeError):
         raise BadGateway(f'the cluster "{placement.cluster}" sends events that are none of this namespace') from None
     return str(type_), version
-
-
-async def _lines(chunks: AsyncIterator[bytes], placement: Placement) -> AsyncIterator[bytes]:
-    """The lines of a stream, without their ends. Raises ``BadGateway`` for one that is none."""
-    rest = b""
-    async for chunk in chunks:
-        *whole, rest = (rest + chunk).split(b"\n")
-        if len(rest) > _LINE_MAX:
-            raise BadGateway(f'the cluster "{placement.cluster}" sends an event without end')
-        for line in whole:
-            if line:
-                yield line
 
 
 def _line(error: StatusError) -> bytes:

@@ -13,7 +13,8 @@ from dataclasses import replace
 from typing import Final, TypeVar
 from urllib.parse import quote, urlencode
 
-from gateway.handlers.placednamespaces.rehearsing import Rehearsal
+from gateway.filters.permission import authorize, require
+from gateway.handlers.placednamespaces.rehearsing import Overtaken, Rehearsal, overtaken
 from gateway.handlers.placednamespaces.relaying import relay
 from gateway.http.messages import Request, Response, Stream
 from gateway.http.negotiation import content_type
@@ -27,6 +28,8 @@ from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision, Verdict
 from kube.authorization.leastrole import at_most
 from kube.authorization.rbac import Attributes
+from kube.kinds.builtins import BUILTINS
+from kube.kinds.reststrategies import ALLOW_CREATE_ON_UPDATE
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import Forbidden, ServiceUnavailable, StatusError, Timeout
 from store.types import StoreError
@@ -37,6 +40,10 @@ _REVIEWS: Final = "authorization.k8s.io"
 """Questions about rights are answered here, for placed namespaces as for stored ones."""
 
 _READS: Final = frozenset({"get", "list", "watch"})
+_APPLY: Final = "application/apply-patch"
+_ATTEMPTS: Final = 8
+"""How often a write is judged that others keep overtaking, before its client is told to read again."""
+
 _SAFE: Final = "!$&'()*+,;=:@~"
 
 _MEMBERS: Final[Mapping[str, str]] = {
@@ -68,14 +75,26 @@ async def forward(runtime: Runtime, request: Request, placement: Placement, rech
             name=info.name,
         )
     role, membership = await role_of(runtime, request.principal, info, placement)
-    settlements: list[Settlement] = []
-    if info.verb not in _READS or info.connects:
-        rehearsal = Rehearsal(
-            lambda asked: ask(runtime, asked, placement, role, follows=False), request, placement.cluster
-        )
+    if info.verb in _READS and not info.connects:
+        answer: Answer | Tunnel = await ask(runtime, request, placement, role, follows=info.is_long_running)
+    else:
+        answer = await _write(runtime, request, placement, role, membership, recheck)
+    return await relay(runtime, request, placement.cluster, answer, recheck, since=since)
+
+
+async def _write(
+    runtime: Runtime, request: Request, placement: Placement, role: str, membership: str, recheck: Recheck
+) -> Answer | Tunnel:
+    """The answer to a write as it was judged; judged anew when somebody else has written in between."""
+
+    def asked(question: Request) -> Awaitable[Answer]:
+        return ask(runtime, question, placement, role, follows=False)
+
+    for _ in range(_ATTEMPTS):
+        rehearsal = Rehearsal(asked, request, placement.cluster)
         write = PlacedWrite(
             principal=request.principal,
-            info=info,
+            info=request.info,
             placement=placement,
             role=role,
             membership=membership,
@@ -85,36 +104,72 @@ async def forward(runtime: Runtime, request: Request, placement: Placement, rech
             outcome=rehearsal.outcome,
             request=request.audit_id,
             now=request.now,
-            dry_run=request.dry_run,
+            dry_run=_is_dry_run(request),
             in_thread=request.in_thread,
         )
-        settlements = await _admit(runtime, request, write)
-    if info.connects:
-        answer: Answer | Tunnel = await _connect(runtime, request, placement, role, permit=recheck)
-    else:
+        with contextlib.suppress(Overtaken):
+            return await _judged(runtime, request, rehearsal, write, recheck)
+    raise overtaken(request.info)
+
+
+async def _judged(
+    runtime: Runtime, request: Request, rehearsal: Rehearsal, write: PlacedWrite, recheck: Recheck
+) -> Answer | Tunnel:
+    """Raises ``Overtaken`` where the cluster has another state of the object than was judged."""
+    placement, role = write.placement, write.role
+    await _require_creation(runtime, request, rehearsal)
+    settlements = await _admit(runtime, request, write, rehearsal)
+    if request.info.connects:
+        return await _connect(runtime, request, placement, role, permit=recheck)
+    judged = await rehearsal.judged()
+    try:
         # Whoever it was that had to be waited for: what changes something is sent on a decision of now.
-        permit = None if info.verb in _READS else recheck
-        try:
-            answer = await ask(runtime, request, placement, role, follows=info.is_long_running, permit=permit)
-        except (BadGateway, Timeout):
-            raise
-        except StatusError:
-            # Nothing was sent.
-            await _settle(settlements, made=False)
-            raise
-        if answer.status < 500:
-            await _settle(settlements, made=answer.status < 300)
-    return await relay(runtime, request, answer, recheck, since=since)
+        answer = await ask(runtime, judged, placement, role, follows=request.info.is_long_running, permit=recheck)
+    except (BadGateway, Timeout):
+        raise
+    except StatusError:
+        # Nothing was sent.
+        await _settle(settlements, made=False)
+        raise
+    if answer.status < 500:
+        await _settle(settlements, made=answer.status < 300)
+    await rehearsal.require_newest(answer)
+    return answer
 
 
-async def _admit(runtime: Runtime, request: Request, write: PlacedWrite) -> list[Settlement]:
+async def _require_creation(runtime: Runtime, request: Request, rehearsal: Rehearsal) -> None:
+    """Raise ``Forbidden`` where an apply or an update would create what its caller may not: the cluster asks its account."""
+    if not _may_create(request) or (await authorize(runtime, request, "create")).allowed:
+        return
+    if await rehearsal.current() is None:
+        await require(runtime, request, "create")
+
+
+def _may_create(request: Request) -> bool:
+    """Whether the cluster makes what is not there by another verb than ``create``."""
+    info = request.info
+    if info.subresource:
+        return False
+    if info.verb == "patch":
+        return content_type(request).startswith(_APPLY)
+    kind = info.group, info.resource
+    return info.verb == "update" and (kind in ALLOW_CREATE_ON_UPDATE or BUILTINS.by_group_resource(*kind) is None)
+
+
+def _is_dry_run(request: Request) -> bool:
+    """Whether the cluster will change nothing: of a deletion with a body it does not read the query."""
+    return request.dry_run and not (request.info.method == "DELETE" and request.body)
+
+
+async def _admit(runtime: Runtime, request: Request, write: PlacedWrite, rehearsal: Rehearsal) -> list[Settlement]:
     """Ask all conditions in order; who refuses is noted, with the reason (AZ11). Who is to be told what becomes of it."""
     settlements = []
     for condition in runtime.placed_admission:
         try:
             settlement = await condition.admit(write)
         except StatusError as refusal:
-            request.notes.append(Decision(Verdict.DENY, f"admission/{condition.name}", refusal.message))
+            ours = Decision(Verdict.DENY, f"admission/{condition.name}", rule=refusal.rule)
+            request.notes.append(replace(rehearsal.refusal or ours, reason=refusal.message))
             raise
         if settlement is not None:
             settlements.append(settlement)
@@ -182,6 +237,7 @@ async def ask(
             audit_id=request.audit_id,
             long_running=follows,
             permit=permit,
+            tenant=_holder(request),
         )
 
     return await _with_token(runtime, placement, role, attempt)
@@ -195,10 +251,21 @@ async def _connect(
 
     async def attempt(token: str) -> Answer | Tunnel:
         return await upstream.upgrade(
-            request.info.method, target, request.raw_headers, token=token, audit_id=request.audit_id, permit=permit
+            request.info.method,
+            target,
+            request.raw_headers,
+            token=token,
+            audit_id=request.audit_id,
+            permit=permit,
+            tenant=_holder(request),
         )
 
     return await _with_token(runtime, placement, role, attempt)
+
+
+def _holder(request: Request) -> str:
+    """The tenant that a connection counts against; none for operators."""
+    return "" if request.principal.is_system else request.principal.tenant or ""
 
 
 async def _with_token(

@@ -6,6 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Final
 
+import orjson
+
+from gateway.handlers.placednamespaces.rehearsing import refusal_of
 from gateway.http.errors import as_status_error
 from gateway.http.messages import JSON, Headers, Request, Response, Stream
 from gateway.process.runtime import Runtime
@@ -15,11 +18,15 @@ from gateway.upstream.lastwords import LastWords, LogWords, NoWords, of_tunnel, 
 from gateway.upstream.tunnel import Tunnel
 from kube.requests.status import StatusError
 
+_REFUSALS: Final = frozenset({403, 422})
+_STATUS_MAX: Final = 64 * 1024
+"""Bytes of a refusal that are read for the trace; kube-apiserver's are far shorter."""
+
 _OURS: Final = frozenset({b"cache-control", b"content-type"})
 
 
 async def relay(
-    runtime: Runtime, request: Request, answer: Answer | Tunnel, recheck: Recheck, *, since: float
+    runtime: Runtime, request: Request, cluster: str, answer: Answer | Tunnel, recheck: Recheck, *, since: float
 ) -> Response | Stream:
     """The answer for the client. Nothing is shown on a decision older than a moment: ``since``, by the loop's clock.
 
@@ -32,6 +39,8 @@ async def relay(
     media = next((value for name, value in answer.headers if name == b"content-type"), JSON)
     headers: Headers = tuple(pair for pair in answer.headers if pair[0] not in _OURS)
     whole = answer.read_nowait()
+    if answer.status in _REFUSALS:
+        request.notes.append(refusal_of(cluster, _message(whole or b"")))
     if whole is not None:
         if asyncio.get_running_loop().time() - since > PROMPT_SECONDS:
             await recheck()
@@ -39,7 +48,18 @@ async def relay(
     words: LastWords = NoWords()
     if info.is_long_running and answer.status == 200:
         words = of_watch(media) if info.verb == "watch" else LogWords()
-    return Stream(_guarded(runtime, request, answer, words, recheck), media, headers, answer.status)
+    chunks = _guarded(runtime, request, answer, words, recheck)
+    return Stream(chunks, media, headers, answer.status, long_running=info.is_long_running)
+
+
+def _message(body: bytes) -> str:
+    """What a refusal says, where it is JSON; protobuf says nothing here."""
+    try:
+        status = orjson.loads(body) if len(body) <= _STATUS_MAX else None
+    except orjson.JSONDecodeError:
+        status = None
+    said = status.get("message") if isinstance(status, dict) else None
+    return said if isinstance(said, str) else "the cluster refuses this"
 
 
 async def _guarded(

@@ -1,8 +1,8 @@
-"""AdmissionReview: what a cluster may write in the namespaces of tenants, whoever writes it there (GW17, AD4, AD5).
+"""AdmissionReview: what a cluster may write in the namespaces of tenants, whoever writes it there (GW17, AD1 to AD5).
 
-The same plug-ins as for stored namespaces judge. What they keep, such as whose a host name is now, is committed before
-the answer, with what it rests on, such as the policy; where another process was faster, the review is judged anew. A dry
-run is judged alike, and nothing is kept.
+The same plug-ins as for stored namespaces judge. What they keep, whose a host name is now and what is taken of the
+tenant's quota, is committed before the answer, with what it rests on, such as the policy; where another process was
+faster, the review is judged anew. A dry run is judged alike, and nothing is kept.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kube.kinds.resources import Resource, Version
 from kube.requests.logicalclusters import tenant_of
 from kube.requests.names import SYSTEM_TENANT
 from kube.requests.requestinfo import RequestInfo
-from kube.requests.status import Forbidden, StatusError
+from kube.requests.status import StatusError
 from kube.webhooks.isolation import is_platform
 from kube.webhooks.reviews import AdmissionReview, admission_answer, read_admission_review
 from store.types import PreconditionFailed
@@ -45,9 +45,9 @@ async def answer(runtime: Runtime, request: Request, cluster: str, body: Any) ->
         else:
             await _admit(runtime, attributes)
     except StatusError as refusal:
-        if not isinstance(refusal, Forbidden):
+        if refusal.code >= 500:
             raise
-        _record(runtime, request, attributes)
+        _record(runtime, request, attributes, refusal.code)
         return admission_answer(review.uid, refusal)
     return admission_answer(review.uid, None, attributes.warnings)
 
@@ -119,7 +119,7 @@ def _unknown(review: AdmissionReview) -> Resource:
     )
 
 
-def _record(runtime: Runtime, request: Request, attributes: Attributes) -> None:
+def _record(runtime: Runtime, request: Request, attributes: Attributes, code: int) -> None:
     """A refusal is the tenant's, and in its audit like any other, with the plug-in that refused (AZ11)."""
     principal, tenant = attributes.principal, attributes.info.tenant
     runtime.audit.put_nowait(
@@ -130,7 +130,7 @@ def _record(runtime: Runtime, request: Request, attributes: Attributes) -> None:
             principal=Principal(name=principal.name, tenant=tenant or None, authenticator=_AUTHENTICATOR),
             info=attributes.info,
             decision=with_notes(_ALLOWED, attributes.notes),
-            status=403,
+            status=code,
             source_ip="",
             user_agent=request.user_agent,
         )

@@ -15,9 +15,11 @@ from access.authentication.build import UnusableOptions, build_authenticators
 from access.authorization import options as authorization
 from access.authorization.build import check_files
 from access.reloading import UnusableFile
-from access.requestlimits import READ, WATCH, WRITE, Limits
+from access.requestlimits import READ, WATCH, WRITE
 from gateway.options import DEFAULT_ISSUER, Options
+from gateway.process.auditlog import read_policy_file
 from gateway.server.serving import PortTaken, run
+from kube.requests.ratelimits import Limits
 from kube.requests.tokenbuckets import TokenBucket
 
 
@@ -39,6 +41,12 @@ def _amount(text: str) -> float:
     if not 0 <= amount <= 1e9:
         raise ArgumentTypeError("a number from 0 is expected")
     return amount
+
+
+def _percentage(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 1 <= int(text[:4]) <= 100:
+        raise ArgumentTypeError("a percentage from 1 to 100 is expected")
+    return int(text)
 
 
 class Command(BaseCommand):
@@ -84,6 +92,8 @@ class Command(BaseCommand):
             default=settings.ADMISSION_CONTROL_CONFIG_FILE,
             help="AdmissionConfiguration with what admission plug-ins are told",
         )
+        add("--audit-policy-file", type=Path, help="audit.k8s.io/v1 Policy: which requests the audit log tells of")
+        add("--audit-log-path", type=Path, help="file of the audit log; - is the standard output")
         add("--workers", type=int, default=1, help="processes")
         authentication.add_flags(parser)
         authorization.add_flags(parser, settings.AUTHORIZATION)
@@ -95,6 +105,12 @@ class Command(BaseCommand):
             )
             add(f"--tenant-{kind}-burst", type=_count, default=rate.burst, help=f"{meaning} at once after a pause")
         add("--tenant-max-watches", type=_count, default=limits.open_watches, help="open watches of one tenant; 0: any")
+        add(
+            "--tenant-person-share",
+            type=_percentage,
+            default=limits.person_share,
+            help="percentage of a tenant's rates and open watches that one person may take",
+        )
 
     def handle(self, *_args: Any, **flags: Any) -> None:
         """Serve."""
@@ -122,11 +138,14 @@ class Command(BaseCommand):
             anonymous_auth=flags["anonymous_auth"],
             disable_admission_plugins=flags["disable_admission_plugins"],
             admission_control_config_file=flags["admission_control_config_file"],
+            audit_policy_file=flags["audit_policy_file"],
+            audit_log_path=flags["audit_log_path"],
             authentication=authentication.AuthenticationOptions.of_flags(flags),
             authorization=authorization.AuthorizationOptions.of_flags(flags),
             tenant_limits=Limits(
                 **{kind: TokenBucket(flags[f"tenant_{kind}_qps"], flags[f"tenant_{kind}_burst"]) for kind in _KINDS},
                 open_watches=flags["tenant_max_watches"],
+                person_share=flags["tenant_person_share"],
             ),
         )
         try:
@@ -134,6 +153,7 @@ class Command(BaseCommand):
             build_authenticators(options.authentication, service_account_issuer=options.service_account_issuer)
             check_files(options.authorization)
             configuration.read(options.admission_control_config_file)
+            self._check_audit(options)
             choice.check(flags["enable_admission_plugins"], options.disable_admission_plugins)
         except (UnusableOptions, UnusableFile, choice.UnusablePlugins) as error:
             raise CommandError(str(error)) from None
@@ -141,3 +161,12 @@ class Command(BaseCommand):
             run(options, announce=lambda url: self.stdout.write(f"API server at {url}"))
         except (PortTaken, UnusableFile) as error:
             raise CommandError(str(error)) from None
+
+    def _check_audit(self, options: Options) -> None:
+        """A policy that can be used, and a word on one without a log, or a log without a policy, as kube-apiserver has it."""
+        if options.audit_policy_file is not None:
+            read_policy_file(options.audit_policy_file)
+            if options.audit_log_path is None:
+                self.stderr.write("No --audit-log-path provided, no events will be recorded")
+        elif options.audit_log_path is not None:
+            self.stderr.write("No audit policy file provided, no events will be recorded for log backend")

@@ -23,8 +23,8 @@ from tenants.models import Cluster
 _TEMPLATE: Final = Path(__file__).parent.parent / "webhooks.yaml"
 _FOLDER: Final = "/etc/kubernetes/tenantry"
 _WHEN_AWAY: Final = {
-    "Fail": "while Tenantry is away nothing is made or changed there, until it is back.",
-    "Ignore": "what is written while Tenantry is away is neither judged nor held up.",
+    "Fail": "nothing passes the quota while Tenantry is away, and nothing is made or changed there until it is back.",
+    "Ignore": "what is written while Tenantry is away is neither judged nor held up; it counts once somebody has looked.",
 }
 """The failure policies for what is written in namespaces of workspaces, and what each keeps."""
 _OPERATOR: Final = Actor(name="system:command", operator=True)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from rest_framework import serializers
 
+from kube.requests.ratelimits import SETTINGS
 from portal.api.serializers.base import CreateRequest, RequestSerializer
 from portal.api.serializers.policies import PoliciesSerializer
 from tenants.models import Cluster, CredentialKind, Network, PodSecurity, Tier
 
+_LIMITS = f"What its tenants may ask of an API server: {', '.join(SETTINGS)}."
 _KINDS = "What people may be given for its workspaces; everything when nothing is said."
 
 
@@ -21,6 +23,12 @@ class TierChangeRequest(RequestSerializer):
     pod_security = serializers.ChoiceField(choices=PodSecurity.choices, required=False, default=PodSecurity.BASELINE)
     network = serializers.ChoiceField(choices=Network.choices, required=False, default=Network.TENANT)
     policies = PoliciesSerializer(required=False, default=dict)
+    request_limits = serializers.DictField(
+        child=serializers.IntegerField(min_value=0, max_value=1_000_000),
+        required=False,
+        default=dict,
+        help_text=_LIMITS,
+    )
     workspaces_per_user = serializers.IntegerField(min_value=0, max_value=1000, required=False, default=1)
     is_available = serializers.BooleanField(required=False, default=True)
     position = serializers.IntegerField(min_value=0, max_value=1000, required=False, default=0)
@@ -53,6 +61,12 @@ class ClusterCreateRequest(ClusterSettingsRequest):
     kubeconfig = serializers.CharField(max_length=262_144, write_only=True, trim_whitespace=False)
 
 
+class ClusterCredentialRequest(RequestSerializer):
+    """The credential that takes over, in a kubeconfig of the same cluster."""
+
+    kubeconfig = serializers.CharField(max_length=262_144, write_only=True, trim_whitespace=False)
+
+
 class ClusterChangeRequest(ClusterSettingsRequest):
     """What to change of a cluster; another server or CA wipes the stored credential."""
 
@@ -66,6 +80,7 @@ class TierSerializer(serializers.ModelSerializer[Tier]):
     quota = serializers.DictField(child=serializers.CharField())
     limit_range = serializers.ListField(child=serializers.DictField())
     policies = PoliciesSerializer()
+    request_limits = serializers.DictField(child=serializers.IntegerField())
 
     class Meta:
         model = Tier
@@ -78,6 +93,7 @@ class TierSerializer(serializers.ModelSerializer[Tier]):
             "pod_security",
             "network",
             "policies",
+            "request_limits",
             "workspaces_per_user",
             "is_available",
             "position",
@@ -86,11 +102,22 @@ class TierSerializer(serializers.ModelSerializer[Tier]):
         read_only_fields = fields
 
 
+class UnclaimedNamespaceSerializer(serializers.Serializer[dict[str, str]]):
+    """A namespace with the labels of a workspace that belongs to nobody: an operator's to look at, and to delete there."""
+
+    name = serializers.CharField()
+    uid = serializers.CharField()
+    tenant = serializers.CharField()
+    workspace = serializers.CharField()
+    created_at = serializers.CharField()
+
+
 class ClusterSerializer(serializers.ModelSerializer[Cluster]):
     """A cluster, without its credential."""
 
     credential_kinds = serializers.ListField(child=serializers.ChoiceField(choices=CredentialKind.choices))
     storage_classes = serializers.ListField(child=serializers.CharField())
+    unclaimed_namespaces = UnclaimedNamespaceSerializer(many=True)
     checks = serializers.ListField(child=serializers.DictField())
 
     class Meta:
@@ -108,11 +135,17 @@ class ClusterSerializer(serializers.ModelSerializer[Cluster]):
             "opened",
             "credential_kinds",
             "storage_classes",
+            "unclaimed_namespaces",
             "checks",
             "checked_at",
             "is_default",
             "last_error",
             "last_seen_at",
+            "version",
+            "latency_ms",
+            "unreached_since",
+            "unreached_why",
+            "credential_expires_at",
             "created_at",
         )
         read_only_fields = fields

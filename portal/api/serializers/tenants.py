@@ -98,6 +98,13 @@ class QuotaSerializer(serializers.Serializer[Any]):
 
     hard = serializers.DictField(child=serializers.CharField())
     used = serializers.DictField(child=serializers.CharField())
+    scopes = serializers.ListField(
+        child=serializers.CharField(),
+        help_text="what alone is counted, as in a ResourceQuota; everything where none is named",
+    )
+    beyond = serializers.DictField(
+        child=serializers.CharField(), help_text="what is used of the names of which more is used than may be"
+    )
     workspaces = QuotaOfWorkspaceSerializer(many=True)
 
 

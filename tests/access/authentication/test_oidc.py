@@ -1,5 +1,6 @@
 """Signing in by OpenID Connect tokens (AN8)."""
 
+import asyncio
 import base64
 import contextlib
 import json
@@ -273,7 +274,6 @@ async def test_a_withdrawn_key_ends_though_nobody_asks_for_another(provider, aut
 
 async def test_unknown_key_ids_ask_the_provider_once_a_minute(provider, authenticator):
     """JWT-04: no storm by a thousand made-up key ids."""
-    import asyncio
 
     async def attempt(number, now):
         with pytest.raises(Refused):
@@ -336,6 +336,54 @@ async def test_keys_for_other_uses_and_weak_keys_verify_nothing(provider, authen
     for token in (signed(claims(provider), kid="a"), jwt.encode(claims(provider), weak, "RS256", {"kid": "w"})):
         with pytest.raises(Refused, match="signature"):
             await authenticator.authenticate(bearer(token), now=NOW)
+
+
+def number(value):
+    return base64.urlsafe_b64encode(value.to_bytes((value.bit_length() + 7) // 8)).rstrip(b"=").decode()
+
+
+@pytest.mark.parametrize(("bits", "exponent_bits"), [(2048, 2000), (3072, 3000), (2048, 32), (8200, 17), (80_000, 17)])
+async def test_keys_that_take_long_to_compare_with_are_none(provider, authenticator, monkeypatch, bits, exponent_bits):
+    """JWT-19: a provider with 64 such keys would hold everybody's requests for seconds by one token without a key id."""
+    compared = []
+    monkeypatch.setattr(oidc._JWS, "decode", lambda token, key, algorithms: compared.append(key))
+    slow = {
+        "kty": "RSA",
+        "n": number(2**bits - 1),
+        "e": number(2 ** (exponent_bits - 1) + 2 ** (exponent_bits // 2) + 1),
+    }
+    provider.keys = [slow] * 64
+    with pytest.raises(Refused, match="signature"):
+        await authenticator.authenticate(bearer(signed(claims(provider))), now=NOW)
+    assert compared == []
+
+
+async def test_others_are_served_between_one_key_and_the_next(provider, authenticator, monkeypatch):
+    """JWT-19: a token without a key id is compared with one key in a turn of the loop."""
+    provider.keys = [jwk(OTHER_RSA)] * 20
+    turn, turns, decode = [0], [], oidc._JWS.decode
+
+    def compared(*args, **more):
+        turns.append(turn[0])
+        return decode(*args, **more)
+
+    monkeypatch.setattr(oidc._JWS, "decode", compared)
+    task = asyncio.ensure_future(authenticator.verify(signed(claims(provider)), now=NOW))
+    while not task.done():
+        turn[0] += 1
+        await asyncio.sleep(0)
+    with pytest.raises(Refused, match="signature"):
+        task.result()
+    assert len(set(turns)) == len(turns) == 20
+
+
+@pytest.mark.parametrize("name", ["iat", "nbf", "jti", "groups", "azp", "nonce"])
+async def test_a_claim_that_is_null_is_one_that_is_not_there(provider, authenticator, name):
+    """JWT-20: no provider makes the server fail by what it signs."""
+    token = bearer(signed({**claims(provider), name: None}, kid="a"))
+    principal = await authenticator.authenticate(token, now=NOW)
+    assert principal.name == "oidc:alice"
+    assert principal.issued_at == (0 if name == "iat" else NOW - 10)
 
 
 def test_an_issuer_without_https_or_client_id_stops_the_start():

@@ -19,6 +19,7 @@ from urllib.parse import urlencode
 import psycopg
 import yaml
 
+from tests.apiserver import ANY_PACE
 from tests.databases import ROOT
 from tests.ports import free_port
 
@@ -43,7 +44,7 @@ class Server:
         environment = {**os.environ, "DATABASE_URL": url_of(database), "TENANTRY_DATA_DIR": str(folder)}
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "manage.py", "apiserver", "--secure-port", str(self.port), *flags],
+                [sys.executable, "manage.py", "apiserver", "--secure-port", str(self.port), *ANY_PACE, *flags],
                 cwd=ROOT,
                 env=environment,
                 stdout=log,

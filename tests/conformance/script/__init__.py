@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from tests.conformance.conversation import Conversation
+from tests.conformance.script.accounts import accounts
 from tests.conformance.script.certificates import certificates
 from tests.conformance.script.controllers import aggregation
 from tests.conformance.script.definitions import definitions, deprecations
@@ -68,6 +69,7 @@ def sections() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:
         podsecurity,
         podparts,
         taken,
+        accounts,
         aggregation,
         meanings,
         unwise,

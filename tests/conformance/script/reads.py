@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 from tests.conformance.conversation import Conversation
 from tests.conformance.script.media import MERGE, PARTIAL, TABLE
 from tests.speaking import Answer
@@ -179,8 +177,6 @@ def watching(say: Conversation) -> None:
             == [{"l": "2"}]
         )
     )
-    # So it may be by another process of the same server, which hears of writes some milliseconds later.
-    time.sleep(0.3)
     short = "watch=1&timeoutSeconds=1"
     since = f"{at}?{short}&resourceVersion={start}"
     refused = (

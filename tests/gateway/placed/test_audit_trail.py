@@ -1,54 +1,151 @@
-"""Both audit logs tell of the same request under the same ID: the cluster's, and ours, which knows the person (GW4, GW13)."""
+"""Both audit logs tell of the same request under the same ID: the cluster's, and ours, which knows the person (GW4, GW13).
+
+``python -m bench door`` plays it with ten thousand.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from http.client import HTTPSConnection
+from itertools import islice
+from threading import local
+from typing import Any
 
 import pytest
 
 from audit.models import ApiRequest
-from tenants.models import Role
-from tests.gateway.callers import Answer, config_map
+from tenants.models import Role, Tier
+from tests.gateway.callers import Caller, config_map
 from tests.gateway.placed.conftest import Door
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
+REQUESTS = int(os.environ.get("AUDITED_REQUESTS", "300"))
+SIDE_BY_SIDE = 8
+FORGED = {"Audit-ID": "00000000-0000-4000-8000-000000000000"}
+"""What a client says itself counts for nothing."""
+MERGE = {"Content-Type": "application/merge-patch+json"}
+TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
 
-def test_a_request_is_found_in_both_logs_by_one_id(door: Door) -> None:
-    """Reads, writes and refusals of the cluster, by two people, with an ID of the client's that counts for nothing."""
-    owner, viewer = door.person("olga", Role.OWNER), door.person("vera", Role.VIEWER)
-    name = door.place(owner)
-    path = f"/api/v1/namespaces/{name}/configmaps"
-    forged = {"Audit-ID": "00000000-0000-4000-8000-000000000000"}
-    asked: list[tuple[str, str, Answer]] = [
-        ("olga", "create", owner.post(path, config_map("a"))),
-        ("olga", "create", owner.post(path, config_map("a"))),
-        ("olga", "patch", owner.patch(f"{path}/a", {"data": {"b": "2"}})),
-        ("olga", "delete", owner.delete(f"{path}/a")),
-        ("olga", "get", owner.get(f"{path}/a")),
-        *(("vera", "list", viewer.get(path, forged)) for _ in range(10)),
-    ]
-    assert [answer.status for _, _, answer in asked[:5]] == [201, 409, 200, 200, 404]
-    told = {answer.headers["audit-id"]: (who, verb) for who, verb, answer in asked}
-    assert len(told) == len(asked)
-    log = door.cluster.real.folder / "audit.log"
 
-    def theirs() -> dict[str, tuple[str, str]]:
-        entries = [json.loads(line) for line in log.read_text().splitlines() if line.endswith("}")]
-        return {
-            entry["auditID"]: (entry["user"]["username"], entry["verb"])
-            for entry in entries
-            if entry["auditID"] in told
-        }
+@dataclass(frozen=True)
+class Asked:
+    """One request, what both logs are to say of it, and the statuses that it may come to."""
 
-    found = door.until(lambda: theirs() if theirs().keys() == told.keys() else None)
-    accounts = {"olga": {"sa-tenant-edit", "sa-tenant-view"}, "vera": {"sa-tenant-view"}}
-    for identity, (who, verb) in told.items():
-        account, said = found[identity]
-        assert (said, account.removeprefix(f"system:serviceaccount:{name}:") in accounts[who]) == (verb, True)
+    person: str
+    verb: str
+    method: str
+    path: str
+    statuses: tuple[int, ...]
+    body: Any = None
+    headers: tuple[tuple[str, str], ...] = ()
+    reaches: bool = True
+    """Whether the cluster hears of it."""
 
-    def ours() -> dict[str, tuple[str, str]]:
-        rows = ApiRequest.objects.filter(request_id__in=list(told)).values_list("request_id", "actor", "verb")
-        return {identity: (actor.partition("@")[0], verb) for identity, actor, verb in rows}
 
-    assert door.until(lambda: ours() if ours().keys() == told.keys() else None) == told
+@dataclass(frozen=True)
+class Told:
+    """What a log says: the person (of the cluster's, the namespace's account), the verb, the path, the status."""
+
+    who: str
+    verb: str
+    path: str
+    status: int
+
+
+def mixed(places: list[str]) -> Iterator[Asked]:
+    """Reads, writes, watches and refusals of two people in all their namespaces, without end; each object by its own name."""
+    number = 0
+    while True:
+        number += 1
+        where = places[number % len(places)]
+        maps = f"/api/v1/namespaces/{where}/configmaps"
+        one = f"{maps}/m{number}"
+        yield Asked("olga", "get", "GET", one, (404,))
+        yield Asked("olga", "create", "POST", maps, (201,), config_map(f"of-{number}"), tuple(FORGED.items()))
+        yield Asked("olga", "update", "PUT", f"{maps}/of-one", (200, 409), config_map("of-one"))
+        yield Asked("olga", "patch", "PATCH", f"{maps}/of-all", (200, 409), {"data": {"b": "2"}}, tuple(MERGE.items()))
+        yield Asked("vera", "list", "GET", f"{maps}?limit=2", (200,), None, tuple(TABLE.items()))
+        yield Asked("vera", "get", "GET", f"{maps}/of-all", (200,), None, tuple(FORGED.items()))
+        yield Asked("vera", "watch", "GET", f"{maps}?watch=true&resourceVersion=1&timeoutSeconds=1", (200, 410))
+        yield Asked("vera", "create", "POST", maps, (403,), config_map("not-hers"), (), reaches=False)
+        yield Asked("olga", "create", "POST", f"{maps}?dryRun=All", (201,), config_map(f"dry-{number}"))
+        yield Asked("olga", "deletecollection", "DELETE", f"{maps}?labelSelector=none", (200,))
+        yield Asked("olga", "delete", "DELETE", one, (404,))
+        yield Asked("olga", "list", "GET", f"/api/v1/namespaces/{where}/pods", (200,))
+
+
+class Wire:
+    """The connections of those who ask: one a thread and person, kept."""
+
+    def __init__(self, people: dict[str, Caller]) -> None:
+        self._people, self._own = people, local()
+
+    def send(self, asked: Asked) -> tuple[str, Asked, int]:
+        """The audit ID of the answer, what was asked, and the status."""
+        caller = self._people[asked.person]
+        lines = self._own.__dict__
+        line = lines.get(asked.person) or HTTPSConnection(caller.host, context=caller.context, timeout=120)
+        lines[asked.person] = line
+        headers = {"Content-Type": "application/json", **dict(asked.headers)}
+        line.request(asked.method, asked.path, asked.body and json.dumps(asked.body), headers)
+        answer = line.getresponse()
+        said = answer.read()
+        assert answer.status in asked.statuses, (asked, answer.status, said)
+        return str(answer.headers["Audit-Id"]), asked, answer.status
+
+
+def theirs(door: Door) -> dict[str, Told]:
+    """What the cluster's log says, by audit ID; the last line may not be whole yet."""
+    lines, _, _ = (door.cluster.real.folder / "audit.log").read_text().rpartition("\n")
+    found = {}
+    for entry in map(json.loads, lines.splitlines()):
+        if entry["stage"] == "ResponseComplete":
+            account, status = entry["user"]["username"], entry["responseStatus"]["code"]
+            found[entry["auditID"]] = Told(account, entry["verb"], entry["requestURI"], status)
+    return found
+
+
+def ours() -> dict[str, Told]:
+    """What our log says, by audit ID."""
+    rows = ApiRequest.objects.values_list("request_id", "actor", "verb", "path", "code")
+    return {identity: Told(actor, verb, path, code) for identity, actor, verb, path, code in rows}
+
+
+def until_all(door: Door, look: Callable[[], dict[str, Told]], wanted: set[str]) -> dict[str, Told]:
+    """What a log says once it tells of all these; both are written behind the answers."""
+    return dict(door.until(lambda: found if wanted <= (found := look()).keys() else None))
+
+
+def test_every_request_is_in_both_logs_under_one_id(door: Door) -> None:
+    """Whose it was says ours alone; what was refused at the door is in no log of the cluster's."""
+    Tier.objects.update(workspaces_per_user=9, quota={"count/configmaps": str(REQUESTS)})
+    people = {"olga": door.person("olga", Role.OWNER), "vera": door.person("vera", Role.VIEWER)}
+    places = [door.place(people["olga"], f"{door.name}-{letter}") for letter in "ab"]
+    for where in places:
+        for name in ("of-one", "of-all"):
+            assert people["olga"].post(f"/api/v1/namespaces/{where}/configmaps", config_map(name)).status == 201
+    with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
+        sent = list(pool.map(Wire(people).send, islice(mixed(places), REQUESTS)))
+    asked = {identity: (request, status) for identity, request, status in sent}
+    assert len(asked) == REQUESTS
+    assert not FORGED.values() & asked.keys()
+    reached = {identity for identity, (request, _) in asked.items() if request.reaches}
+    told, heard = until_all(door, ours, set(asked)), until_all(door, lambda: theirs(door), reached)
+    for identity, (request, status) in asked.items():
+        person = f"{request.person}@{door.name}.test"
+        path = request.path.partition("?")[0].replace("/api/v1/", f"/api/v1/tenants/{door.name}/")
+        assert told[identity] == Told(person, request.verb, path, status)
+        if not request.reaches:
+            assert identity not in heard
+            continue
+        namespace = request.path.split("/")[4]
+        account = heard[identity].who
+        assert heard[identity] == Told(account, request.verb, request.path, status)
+        accounts = {"olga": ("sa-tenant-edit", "sa-tenant-view"), "vera": ("sa-tenant-view",)}[request.person]
+        assert account in {f"system:serviceaccount:{namespace}:{name}" for name in accounts}
+    print(f"\n  {REQUESTS:,} requests, {len(reached):,} of them at the cluster: all in both logs under one ID")

@@ -77,6 +77,33 @@ def test_a_role_of_the_namespace_gives_what_it_says(door: Door) -> None:
     assert viewer.get(f"/api/v1/namespaces/{name}/secrets").status == 403
 
 
+def test_what_creates_by_another_verb_needs_the_right_to_create(door: Door) -> None:
+    """AZ1: the cluster asks the account, which may; whoever may only change things is asked here."""
+    owner, viewer = door.person("olga", Role.OWNER), door.person("vera", Role.VIEWER)
+    name = door.place(owner)
+    prefix = f"/apis/{RBAC}/v1/namespaces/{name}"
+    verbs = ["get", "update", "patch"]
+    rules = [{"apiGroups": [""], "resources": ["configmaps", "services"], "verbs": verbs}]
+    role = {"apiVersion": f"{RBAC}/v1", "kind": "Role", "metadata": {"name": "changes"}, "rules": rules}
+    assert owner.post(f"{prefix}/roles", role).status == 201
+    assert owner.post(f"{prefix}/rolebindings", binding("c", f"vera@{door.name}.test", "Role", "changes")).status == 201
+    maps, services = (f"/api/v1/namespaces/{name}/{plural}" for plural in ("configmaps", "services"))
+    served = {"apiVersion": "v1", "kind": "Service", "spec": {"ports": [{"port": 80}]}}
+    assert owner.post(maps, config_map("old")).status == 201
+    assert owner.post(services, {**served, "metadata": {"name": "old"}}).status == 201
+    applied = {"fieldManager": "vera", "force": "true"}
+    door.until(lambda: viewer.patch(f"{maps}/old", config_map("old"), "apply", **applied).status == 200)
+    assert viewer.put(f"{services}/old", viewer.get(f"{services}/old").body).status == 200
+    assert viewer.patch(f"{maps}/new", config_map("new"), "apply", **applied).status == 403
+    refused = viewer.put(f"{services}/new", {**served, "metadata": {"name": "new"}})
+    assert (refused.status, 'cannot create resource "services"' in refused.body["message"]) == (403, True)
+    # What creates nothing is told that there is nothing.
+    assert viewer.patch(f"{maps}/new", {"data": {"a": "b"}}).status == 404
+    assert viewer.put(f"{maps}/new", config_map("new")).status == 404
+    assert owner.get(f"{maps}/new").status == owner.get(f"{services}/new").status == 404
+    assert owner.patch(f"{maps}/new", config_map("new"), "apply", **applied).status == 201
+
+
 def test_members_may_what_their_account_on_the_cluster_may(door: Door) -> None:
     """Leases are no business of Kubernetes' own ``edit``; on this cluster they are of workspaces' editors."""
     owner, editor, viewer = (door.person(role.value, role) for role in (Role.OWNER, Role.EDITOR, Role.VIEWER))

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from audit.models import ApiRequest
 from tenants.models import Role
 from tenants.quotas import tenant_quota
 from tenants.services import tenant_quota_change
@@ -75,9 +76,48 @@ def test_both_kinds_of_namespaces_count_and_a_refusal_names_the_amounts(door: Do
         assert refused.status == 403
         said = f"exceeded quota: tenant {door.name}, requested: {MAPS}=1, used: {MAPS}={before + 3}, limited: {MAPS}={before + 3}"
         assert said in refused.body["message"]
+        (cause,) = refused.body["details"]["causes"]
+        assert (cause["reason"], cause["field"]) == ("QuotaExceeded", MAPS)
+        assert cause["message"].startswith("asked 1, ") and f"{before + 3} of {before + 3}" in cause["message"]
     assert owner.delete(f"{path_of(namespace)}/a").status == 200
     assert eventually(lambda: used(door) == before + 2)
     assert owner.post(path_of("default"), config_map("c")).status == 201
+
+
+def test_whichever_quota_refuses_the_amounts_of_namespace_and_tenant_are_told(
+    door: Door, placed: tuple[Caller, str]
+) -> None:
+    """At the door too, where the cluster holds the quota of the namespace; and the trace names who refused (AZ11)."""
+    owner, namespace = placed
+    bound(door, **{"requests.cpu": "900m"})
+    (own,) = owner.get(path_of(namespace, "resourcequotas")).body["items"]
+    hard = own["spec"]["hard"]["requests.cpu"]
+    assert hard == "4"
+    assert owner.post(path_of(namespace, "pods"), pod("a", "600m")).status == 201
+    by_tenant = owner.post(path_of(namespace, "pods"), pod("b", "500m"))
+    said = f"asked 500m, 600m of {hard} used in the namespace, 600m of 900m in the tenant"
+    assert by_tenant.status == 403 and by_tenant.body["message"].endswith(f"; requests.cpu: {said}"), by_tenant.body
+    assert [each["message"] for each in by_tenant.body["details"]["causes"]] == [said]
+    by_namespace = owner.post(path_of(namespace, "pods"), pod("c", "3600m"))
+    said = f"asked 3600m, 600m of {hard} used in the namespace, 600m of 900m in the tenant"
+    assert by_namespace.status == 403 and f"requests.cpu: {said}" in by_namespace.body["message"], by_namespace.body
+    assert said in [each["message"] for each in by_namespace.body["details"]["causes"]]
+    for step, rule in (("TenantQuota", "TenantQuota quota"), ("ResourceQuota", "")):
+        refused = ApiRequest.objects.filter(tenant=door.name, step=f"admission/{step}", code=403)
+        assert eventually(refused.exists)
+        row = refused.first()
+        assert row is not None and row.trace and rule in row.trace[-1]["rule"] and "in the tenant" in row.reason
+
+
+def test_what_a_cluster_deletes_is_given_back_whatever_the_query_says(door: Door, placed: tuple[Caller, str]) -> None:
+    """Of a deletion with options in its body a cluster reads no others: it is no dry run."""
+    owner, namespace = placed
+    before = there(owner, namespace, "default")
+    assert owner.post(path_of(namespace), config_map("a")).status == 201
+    options = {"apiVersion": "v1", "kind": "DeleteOptions"}
+    assert owner.delete(f"{path_of(namespace)}/a", options, dryRun="All").status == 200
+    assert owner.get(f"{path_of(namespace)}/a").status == 404
+    assert eventually(lambda: used(door) == before)
 
 
 def test_pods_count_with_the_defaults_that_the_cluster_gives_them(door: Door, placed: tuple[Caller, str]) -> None:
@@ -97,6 +137,23 @@ def test_pods_count_with_the_defaults_that_the_cluster_gives_them(door: Door, pl
     assert tenant_quota(door.name).used["requests.cpu"] == "700m"
 
 
+def test_with_scopes_it_counts_what_is_in_them_on_the_cluster_too(door: Door, placed: tuple[Caller, str]) -> None:
+    """AD3."""
+    owner, namespace = placed
+    assert owner.post(path_of(namespace, "pods"), pod("a", "10m")).status == 201
+    change = {"spec": {"hard": {MAPS: None, "pods": "1"}, "scopes": ["Terminating"]}}
+    path = f"/clusters/root:{door.name}/apis/tenancy.tenantry.io/v1alpha1/tenantquotas/quota"
+    assert door.server.admin.patch(path, change).status == 200
+    assert eventually(lambda: tenant_quota(door.name).used == {"pods": "0"})
+    ending = pod("b", "10m")
+    ending["spec"]["activeDeadlineSeconds"] = 3600
+    assert owner.post(path_of(namespace, "pods"), ending).status == 201
+    ending["metadata"]["name"] = "c"
+    assert "used: pods=1, limited: pods=1" in owner.post(path_of(namespace, "pods"), ending).body["message"]
+    assert owner.post(path_of(namespace, "pods"), pod("c", "10m")).status == 201
+    assert tenant_quota(door.name).used == {"pods": "1"}
+
+
 def test_below_what_is_used_growth_alone_is_refused(door: Door, placed: tuple[Caller, str]) -> None:
     owner, namespace = placed
     assert owner.post(path_of(namespace), config_map("a")).status == 201
@@ -110,9 +167,9 @@ def test_below_what_is_used_growth_alone_is_refused(door: Door, placed: tuple[Ca
 def two(
     door: Door, door_server: tuple[Server, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[tuple[Server, Server]]:
-    """The API server, and another one with two processes."""
+    """The API server, and another one with three processes."""
     monkeypatch.setenv("TENANTRY_SEALING_KEYS", door_server[1])
-    with another(door.server, tmp_path / "data", "--workers", "2") as second:
+    with another(door.server, tmp_path / "data", "--workers", "3") as second:
         yield door.server, second
 
 

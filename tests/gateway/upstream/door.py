@@ -84,6 +84,7 @@ class Door:
             passed = await relay(
                 self._runtime,  # type: ignore[arg-type]
                 request,
+                "prod",
                 answer,
                 self.recheck,
                 since=asked,

@@ -433,3 +433,24 @@ async def test_errors_say_nothing_of_tokens() -> None:
             await ask(upstream)
         assert "workspace" not in str(refused.value.as_status())
         assert "PRIVATE" not in repr(upstream.cluster)
+
+
+async def test_what_is_under_way_when_the_connections_retire_ends_by_itself() -> None:
+    """GW12: another credential takes over, and no answer of the old one's is cut off."""
+    go = asyncio.Event()
+
+    async def behave(visit: Visit) -> None:
+        line, _, _ = await visit.request()
+        if b"/slow" in line:
+            await go.wait()
+        await visit.say(ok(b"whole"))
+
+    async with upstream_of(behave) as (_, upstream):
+        assert await whole(await ask(upstream)) == b"whole"
+        slow = asyncio.create_task(ask(upstream, target=b"/slow"))
+        assert await whole(await ask(upstream)) == b"whole"
+        upstream.retire()
+        assert not slow.done()
+        go.set()
+        assert await whole(await slow) == b"whole"
+        await until(lambda: upstream.connections == 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.http.protocol import REQUEST_SECONDS
 from gateway.upstream.client import Limits, Upstream
 from gateway.upstream.lastwords import WebSocketWords
 from tests.gateway.upstream.door import SUSPENDED, Client, Door, client_of, door_to
@@ -261,6 +263,45 @@ async def test_a_port_over_a_websocket_is_closed_with_the_reason() -> None:
 @pytest.mark.parametrize("begun", [b"\x82", b"\x82\x7e\x10", b"\x82\x05ab", b"\x02\x01a"])
 async def test_nothing_is_said_within_a_frame_or_a_message_of_several(begun: bytes) -> None:
     assert await ended(silent(V5, begun), EXEC, *WEBSOCKET, first=len(begun)) == b""
+
+
+async def test_a_cluster_that_sends_nothing_but_heads_of_frames_is_not_followed_for_long() -> None:
+    """DOS-03: counted in calls. Nobody knows any more what would be read in the middle of something."""
+    words, calls = WebSocketWords(b"v5.channel.k8s.io"), 0
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        words.see(b"\x82\x00" * 32_768)
+        words.see(b"\x82\x00" * 32_768)
+    finally:
+        sys.setprofile(None)
+    assert calls < 10_000
+    assert words.say(SUSPENDED) == b""
+
+
+@pytest.mark.parametrize(("path", "goes_on"), [(PODS, False), (LOG, True), (WATCH, True)])
+async def test_who_does_not_take_an_answer_keeps_no_connection_to_the_cluster(path: str, goes_on: bool) -> None:
+    """DOS-02: they are everybody's. What runs long may be read as slowly as people read, and counts as an open stream."""
+
+    async def behave(visit: Visit) -> None:
+        await visit.request()
+        await visit.say(CHUNKED % b"application/json")
+        while True:
+            await visit.say(chunk(bytes(65536)))
+
+    async with opened(behave) as (door, client):
+        client.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        client.ask(path)
+        await until(lambda: any(connection.is_writing_paused for connection in door.state.connections))
+        (connection,) = door.state.connections
+        connection.expire(asyncio.get_running_loop().time() + REQUEST_SECONDS + 1)  # type: ignore[attr-defined]
+        if not goes_on:
+            await until(lambda: door.upstream.connections == 0)
+        assert (len(door.streams), len(door.state.connections)) == ((1, 1) if goes_on else (0, 0))
 
 
 async def test_spdy_is_closed() -> None:

@@ -1,15 +1,16 @@
-"""AdmissionReview: what a cluster may write in the namespaces of tenants, whoever writes it there (GW17, AD4, AD5)."""
+"""AdmissionReview: what a cluster may write in the namespaces of tenants, whoever writes it there (GW17, AD1 to AD5)."""
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
 from audit.models import ApiRequest
-from tenants.services import tenant_policies_change
-from tests.gateway.callers import eventually
+from tenants.services import tenant_policies_change, tenant_quota_change
+from tests.gateway.callers import Answer, eventually
 from tests.gateway.webhooks.conftest import Asking, Customer, account
 from tests.tenants.conftest import OPERATOR
 
@@ -56,11 +57,115 @@ def write(
 
 def admit(asking: Asking, namespace: str, body: dict[str, Any], **more: Any) -> dict[str, Any]:
     review = write(namespace, body, **more)
-    answer = asking.ask("admit", review, timeout="10s")
+    answer = asking.ask("admit", review, timeout="30s")
     assert answer.status == 200, answer.raw
     response = dict(answer.body["response"])
     assert response["uid"] == review["request"]["uid"]
     return response
+
+
+def bound(asking: Asking, customer: Customer, **hard: str) -> None:
+    """Set what the tenant may hold."""
+    path = f"/clusters/root:{customer.tenant.name}/apis/tenancy.tenantry.io/v1alpha1/tenantquotas/quota"
+    body = {"spec": {"hard": {name.replace("_", "."): amount for name, amount in hard.items()}}}
+
+    def done() -> bool:
+        return (
+            asking.product.admin.call(
+                "PATCH",
+                path,
+                [{"op": "replace", "path": "/spec/hard", "value": body["spec"]["hard"]}],
+                {"Content-Type": "application/json-patch+json"},
+            ).status
+            == 200
+        )
+
+    assert eventually(done)
+
+
+def used(asking: Asking, customer: Customer) -> dict[str, str]:
+    path = f"/clusters/root:{customer.tenant.name}/apis/tenancy.tenantry.io/v1alpha1/tenantquotas/quota"
+    return dict(asking.product.admin.get(path).body["status"]["used"])
+
+
+def test_the_quota_of_the_tenant_holds_for_controllers_too(asking: Asking, acme: Customer) -> None:
+    """AD1, AD2: exactly as many as there is room for, with the amounts in the refusal and the step in the audit."""
+    bound(asking, acme, pods="2", requests_cpu="10")
+    first, second = pod(cpu="4"), pod(cpu="4")
+    assert admit(asking, acme.namespace, first)["allowed"]
+    assert admit(asking, acme.namespace, second)["allowed"]
+    refused = admit(asking, acme.namespace, pod())
+    assert (refused["allowed"], refused["status"]["code"], refused["status"]["reason"]) == (False, 403, "Forbidden")
+    assert "exceeded quota: tenant" in refused["status"]["message"]
+    assert "pods=1, used: pods=2, limited: pods=2" in refused["status"]["message"]
+    said = [each for each in refused["status"]["details"]["causes"] if each["field"] == "pods"]
+    assert [each["message"] for each in said] == ["asked 1, 2 of 2 used in the tenant"]
+    assert used(asking, acme) == {"pods": "2", "requests.cpu": "8"}
+    # Asked again about the same object, as clusters do: it is claimed once.
+    assert admit(asking, acme.namespace, first)["allowed"]
+    assert used(asking, acme) == {"pods": "2", "requests.cpu": "8"}
+    assert eventually(
+        lambda: ApiRequest.objects.filter(tenant=acme.tenant.name, step="admission/TenantQuota", code=403).exists()
+    )
+
+
+def revised(body: dict[str, Any], version: str, cpu: str) -> dict[str, Any]:
+    """A pod as it is kept in a version."""
+    return {**body, "metadata": {**body["metadata"], "resourceVersion": version}, "spec": pod(cpu=cpu)["spec"]}
+
+
+def test_what_grows_is_counted_by_what_it_grows(asking: Asking, acme: Customer) -> None:
+    bound(asking, acme, requests_cpu="5")
+    made = pod(cpu="2")
+    assert admit(asking, acme.namespace, made)["allowed"]
+    first, larger, largest = revised(made, "1", "2"), revised(made, "1", "5"), revised(made, "2", "6")
+    assert admit(asking, acme.namespace, larger, old=first)["allowed"]
+    assert admit(asking, acme.namespace, larger, old=first)["allowed"]
+    assert used(asking, acme) == {"requests.cpu": "5"}
+    assert not admit(asking, acme.namespace, largest, old=revised(made, "2", "5"))["allowed"]
+    # What is older than the webhook is not refused for what it takes already.
+    older = revised(pod(), "7", "7")
+    labelled = {**older, "metadata": {**older["metadata"], "labels": {"a": "b"}}}
+    assert admit(asking, acme.namespace, labelled, old=older)["allowed"]
+
+
+def test_a_dry_run_is_judged_and_keeps_nothing(asking: Asking, acme: Customer) -> None:
+    bound(asking, acme, pods="1")
+    assert admit(asking, acme.namespace, pod(), dryRun=True)["allowed"]
+    assert admit(asking, acme.namespace, pod(), dryRun=True)["allowed"]
+    assert used(asking, acme) == {"pods": "0"}
+    assert admit(asking, acme.namespace, pod())["allowed"]
+    assert not admit(asking, acme.namespace, pod(), dryRun=True)["allowed"]
+
+
+def test_nobody_waits_for_a_count(asking: Asking, acme: Customer) -> None:
+    """What the tenant's quota bounds anew is counted by whoever asks first, beside what is on its way (AD2)."""
+    bound(asking, acme, pods="9")
+    made = []
+    for number in range(3):
+        made.append(pod())
+        assert admit(asking, acme.namespace, made[-1])["allowed"]
+        hard = {"pods": "9", f"count/configmaps{'.example.com' * number}": "3"}
+        tenant_quota_change(actor=OPERATOR, name=acme.tenant.name, hard=hard)
+        assert admit(asking, acme.namespace, made[-1])["allowed"]
+        assert admit(asking, acme.namespace, pod(), dryRun=True)["allowed"]
+    tenant_quota_change(actor=OPERATOR, name=acme.tenant.name, hard={"pods": "3", "requests.cpu": "3"})
+    assert not admit(asking, acme.namespace, pod(cpu="0"))["allowed"]
+
+
+def test_never_one_unit_over_however_many_ask_at_once(asking: Asking, acme: Customer) -> None:
+    """AD2."""
+    bound(asking, acme, pods="7")
+    reviews = [write(acme.namespace, pod()) for _ in range(40)]
+
+    def ask(review: dict[str, Any]) -> Answer:
+        return asking.ask("admit", review, timeout="30s")
+
+    with ThreadPoolExecutor(20) as pool:
+        answers = list(pool.map(ask, reviews))
+    assert {answer.status for answer in answers} == {200}
+    assert sum(answer.body["response"]["allowed"] for answer in answers) == 7
+    assert used(asking, acme) == {"pods": "7"}
 
 
 def test_kinds_that_no_tenant_may_make_are_refused_to_everybody(asking: Asking, acme: Customer) -> None:

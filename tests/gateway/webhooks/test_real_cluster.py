@@ -24,6 +24,7 @@ from tests.faultproxy import Fault, FaultProxy
 from tests.gateway.callers import Answer, Caller, config_map, eventually
 from tests.gateway.conftest import Server
 from tests.gateway.webhooks.conftest import Asking, Customer
+from tests.gateway.webhooks.test_admit import bound, used
 from tests.kubeapiserver import PRESENT, REASON, KubeApiserver, running
 from tests.tenants.conftest import OPERATOR
 
@@ -188,6 +189,75 @@ def test_a_suspended_tenant_is_refused_with_the_reason(kube_asking: Real, acme: 
     for caller in (person, robot):
         assert eventually(lambda caller=caller: "locked: unpaid" in refusal(caller.get(pods(acme.namespace))), PATIENCE)
     assert neighbour.get(pods(globex.namespace)).status == 200
+
+
+def deployment(replicas: int) -> dict[str, Any]:
+    labels = {"app": "web"}
+    container = {"name": "c", "image": "registry.example.org/web:1"}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+        },
+    }
+
+
+def test_a_deployment_stops_exactly_at_the_tenants_quota_and_what_ends_is_given_back(
+    kube_asking: Real, asking: Asking, acme: Customer
+) -> None:
+    """AD1, AD2: the controller of the cluster makes the pods, and is refused like anybody."""
+    bound(asking, acme, pods="3")
+    person = kube_asking.caller(acme.token())
+    sets = f"/apis/apps/v1/namespaces/{acme.namespace}/replicasets"
+    deployments = f"/apis/apps/v1/namespaces/{acme.namespace}/deployments"
+
+    def stopped_at(count: int) -> bool:
+        found = person.get(sets).body.get("items") or [{}]
+        status = found[0].get("status") or {}
+        told = [each["message"] for each in status.get("conditions") or () if each["type"] == "ReplicaFailure"]
+        return len(person.get(pods(acme.namespace)).body.get("items") or ()) == count and any(
+            "exceeded quota: tenant" in message for message in told
+        )
+
+    with kube_asking.asked_about_writes("Fail"):
+        assert eventually(lambda: person.post(deployments, deployment(2)).status in (201, 409), PATIENCE)
+        assert eventually(lambda: len(person.get(pods(acme.namespace)).body["items"]) == 2, PATIENCE)
+        assert person.patch(f"{deployments}/web", {"spec": {"replicas": 10}}).status == 200
+        assert eventually(lambda: stopped_at(3), PATIENCE)
+        assert used(asking, acme) == {"pods": "3"}
+        bound(asking, acme, pods="5")
+        assert eventually(lambda: stopped_at(5), PATIENCE)
+        assert used(asking, acme) == {"pods": "5"}
+        assert person.delete(f"{deployments}/web").status == 200
+        assert eventually(lambda: used(asking, acme) == {"pods": "0"}, PATIENCE)
+
+
+def test_what_comes_through_the_door_is_taken_once_though_the_cluster_asks_about_it(
+    kube_asking: Real, asking: Asking, acme: Customer
+) -> None:
+    """AD2: what the door has reserved goes over to the object that the cluster asks about, a name that it makes up too."""
+    bound(asking, acme, pods="2")
+    person = asking.product.bearer(acme.token())
+    path = f"/clusters/root:{acme.tenant.name}{pods(acme.namespace)}"
+    assert eventually(lambda: person.get(path).status == 200, PATIENCE)
+    spec = {"containers": [{"name": "c", "image": "registry.example.org/web:1"}]}
+
+    def make(**metadata: str) -> Answer:
+        return person.post(path, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+
+    with kube_asking.asked_about_writes("Fail"):
+        assert eventually(lambda: make(name="first").status in (201, 409), PATIENCE)
+        assert make(generateName="second-").status == 201
+        assert used(asking, acme) == {"pods": "2"}
+        refused = make(name="third")
+        assert (refused.status, used(asking, acme)) == (403, {"pods": "2"})
+        assert "pods=1, used: pods=2, limited: pods=2" in refused.body["message"]
+        assert person.delete(path).status == 200
+        assert eventually(lambda: used(asking, acme) == {"pods": "0"}, PATIENCE)
 
 
 def test_the_clusters_own_admin_makes_no_daemonset_in_a_workspace(kube_asking: Real, acme: Customer) -> None:

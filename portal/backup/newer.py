@@ -1,0 +1,132 @@
+"""What the database that is replaced knows and the backup does not: whatever was taken away since stays away (P12)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+from uuid import UUID
+
+from audit.models import AuditChain, AuditEntry
+from audit.recorder import Actor
+from portal.backup.archive import Manifest
+from tenants.models import Membership, Phase, Role, Status, Tenant, TenantState, User, Workspace
+
+RESTORE: Final = Actor(name="system:restore", operator=True)
+"""Who closed what ``restore --open`` opens again."""
+
+GONE: Final = "system:restore:deleted"
+"""Who closed what was deleted after the backup: operators delete it again, or resume it."""
+
+DELETED: Final = "It was deleted after the backup that was restored."
+
+_ACCOUNT: Final = ("password", "status", "is_staff", "is_superuser")
+_RANK: Final = list(reversed(Role.values))
+
+
+@dataclass(frozen=True, slots=True)
+class Newer:
+    """Facts of a database whose history goes on behind the backup; empty when it is another's, or lost."""
+
+    continues: bool = False
+    accounts: Mapping[UUID, Mapping[str, Any]] = field(default_factory=dict)
+    memberships: Mapping[tuple[str, UUID], str] = field(default_factory=dict)
+    tenants: Mapping[str, Tenant] = field(default_factory=dict)
+    workspaces: Mapping[UUID, Workspace] = field(default_factory=dict)
+    cut: Mapping[str, int] = field(default_factory=dict)
+    """Rows of the audit by chain that the backup does not have."""
+
+
+def is_continued(manifest: Manifest) -> bool:
+    """Whether the backup is of this database: its audit goes on from where every chain of the backup ended."""
+    ends = [(chain, *head) for chain, head in manifest.heads.items() if head[0]]
+    return bool(ends) and all(
+        AuditEntry.objects.filter(chain=chain, sequence=sequence, hash=end).exists() for chain, sequence, end in ends
+    )
+
+
+def newer_than(manifest: Manifest) -> Newer:
+    """What is in the database now, if the backup is of it."""
+    if not is_continued(manifest):
+        return Newer()
+    heads = dict(AuditChain.objects.values_list("chain", "sequence"))
+    return Newer(
+        continues=True,
+        accounts={row.pop("id"): row for row in User.objects.values("id", *_ACCOUNT)},
+        memberships={(tenant, user): role for tenant, user, role in _roles()},
+        tenants={tenant.name: tenant for tenant in Tenant.objects.all()},
+        workspaces={each.pk: each for each in Workspace.objects.select_related("cluster")},
+        cut={
+            chain: last - manifest.heads.get(chain, (0, ""))[0]
+            for chain, last in sorted(heads.items())
+            if last > manifest.heads.get(chain, (0, ""))[0]
+        },
+    )
+
+
+def accounts_keep(newer: Newer) -> Iterator[str]:
+    """Give accounts and members what they had last; says what was more in the backup."""
+    for user in User.objects.order_by("pk").select_for_update(no_key=True):
+        # An account that is there no more is not let in.
+        last = newer.accounts.get(user.pk, {"status": User.Status.DISABLED})
+        changed = [name for name, value in last.items() if getattr(user, name) != value]
+        for name in changed:
+            setattr(user, name, last[name])
+        if changed:
+            user.save(update_fields=changed)
+            yield f"account {user.email}: {', '.join(changed)} as it was last, not as in the backup"
+    for tenant, user_id, role in _roles():
+        last_role = newer.memberships.get((tenant, user_id))
+        row = Membership.objects.filter(tenant=tenant, user=user_id)
+        if last_role is None:
+            row.delete()
+            yield f"tenant {tenant}: a membership that had ended stays ended ({user_id})"
+        elif _RANK.index(last_role) < _RANK.index(role):
+            row.update(role=last_role)
+            yield f"tenant {tenant}: a member who was made {last_role} stays it ({user_id})"
+
+
+def closings(newer: Newer) -> Mapping[str, tuple[str, str]]:
+    """Tenants of the backup that stay closed when all are opened, with who closed them and why."""
+    if not newer.continues:
+        return {}
+    found: dict[str, tuple[str, str]] = {}
+    for name in Tenant.objects.filter(state=TenantState.ACTIVE).values_list("name", flat=True):
+        last = newer.tenants.get(name)
+        if last is None or last.state == TenantState.TERMINATING:
+            found[name] = (GONE, DELETED)
+        elif last.state == TenantState.SUSPENDED and last.suspended_by != RESTORE.name:
+            found[name] = (last.suspended_by, last.suspended_reason)
+    return found
+
+
+def workspaces_keep_closed(newer: Newer) -> Iterator[str]:
+    """Let workspaces stay closed that were suspended by themselves, or deleted; all are suspended already."""
+    for workspace in (
+        Workspace.objects.filter(suspended_with_tenant=True).select_related("tenant") if newer.continues else ()
+    ):
+        last = newer.workspaces.get(workspace.pk)
+        if last is None or last.status == Status.DELETED:
+            reason, who = DELETED, GONE
+        elif last.status == Status.SUSPENDED and not last.suspended_with_tenant:
+            reason, who = last.suspended_reason, last.suspended_by
+        else:
+            continue
+        workspace.suspended_with_tenant, workspace.suspended_reason, workspace.suspended_by = False, reason, who
+        workspace.save(update_fields=["suspended_with_tenant", "suspended_reason", "suspended_by"])
+        yield f"workspace {workspace} stays closed: {reason}"
+
+
+def orphans(newer: Newer) -> Iterator[str]:
+    """What was made after the backup and is on clusters still, though nobody will know of it."""
+    known = set(Workspace.objects.values_list("pk", flat=True))
+    for pk, workspace in newer.workspaces.items():
+        if pk not in known and workspace.phase != Phase.DELETED:
+            yield (
+                f"workspace {workspace} was made after the backup: its namespace {workspace.k8s_namespace} on the cluster"
+                f" {workspace.cluster} is nobody's now; delete it there"
+            )
+
+
+def _roles() -> list[tuple[str, UUID, str]]:
+    return list(Membership.objects.values_list("tenant_id", "user_id", "role"))

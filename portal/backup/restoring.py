@@ -1,0 +1,194 @@
+"""Puts a backup in place of what the database holds: closed first, then in one transaction (P12).
+
+1. The file is read whole and compared with its sealed manifest, and the release with this one, before anything is done.
+2. The doors are closed in a transaction of their own, and every running process is given the time to know.
+3. One transaction empties the tables, fills them, ends what was issued, suspends the tenants and closes the doors of the
+   new content too. A process that is killed before its commit leaves the old content behind closed doors; the command is
+   run again, or ``--open`` opens what was there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from django.core.management import call_command
+from django.db import OperationalError, connection, transaction
+from django.db.migrations.executor import MigrationExecutor
+from django.db.migrations.loader import MigrationLoader
+from psycopg import errors, sql
+
+from audit.actions import Action
+from gateway.process.suspensions import STALE_SECONDS
+from portal.backup import archive, closing
+from portal.backup.archive import Archive, Manifest, Table, Unusable
+from portal.backup.newer import (
+    RESTORE,
+    Newer,
+    accounts_keep,
+    is_continued,
+    newer_than,
+    orphans,
+    workspaces_keep_closed,
+)
+from portal.backup.snapshot import TRANSIENT, tables_here
+from portal.database.rights import as_owner
+from store.log.replacement import history_replace
+from tenants.models import Tenant, User
+from tenants.suspensions import installation_close
+
+CLOSED_SECONDS: Final = STALE_SECONDS + 1
+"""After so long every API server knows that the doors are closed, or knows that it does not know."""
+
+
+@dataclass(slots=True)
+class Restored:
+    """What a restore did: what operators have to know before they open, and the named operator's way in."""
+
+    manifest: Manifest
+    revision: int = 0
+    continues: bool = False
+    differences: list[str] = field(default_factory=list)
+    signs_in: str = ""
+
+
+def restore(
+    file: Path, *, replace: bool, keep_accounts: bool, operator: str, now: datetime, progress: Callable[[str], None]
+) -> Restored:
+    """Restore a backup into an empty database or over the one that it is of, or with ``replace`` over any.
+
+    ``operator`` is the address of the one who may sign in when passwords of the backup cannot be trusted;
+    ``keep_accounts`` says that they can. Raises ``archive.Unusable``: then nothing was changed.
+    """
+    with archive.opened(file) as opened:
+        _require_this_release(opened.manifest)
+        opened.verify(progress)
+        with as_owner():
+            inhabited = _prepare_database(opened.manifest, replace=replace)
+            _require_tables(opened.manifest)
+            if inhabited:
+                with transaction.atomic():
+                    installation_close(closing.REASON)
+                progress("waiting until every process knows that the doors are closed")
+                time.sleep(CLOSED_SECONDS)
+            return _undisturbed(lambda: _replace(opened, keep_accounts, operator, now, progress))
+
+
+def _require_this_release(manifest: Manifest) -> None:
+    known = {".".join(key) for key in MigrationLoader(None).disk_migrations}
+    foreign = sorted(known ^ set(manifest.migrations))
+    if foreign:
+        raise Unusable(
+            f"The backup is of another release (it differs by {', '.join(foreign[:3])}"
+            f"{' and others' if len(foreign) > 3 else ''}). Restore it with the release that made it, then upgrade."
+        )
+
+
+def _prepare_database(manifest: Manifest, *, replace: bool) -> bool:
+    """Whether anybody lives there; the tables are made where there are none. Raises ``Unusable`` for another installation."""
+    executor = MigrationExecutor(connection)
+    if executor.migration_plan(executor.loader.graph.leaf_nodes()):
+        call_command("migrate", interactive=False, verbosity=0)
+    inhabited = User.objects.exists() or Tenant.objects.exists()
+    if inhabited and not replace and not is_continued(manifest):
+        raise Unusable(
+            "The database is not empty, and the backup is not of it. Name another one (DATABASE_URL), or say --replace: "
+            "all that is in it goes."
+        )
+    return inhabited
+
+
+def _require_tables(manifest: Manifest) -> None:
+    here, there = tables_here(), {table.name: list(table.columns) for table in manifest.tables}
+    differing = sorted(name for name in here.keys() | there.keys() if here.get(name) != there.get(name))
+    if differing:
+        raise Unusable(f"The database has not the tables of the backup ({', '.join(differing)}): migrate it first.")
+
+
+def _undisturbed(work: Callable[[], Restored]) -> Restored:
+    """Do it in one transaction; once more when PostgreSQL ended it for another that held what it waited for."""
+    for last in (*[False] * 4, True):
+        try:
+            with transaction.atomic():
+                return work()
+        except OperationalError as error:
+            if last or not isinstance(error.__cause__, errors.DeadlockDetected):
+                raise
+    raise AssertionError("unreachable")
+
+
+def _replace(
+    opened: Archive, keep_accounts: bool, operator: str, now: datetime, progress: Callable[[str], None]
+) -> Restored:
+    manifest, done = opened.manifest, Restored(opened.manifest)
+    with connection.cursor() as cursor:
+        tables = [sql.Identifier(table.name) for table in manifest.tables]
+        everything = sql.SQL(", ").join([*tables, *map(sql.Identifier, sorted(TRANSIENT))])
+        # Nobody changes anything between the look at what is newer and its end.
+        cursor.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(everything))
+        newer = newer_than(manifest)
+        for name in tables:
+            cursor.execute(sql.SQL("ALTER TABLE {} DISABLE TRIGGER USER").format(name))
+        cursor.execute(sql.SQL("TRUNCATE {}").format(everything))
+        for month in manifest.months:
+            cursor.execute("SELECT api_requests_partition(%s)", [month])
+        for table in manifest.tables:
+            _fill(cursor, table, opened, progress)
+        # References are checked here, and triggers cannot be put back over what waits to be checked.
+        cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        for name in tables:
+            cursor.execute(sql.SQL("ALTER TABLE {} ENABLE TRIGGER USER").format(name))
+        _count_on(cursor)
+    progress("ending what was issued")
+    done.revision = history_replace(reached=manifest.revision)
+    installation_close(closing.REASON)
+    _close(done, newer, keep_accounts, operator, now)
+    detail = {
+        "made_at": manifest.made_at.isoformat(),
+        "revision": done.revision,
+        "cut": dict(newer.cut),
+        "differences": len(done.differences),
+    }
+    RESTORE.record(Action.RESTORED, chain="system", target="installation", detail=detail)
+    return done
+
+
+def _close(done: Restored, newer: Newer, keep_accounts: bool, operator: str, now: datetime) -> None:
+    done.continues = newer.continues
+    for chain, rows in newer.cut.items():
+        done.differences.append(f"audit {chain}: {rows} rows after the backup are cut off")
+    if newer.continues:
+        done.differences += accounts_keep(newer)
+    elif not keep_accounts:
+        done.signs_in = closing.accounts_forget(operator)
+    done.differences += closing.credentials_end_all(now=now)
+    done.differences += closing.tenants_close(newer)
+    done.differences += workspaces_keep_closed(newer)
+    done.differences += orphans(newer)
+    closing.system_accounts_renew()
+
+
+def _fill(cursor: Any, table: Table, opened: Archive, progress: Callable[[str], None]) -> None:
+    names = sql.SQL(", ").join(map(sql.Identifier, table.columns))
+    size = 0
+    with cursor.copy(sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(table.name), names)) as copy:
+        for block in opened.blocks(table):
+            size += len(block)
+            progress(f"{table.name}: {size >> 20} of {table.bytes >> 20} MiB")
+            copy.write(block)
+
+
+def _count_on(cursor: Any) -> None:
+    """Let every sequence go on behind the rows that are there."""
+    cursor.execute(
+        "SELECT format('SELECT setval(%L, (SELECT coalesce(max(%I), 0) + 1 FROM %I), false)',"
+        " pg_get_serial_sequence(quote_ident(table_name), column_name), column_name, table_name)"
+        " FROM information_schema.columns WHERE table_schema = 'public'"
+        " AND pg_get_serial_sequence(quote_ident(table_name), column_name) IS NOT NULL"
+    )
+    for (statement,) in cursor.fetchall():
+        cursor.execute(statement)

@@ -1,0 +1,90 @@
+"""Takes a backup: every table as it was at one moment, while the product goes on writing (P12)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+from django.db import connection, transaction
+from django.db.migrations.recorder import MigrationRecorder
+from psycopg import sql
+
+from audit.actions import Action
+from audit.models import Outcome
+from audit.recorder import record
+from audit.selectors import chain_heads
+from portal.backup import archive
+from portal.backup.archive import Manifest, Table, Writer
+
+TRANSIENT: Final = frozenset({"django_session", "pod_connections", "stream_counts"})
+"""Who is there at this moment: nobody, after a restore."""
+
+LEFT_OUT: Final = TRANSIENT | {"django_migrations", "store_event", "store_revision"}
+"""What no backup holds: of the rest the manifest says enough, and the change log begins anew."""
+
+_TABLES: Final = """
+SELECT c.relname, array_agg(a.attname::text ORDER BY a.attnum)
+FROM pg_class AS c JOIN pg_attribute AS a ON a.attrelid = c.oid
+WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NOT c.relispartition
+  AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''
+  AND (c.relname, a.attname) <> ('logins', 'session_id') -- which goes with the sessions
+GROUP BY c.relname ORDER BY c.relname
+"""
+_MONTHS: Final = """
+SELECT DISTINCT date_trunc('month', created_at, 'UTC') FROM api_requests ORDER BY 1
+"""
+
+
+def backup(file: Path, *, now: datetime, progress: Callable[[str], None]) -> tuple[Manifest, int]:
+    """Write the whole database into ``file``, consistent at one moment, with what it says and its size in bytes.
+
+    Nobody waits for it. Raises ``archive.Unusable``.
+    """
+    made: list[Manifest] = []
+
+    def fill(writer: Writer) -> Manifest:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            made.append(_copied(writer, cursor, now, progress))
+        return made[0]
+
+    size = archive.write(file, fill)
+    detail = {"file": str(file), "bytes": size, "revision": made[0].revision}
+    record(Action.BACKUP_MADE, actor="system:command", outcome=Outcome.SUCCESS, target="installation", detail=detail)
+    return made[0], size
+
+
+def tables_here() -> Mapping[str, list[str]]:
+    """The columns of every table that a backup of this database holds, but computed ones."""
+    with connection.cursor() as cursor:
+        cursor.execute(_TABLES)
+        return {name: columns for name, columns in cursor.fetchall() if name not in LEFT_OUT}
+
+
+def _copied(writer: Writer, cursor: Any, now: datetime, progress: Callable[[str], None]) -> Manifest:
+    applied = MigrationRecorder(connection).applied_migrations()
+    cursor.execute("SELECT revision FROM store_revision")
+    (revision,) = cursor.fetchone()
+    cursor.execute(_MONTHS)
+    months = [month.isoformat() for (month,) in cursor.fetchall()]
+    heads = dict(chain_heads())
+    tables = [_table(writer, cursor, name, columns, progress) for name, columns in tables_here().items()]
+    return Manifest(now, sorted(".".join(key) for key in applied), revision, heads, months, tables)
+
+
+def _table(writer: Writer, cursor: Any, name: str, columns: list[str], progress: Callable[[str], None]) -> Table:
+    names = sql.SQL(", ").join(map(sql.Identifier, columns))
+    # A partitioned table is copied by a query.
+    statement = sql.SQL("COPY (SELECT {} FROM {}) TO STDOUT").format(names, sql.Identifier(name))
+
+    def blocks() -> Iterator[bytes | memoryview]:
+        size = 0
+        with cursor.copy(statement) as copy:
+            for block in copy:
+                size += len(block)
+                progress(f"{name}: {size >> 20} MiB")
+                yield block
+
+    return writer.table(name, columns, blocks())

@@ -1,0 +1,113 @@
+"""What tenants and their workspaces used, and what it costs (AD7)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, Final
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.utils import timezone
+from django.views.decorators.http import require_http_methods, require_safe
+
+from portal.access.usage import charges_file, hours_between, usage_file
+from portal.http.actors import actor_of
+from portal.pages.pagination import pager
+from portal.pages.plots import usage_plot
+from portal.pages.priceforms import PricesForm
+from portal.views.actions import render_action
+from tenants import selectors, services
+from tenants.charges import bill_of_tenant, bills_of_month, month_of, prices_all
+from tenants.models import Role, UsageHour
+from tenants.rights import require_operator, role_at_least, role_of
+from tenants.usage import usage_hours
+
+_MONTH: Final = timedelta(days=31)
+_PAGE: Final = 50
+
+
+@require_safe
+@login_required
+def tenant_usage(request: HttpRequest, name: str) -> HttpResponse:
+    """Requests by day, and the newest hour of the tenant and of each workspace."""
+    actor, now = actor_of(request), timezone.now()
+    found = selectors.tenant_visible_to(actor, name)
+    newest = usage_hours(found, namespace="").last()
+    workspaces = usage_hours(found, since=newest.hour).filter(hour=newest.hour).exclude(namespace="") if newest else []
+    role = role_of(actor, name)
+    context: dict[str, Any] = {
+        "tenant": found,
+        "reads_all": actor.operator or (role is not None and role_at_least(role, Role.ADMIN)),
+        "newest": newest,
+        "stats": _stats(newest) if newest else [],
+        "plot": usage_plot(now, found),
+        "bill": bill_of_tenant(found, month_of("", now)),
+        "rows": workspaces,
+        "listed": "Workspaces",
+    }
+    return render(request, "pages/tenants/usage.html", context)
+
+
+@require_safe
+@login_required
+def tenant_usage_export(request: HttpRequest, name: str) -> HttpResponse:
+    """The hours of the last month as CSV, or as OpenMetrics with ``format=openmetrics``."""
+    found = selectors.tenant_visible_to(actor_of(request), name)
+    now = timezone.now()
+    form = "openmetrics" if request.GET.get("format") == "openmetrics" else "csv"
+    return usage_file(hours_between(found, now - _MONTH, now, request.GET.get("namespace", "")[:63], now), form)
+
+
+def _stats(hour: UsageHour) -> list[dict[str, Any]]:
+    shown = (
+        ("activity", "Requests", hour.requests, f"{hour.refused} refused"),
+        ("key-round", "Credentials issued", hour.credentials, ""),
+        ("boxes", "Objects", hour.objects_stored, "stored here"),
+        ("terminal", "Open streams", hour.streams, ""),
+    )
+    return [
+        {"icon": icon, "label": label, "value": "—" if value is None else value, "unit": "", "note": note}
+        for icon, label, value, note in shown
+    ]
+
+
+@require_safe
+@login_required
+def charges(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
+    """The bills of a month by tenant, as a page, or all of them as CSV. Operators only."""
+    require_operator(actor_of(request))
+    month = month_of(request.GET.get("month", "")[:7], timezone.now())
+    if request.GET.get("format") == "csv":
+        return charges_file(month)
+    bills, cursor = bills_of_month(month, after=request.GET.get("after", "")[:63], limit=_PAGE)
+    context: dict[str, Any] = {
+        "month": f"{month:%Y-%m}",
+        "rows": bills,
+        "priced": bool(prices_all()),
+        "listed": "Charges",
+        "pager": pager(request, cursor),
+    }
+    return render(request, "pages/charges/list.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+def prices(request: HttpRequest) -> HttpResponse:
+    """The form of all prices. Operators only."""
+    actor = actor_of(request)
+    require_operator(actor)
+    now = {price.measure: f"{price.amount.normalize():f} / {price.per}" for price in prices_all()}
+    return render_action(
+        request,
+        PricesForm(request.POST or None, initial={"prices": now}),
+        lambda data: services.prices_change(actor=actor, prices=data["prices"]),
+        title="Prices",
+        submit="Save",
+        done="Bills are made by these prices from now on.",
+        back=reverse("charges"),
+        crumbs=[{"text": "Charges", "url": reverse("charges")}],
+        template="pages/form.html",
+        intro="Of requests, credentials, objects, bytes, streams, and of what is used of the quota, an hour of it.",
+    )

@@ -1,0 +1,58 @@
+"""Prices of what tenants use (AD7)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Final
+
+from django.db import transaction
+
+from audit.actions import Action
+from audit.recorder import SYSTEM_CHAIN, Actor
+from kube.quota.charges import Price
+from kube.requests.names import qualified_name
+from kube.requests.status import Cause, Invalid
+from tenants.models import UsagePrice
+from tenants.rights import require_operator
+from tenants.usage import MEASURES
+
+_AMOUNT_MAX: Final = Decimal(10) ** 9
+_DECIMALS: Final = -6
+_PER_MAX: Final = 2**62
+_MOST: Final = 200
+
+
+@transaction.atomic
+def prices_change(*, actor: Actor, prices: Sequence[Price]) -> None:
+    """Put these in place of all prices: bills of every month are made by them from now on. Operators only.
+
+    Raises ``Forbidden``, ``Invalid`` with a cause for each that is none.
+    """
+    require_operator(actor)
+    causes = [
+        Cause("FieldValueInvalid", problem, f"prices[{price.measure[:63]}]")
+        for price in prices
+        if (problem := _problem(price))
+    ]
+    if len({price.measure for price in prices}) < len(prices) or len(prices) > _MOST:
+        causes.append(Cause("FieldValueInvalid", f"one price a measure, {_MOST} at most", "prices"))
+    if causes:
+        raise Invalid(f"{causes[0].field}: {causes[0].message}", kind="prices", causes=causes)
+    UsagePrice.objects.exclude(measure__in=[price.measure for price in prices]).delete()
+    rows = sorted((UsagePrice(measure=each.measure, amount=each.amount, per=each.per) for each in prices), key=str)
+    # What another has just set is set again, not refused.
+    UsagePrice.objects.bulk_create(
+        rows, update_conflicts=True, unique_fields=["measure"], update_fields=["amount", "per"]
+    )
+    detail = {price.measure: f"{price.amount} / {price.per}" for price in prices}
+    actor.record(Action.PRICES_CHANGED, chain=SYSTEM_CHAIN, target="prices", detail=detail)
+
+
+def _problem(price: Price) -> str:
+    if price.measure not in MEASURES and qualified_name(price.measure):
+        return f"the measure is one of {', '.join(MEASURES)}, or a name of the quota"
+    exponent = price.amount.as_tuple().exponent
+    if not isinstance(exponent, int) or exponent < _DECIMALS or not 0 <= price.amount < _AMOUNT_MAX:
+        return "the amount is a number from 0, with six decimals at most"
+    return "" if 1 <= price.per <= _PER_MAX else "the number of units is a whole number from 1"

@@ -1,0 +1,108 @@
+"""Reads of what tenants and workspaces used (AD7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from django.db.models import QuerySet, Sum
+from django.db.models.functions import TruncDay
+
+from kube.quota.forecast import hours_until_full
+from tenants.models import Tenant, UsageHour
+
+MEASURES: Final[Mapping[str, str]] = {
+    "requests": "requests to the API server within the hour",
+    "refused": "of these, refused",
+    "credentials": "credentials issued within the hour",
+    "objects_stored": "objects at its end",
+    "bytes_stored": "their bytes",
+    "streams": "open watches, logs and shells at its end",
+}
+"""What is counted, beside the quota, and what it means."""
+
+_WEEK: Final = timedelta(days=7)
+_HOUR: Final = timedelta(hours=1)
+
+
+def usage_hours(
+    tenant: Tenant, *, since: datetime | None = None, until: datetime | None = None, namespace: str | None = None
+) -> QuerySet[UsageHour]:
+    """The hours of a tenant from its beginning on: what bore its name before is none of its.
+
+    Of all its workspaces too, or of one ``namespace``; an empty one is the tenant as a whole. Oldest first.
+    """
+    began = tenant.created_at.replace(minute=0, second=0, microsecond=0)
+    rows = UsageHour.objects.filter(tenant=tenant.name, hour__gte=max(began, since) if since else began)
+    if until is not None:
+        rows = rows.filter(hour__lt=until)
+    if namespace is not None:
+        rows = rows.filter(namespace=namespace)
+    return rows.order_by("hour", "namespace")
+
+
+def requests_by_day(tenant: Tenant, since: datetime) -> list[tuple[datetime, int, int]]:
+    """How many requests of a tenant were let through and refused on each day that has hours, in order."""
+    rows = usage_hours(tenant, since=since, namespace="").order_by()
+    days = rows.annotate(when=TruncDay("hour", tzinfo=UTC)).values("when")
+    counted = days.annotate(all=Sum("requests"), bad=Sum("refused")).order_by("when")
+    return [(day["when"], day["all"] - day["bad"], day["bad"]) for day in counted]
+
+
+def quota_forecast(tenant: Tenant, now: datetime) -> dict[str, timedelta]:
+    """By name of the quota, how long until it is full if the last week goes on; names that are not on the way are missing."""
+    rows = usage_hours(tenant, since=now - _WEEK, namespace="").exclude(used={})
+    hours = list(rows.values_list("hour", "used", "hard"))
+    if not hours:
+        return {}
+    found = {}
+    for name, hard in hours[-1][2].items():
+        samples = [(hour.timestamp() / 3600, used[name]) for hour, used, _ in hours if name in used]
+        left = hours_until_full(samples, hard)
+        if left is not None and left < _FAR:
+            found[name] = left * _HOUR
+    return found
+
+
+_FAR: Final = 24 * 366
+"""Hours; what is full later than in a year, nobody can say."""
+
+
+def openmetrics_lines(rows: Iterable[UsageHour]) -> Iterator[str]:
+    """The hours as OpenMetrics, metric by metric as it asks; each sample has the time of its hour."""
+    kept = list(rows)
+    for measure, meaning in MEASURES.items():
+        yield f"# TYPE tenantry_usage_{measure} gauge\n# HELP tenantry_usage_{measure} {meaning}\n"
+        for row in kept:
+            value = getattr(row, measure)
+            if value is not None:
+                yield _sample(f"tenantry_usage_{measure}", row, value)
+    for field, meaning in (("used", "what is used of the quota"), ("hard", "what may be")):
+        yield f"# TYPE tenantry_usage_quota_{field} gauge\n# HELP tenantry_usage_quota_{field} {meaning}\n"
+        for row in kept:
+            for name, value in sorted(getattr(row, field).items()):
+                yield _sample(f"tenantry_usage_quota_{field}", row, _plain(value), f',resource="{name}"')
+    yield "# EOF\n"
+
+
+def _sample(metric: str, row: UsageHour, value: Any, more: str = "") -> str:
+    # Names of tenants, namespaces and quotas have no character that would have to be escaped.
+    labels = f'tenant="{row.tenant}",namespace="{row.namespace}"{more}'
+    return f"{metric}{{{labels}}} {value} {int(row.hour.timestamp())}\n"
+
+
+def _plain(value: float) -> float:
+    """A whole number without a fraction."""
+    return int(value) if value == int(value) else value
+
+
+def table_of(rows: Iterable[UsageHour]) -> Iterator[list[Any]]:
+    """The hours as a table: its head, then one line each."""
+    yield ["tenant", "namespace", "hour", *MEASURES, "used", "hard"]
+    for row in rows:
+        quota = [
+            " ".join(f"{name}={_plain(value)}" for name, value in sorted(each.items())) for each in (row.used, row.hard)
+        ]
+        measures = [getattr(row, measure) for measure in MEASURES]
+        yield [row.tenant, row.namespace, f"{row.hour:%Y-%m-%dT%H:%M:%SZ}", *measures, *quota]

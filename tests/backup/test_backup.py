@@ -1,0 +1,304 @@
+"""Backups are whole, of one moment and their owner's alone; restores refuse what is not, and end closed (P12)."""
+
+from __future__ import annotations
+
+import json
+import stat
+import subprocess
+import sys
+import threading
+import zipfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from cryptography.fernet import Fernet
+
+from tests.backup.conftest import PEOPLE, Installation
+from tests.databases import ROOT
+from tests.story.product import eventually
+
+Install = Callable[..., Installation]
+
+
+def rewritten(file: Path, to: Path, member: str, change: Callable[[bytes], bytes]) -> Path:
+    """The same ZIP with one member changed, its own checksums right again."""
+    with zipfile.ZipFile(file) as old, zipfile.ZipFile(to, "w") as new:
+        for name in old.namelist():
+            data = old.read(name)
+            new.writestr(name, change(data) if name == member else data)
+    return to
+
+
+def state(house: Installation) -> list[tuple[object, ...]]:
+    """What a refused restore must not touch."""
+    return house.ask(
+        "SELECT 'lock', space, reason FROM locks UNION ALL SELECT 'user', email, password_hash FROM users"
+        " UNION ALL SELECT 'store', epoch::text, revision::text FROM store_revision ORDER BY 1, 2"
+    )
+
+
+def test_a_backup_is_one_new_file_for_its_owner_alone(house: Installation, tmp_path: Path) -> None:
+    file = tmp_path / "a.backup"
+    assert "rows of" in house.manage("backup", str(file))
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    before = file.read_bytes()
+    assert "is there already" in house.refused("backup", str(file))
+    assert file.read_bytes() == before
+    assert "cannot be written" in house.refused("backup", str(tmp_path / "nowhere" / "b.backup"))
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["a.backup"], "nothing half made is left"
+
+
+def test_no_room_is_said_and_leaves_nothing(house: Installation, tmp_path: Path) -> None:
+    file = tmp_path / "a.backup"
+    limited = ["sh", "-c", 'ulimit -f 8; exec "$@"', "sh", sys.executable, "manage.py", "backup", str(file)]
+    environment = {**house.environment, "PYTHONDONTWRITEBYTECODE": "1"}  # half a module would stay as well
+    done = subprocess.run(limited, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "cannot be written" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert [path for path in tmp_path.iterdir() if path.is_file()] == []
+
+
+def test_a_backup_leaves_out_sessions_and_keys(house: Installation, tmp_path: Path) -> None:
+    file = tmp_path / "a.backup"
+    house.manage("backup", str(file))
+    everything = {
+        name
+        for (name,) in house.ask(
+            "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p')"
+            " AND NOT relispartition"
+        )
+    }
+    with zipfile.ZipFile(file) as archive:
+        members = {name.removeprefix("tables/") for name in archive.namelist() if name.startswith("tables/")}
+        text = b"".join(archive.read(name) for name in archive.namelist())
+    assert everything - members == {
+        "django_migrations",
+        "django_session",
+        "pod_connections",
+        "store_event",
+        "store_revision",
+        "stream_counts",
+    }
+    assert house.sealing_key.encode() not in text
+
+
+@pytest.fixture
+def writing(house: Installation) -> Iterator[Callable[[], int]]:
+    """Somebody who writes the same number into two tables, one transaction after the other; how many so far."""
+    done, count = threading.Event(), [0]
+
+    def write() -> None:
+        with psycopg.connect(house.owner) as connection:
+            connection.execute(
+                "INSERT INTO locks (space, namespace, reason, created_at) VALUES ('root:a', '', '0', now())"
+            )
+            while not done.is_set():
+                number = str(count[0] + 1)
+                connection.execute("UPDATE locks SET reason = %s WHERE space = 'root:a'", [number])
+                connection.execute("UPDATE users SET name = %s", [number])
+                connection.commit()
+                count[0] += 1
+
+    thread = threading.Thread(target=write)
+    thread.start()
+    yield lambda: count[0]
+    done.set()
+    thread.join()
+
+
+def test_a_backup_under_writes_is_of_one_moment(
+    house: Installation, install: Install, writing: Callable[[], int], tmp_path: Path
+) -> None:
+    """Whatever is written together is in the backup together; the audit's chains are whole in it."""
+    file, elsewhere = tmp_path / "a.backup", install()
+    eventually(writing)
+    before = writing()
+    house.manage("backup", str(file))
+    assert writing() > before, "somebody wrote meanwhile"
+    elsewhere.manage("restore", str(file), "--keep-accounts")
+    ((reason,),) = elsewhere.ask("SELECT reason FROM locks WHERE space = 'root:a'")
+    names = {name for (name,) in elsewhere.ask("SELECT name FROM users")}
+    assert names == {reason}
+    assert int(reason) >= before
+    assert "system:" in elsewhere.manage("audit", "verify")
+    elsewhere.manage("audit", "verify")
+
+
+def test_nothing_damaged_foreign_or_of_another_release_is_touched_with(
+    house: Installation, install: Install, tmp_path: Path
+) -> None:
+    file = tmp_path / "a.backup"
+    house.manage("backup", str(file))
+    whole, before = file.read_bytes(), state(house)
+    cut, bent = tmp_path / "cut", tmp_path / "bent"
+    cut.write_bytes(whole[: len(whole) // 2])
+    bent.write_bytes(bytes(byte ^ (255 if at == len(whole) // 3 else 0) for at, byte in enumerate(whole)))
+    forged = rewritten(file, tmp_path / "forged", "tables/users", lambda data: data.replace(b"alice@", b"mallo@"))
+
+    def older(data: bytes) -> bytes:
+        body = json.loads(data)
+        body["migrations"].append("tenants.9999_later")
+        return json.dumps(body).encode()
+
+    unsealed = rewritten(file, tmp_path / "unsealed", "manifest.json", older)
+    for damaged in (cut, bent, forged, unsealed):
+        assert "is damaged" in house.refused("restore", str(damaged), "--replace"), damaged
+    assert "cannot be read" in house.refused("restore", str(tmp_path / "missing"), "--replace")
+    other = install()
+    other.manage("shell", code=PEOPLE)
+    assert "is not empty, and the backup is not of it" in other.refused("restore", str(file))
+    stranger = install(Fernet.generate_key().decode())
+    assert "sealing key" in stranger.refused("restore", str(file))
+    assert stranger.ask("SELECT count(*) FROM users") == [(0,)]
+    assert state(house) == before
+
+    house.ask("INSERT INTO django_migrations (app, name, applied) VALUES ('tenants', '9999_later', now()) RETURNING id")
+    later = tmp_path / "later.backup"
+    house.manage("backup", str(later))
+    assert "another release" in house.refused("restore", str(later), "--replace")
+    assert state(house) == before
+
+
+def test_a_restore_that_is_killed_leaves_what_was_there_closed_and_is_run_again(
+    house: Installation, tmp_path: Path
+) -> None:
+    file = tmp_path / "a.backup"
+    house.manage("backup", str(file))
+    house.ask("UPDATE users SET name = 'later' RETURNING id")
+    with psycopg.connect(house.owner) as holder:
+        holder.execute("SELECT FROM store_revision FOR UPDATE")
+        killed = house.begin("restore", str(file), "--replace")
+
+        def half_way() -> bool:
+            assert killed.poll() is None, killed.communicate()
+            return bool(
+                house.ask(
+                    "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+                    " AND query LIKE 'UPDATE store_revision%%'"
+                )
+            )
+
+        eventually(half_way)
+        killed.kill()
+        killed.communicate()
+    names = {name for (name,) in house.ask("SELECT name FROM users")}
+    assert names == {"later"}, "all or nothing"
+    assert house.ask("SELECT reason FROM locks WHERE space = 'root' AND namespace = ''"), "and closed"
+    said = house.manage("restore", str(file), "--replace")
+    assert "closed" in said
+    assert house.ask("SELECT DISTINCT name FROM users") == [("",)]
+    house.manage("restore", "--open")
+    assert house.ask("SELECT space FROM locks") == []
+    assert "is open" in house.refused("restore", "--open")
+
+
+def test_revisions_go_on_beyond_all_that_was_told(house: Installation, install: Install, tmp_path: Path) -> None:
+    """Over what is there, and elsewhere, where nobody knows how far the old history had come."""
+    file, elsewhere = tmp_path / "a.backup", install()
+    house.manage("backup", str(file))
+    house.ask("UPDATE store_revision SET revision = revision + 4000 RETURNING revision")
+    ((told, epoch),) = house.ask("SELECT revision, epoch FROM store_revision")
+    elsewhere.manage("restore", str(file))
+    house.manage("restore", str(file))
+    for restored in (house, elsewhere):
+        ((revision, compacted, began, other),) = restored.ask(
+            "SELECT revision, compacted, began, epoch FROM store_revision"
+        )
+        assert revision > told
+        assert compacted >= told
+        assert began >= told
+        assert other != epoch
+        assert restored.ask("SELECT max(revision) FROM store_object")[0][0] <= revision
+
+
+CLOSED_SINCE = """
+from audit.recorder import Actor
+from tenants.models import Membership, User
+from tenants.services import tenant_suspend
+actor = Actor(name="operator@platform.test", operator=True)
+tenant_suspend(actor=actor, name="globex", reason="mining")
+Membership.objects.filter(user__email="bob@acme.test").delete()
+User.objects.filter(email="carol@platform.test").update(status="disabled", is_staff=False)
+dave = User.objects.get(email="dave@acme.test")
+dave.set_password("another horse battery")
+dave.save()
+"""
+MORE_PEOPLE = """
+from tenants.models import Membership, User
+for email, staff in (("bob@acme.test", False), ("carol@platform.test", True), ("dave@acme.test", False)):
+    user = User.objects.create_user(email, "correct horse battery", is_staff=staff)
+    if not staff:
+        Membership.objects.create(tenant_id="acme", user=user, role="editor")
+"""
+
+
+@pytest.fixture
+def closed_since(house: Installation, tmp_path: Path) -> Path:
+    """A backup, after which much was taken away."""
+    house.manage("shell", code=MORE_PEOPLE)
+    file = tmp_path / "a.backup"
+    house.manage("backup", str(file))
+    house.manage("shell", code=CLOSED_SINCE)
+    return file
+
+
+def test_what_was_taken_away_since_stays_away(house: Installation, closed_since: Path) -> None:
+    """Suspensions, memberships, accounts, passwords: the database that is replaced knows of them."""
+    hashes = house.ask("SELECT email, password_hash, status, is_staff FROM users ORDER BY 1")
+    said = house.manage("restore", str(closed_since))
+    assert "tenant globex stays closed: mining" in said
+    assert "audit globex: 1 rows after the backup are cut off" in said
+    house.manage("restore", "--open")
+    assert house.ask("SELECT name, state, suspended_by FROM tenants ORDER BY 1") == [
+        ("acme", "active", ""),
+        ("globex", "suspended", "operator@platform.test"),
+    ]
+    assert house.ask("SELECT space, reason FROM locks") == [("root:globex", "mining")]
+    assert house.ask("SELECT count(*) FROM memberships JOIN users u ON u.id = user_id WHERE email LIKE 'bob@%%'") == [
+        (0,)
+    ]
+    assert house.ask("SELECT email, password_hash, status, is_staff FROM users ORDER BY 1") == hashes
+
+
+def test_where_nobody_knows_what_was_taken_away_no_password_counts(closed_since: Path, install: Install) -> None:
+    """Elsewhere: one operator has a new password, and is the only one until that one says otherwise."""
+    elsewhere = install()
+    said = elsewhere.manage("restore", str(closed_since), "--operator", "Operator@platform.test")
+    assert "cannot be known" in said
+    assert "operator@platform.test signs in with the password" in said
+    rows = elsewhere.ask("SELECT email, is_staff, is_superuser, password_hash LIKE '!%%' FROM users ORDER BY 1")
+    assert rows == [
+        ("alice@acme.test", False, False, True),
+        ("bob@acme.test", False, False, True),
+        ("carol@platform.test", False, False, True),
+        ("dave@acme.test", False, False, True),
+        ("operator@platform.test", True, True, False),
+    ]
+    kept = install()
+    said = kept.manage("restore", str(closed_since), "--keep-accounts")
+    assert "password" not in said
+    assert kept.ask("SELECT count(*) FROM users WHERE password_hash LIKE '!%%'") == [(0,)]
+
+
+def test_the_audit_is_whole_after_a_restore_and_its_checkpoints_say_what_was_cut(
+    house: Installation, tmp_path: Path
+) -> None:
+    file, checkpoints = tmp_path / "a.backup", tmp_path / "old.jsonl"
+    house.manage("backup", str(file))
+    house.manage("shell", code=MORE_PEOPLE + CLOSED_SINCE)
+    write = "from audit.publishing import checkpoint_write; from datetime import UTC, datetime; "
+    house.manage("shell", "-c", write + "checkpoint_write(now=datetime.now(UTC))")
+    house.manage("restore", str(file), "--replace")
+    assert "globex:" in house.manage("audit", "verify")
+    written = house.folder / "audit-checkpoints.jsonl"
+    process = house.begin("audit", "verify", "--checkpoints", str(written))
+    said, _ = process.communicate(timeout=120)
+    assert process.returncode == 1
+    assert "globex: " in said.partition("checkpoints")[2]
+    # The documented way on: the old file is kept, and a new one is begun.
+    written.rename(checkpoints)
+    house.manage("shell", "-c", write + "checkpoint_write(now=datetime.now(UTC))")
+    assert "truncation" not in house.manage("audit", "verify", "--checkpoints", str(written))

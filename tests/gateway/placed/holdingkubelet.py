@@ -1,0 +1,74 @@
+"""A node of a real cluster that holds streams open: it begins the log of every container and every shell, and no more.
+
+kube-apiserver connects to it as to any kubelet, by the address in its Node.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import ssl
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import trustme
+
+from tests.clusters import TestCluster
+
+NODE = "holding"
+_LOG = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nbegun\n\r\n"
+_SHELL = (
+    b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n"
+    b"X-Stream-Protocol-Version: v4.channel.k8s.io\r\n\r\n"
+)
+
+
+@contextmanager
+def holding_kubelet(cluster: TestCluster) -> Iterator[None]:
+    """One that listens, known to the cluster as the node ``NODE``; gone with its Node afterwards."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    server = asyncio.run_coroutine_threadsafe(_listen(), loop).result(60)
+    address = [{"type": "InternalIP", "address": "127.0.0.1"}]
+    endpoint = {"kubeletEndpoint": {"Port": server.sockets[0].getsockname()[1]}}
+    node = {"metadata": {"name": NODE}, "status": {"addresses": address, "daemonEndpoints": endpoint}}
+    try:
+        cluster.kubectl("create", "-f", "-", stdin=json.dumps({"apiVersion": "v1", "kind": "Node", **node}))
+        yield
+    finally:
+        cluster.kubectl("delete", "node", NODE)
+        loop.call_soon_threadsafe(server.close)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(60)
+
+
+def pod_there(cluster: TestCluster, namespace: str, name: str = "web") -> None:
+    """A pod on that node, which the cluster's scheduler, played by its administrator, has chosen for it."""
+    container = {"name": "c", "image": "example.org/image:1"}
+    spec = {"terminationGracePeriodSeconds": 0, "containers": [container]}
+    body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": namespace}, "spec": spec}
+    pods = f"/api/v1/namespaces/{namespace}/pods"
+    made = cluster.real.admin.send("POST", pods, body)
+    assert made.status == 201, made
+    binding = {"metadata": {"name": name}, "target": {"kind": "Node", "name": NODE}}
+    bound = cluster.real.admin.send(
+        "POST", f"{pods}/{name}/binding", {"apiVersion": "v1", "kind": "Binding", **binding}
+    )
+    assert bound.status == 201, bound
+
+
+async def _listen() -> asyncio.Server:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+    return await asyncio.start_server(_hold, "127.0.0.1", 0, ssl=context, backlog=2048)
+
+
+async def _hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+        head = await reader.readuntil(b"\r\n\r\n")
+        writer.write(_SHELL if b"/exec/" in head.partition(b"\r\n")[0] else _LOG)
+        await reader.read()
+    writer.close()

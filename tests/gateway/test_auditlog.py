@@ -1,0 +1,203 @@
+"""The audit log that an operator's policy asks for, as kube-apiserver writes it (GW13)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+import yaml
+from django.core.management import CommandError, call_command
+
+from tests import kubeapiserver
+from tests.apiserver import KUBECTL, OwnApiserver, running
+from tests.databases import migrated
+from tests.kubeapiserver import PRESENT, REASON
+from tests.speaking import Speaker
+from tests.story.product import eventually
+
+POLICY = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitManagedFields": True,
+    "rules": [
+        {"level": "None", "nonResourceURLs": ["/readyz*", "/livez*", "/api*", "/openapi*", "/version"]},
+        {"level": "None", "resources": [{"group": "", "resources": ["configmaps"], "resourceNames": ["quiet"]}]},
+        {
+            "level": "Metadata",
+            "resources": [{"group": "", "resources": ["endpoints"]}],
+            "omitStages": ["RequestReceived"],
+        },
+        {"level": "RequestResponse", "namespaces": ["default"]},
+        {"level": "Metadata", "resources": [{"group": "", "resources": ["tenants"]}]},
+    ],
+}
+MAPS = "/api/v1/namespaces/default/configmaps"
+AGENT = "story/1"
+OTHERS = ("requestReceivedTimestamp", "stageTimestamp", "auditID", "authenticationMetadata")
+"""Moments, identifiers, and which of the finer rights to impersonate has counted: there is one right here."""
+
+
+@pytest.fixture(scope="module")
+def flags(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    folder = tmp_path_factory.mktemp("audit")
+    (folder / "policy.yaml").write_text(yaml.safe_dump(POLICY))
+    return f"--audit-policy-file={folder / 'policy.yaml'}", f"--audit-log-path={folder / 'audit.log'}"
+
+
+@pytest.fixture(scope="module")
+def audited(flags: tuple[str, str]) -> Iterator[OwnApiserver]:
+    with migrated("auditlog") as database, running(database, workers=2, flags=flags) as server:
+        yield server
+
+
+def log_of(flags: tuple[str, str]) -> Path:
+    return Path(flags[1].partition("=")[2])
+
+
+def events(log: Path, agent: str = AGENT) -> list[dict[str, Any]]:
+    lines = log.read_text().splitlines() if log.exists() else []
+    return [event for line in lines if (event := json.loads(line))["userAgent"].startswith(agent)]
+
+
+def tell(speaker: Speaker) -> None:
+    """A story with each level, each stage, a refusal and a stranger."""
+    speaker = speaker.at(speaker.prefix, **{"User-Agent": AGENT})
+    stranger = {"Impersonate_User": "bob"}
+    typed = {"kind": "ConfigMap", "apiVersion": "v1"}
+    speaker.send("POST", MAPS, {**typed, "metadata": {"name": "quiet"}})
+    speaker.send("GET", f"{MAPS}/quiet")
+    speaker.send("POST", MAPS, {**typed, "metadata": {"name": "told"}, "data": {"a": "b"}})
+    speaker.send("PATCH", f"{MAPS}/told", {"data": {"a": "c"}}, "application/merge-patch+json")
+    speaker.send("GET", f"{MAPS}/told")
+    speaker.send("GET", f"{MAPS}/none")
+    speaker.send("GET", f"{MAPS}/told", **stranger)
+    speaker.send("POST", MAPS, "{bad")
+    speaker.send("GET", f"{MAPS}?watch=1&timeoutSeconds=1&resourceVersion=1&labelSelector=a%3Db")
+    speaker.send("GET", "/api/v1/namespaces/default/endpoints/none")
+    speaker.send("GET", "/version")
+    speaker.send("DELETE", f"{MAPS}/told")
+    speaker.send("DELETE", f"{MAPS}/quiet")
+    speaker.send("GET", "/api/v1/namespaces/default/endpoints/last")
+
+
+def story(log: Path, speaker: Speaker, *, least: int = 20) -> list[dict[str, Any]]:
+    """What the log has of it once that is enough, without moments and what two servers call differently."""
+    tell(speaker)
+    eventually(lambda: len(events(log)) >= least)
+    return [_bare(event) for event in sorted(events(log), key=lambda event: event["requestReceivedTimestamp"])]
+
+
+def _bare(event: dict[str, Any]) -> dict[str, Any]:
+    """Without moments and identifiers, the names of the caller, and what is known of the space."""
+    bare = {name: value for name, value in event.items() if name not in OTHERS}
+    bare["user"] = {} if not event["user"] else {"username": "somebody"}
+    if "impersonatedUser" in bare:
+        bare["impersonatedUser"] = bare["impersonatedUser"]["username"]
+    bare["annotations"] = event.get("annotations", {}).get("authorization.k8s.io/decision")
+    answer = bare.pop("responseObject", None)
+    bare["answered"] = answer and (
+        answer.get("kind"),
+        answer.get("data"),
+        sorted({*answer.get("metadata", {})} - {"selfLink", "tenant"}),
+    )
+    for name in ("message", "details"):
+        bare["responseStatus"] = {key: value for key, value in bare.get("responseStatus", {}).items() if key != name}
+    return bare
+
+
+def _differing(ours: dict[str, Any], real: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
+    return {name: (ours.get(name), real.get(name)) for name in {*ours, *real} if ours.get(name) != real.get(name)}
+
+
+def test_the_log_is_that_of_kube_apiserver(audited: OwnApiserver, flags: tuple[str, str], tmp_path: Path) -> None:
+    if not PRESENT:
+        pytest.skip(REASON)
+    theirs = flags[0], f"--audit-log-path={tmp_path / 'audit.log'}"
+    with kubeapiserver.running(flags=theirs) as real:
+        expected = story(log_of(theirs), real.admin)
+    found = story(log_of(flags), audited.admin, least=len(expected))
+    impersonated = [event.pop("impersonatedUser", None) for event in found if event["stage"] == "RequestReceived"]
+    assert "bob" in impersonated, "the first stage knows it here already"
+    assert [_differing(ours, real) for ours, real in zip(found, expected, strict=True) if ours != real] == []
+
+
+def test_kubectl_is_told_of_as_the_policy_says(audited: OwnApiserver, flags: tuple[str, str]) -> None:
+    if KUBECTL is None:
+        pytest.skip("kubectl is not on the path")
+
+    def kubectl(*words: str) -> None:
+        subprocess.run([KUBECTL, "--kubeconfig", audited.kubeconfig, *words], check=True, capture_output=True)
+
+    kubectl("create", "configmap", "quiet", "--from-literal=a=b", "-n", "default")
+    kubectl("create", "secret", "generic", "hidden", "--from-literal=a=dontsay", "-n", "default")
+    kubectl("create", "configmap", "shown", "--from-literal=token=dontsay", "--from-literal=b=c", "-n", "default")
+    kubectl("delete", "--wait=false", "configmap/quiet", "configmap/shown", "secret/hidden", "-n", "default")
+
+    def told(name: str) -> list[dict[str, Any]]:
+        found = [event for event in events(log_of(flags), "kubectl") if event["stage"] == "ResponseComplete"]
+        return [event for event in found if event["objectRef"].get("name") == name]
+
+    for name in ("hidden", "shown"):
+        eventually(lambda name=name: {event["verb"] for event in told(name)} >= {"create", "delete"})  # type: ignore[misc]
+    eventually(lambda: told("quiet"))
+    [made] = [event for event in told("shown") if event["verb"] == "create"]
+    assert made["requestObject"]["data"] == {"token": "[redacted]", "b": "c"}
+    assert made["user"]["username"] == "admin"
+    assert made["annotations"]["tenancy.kcp.io/workspace"] == "root"
+    [secret] = [event for event in told("hidden") if event["verb"] == "create"]
+    assert secret["responseStatus"]["code"] == 201
+    assert not {"requestObject", "responseObject"} & set(secret)
+    assert [event["verb"] for event in told("quiet")] == ["create"], "a name in the body is no name in the URL"
+    assert "dontsay" not in log_of(flags).read_text()
+
+
+def test_a_log_that_was_moved_away_is_begun_anew(audited: OwnApiserver, flags: tuple[str, str]) -> None:
+    log = log_of(flags)
+
+    def told() -> bool:
+        audited.admin.send("GET", "/api/v1/namespaces/default/endpoints/moved")
+        return any("endpoints/moved" in event["requestURI"] for event in events(log, ""))
+
+    eventually(told)
+    log.rename(log.with_suffix(".1"))
+    eventually(told)
+    assert log.stat().st_mode & 0o077 == 0
+
+
+def test_no_policy_shortens_the_record_of_requests(audited: OwnApiserver, flags: tuple[str, str]) -> None:
+    """Usage is counted by it, and refusals and writes are promised to be in it (P10, AD7)."""
+    acme = audited.tenant("acme")
+    assert acme.send("GET", f"{MAPS}/quiet").status == 404
+    assert acme.send("GET", "/api/v1/namespaces/elsewhere/pods").status == 200
+    eventually(
+        lambda: any(event.get("objectRef", {}).get("resource") == "tenants" for event in events(log_of(flags), ""))
+    )
+    assert not any("elsewhere" in event["requestURI"] for event in events(log_of(flags), ""))
+
+    def recorded() -> bool:
+        with psycopg.connect(audited.database) as connection:
+            rows = set(connection.execute("SELECT path, code FROM api_requests WHERE space = 'root:acme'").fetchall())
+        tenant = "/api/v1/tenants/acme/namespaces"
+        return {(f"{tenant}/default/configmaps/quiet", 404), (f"{tenant}/elsewhere/pods", 200)} <= rows
+
+    eventually(recorded)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (None, 'loading audit policy file: failed to read file path ".*": open .*: no such file or directory'),
+        ("rules: [{level: Metadata}]", "loading audit policy file: failed decoding: .*: from file .*"),
+    ],
+)
+def test_a_policy_that_means_nothing_stops_the_start(tmp_path: Path, text: str | None, said: str) -> None:
+    file = tmp_path / "policy.yaml"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(CommandError, match=said):
+        call_command("apiserver", f"--audit-policy-file={file}")

@@ -1,0 +1,180 @@
+"""What tenants used: counted every hour, shown to them and to operators, given out as files (AD7)."""
+
+from __future__ import annotations
+
+import csv
+import io
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.db import connection
+from django.urls import reverse
+from django.utils import timezone
+
+from access.usagesampling import KEPT, usage_forget, usage_sample
+from store import synchronous
+from store.types import Create, Key, Update
+from tenants.models import StreamCount, Tenant, UsageHour, User
+from tenants.quotas import tenant_quota_key
+from tests import factories
+from tests.portal.conftest import House, signed_in
+from tests.portal.test_api import bearer, send
+
+NOW = timezone.now().astimezone(UTC).replace(minute=20, second=0, microsecond=0)
+HOUR = NOW.replace(minute=0) - timedelta(hours=1)
+"""The last one that is over."""
+
+
+@pytest.fixture(autouse=True)
+def older(acme: House) -> None:
+    """The tenant has been there for long."""
+    Tenant.objects.update(created_at=NOW - timedelta(days=400))
+
+
+def asked(namespace: str, *, at: datetime = HOUR, **fields: Any) -> None:
+    path = f"/clusters/root:acme/api/v1/namespaces/{namespace}/pods"
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT api_requests_partition(%s)", [at])
+    factories.api_request("acme", created_at=at + timedelta(minutes=30), path=path, space="root:acme", **fields)
+
+
+def stored(namespace: str, name: str) -> None:
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "uid": str(uuid4())}}
+    synchronous.commit([Create(Key("root:acme", "", "configmaps", namespace, name), body)])
+
+
+def hour_of(namespace: str = "", at: datetime = HOUR) -> UsageHour:
+    return UsageHour.objects.get(tenant="acme", namespace=namespace, hour=at)
+
+
+def test_an_hour_is_counted_for_the_tenant_and_for_its_workspaces_and_once(acme: House, globex: House) -> None:
+    inside = acme.workspace.k8s_namespace
+    asked(inside, allowed=True, code=200, count=3)
+    asked(inside, allowed=False, code=403, count=2)
+    asked("elsewhere", allowed=True, code=200, count=5)
+    asked(inside, at=HOUR - timedelta(hours=1), allowed=True, code=200, count=70)
+    factories.credential(acme.workspace, acme.editor, issued_at=HOUR + timedelta(minutes=1))
+    stored(inside, "a")
+    stored("elsewhere", "b")
+    here = {"process": uuid4(), "tenant": "acme", "seen_at": NOW}
+    StreamCount.objects.create(**here, namespace=inside, open=4)
+    StreamCount.objects.create(**here, namespace="", open=1)
+    assert usage_sample(now=NOW) == [HOUR]
+    whole, workspace, foreign = hour_of(), hour_of(inside), UsageHour.objects.get(tenant="globex", namespace="")
+    assert (whole.requests, whole.refused, workspace.requests, workspace.refused) == (10, 2, 5, 2)
+    assert (whole.credentials, workspace.credentials, foreign.credentials) == (1, 1, 0)
+    assert (whole.streams, workspace.streams, foreign.streams) == (5, 4, 0)
+    assert workspace.objects_stored == 1 and (workspace.bytes_stored or 0) > 50
+    assert (whole.objects_stored or 0) >= 2 and (whole.bytes_stored or 0) > (workspace.bytes_stored or 0)
+    stored(inside, "later")
+    assert usage_sample(now=NOW + timedelta(minutes=5)) == []
+    assert hour_of(inside).objects_stored == 1
+    # A tenant's rows end with it; what it used is kept.
+    assert not UsageHour.objects.filter(tenant="system").exists()
+
+
+def test_the_hour_that_is_not_over_and_settled_is_left(acme: House) -> None:
+    assert usage_sample(now=NOW.replace(minute=4)) == [HOUR - timedelta(hours=1)]
+    assert usage_sample(now=NOW.replace(minute=5)) == [HOUR]
+
+
+def test_hours_that_nobody_counted_are_counted_later(acme: House) -> None:
+    """What happened then is known; what was there then is not, and not made up."""
+    usage_sample(now=NOW - timedelta(hours=3))
+    asked(acme.workspace.k8s_namespace, at=HOUR - timedelta(hours=1), allowed=True, code=200, count=7)
+    assert usage_sample(now=NOW) == [HOUR - timedelta(hours=2), HOUR - timedelta(hours=1), HOUR]
+    missed = hour_of(at=HOUR - timedelta(hours=1))
+    assert (missed.requests, missed.objects_stored, missed.streams, missed.used) == (7, None, None, {})
+    assert hour_of().objects_stored is not None
+    UsageHour.objects.all().delete()
+    usage_sample(now=NOW - timedelta(days=9))
+    assert len(usage_sample(now=NOW)) == 25
+
+
+@pytest.mark.django_db(transaction=True)
+def test_several_that_count_at_once_count_once(acme: House) -> None:
+    def sample(_: int) -> None:
+        try:
+            usage_sample(now=NOW)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(sample, range(4)))
+    assert UsageHour.objects.filter(tenant="acme", namespace="").count() == 1
+
+
+def quota_used(pods: int, hard: str = "100") -> None:
+    key = tenant_quota_key("acme")
+    body = {
+        "metadata": {"name": "quota", "uid": "u"},
+        "spec": {"hard": {"pods": hard, "requests.cpu": "4"}},
+        "status": {"used": {"pods": str(pods), "requests.cpu": "1500m"}},
+    }
+    before = synchronous.get(key)
+    synchronous.commit([Create(key, body) if before is None else Update(key, before.revision, body)])
+
+
+def test_the_use_of_the_quota_is_kept_and_tells_when_it_will_be_full(acme: House) -> None:
+    begin = NOW - timedelta(hours=30)
+    for number in range(30):
+        quota_used(40 + number)
+        usage_sample(now=begin + timedelta(hours=number + 1))
+    assert hour_of().used == {"pods": 69, "requests.cpu": 1.5}
+    assert hour_of().hard == {"pods": 100, "requests.cpu": 4}
+    seen = signed_in(acme.viewer).get(reverse("tenant-quota", args=["acme"])).content.decode()
+    assert "at this rate full in 31 hours" in seen
+    assert seen.count("at this rate") == 1, "of what does not grow nothing is said"
+
+
+def test_members_read_theirs_and_nobody_elses_and_from_the_tenants_beginning(acme: House, globex: House) -> None:
+    asked(acme.workspace.k8s_namespace, allowed=True, code=200, count=12)
+    usage_sample(now=NOW)
+    UsageHour.objects.create(tenant="acme", hour=NOW - timedelta(days=401), requests=99)
+    since = f"{NOW - timedelta(hours=3):%Y-%m-%dT%H:%M:%SZ}"
+    path = f"tenants/acme/usage/hours?since={since}"
+    rows = send(bearer(acme.viewer), "GET", path).json()["results"]
+    assert [(row["requests"], row["namespace"]) for row in rows] == [(12, "")]
+    inside = send(signed_in(acme.viewer), "GET", f"{path}&namespace={acme.workspace.k8s_namespace}").json()["results"]
+    assert [row["requests"] for row in inside] == [12]
+    year = f"{NOW - timedelta(days=402):%Y-%m-%dT%H:%M:%SZ}"
+    until = f"{NOW - timedelta(days=400, hours=2):%Y-%m-%dT%H:%M:%SZ}"
+    earlier = send(signed_in(acme.owner), "GET", f"tenants/acme/usage/hours?since={year}&until={until}")
+    assert earlier.json()["results"] == []
+    assert send(signed_in(acme.owner), "GET", f"tenants/acme/usage/hours?since={year}").status_code == 400
+    assert send(signed_in(globex.owner), "GET", path).status_code == 404
+    for page in ("tenant-usage", "tenant-usage-export"):
+        assert signed_in(globex.owner).get(reverse(page, args=["acme"])).status_code == 404
+    seen = signed_in(acme.viewer).get(reverse("tenant-usage", args=["acme"])).content.decode()
+    assert acme.workspace.k8s_namespace in seen and "12 allowed" in seen
+
+
+def test_the_hours_are_given_out_as_csv_and_openmetrics(acme: House, operator: User) -> None:
+    quota_used(3)
+    asked("x", allowed=True, code=200, count=2)
+    usage_sample(now=NOW)
+    client = signed_in(operator)
+    answer = client.get(
+        f"/api/v1/tenants/acme/usage/hours?format=csv&until={NOW + timedelta(hours=1):%Y-%m-%dT%H:%M:%SZ}"
+    )
+    assert answer.headers["Content-Type"].startswith("text/csv")
+    (row,) = csv.DictReader(io.StringIO(answer.content.decode()))
+    assert (row["tenant"], row["requests"], row["used"]) == ("acme", "2", "pods=3 requests.cpu=1.5")
+    told = client.get(reverse("tenant-usage-export", args=["acme"]), {"format": "openmetrics"})
+    assert told.headers["Content-Type"].startswith("application/openmetrics-text")
+    text = told.content.decode()
+    assert f'tenantry_usage_requests{{tenant="acme",namespace=""}} 2 {int(HOUR.timestamp())}\n' in text
+    assert 'tenantry_usage_quota_used{tenant="acme",namespace="",resource="pods"} 3 ' in text
+    assert text.endswith("# EOF\n") and text.count("# TYPE") == text.count("# HELP")
+    assert client.get("/api/v1/tenants/acme/usage/hours?format=pdf").status_code == 400
+
+
+def test_a_year_is_kept(acme: House) -> None:
+    moments = [NOW - KEPT + timedelta(hours=each) for each in (-30, -1, 1, 30)]
+    UsageHour.objects.bulk_create(UsageHour(tenant="acme", hour=moment) for moment in moments)
+    assert usage_forget(now=NOW) == 2
+    assert usage_forget(now=NOW) == 0
+    assert sorted(UsageHour.objects.values_list("hour", flat=True)) == moments[2:]

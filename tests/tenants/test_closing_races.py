@@ -1,0 +1,145 @@
+"""What is decided by the state of a tenant is decided by its state then: nothing slips through as it closes (GW5)."""
+
+from __future__ import annotations
+
+import ast
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.db import connections, transaction
+
+from access.credentials.intents import intend, intend_for_tenant
+from access.credentials.tokens import token_create
+from access.models import PersonalAccessToken
+from audit.recorder import Actor
+from kube.requests.status import StatusError
+from tenants.models import CredentialKind, OperationState, Role, Status, Tenant, User, Workspace
+from tenants.services import (
+    membership_set,
+    operation_retry,
+    tenant_change,
+    tenant_delete,
+    tenant_suspend,
+    workspace_change_tier,
+    workspace_delete,
+    workspace_init,
+    workspace_resume,
+)
+from tests import factories
+from tests.requirements import FLOORS, ROOT
+from tests.tenants.conftest import OPERATOR
+from tests.tenants.test_lock_order import PATIENCE, is_waiting
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+NOW = datetime.now(UTC)
+
+
+@dataclass
+class Scene:
+    """A tenant with an owner, somebody else, and workspaces: one that is open, and one that was suspended by itself."""
+
+    tenant: Tenant
+    owner: User
+    guest: User
+    open: Workspace
+    closed: Workspace
+
+    @property
+    def actor(self) -> Actor:
+        return Actor(name=self.owner.email, user_id=self.owner.pk)
+
+
+def init(scene: Scene) -> object:
+    return workspace_init(actor=scene.actor, user=scene.owner, tier="roomy", tenant=scene.tenant.name, name="late")
+
+
+def token(scene: Scene) -> object:
+    until = NOW + timedelta(days=1)
+    scope = PersonalAccessToken.Scope.WRITE
+    return token_create(
+        actor=scene.actor, user=scene.owner, name="t", scope=scope, expires_at=until, tenant=scene.tenant, now=NOW
+    )
+
+
+def retry(scene: Scene) -> object:
+    return operation_retry(actor=scene.actor, operation_id=scene.open.operations.earliest("generation").pk)
+
+
+# By the function that asks: what calls it.
+SERVICES: dict[str, Callable[[Scene], object]] = {
+    "_init": init,
+    "workspace_resume": lambda scene: workspace_resume(actor=OPERATOR, workspace_id=scene.closed.pk),
+    "workspace_delete": lambda scene: workspace_delete(actor=scene.actor, workspace_id=scene.open.pk),
+    "workspace_change_tier": lambda scene: workspace_change_tier(
+        actor=scene.actor, workspace_id=scene.open.pk, tier="roomy"
+    ),
+    "operation_retry": retry,
+    "_current": lambda scene: membership_set(
+        actor=scene.actor, tenant=scene.tenant.name, user=scene.guest, role=Role.ADMIN
+    ),
+    "tenant_change": lambda scene: tenant_change(actor=scene.actor, name=scene.tenant.name, display_name="Late"),
+    "tenant_delete": lambda scene: tenant_delete(actor=scene.actor, name=scene.tenant.name),
+    "token_create": token,
+    "intend_for_tenant": lambda scene: intend_for_tenant(scene.actor, scene.tenant.name, "", CredentialKind.EXEC, NOW),
+    "_chosen": lambda scene: intend(scene.actor, scene.open.pk, Role.VIEWER, "", NOW),
+}
+ASKS = {"require_open", "_require_active"}
+
+
+@pytest.fixture
+def scene() -> Scene:
+    tenant = factories.tenant()
+    owner, guest = factories.member(tenant, Role.OWNER), factories.user()
+    factories.tier("roomy", workspaces_per_user=9)
+    workspace = factories.workspace(tenant, owner)
+    workspace.operations.update(state=OperationState.FAILED)
+    return Scene(
+        tenant,
+        owner,
+        guest,
+        workspace,
+        factories.workspace(tenant, owner, status=Status.SUSPENDED, suspended_at=NOW),
+    )
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_nothing_is_done_any_more_in_a_tenant_that_is_closed_meanwhile(scene: Scene, service: str) -> None:
+    """It comes while the suspension is not yet committed: it waits for it, and is refused."""
+
+    def serve() -> object:
+        try:
+            return SERVICES[service](scene)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            tenant_suspend(actor=OPERATOR, name=scene.tenant.name, reason="mining")
+            served = pool.submit(serve)
+            deadline = time.monotonic() + PATIENCE
+            while not is_waiting() and not served.done():
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+        with pytest.raises(StatusError) as refused:
+            served.result(PATIENCE)
+    assert refused.value.code in (403, 409)
+    scene.closed.refresh_from_db()
+    assert scene.closed.status == Status.SUSPENDED
+
+
+def test_every_service_that_asks_for_the_state_is_tried() -> None:
+    found = {
+        function.name
+        for floor in FLOORS
+        for path in sorted((ROOT / floor).rglob("*.py"))
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(function, ast.FunctionDef) and function.name not in ASKS
+        for called in ast.walk(function)
+        if (isinstance(called, ast.Call) and isinstance(called.func, ast.Name) and called.func.id in ASKS)
+    }
+    assert found <= SERVICES.keys(), "each has a row above"

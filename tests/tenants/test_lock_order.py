@@ -1,0 +1,85 @@
+"""Services that lock rows in an order of their own never wait for each other in a circle (GW5, GW15)."""
+
+from __future__ import annotations
+
+import ast
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+
+import pytest
+from django.db import connection, connections, transaction
+
+from access.credentials.intents import intend
+from audit.recorder import Actor
+from tenants.models import Role, Tenant, Workspace
+from tenants.services import tenant_delete, tenant_suspend
+from tests import factories
+from tests.requirements import FLOORS, ROOT
+from tests.tenants.conftest import OPERATOR
+
+PATIENCE = 120.0
+
+DELETING = {"tier_delete", "_tenant_end"}
+"""What goes is locked against references as well."""
+
+SERVICES: dict[str, Callable[[Tenant], object]] = {
+    "suspend": lambda tenant: tenant_suspend(actor=OPERATOR, name=tenant.name, reason="mining"),
+    "delete": lambda tenant: tenant_delete(actor=OPERATOR, name=tenant.name),
+}
+
+
+def is_waiting() -> bool:
+    """Whether some other transaction waits for a row."""
+    with connection.cursor() as cursor:
+        # Not pg_stat_activity: a transaction sees there what it saw first.
+        cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
+        found: int = cursor.fetchone()[0]
+    return found > 0
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("service", SERVICES)
+def test_a_tenant_cannot_hold_up_what_operators_do_with_it_by_asking_for_kubeconfigs(service: str) -> None:
+    """The service has the tenant and waits for the workspace; who issues has that, and writes a row that names the tenant."""
+    tenant = factories.tenant()
+    owner = factories.member(tenant, Role.OWNER)
+    workspace = factories.workspace(tenant, owner)
+    actor = Actor(name=owner.email, user_id=owner.pk)
+
+    def serve() -> None:
+        try:
+            SERVICES[service](tenant)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            Workspace.objects.select_for_update(no_key=True).get(pk=workspace.pk)
+            served = pool.submit(serve)
+            deadline = time.monotonic() + PATIENCE
+            while not is_waiting() and not served.done():
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            intend(actor, workspace.pk, Role.VIEWER, "", datetime.now(UTC))
+        served.result(PATIENCE)
+
+
+def test_nobody_locks_a_row_against_references_that_does_not_delete_it() -> None:
+    """Whatever is written about a thing refers to it: ``FOR UPDATE`` would have it wait, and its own locks with it."""
+    found = []
+    for floor in FLOORS:
+        for path in sorted((ROOT / floor).rglob("*.py")):
+            for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if not isinstance(function, ast.FunctionDef) or function.name in DELETING:
+                    continue
+                found += [
+                    f"{path.relative_to(ROOT)}:{call.lineno}"
+                    for call in ast.walk(function)
+                    if isinstance(call, ast.Call)
+                    and isinstance(call.func, ast.Attribute)
+                    and call.func.attr == "select_for_update"
+                    and not any(word.arg == "no_key" for word in call.keywords)
+                ]
+    assert found == []
