@@ -75,7 +75,8 @@ def cluster_register(
 
     A credential that takes the place of another is tried first, as by ``cluster_credential_rotate``: the name of a cluster
     that has said which one it is stays that one's. What a new cluster has, or the product's own, is not tried here:
-    ``cluster_check`` connects. Raises ``Invalid`` naming the field; ``Conflict`` when another credential came first.
+    ``cluster_check`` connects. Raises ``Invalid`` naming the field; ``Conflict`` when another credential, or another cluster
+    of this name, came first.
     """
     require_operator(actor)
     check_label(name, field="name", kind="Cluster")
@@ -107,14 +108,15 @@ def cluster_register(
             known.identity if _is_held(known, kubeconfig) else credential_prove(access, known, cluster_identity(known))
         )
     with transaction.atomic():
-        if is_default:
-            Cluster.objects.filter(is_default=True).exclude(name=name).update(is_default=False)
-        if known is not None:
-            require_unchanged(locked(name), known.sealed_credential)
-        cluster, created = Cluster.objects.select_for_update(no_key=True).update_or_create(name=name, defaults=said)
+        if known is None:
+            cluster = Cluster(name=name)
+        else:
+            cluster = locked(name)
+            require_unchanged(cluster, known.sealed_credential)
+        _keep(cluster, said)
         desiredstate.retry_now(cluster.workspaces.all())
         cluster_changed(name)
-        detail = {"server": access.server, "kind": str(kind), "replaced": not created}
+        detail = {"server": access.server, "kind": str(kind), "replaced": known is not None}
         actor.record(Action.CLUSTER_REGISTERED, chain=SYSTEM_CHAIN, target=f"clusters/{name}", detail=detail)
     return cluster
 
@@ -147,17 +149,13 @@ def cluster_change(*, actor: Actor, name: str, **changes: Any) -> Cluster:
     if "opened" in changes:
         changes["opened"] = _opened(str(changes["opened"]))
     wiped = any(field in changes and changes[field] != getattr(cluster, field) for field in ("server", "ca_data"))
-    if changes.get("is_default"):
-        Cluster.objects.filter(is_default=True).exclude(pk=cluster.pk).update(is_default=False)
-    for field, value in changes.items():
-        setattr(cluster, field, value)
+    detail = {"fields": sorted(changes), "credential_wiped": wiped}
     if wiped:
-        cluster.sealed_credential = cluster.credential_expires_at = None
-        cluster.last_error = "The server or its CA was changed: register the kubeconfig again."
-    cluster.save()
+        changes |= {"sealed_credential": None, "credential_expires_at": None}
+        changes["last_error"] = "The server or its CA was changed: register the kubeconfig again."
+    _keep(cluster, changes)
     desiredstate.retry_now(cluster.workspaces.all())
     cluster_changed(name)
-    detail = {"fields": sorted(changes), "credential_wiped": wiped}
     actor.record(Action.CLUSTER_CHANGED, chain=SYSTEM_CHAIN, target=f"clusters/{name}", detail=detail)
     return cluster
 
@@ -224,6 +222,24 @@ def require_unchanged(cluster: Cluster, sealed_credential: bytes | memoryview | 
     if cluster.sealed_credential != sealed_credential:
         message = "The credential was changed meanwhile: look at it and try again."
         raise Conflict(message, kind="clusters", name=cluster.name)
+
+
+def _keep(cluster: Cluster, said: dict[str, Any]) -> None:
+    """Write what is said of a cluster, which is the default one instead of another where that is said.
+
+    Raises ``Conflict`` where another cluster took its name, or its place as the default one, meanwhile: what was said of
+    one that nobody knew says nothing of that.
+    """
+    for field, value in said.items():
+        setattr(cluster, field, value)
+    try:
+        with transaction.atomic():
+            if cluster.is_default:
+                Cluster.objects.filter(is_default=True).exclude(pk=cluster.pk).update(is_default=False)
+            cluster.save()
+    except IntegrityError:
+        message = f"Another cluster was registered as {cluster.name}, or made the default, meanwhile: try again."
+        raise Conflict(message, kind="clusters", name=cluster.name) from None
 
 
 def _is_held(cluster: Cluster, kubeconfig: str) -> bool:

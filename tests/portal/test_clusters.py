@@ -59,6 +59,10 @@ def test_the_page_says_what_is_known_of_a_cluster(away: Cluster, operator: User)
     for words in ("v1.36.1", "no connection in time", "storageclasses.storage.k8s.io/fast", "ends soon", "Away"):
         assert words in page
     assert 'data-copy-text="kubectl delete namespace acme-left"' in page
+    assert f"of the tenant acme, workspace {LEFT['workspace']}" in " ".join(page.split())
+    Cluster.objects.update(unclaimed_namespaces=[LEFT | {"tenant": ""}])
+    page = client.get(f"/clusters/{away.name}/").content.decode()
+    assert f"of an unknown tenant, workspace {LEFT['workspace']}" in " ".join(page.split())
     Cluster.objects.update(unclaimed_namespaces=[])
     assert "Namespaces of nobody" not in client.get(f"/clusters/{away.name}/").content.decode()
     plot = client.get(f"/clusters/{away.name}/latency/").content.decode()

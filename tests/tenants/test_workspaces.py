@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 import uuid
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 import trustme
-from django.db import IntegrityError, connection, transaction
+from django.db import IntegrityError, connection, connections, transaction
 
 from audit.models import AuditEntry
 from audit.recorder import Actor
@@ -40,6 +43,7 @@ from tenants.services import (
 from tests.databases import owning
 from tests.kubeapiserver import make_kubeconfig
 from tests.tenants.conftest import OPERATOR, actor_of, join, make_tenant, make_user
+from tests.tenants.test_lock_order import PATIENCE, is_waiting
 
 pytestmark = pytest.mark.django_db
 CA = trustme.CA()
@@ -323,6 +327,53 @@ def test_clusters_are_operators_business(alice):
     register("west")
     assert Cluster.objects.get(is_default=True).name == "west"
     cluster_delete(actor=OPERATOR, name="west")
+
+
+def overtaken(service: Callable[[], object]) -> str:
+    """The refusal of what is asked while ``east`` is being registered as the default one, by another operator."""
+
+    def serve() -> object:
+        try:
+            return service()
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            register("east", "https://192.0.2.2:6443")
+            served = pool.submit(serve)
+            deadline = time.monotonic() + PATIENCE
+            while not is_waiting() and not served.done():
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+        with pytest.raises(Conflict) as refused:
+            served.result(PATIENCE)
+    return refused.value.message
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_two_first_registrations_of_a_name_one_counts(tiers: None) -> None:
+    """The other operator may have meant another cluster: nothing of this one is replaced."""
+    said = overtaken(lambda: register("east", is_default=False))
+    assert "registered as east" in said
+    (kept,) = Cluster.objects.all()
+    assert (kept.name, kept.server, kept.is_default) == ("east", "https://192.0.2.2:6443", True)
+    register("east", "https://192.0.2.2:6443")
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("known", [False, True])
+def test_of_two_clusters_that_become_the_default_at_once_one_does(tiers: None, known: bool) -> None:
+    if known:
+        register("west", is_default=False)
+
+    def make_default() -> object:
+        return cluster_change(actor=OPERATOR, name="west", is_default=True) if known else register("west")
+
+    assert "made the default" in overtaken(make_default)
+    assert Cluster.objects.get(is_default=True).name == "east"
+    make_default()
+    assert Cluster.objects.get(is_default=True).name == "west"
 
 
 @pytest.mark.parametrize("parts", [{"namespace": ""}, {"name": ""}, {"namespace": ".."}, {"name": "."}])
