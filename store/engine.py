@@ -316,12 +316,12 @@ class Engine:
         if self._void(asked, known):
             return False
         if state.epoch != known.epoch or state.revision < known.revision:
-            await self._follower.verify_history()
+            await self._verify_history()
             return False
         if state.revision == known.revision:
             if state.batch == known.batch:
                 return True
-            await self._follower.verify_history()
+            await self._verify_history()
             return False
         try:
             # What is read on the way proves that it follows.
@@ -341,13 +341,14 @@ class Engine:
             await self._verify_history()
         if revision <= self.revision:
             return
+        # Whether there is such a revision already is the database's to say, however long that takes it.
+        await self._barrier()
         try:
             async with asyncio.timeout(FUTURE_SECONDS):
                 while revision > self.revision:
+                    with suppress(HistoryReplaced):
+                        await self._follower.wait_for(revision)
                     await self._barrier()
-                    if revision > self.revision:
-                        with suppress(HistoryReplaced):
-                            await self._follower.wait_for(revision)
         except TimeoutError:
             raise RevisionTooNew(revision, self.revision) from None
 

@@ -9,6 +9,7 @@ from dataclasses import replace
 from access.authentication.base import Authenticator, Credentials, Refused
 from kube.authentication.identity import Principal, without_virtual_groups
 from kube.requests.status import Unauthorized
+from store.types import Unavailable
 
 logger = logging.getLogger(__name__)
 
@@ -24,13 +25,20 @@ class AuthenticationChain:
         self._not_before = not_before
 
     async def authenticate(self, credentials: Credentials, *, now: float) -> Principal:
-        """Who asks. Raises ``Unauthorized`` (401) when nobody knows; ``authenticator`` in the result names who knew."""
+        """Who asks. ``authenticator`` in the result names who knew.
+
+        Raises ``Unauthorized`` (401) when nobody knows, and ``Unavailable`` when somebody who might know could not ask the
+        database: clients throw away what is refused.
+        """
         refusals: list[str] = []
+        silent: Unavailable | None = None
         for authenticator in self._authenticators:
             try:
                 principal = await authenticator.authenticate(credentials, now=now)
             except Refused as refusal:
                 refusals.append(f"{authenticator.name}: {refusal}")
+            except Unavailable as error:
+                silent = error
             except Exception:
                 logger.exception("authenticator %s failed", authenticator.name)
                 refusals.append(f"{authenticator.name}: failed")
@@ -41,6 +49,8 @@ class AuthenticationChain:
                     refusals.append(
                         f"{authenticator.name}: the credential is from before its tenant was opened or got its name"
                     )
+        if silent is not None:
+            raise silent
         if refusals:
             logger.info("unable to authenticate the request: %s", "; ".join(refusals))
         raise Unauthorized

@@ -15,7 +15,7 @@ from access.authentication.base import Credentials, Refused
 from kube.authentication.identity import Principal
 from kube.requests.logicalclusters import ROOT
 from kube.requests.requestinfo import RequestInfo
-from store.postgresql.connections import AWAY
+from store.postgresql.connections import AWAY, ask_patiently
 from store.postgresql.dedicatedconnection import DedicatedConnection
 from tenants.clusters.changes import CHANNEL
 
@@ -75,15 +75,12 @@ class ClusterWebhookAuthenticator:
         )
 
     async def authenticate(self, credentials: Credentials, *, now: float) -> Principal | None:
-        """The cluster, which belongs to no tenant; ``None`` for other tokens; raises ``Refused``."""
+        """The cluster, which belongs to no tenant; ``None`` for other tokens; raises ``Refused``, or ``Unavailable``."""
         token = credentials.bearer
         if token is None or not token.startswith(PREFIX):
             return None
         if time.monotonic() - self._read_at > STALE_SECONDS:
-            try:
-                await self._read()
-            except AWAY:
-                raise Refused("the database cannot be asked about the credential") from None
+            await ask_patiently(self._read)
         known = self._known.get(digest_of(token))
         if known is None or known.expires_at <= now:
             raise Refused("the credential of the cluster has ended, or never was")

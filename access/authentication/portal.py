@@ -6,8 +6,9 @@ the account, the workspace, the tenant, the session of the portal.
 1. A credential that this process does not know is asked for at once.
 2. All that it knows are asked for again together, every half second and when ``tenantry_credentials`` is notified;
    where one has changed, open streams are looked at again.
-3. What is known is as old as the question, not as the answer: after two seconds without an answer nothing is known,
-   and the token is refused.
+3. What is known is as old as the question, not as the answer: after two seconds without an answer nothing is known.
+   Whoever comes then waits while the database is asked again, and is told at last that nobody can tell: that the token
+   is none would be a lie, and clients throw away what is refused.
 4. A credential that has ended has ended for good, and is not asked for again.
 """
 
@@ -27,7 +28,7 @@ from kube.authentication.identity import AUTHENTICATED, MEMBERS, Principal
 from kube.authentication.portaltokens import ISSUER, verify
 from kube.authentication.serviceaccounttokens import InvalidToken, VerifyingKey, unverified_issuer
 from store.postgresql.arrays import Texts
-from store.postgresql.connections import AWAY
+from store.postgresql.connections import AWAY, ask_patiently
 from store.postgresql.dedicatedconnection import DedicatedConnection
 
 logger = logging.getLogger(__name__)
@@ -94,13 +95,10 @@ class StandingCredentials:
         )
 
     async def standing(self, token_id: str, *, expires_at: float) -> Standing | None:
-        """What the credential is good for, ``None`` when it has ended. Raises ``Refused`` when nobody can tell."""
+        """What the credential is good for, ``None`` when it has ended. Raises ``Unavailable`` when nobody can tell."""
         known = self._known.get(token_id)
         if known is None or (known.standing is not None and time.monotonic() - known.asked_at >= STALE_SECONDS):
-            try:
-                await self._ask([(token_id, expires_at)])
-            except AWAY:
-                raise Refused("the database cannot be asked about the credential") from None
+            await ask_patiently(lambda: self._ask([(token_id, expires_at)]))
             known = self._known[token_id]
         known.expires_at = max(known.expires_at, expires_at)
         return known.standing

@@ -40,12 +40,10 @@ from gateway.upstream.versions import MergedVersions
 from kube.requests.logicalclusters import ROOT
 from kube.requests.status import ServiceUnavailable
 from store.engine import Engine
+from store.postgresql.connections import PATIENCE_SECONDS
 from store.types import Event, EventType
 
 logger = logging.getLogger(__name__)
-
-REGAIN_SECONDS: Final = 3.0
-"""How long a request waits for the process to know again what has been revoked: one reading that fails, and another."""
 
 _LOOK_SECONDS: Final = 0.02
 
@@ -96,9 +94,9 @@ class Runtime:
         """Raise ``ServiceUnavailable`` while revocations may be missed: tenants' requests fail closed.
 
         A process that had no turn for a while, because the machine stood still or was busy with others, knows them
-        again as soon as it has asked: that is waited for, ``REGAIN_SECONDS`` at most, before anybody is refused.
+        again as soon as it has asked: that is waited for, ``PATIENCE_SECONDS`` at most, before anybody is refused.
         """
-        given_up = time.monotonic() + REGAIN_SECONDS
+        given_up = time.monotonic() + PATIENCE_SECONDS
         while not self.trustworthy:
             if time.monotonic() > given_up:
                 text = "the server cannot verify permissions right now, please try again"

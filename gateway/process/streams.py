@@ -179,17 +179,25 @@ class OpenStreams:
             # No await between taking and emptying: a note is in this pass or in the next, never in neither.
             clusters, self._pending_clusters = self._pending_clusters, set()
             authenticators, self._pending_authenticators = self._pending_authenticators, set()
+            asked = []
             for number, stream in enumerate(list(self._open)):
                 if number % _TOGETHER == 0:
                     await asyncio.sleep(0)
                 concerned = stream.principal.authenticator in authenticators or _concerned(stream, clusters)
-                if stream.ended.done() or not concerned:
-                    continue
-                begin_budget()
-                try:
-                    await stream.recheck()
-                except Exception as error:  # noqa: BLE001 - whatever happens, the stream must not stay open
-                    stream.end(as_status_error(error))
+                if concerned and not stream.ended.done():
+                    asked.append(asyncio.create_task(_recheck(stream)))
+            # Side by side: who has to wait for the database holds up nobody's end.
+            await asyncio.gather(*asked)
+
+
+async def _recheck(stream: OpenStream) -> None:
+    if stream.ended.done():
+        return
+    begin_budget()
+    try:
+        await stream.recheck()
+    except Exception as error:  # noqa: BLE001 - whatever happens, the stream must not stay open
+        stream.end(as_status_error(error))
 
 
 def _people(principal: Principal) -> tuple[tuple[str | None, str], tuple[str | None, str]]:
