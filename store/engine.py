@@ -315,12 +315,9 @@ class Engine:
         """Follow to where the counter stands; false when the answer says nothing of what is known."""
         if self._void(asked, known):
             return False
-        if state.epoch != known.epoch or state.revision < known.revision:
-            await self._verify_history()
-            return False
-        if state.revision == known.revision:
-            if state.batch == known.batch:
-                return True
+        if state == known:
+            return True
+        if state.epoch != known.epoch or state.revision <= known.revision:
             await self._verify_history()
             return False
         try:
