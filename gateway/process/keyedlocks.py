@@ -43,6 +43,10 @@ class KeyedLocks:
                 await turns.enter_async_context(self._turn((tenant,)))
             yield
 
+    def of_tenant_quota(self, space: str) -> contextlib.AbstractAsyncContextManager[None]:
+        """One writer at a time of what is used of the quota in a tenant's space; whoever holds it takes no other turn."""
+        return self._turn((space,))
+
     def of_object(self, key: Key) -> contextlib.AbstractAsyncContextManager[None]:
         """One writer at a time."""
         return self._turn(key)

@@ -144,7 +144,13 @@ async def build_runtime(
         policies = TenantPolicies(store, configured.tenant_policy)
         clusters, placements, tokens = Clusters(options.database_url), Placements(store), WorkspaceTokens()
         quota_reader = NamespaceQuotaReader(placements, clusters, tokens)
-        placed_quotas = PlacedQuotas(store, configured.tenant_quota.rules, quota_reader.quotas, tenant_quotas.count)
+        placed_quotas = PlacedQuotas(
+            store,
+            configured.tenant_quota.rules,
+            quota_reader.quotas,
+            tenant_quotas.count,
+            turns=write_locks.of_tenant_quota,
+        )
         claims = HostClaims(store, IngressReader(placements, clusters, tokens).hosts)
         # What changes objects first, then what judges them; quotas last, when nothing else can refuse.
         plugins: list[Plugin] = [

@@ -13,6 +13,7 @@ import asyncio
 import math
 import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -29,7 +30,7 @@ from kube.quota.quantities import InvalidQuantity, Quantity
 from kube.quota.refusals import read_exceeded
 from kube.quota.tenantquotas import PLACED_USAGES, TenantQuota, UsageRule
 from kube.quota.usage import QuotaExceeded
-from kube.requests.logicalclusters import tenant_of
+from kube.requests.logicalclusters import space_of, tenant_of
 from kube.requests.status import BadRequest, Forbidden, ServiceUnavailable, StatusError
 from store.interface import Store
 from store.types import Create, Delete, Key, Operation, PreconditionFailed, Stored, Update
@@ -45,10 +46,14 @@ _COUNTED: Final = frozenset({"", "resize"})
 """Subresources by which an object may come to take more."""
 
 _ATTEMPTS: Final = 256
-"""Every lost round means that another writer won."""
+"""Every lost round means that a writer of another process won."""
+
+_KNOWN_MAX: Final = 10_000
 
 Demand = Callable[[TenantQuota], Amounts]
 
+Turns = Callable[[str], AbstractAsyncContextManager[None]]
+"""One writer at a time of what is used of the quota in a tenant's space, among those of this process."""
 
 Count = Callable[[str, TenantQuota, float], Awaitable[Amounts]]
 """What a tenant holds, by the name of its space and its quota."""
@@ -58,14 +63,20 @@ class PlacedQuotas:
     """What tenants hold in their placed namespaces.
 
     ``rules`` count what Kubernetes does not; ``quotas`` are those of the namespaces on their clusters; ``count`` is asked
-    for what nobody has counted yet.
+    for what nobody has counted yet. In their ``turns`` the writers of this process need one commit each, however many
+    there are: those who fought for the same revision would lose all but one of each round, and some of them every round.
     """
 
-    def __init__(self, store: Store, rules: tuple[UsageRule, ...], quotas: NamespaceQuotas, count: Count) -> None:
+    def __init__(
+        self, store: Store, rules: tuple[UsageRule, ...], quotas: NamespaceQuotas, count: Count, turns: Turns
+    ) -> None:
         self._store = store
         self._rules = rules
         self._count = count
+        self._turns = turns
         self._refusals = QuotaRefusals(store, quotas)
+        self._known: dict[Key, tuple[int, PlacedUsage]] = {}
+        """What the rows say, by their revisions: most are read by whoever has written them."""
 
     async def quota(self, space: str) -> TenantQuota | None:
         """The quota that holds in a space; ``None`` while its tenant is being made."""
@@ -88,36 +99,48 @@ class PlacedQuotas:
         What a cluster asks about again is taken once; so is what the door has taken already, where the write may come
         ``from_door``. Raises ``QuotaExceeded``, ``InvalidQuantity``, and ``ServiceUnavailable``.
         """
-        for attempt in range(_ATTEMPTS):
-            stored = await self._store.get(tenant_quota_key(tenant_of(place.space)))
-            if stored is None:
-                return False
-            quota, body = self._read(stored), orjson.loads(stored.data)
-            grown = {name: amount for name, amount in demand(quota).items() if amount.nanos > 0}
-            if not grown:
-                return False
-            row, usage = await self._row(place)
-            asked = replace(write, amounts=grown)
-            if asked.uid and usage.asked(asked):
-                return True
-            passed_on = usage.under_way(asked) if from_door else None
-            if passed_on is not None and not dry_run:
-                if await self._commit(_kept(place, row, usage.passed_on(passed_on, asked))):
+        tenant = tenant_of(place.space)
+        async with self._turns(space_of(tenant)):
+            for attempt in range(_ATTEMPTS):
+                # Nobody else of this process writes meanwhile, so what it knows is mostly the newest.
+                newest = attempt > 0
+                stored = await self._store.get(tenant_quota_key(tenant), cached=not newest)
+                if stored is None:
+                    return False
+                quota, body = self._read(stored), orjson.loads(stored.data)
+                try:
+                    grown = {name: amount for name, amount in demand(quota).items() if amount.nanos > 0}
+                    if not grown:
+                        return False
+                    row, usage = await self._row(place, newest=newest)
+                    asked = replace(write, amounts=grown)
+                    if asked.uid and usage.asked(asked):
+                        return True
+                    passed_on = usage.under_way(asked) if from_door else None
+                    if passed_on is not None and not dry_run:
+                        if await self._keep(place, row, usage.passed_on(passed_on, asked)):
+                            return True
+                        await _pause(attempt)
+                        continue
+                    used: Amounts = tenantquotas.used_of(body)
+                    if not quota.hard.keys() <= used.keys():
+                        used = await self._count(stored.key.space, quota, now)
+                    quota.check(grown, used)
+                except QuotaExceeded:
+                    # What refuses must be the newest state: others may have given back what is missing here.
+                    if newest:
+                        raise
+                    continue
+                if dry_run:
+                    return False
+                reserved = (usage.untied(asked) if asked.uid else usage).with_reservation(request, asked)
+                # One more than there were is this one; where names fell together, the sums tell.
+                added = len(reserved.reserved) == len(usage.reserved) + 1
+                more = grown if added else _difference(reserved.total, usage.total)
+                settled = tenantquotas.with_used(body, tenantquotas.after(used, more))
+                if await self._keep(place, row, reserved, Update(stored.key, stored.revision, settled)):
                     return True
                 await _pause(attempt)
-                continue
-            used: Amounts = tenantquotas.used_of(body)
-            if not quota.hard.keys() <= used.keys():
-                used = await self._count(stored.key.space, quota, now)
-            quota.check(grown, used)
-            if dry_run:
-                return False
-            reserved = (usage.untied(asked) if asked.uid else usage).with_reservation(request, asked)
-            more = _difference(reserved.total, usage.total)
-            settled = tenantquotas.with_used(body, tenantquotas.after(used, more))
-            if await self._commit(_kept(place, row, reserved), Update(stored.key, stored.revision, settled)):
-                return True
-            await _pause(attempt)
         raise ServiceUnavailable("the tenant's quota is asked by many at once, please try again", retry_after=1)
 
     async def refusal(self, error: QuotaExceeded, place: Key, item: Mapping[str, Any]) -> Forbidden:
@@ -134,22 +157,24 @@ class PlacedQuotas:
 
     async def settle(self, place: Key, request: str, *, made: bool) -> None:
         """A write is done, or has come to nothing: then it is given back at once."""
-        for attempt in range(_ATTEMPTS):
-            row, usage = await self._row(place)
-            if request not in usage.reserved:
-                return
-            settled = usage.confirmed(request) if made else usage.without(request)
-            if await self._replace(place, row, usage, settled):
-                return
-            await _pause(attempt)
+        async with self._turns(space_of(tenant_of(place.space))):
+            for attempt in range(_ATTEMPTS):
+                row, usage = await self._row(place)
+                if request not in usage.reserved:
+                    return
+                settled = usage.confirmed(request) if made else usage.without(request)
+                if await self._replace(place, row, usage, settled):
+                    return
+                await _pause(attempt)
 
     async def touch(self, place: Key, ending: str = "") -> None:
         """Have it counted again soon. What was taken for the object of UID ``ending`` goes with the next look: it was there."""
-        for attempt in range(_ATTEMPTS):
-            row, usage = await self._row(place)
-            if row is None or await self._commit(_kept(place, row, usage.found(ending))):
-                return
-            await _pause(attempt)
+        async with self._turns(space_of(tenant_of(place.space))):
+            for attempt in range(_ATTEMPTS):
+                row, usage = await self._row(place)
+                if row is None or await self._keep(place, row, usage.found(ending)):
+                    return
+                await _pause(attempt)
 
     async def recount(
         self, place: Key, count: Callable[[TenantQuota], Awaitable[Sequence[Counted]]], now: float
@@ -163,14 +188,15 @@ class PlacedQuotas:
         if quota is None:
             return math.inf
         found = await count(quota)
-        for attempt in range(_ATTEMPTS):
-            row, usage = await self._row(place)
-            if usage.turn != before.turn:
-                return now
-            counted = usage.recounted(found, before, now)
-            if counted == usage or await self._replace(place, row, usage, replace(counted, turn=usage.turn + 1)):
-                return counted.ends
-            await _pause(attempt)
+        async with self._turns(space_of(tenant_of(place.space))):
+            for attempt in range(_ATTEMPTS):
+                row, usage = await self._row(place)
+                if usage.turn != before.turn:
+                    return now
+                counted = usage.recounted(found, before, now)
+                if counted == usage or await self._replace(place, row, usage, replace(counted, turn=usage.turn + 1)):
+                    return counted.ends
+                await _pause(attempt)
         return now
 
     async def forget(self, place: Key) -> None:
@@ -182,11 +208,9 @@ class PlacedQuotas:
 
     async def _replace(self, place: Key, row: Stored | None, usage: PlacedUsage, other: PlacedUsage) -> bool:
         """Keep another usage, and, where its total is another, what the tenant's quota has of it; whether nobody was faster."""
-        operations: list[Operation] = [_kept(place, row, other)]
         change = _difference(other.total, usage.total)
-        if change and (update := await self._changed(place, change)) is not None:
-            operations.append(update)
-        return await self._commit(*operations)
+        update = await self._changed(place, change) if change else None
+        return await self._keep(place, row, other, *([update] if update is not None else []))
 
     async def _changed(self, place: Key, change: Amounts) -> Update | None:
         """The tenant's quota with so much more used, of what it bounds."""
@@ -198,9 +222,29 @@ class PlacedQuotas:
         known = {name: amount for name, amount in change.items() if name in used}
         return Update(stored.key, stored.revision, tenantquotas.with_used(body, tenantquotas.after(used, known)))
 
-    async def _row(self, place: Key) -> tuple[Stored | None, PlacedUsage]:
-        stored = await self._store.get(place)
-        return stored, read_placed_usage(orjson.loads(stored.data)) if stored is not None else PlacedUsage()
+    async def _row(self, place: Key, *, newest: bool = True) -> tuple[Stored | None, PlacedUsage]:
+        stored = await self._store.get(place, cached=not newest)
+        if stored is None:
+            return None, PlacedUsage()
+        known = self._known.get(place)
+        if known is None or known[0] != stored.revision:
+            known = stored.revision, read_placed_usage(orjson.loads(stored.data))
+            self._note(place, *known)
+        return stored, known[1]
+
+    async def _keep(self, place: Key, row: Stored | None, usage: PlacedUsage, *more: Operation) -> bool:
+        """Keep what a placed namespace holds, and more with it; whether nobody was faster."""
+        try:
+            kept, *_ = await self._store.commit(_kept(place, row, usage), *more)
+        except PreconditionFailed:
+            return False
+        self._note(place, kept.revision, usage)
+        return True
+
+    def _note(self, place: Key, revision: int, usage: PlacedUsage) -> None:
+        if len(self._known) >= _KNOWN_MAX:
+            self._known.clear()
+        self._known[place] = revision, usage
 
     async def _commit(self, *operations: Operation) -> bool:
         try:
