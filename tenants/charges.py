@@ -13,7 +13,7 @@ from django.db.models import Sum
 
 from kube.quota.charges import Bill, Price, bill
 from kube.requests.status import BadRequest
-from tenants.models import Tenant, UsageHour, UsagePrice
+from tenants.models import PastPrice, Tenant, UsageHour, UsagePrice
 from tenants.usage import MEASURES
 
 _TOGETHER: Final = 100
@@ -34,8 +34,18 @@ def month_of(text: str, now: datetime) -> datetime:
 
 
 def prices_all() -> list[Price]:
-    """All prices, by measure."""
+    """The prices of now, by measure."""
     return [Price(each.measure, each.amount, each.per) for each in UsagePrice.objects.order_by("measure")]
+
+
+def prices_of_month(month: datetime) -> list[Price]:
+    """The prices that a month is charged by: for one that is over, those that held when it ended."""
+    first = month.date()
+    rows: list[UsagePrice | PastPrice] = [
+        *UsagePrice.objects.filter(since__lte=first),
+        *PastPrice.objects.filter(since__lte=first, until__gt=first),
+    ]
+    return [Price(each.measure, each.amount, each.per) for each in rows]
 
 
 def bills_of_month(month: datetime, *, after: str = "", limit: int = _TOGETHER) -> tuple[list[Bill], str]:
@@ -47,7 +57,7 @@ def bills_of_month(month: datetime, *, after: str = "", limit: int = _TOGETHER) 
     # The unique index is in this order: only these tenants' rows are read.
     names = list(rows.order_by("tenant").values_list("tenant", flat=True).distinct()[: limit + 1])
     page = names[:limit]
-    return _bills(page, month, _next(month)), page[-1] if len(names) > limit else ""
+    return _bills(page, month), page[-1] if len(names) > limit else ""
 
 
 def bills_all(month: datetime) -> Iterator[Bill]:
@@ -63,15 +73,16 @@ def bills_all(month: datetime) -> Iterator[Bill]:
 def bill_of_tenant(tenant: Tenant, month: datetime) -> Bill:
     """A tenant's own bill: from its beginning on."""
     began = tenant.created_at.replace(minute=0, second=0, microsecond=0)
-    return _bills([tenant.name], max(month, began), _next(month))[0]
+    return _bills([tenant.name], month, max(month, began))[0]
 
 
 def _next(month: datetime) -> datetime:
     return month.replace(year=month.year + 1, month=1) if month.month == 12 else month.replace(month=month.month + 1)
 
 
-def _bills(tenants: Sequence[str], since: datetime, until: datetime) -> list[Bill]:
-    prices = prices_all()
+def _bills(tenants: Sequence[str], month: datetime, since: datetime | None = None) -> list[Bill]:
+    """The bills of a month, or what is left of it."""
+    prices, since, until = prices_of_month(month), since or month, _next(month)
     found: defaultdict[str, dict[str, Decimal]] = defaultdict(dict)
     plain = [price.measure for price in prices if price.measure in MEASURES]
     if plain:

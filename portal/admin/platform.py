@@ -8,6 +8,7 @@ from django import forms
 from django.contrib import admin
 from django.db.models import Field, QuerySet
 from django.http import HttpRequest
+from django.utils import timezone
 
 from kube.quota.charges import Price
 from portal.admin.translating import ServiceBackedAdmin, actor
@@ -69,7 +70,7 @@ class TierAdmin(ServiceBackedAdmin):
 class UsagePriceAdmin(ServiceBackedAdmin):
     """What is charged for what tenants use (AD7)."""
 
-    list_display = ("measure", "amount", "per")
+    list_display = ("measure", "amount", "per", "since")
     ordering = ("measure",)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -91,12 +92,14 @@ class UsagePriceAdmin(ServiceBackedAdmin):
     def save_model(self, request: HttpRequest, obj: UsagePrice, form: Any, change: bool) -> None:
         """Set by the service, which checks and audits."""
         others = [price for price in prices_all() if price.measure != obj.measure]
-        services.prices_change(actor=actor(request), prices=[*others, Price(obj.measure, obj.amount, obj.per)])
+        services.prices_change(
+            actor=actor(request), prices=[*others, Price(obj.measure, obj.amount, obj.per)], now=timezone.now()
+        )
 
     def delete_model(self, request: HttpRequest, obj: UsagePrice) -> None:
         """Leave it out of the prices."""
         others = [price for price in prices_all() if price.measure != obj.measure]
-        services.prices_change(actor=actor(request), prices=others)
+        services.prices_change(actor=actor(request), prices=others, now=timezone.now())
 
 
 @admin.register(Cluster)

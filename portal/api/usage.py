@@ -79,7 +79,7 @@ class TenantCharges(Endpoint):
         responses={200: BillSerializer},
     )
     def get(self, request: Request, name: str) -> Response:
-        """By the prices of now. Raises ``BadRequest``."""
+        """By the prices of that month. Raises ``BadRequest``."""
         require_tenant(request, name)
         found = selectors.tenant_visible_to(api_actor(request), name)
         month = month_of(request.query_params.get("month", ""), timezone.now())
@@ -130,8 +130,8 @@ class Prices(Endpoint):
         responses={200: page_schema(PriceSerializer)},
     )
     def put(self, request: Request) -> Response:
-        """Bills of every month are made by them from now on."""
+        """This month and later ones are charged by them; what months before cost stays."""
         actor = api_operator(request)
         given = self.validated_body(request, PricesRequest)["prices"]
-        services.prices_change(actor=actor, prices=[Price(**each) for each in given])
+        services.prices_change(actor=actor, prices=[Price(**each) for each in given], now=timezone.now())
         return paginated_response(request, prices_all(), PriceSerializer)

@@ -73,6 +73,7 @@ RIGHTS: Final[Mapping[str, Right]] = {
     "stream_counts": Right(_ALL, _READ, rows=_of("tenant")),
     "usage_hours": Right(_ALL, _READ, rows=_of("tenant")),
     "usage_prices": Right(_ALL, _READ),
+    "past_prices": Right(_ALL, _READ),
     "pod_connections": Right(_ALL, "SELECT, UPDATE", rows=_of("tenant")),
     "locks": Right(_ALL, _ALL, rows=_of_space()),
     "tiers": Right(_ALL, _READ),

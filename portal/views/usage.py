@@ -19,7 +19,7 @@ from portal.pages.plots import usage_plot
 from portal.pages.priceforms import PricesForm
 from portal.views.actions import render_action
 from tenants import selectors, services
-from tenants.charges import bill_of_tenant, bills_of_month, month_of, prices_all
+from tenants.charges import bill_of_tenant, bills_of_month, month_of, prices_all, prices_of_month
 from tenants.models import Role, UsageHour
 from tenants.rights import require_operator, role_at_least, role_of
 from tenants.usage import usage_hours
@@ -85,7 +85,7 @@ def charges(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
     context: dict[str, Any] = {
         "month": f"{month:%Y-%m}",
         "rows": bills,
-        "priced": bool(prices_all()),
+        "priced": bool(prices_of_month(month)),
         "listed": "Charges",
         "pager": pager(request, cursor),
     }
@@ -102,10 +102,10 @@ def prices(request: HttpRequest) -> HttpResponse:
     return render_action(
         request,
         PricesForm(request.POST or None, initial={"prices": now}),
-        lambda data: services.prices_change(actor=actor, prices=data["prices"]),
+        lambda data: services.prices_change(actor=actor, prices=data["prices"], now=timezone.now()),
         title="Prices",
         submit="Save",
-        done="Bills are made by these prices from now on.",
+        done="This month and later ones are charged by these prices; what months before cost stays.",
         back=reverse("charges"),
         crumbs=[{"text": "Charges", "url": reverse("charges")}],
         template="pages/form.html",

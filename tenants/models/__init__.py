@@ -3,7 +3,7 @@
 from tenants.models.clusters import Cluster, ClusterProbe, CredentialKind, Network, PodSecurity, Tier
 from tenants.models.people import Membership, Role, Tenant, TenantState, User
 from tenants.models.streams import LIVING, PodConnection, StreamCount
-from tenants.models.usage import UsageHour, UsagePrice
+from tenants.models.usage import PastPrice, UsageHour, UsagePrice
 from tenants.models.workspaces import Desired, Lock, Operation, OperationState, Phase, Status, Workspace
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "Network",
     "Operation",
     "OperationState",
+    "PastPrice",
     "Phase",
     "PodConnection",
     "PodSecurity",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date
+
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
@@ -38,11 +40,15 @@ class UsageHour(models.Model):
 
 
 class UsagePrice(models.Model):
-    """``amount`` for every ``per`` units of a measure: of ``tenants.usage.MEASURES``, or a name of the quota."""
+    """``amount`` for every ``per`` units of a measure: of ``tenants.usage.MEASURES``, or a name of the quota.
+
+    It holds for the month that begins at ``since``, and later ones.
+    """
 
     measure = models.CharField(max_length=253, primary_key=True)
     amount = models.DecimalField(max_digits=16, decimal_places=6)
     per = models.PositiveBigIntegerField(default=1)
+    since = models.DateField(_("from the month of"), default=date(1970, 1, 1), editable=False)
 
     class Meta:
         db_table = "usage_prices"
@@ -55,3 +61,25 @@ class UsagePrice(models.Model):
 
     def __str__(self) -> str:
         return f"{self.measure}: {self.amount} / {self.per}"
+
+
+class PastPrice(models.Model):
+    """A price of the months from ``since`` on, before that of ``until``: their bills stay as they were."""
+
+    measure = models.CharField(max_length=253)
+    amount = models.DecimalField(max_digits=16, decimal_places=6)
+    per = models.PositiveBigIntegerField()
+    since = models.DateField()
+    until = models.DateField()
+
+    class Meta:
+        db_table = "past_prices"
+        verbose_name = _("earlier price")
+        verbose_name_plural = _("earlier prices")
+        constraints = [
+            models.UniqueConstraint(fields=["measure", "since"], name="past_price_unique"),
+            models.CheckConstraint(condition=models.Q(until__gt=models.F("since")), name="past_price_months"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.measure}: {self.amount} / {self.per}, {self.since:%Y-%m} to {self.until:%Y-%m}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Final
 
@@ -13,7 +14,7 @@ from audit.recorder import SYSTEM_CHAIN, Actor
 from kube.quota.charges import Price
 from kube.requests.names import qualified_name
 from kube.requests.status import Cause, Invalid
-from tenants.models import UsagePrice
+from tenants.models import PastPrice, UsagePrice
 from tenants.rights import require_operator
 from tenants.usage import MEASURES
 
@@ -24,10 +25,10 @@ _MOST: Final = 200
 
 
 @transaction.atomic
-def prices_change(*, actor: Actor, prices: Sequence[Price]) -> None:
-    """Put these in place of all prices: bills of every month are made by them from now on. Operators only.
+def prices_change(*, actor: Actor, prices: Sequence[Price], now: datetime) -> None:
+    """Put these in place of all prices, for the month of ``now`` and later ones. Operators only.
 
-    Raises ``Forbidden``, ``Invalid`` with a cause for each that is none.
+    What months before cost stays. Raises ``Forbidden``, ``Invalid`` with a cause for each that is none.
     """
     require_operator(actor)
     causes = [
@@ -39,11 +40,25 @@ def prices_change(*, actor: Actor, prices: Sequence[Price]) -> None:
         causes.append(Cause("FieldValueInvalid", f"one price a measure, {_MOST} at most", "prices"))
     if causes:
         raise Invalid(f"{causes[0].field}: {causes[0].message}", kind="prices", causes=causes)
-    UsagePrice.objects.exclude(measure__in=[price.measure for price in prices]).delete()
-    rows = sorted((UsagePrice(measure=each.measure, amount=each.amount, per=each.per) for each in prices), key=str)
+    month = now.astimezone(UTC).date().replace(day=1)
+    asked = {price.measure: price for price in prices}
+    before = UsagePrice.objects.select_for_update().order_by("measure")
+    ended = [each for each in before if asked.get(each.measure) != Price(each.measure, each.amount, each.per)]
+    PastPrice.objects.bulk_create(
+        PastPrice(measure=each.measure, amount=each.amount, per=each.per, since=each.since, until=month)
+        for each in ended
+        if each.since < month
+    )
+    standing = {each.measure for each in before} - {each.measure for each in ended}
+    UsagePrice.objects.filter(measure__in=[each.measure for each in ended]).delete()
+    rows = [
+        UsagePrice(measure=measure, amount=price.amount, per=price.per, since=month)
+        for measure, price in sorted(asked.items())
+        if measure not in standing
+    ]
     # What another has just set is set again, not refused.
     UsagePrice.objects.bulk_create(
-        rows, update_conflicts=True, unique_fields=["measure"], update_fields=["amount", "per"]
+        rows, update_conflicts=True, unique_fields=["measure"], update_fields=["amount", "per", "since"]
     )
     detail = {price.measure: f"{price.amount} / {price.per}" for price in prices}
     actor.record(Action.PRICES_CHANGED, chain=SYSTEM_CHAIN, target="prices", detail=detail)

@@ -40,7 +40,7 @@ def filled() -> None:
     used("acme", (MONTH, 900, 2), namespace="acme-web")
     used("globex", (MONTH, 10_000, 0))
     used("gone", (MONTH, 2500, 1))
-    prices_change(actor=OPERATOR, prices=PRICES)
+    prices_change(actor=OPERATOR, prices=PRICES, now=MONTH)
 
 
 def test_a_month_is_charged_by_its_hours_and_whoever_has_ended_is_too(
@@ -80,6 +80,32 @@ def test_a_tenant_reads_its_own_and_from_its_beginning(acme: House, globex: Hous
         assert signed_in(acme.owner).get(closed).status_code == 403
     Tenant.objects.filter(name="acme").update(created_at=MONTH + timedelta(days=3))
     assert signed_in(acme.viewer).get(path).json()["total"] == "0.28"
+
+
+def total(client: Client, month: str) -> str:
+    return str(client.get(f"/api/v1/tenants/acme/charges?month={month}").json()["total"])
+
+
+def test_what_a_month_cost_stays_whatever_prices_become(acme: House, operator: User) -> None:
+    """Dearer, for other units, gone, and back again; the running month follows."""
+    filled()
+    reader, march, april = signed_in(acme.viewer), MONTH + timedelta(days=28), MONTH + timedelta(days=59)
+    used("acme", (april, 1000, 0), (april + timedelta(days=40), 1000, 0))
+    before = total(reader, "2026-02"), total(reader, "2026-03")
+    assert before == ("0.80", "6.30")
+    prices_change(actor=OPERATOR, prices=[Price("requests", Decimal(3), 1000), PRICES[1]], now=april)
+    assert (total(reader, "2026-02"), total(reader, "2026-03"), total(reader, "2026-04")) == (*before, "3.00")
+    prices_change(actor=OPERATOR, prices=[Price("requests", Decimal(5), 1)], now=april + timedelta(days=3))
+    prices_change(actor=OPERATOR, prices=[], now=april + timedelta(days=4))
+    assert (total(reader, "2026-03"), total(reader, "2026-04")) == (before[1], "0.00")
+    prices_change(actor=OPERATOR, prices=PRICES, now=april + timedelta(days=35))
+    assert [total(reader, f"2026-0{number}") for number in (1, 2, 3, 4, 5)] == ["0.00", *before, "0.00", "0.40"]
+    rows = list(
+        csv.DictReader(
+            io.StringIO(b"".join(signed_in(operator).get(f"/api/v1/charges/?month={march:%Y-%m}&format=csv")).decode())
+        )
+    )
+    assert {row["price"] for row in rows if row["measure"] == "requests"} == {"0.400000"}
 
 
 def test_prices_are_set_by_operators_alone_and_recorded(acme: House, operator: User) -> None:
