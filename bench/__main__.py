@@ -17,6 +17,7 @@ NAMES = (
     "door",
     "faults",
     "publications",
+    "webhooks",
 )
 
 

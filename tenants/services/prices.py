@@ -42,7 +42,7 @@ def prices_change(*, actor: Actor, prices: Sequence[Price], now: datetime) -> No
         raise Invalid(f"{causes[0].field}: {causes[0].message}", kind="prices", causes=causes)
     month = now.astimezone(UTC).date().replace(day=1)
     asked = {price.measure: price for price in prices}
-    before = UsagePrice.objects.select_for_update().order_by("measure")
+    before = UsagePrice.objects.select_for_update(no_key=True).order_by("measure")
     ended = [each for each in before if asked.get(each.measure) != Price(each.measure, each.amount, each.per)]
     PastPrice.objects.bulk_create(
         PastPrice(measure=each.measure, amount=each.amount, per=each.per, since=each.since, until=month)
