@@ -71,6 +71,7 @@ AWAITED = {
     ("gateway/handlers/openapi.py", "_document"),
     ("gateway/process/fairexecutor.py", "run"),
     ("gateway/process/heavyrequests.py", "_let_go"),
+    ("gateway/process/streams.py", "_recheck_pending"),
     ("gateway/process/streams.py", "_schedule_recheck"),
     ("store/fairqueue.py", "run"),
     ("store/engine.py", "_barrier"),
