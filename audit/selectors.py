@@ -112,6 +112,12 @@ def request_of(key: str) -> ApiRequest | None:
     return ApiRequest.objects.filter(created_at=moment, id=identifier).first()
 
 
+def refused_request(request_id: str, *, since: datetime) -> ApiRequest | None:
+    """The last request that was answered with an error under this audit ID, or ``None``."""
+    rows = ApiRequest.objects.filter(request_id=request_id, code__gte=400, created_at__gte=since)
+    return rows.order_by("-created_at", "-id").first()
+
+
 def requests_by_hour(since: datetime, *, tenant: str = "") -> list[tuple[datetime, int, int]]:
     """How many requests of a tenant, or of all, were let through and refused in each hour that had any, in order."""
     rows = ApiRequest.objects.filter(created_at__gte=since, **({"tenant": tenant} if tenant else {}))

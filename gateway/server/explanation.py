@@ -59,6 +59,18 @@ def explain(principal: Principal, method: str, path: str, cluster: str) -> tuple
     return principal, info, decide(principal, info)
 
 
+def ask(principal: Principal, cluster: str, attributes: Attributes) -> tuple[Principal, RequestInfo, Decision]:
+    """How a verb on a thing in a logical cluster would be decided, as a review would ask it, and for whom.
+
+    Raises ``StatusError`` for what is no logical cluster, and no account.
+    """
+    if not is_valid(cluster):
+        raise BadRequest("There is no such logical cluster.")
+    info = _asked(cluster, attributes)
+    principal = _at_home(principal, info)
+    return principal, info, decide(principal, info)
+
+
 def _at_home(principal: Principal, info: RequestInfo) -> Principal:
     """The principal as an authenticator would know it: accounts with their home and groups, nobody in virtual ones."""
     try:

@@ -13,18 +13,18 @@ import yaml
 from audit.models import ApiRequest
 from audit.recorder import Actor
 from gateway.server import explanation
-from kube.authentication.identity import AUTHENTICATED, MEMBERS, Principal
+from kube.authentication.identity import AUTHENTICATED, MEMBERS, SERVICE_ACCOUNT_PREFIX, Principal
 from kube.authorization import recommendations
 from kube.authorization.decisions import Decision, Verdict
 from kube.authorization.rbac import Attributes
 from kube.authorization.recommendations import Recommendation
-from kube.requests.logicalclusters import space_of, tenant_of
+from kube.requests.logicalclusters import is_valid, space_of, tenant_of
 from kube.requests.names import SYSTEM_TENANT
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import BadRequest, Forbidden
 from portal.database.scopes import everything
 from portal.pages import labels
-from tenants.models import Membership, Role
+from tenants.models import Membership, Role, User
 from tenants.rights import role_at_least, role_of
 
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"})
@@ -78,6 +78,7 @@ class Explanation:
     reason: str
     steps: tuple[Step, ...]
     allowing: tuple[SuggestedGrant, ...] = ()
+    principal: Principal | None = None
 
     @property
     def verdict(self) -> str:
@@ -101,8 +102,8 @@ class Explanation:
 
     @property
     def path(self) -> str:
-        """The full path that was decided about."""
-        return self.resolved.path
+        """The full path that was decided about, or the thing in words where no single path is meant."""
+        return self.resolved.path or _thing(self.resolved)
 
     @property
     def needed(self) -> str:
@@ -110,7 +111,7 @@ class Explanation:
         if self.allowed:
             return ""
         info = self.resolved
-        what = f"{info.resource}/{info.subresource}" if info.subresource else info.resource or info.path
+        what = _what(info)
         where = f"namespace {info.namespace}" if info.namespace else f"{info.cluster}"
         if any(step.verdict == labels.DENY for step in self.steps):
             return f"{self.decided_by} must stop denying: {self.reason}"
@@ -139,14 +140,56 @@ def explain_request(
     if not path.startswith("/") or not path.isascii():
         raise BadRequest("The path begins with a slash, as kubectl sends it.")
     tenant, groups = _require_permitted(actor, name, tenant, groups, cluster)
-    principal = Principal(
+    principal = _principal(name, groups, tenant, extra)
+    return _explained(actor, tenant, explanation.explain(principal, method, path, cluster))
+
+
+@everything()
+def explain_access(
+    *, actor: Actor, name: str, groups: Sequence[str] = (), cluster: str, attributes: Attributes
+) -> Explanation:
+    """The decision about a verb on a thing in a logical cluster, for a person as they would come there.
+
+    The same people may ask, and it raises the same, as of ``explain_request``.
+    """
+    home = _home_of(actor, name, cluster)
+    tenant, groups = _require_permitted(actor, name, home, groups, cluster)
+    return _explained(actor, tenant, explanation.ask(_principal(name, groups, tenant), cluster, attributes))
+
+
+def _principal(
+    name: str, groups: Sequence[str], tenant: str, extra: Mapping[str, Sequence[str]] | None = None
+) -> Principal:
+    return Principal(
         name=name,
         groups=tuple(dict.fromkeys([*groups, AUTHENTICATED])),
         extra={key: tuple(values) for key, values in (extra or {}).items()},
         tenant=tenant,
         authenticator="explain",
     )
-    principal, resolved, decision = explanation.explain(principal, method, path, cluster)
+
+
+def _home_of(actor: Actor, name: str, cluster: str) -> str:
+    """Of which tenant somebody comes to a logical cluster: its own, where they are a member or an account of it.
+
+    Only operators learn who is whose elsewhere; to others everybody is one of the tenant that they ask about.
+    """
+    tenant = tenant_of(cluster) if is_valid(cluster) else ""
+    if not actor.operator or tenant == SYSTEM_TENANT or name.startswith(SERVICE_ACCOUNT_PREFIX):
+        return tenant
+    tenants = list(
+        Membership.objects.filter(user__email__iexact=name).order_by("tenant_id").values_list("tenant_id", flat=True)
+    )
+    if tenant in tenants:
+        return tenant
+    if User.objects.filter(email__iexact=name, is_staff=True).exists():
+        return SYSTEM_TENANT
+    return tenants[0] if tenants else tenant
+
+
+def _explained(actor: Actor, tenant: str, said: tuple[Principal, RequestInfo, Decision]) -> Explanation:
+    """A decision with what would allow it, for whoever may grant that."""
+    principal, resolved, decision = said
     if not actor.operator and resolved.tenant not in {tenant, SYSTEM_TENANT}:
         raise Forbidden(f"You may ask about {space_of(tenant)} and what is in it only.")
     allowing: tuple[Recommendation, ...] = ()
@@ -159,7 +202,7 @@ def explain_request(
             )
             if actor.operator or recommendations.may_create(_grantor(actor, resolved.tenant), recommendation, policies)
         )
-    return explanation_of(resolved, decision, allowing)
+    return explanation_of(resolved, decision, allowing, principal)
 
 
 def may_grant(actor: Actor, cluster: str) -> bool:
@@ -178,7 +221,12 @@ def _grantor(actor: Actor, tenant: str) -> Principal:
     return Principal(name=actor.name, groups=groups, tenant=tenant, authenticator="portal")
 
 
-def explanation_of(resolved: RequestInfo, decision: Decision, allowing: tuple[Recommendation, ...] = ()) -> Explanation:
+def explanation_of(
+    resolved: RequestInfo,
+    decision: Decision,
+    allowing: tuple[Recommendation, ...] = (),
+    principal: Principal | None = None,
+) -> Explanation:
     """A decision with its trace, in words."""
     return Explanation(
         resolved=resolved,
@@ -187,6 +235,7 @@ def explanation_of(resolved: RequestInfo, decision: Decision, allowing: tuple[Re
         reason=decision.reason or ("" if decision.allowed else "no rule allows it"),
         steps=tuple(_step(step) for step in decision.trace),
         allowing=tuple(map(SuggestedGrant, allowing)),
+        principal=principal,
     )
 
 
@@ -252,6 +301,21 @@ def _groups_of(name: str, tenant: str) -> list[str]:
     """The groups that a person of the portal has in a tenant; none for anybody else."""
     role = Membership.objects.filter(user__email__iexact=name, tenant_id=tenant).values_list("role", flat=True).first()
     return [] if role is None else [f"{MEMBERS}{role}"]
+
+
+def _what(info: RequestInfo) -> str:
+    return f"{info.resource}/{info.subresource}" if info.subresource else info.resource or info.path
+
+
+def _thing(info: RequestInfo) -> str:
+    """``deployments.apps/scale “web” in namespace team of root:acme``."""
+    plural, slash, part = _what(info).partition("/")
+    words = [f"{plural}.{info.group}{slash}{part}" if info.group else f"{plural}{slash}{part}"]
+    if info.name:
+        words.append(f"“{info.name}”")
+    if info.namespace:
+        words.append(f"in namespace {info.namespace}")
+    return " ".join([*words, "of" if info.namespace else "in", info.cluster])
 
 
 def _step(decision: Decision) -> Step:

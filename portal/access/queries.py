@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from audit.recorder import Actor
 from gateway.server import explanation
+from kube.authentication.identity import SERVICE_ACCOUNT_PREFIX
 from kube.authorization import whatif, whocan
-from kube.authorization.rbac import Attributes
+from kube.authorization.rbac import GROUP, Attributes, Rule
 from kube.authorization.whatif import Effect
 from kube.authorization.whocan import Holder
 from kube.requests.decoding import decode_yaml
@@ -49,6 +51,42 @@ def what_if(*, actor: Actor, cluster: str, manifest: Mapping[str, Any], delete: 
     return whatif.effects(manifest, cluster, state.policies.local, (*state.lines, *state.objects), delete=delete)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """What a change does to somebody in one place; rules that differ in their resources alone are one line."""
+
+    who: str
+    namespace: str
+    gains: tuple[Rule, ...]
+    losses: tuple[Rule, ...]
+
+
+def differences_of(effects: Iterable[Effect]) -> list[Difference]:
+    """The same as lines to be read, whoever is concerned one after the other."""
+    return [
+        Difference(
+            who=f"{each.kind} {each.name} of {each.tenant}",
+            namespace=each.namespace,
+            gains=_together(each.gains),
+            losses=_together(each.losses),
+        )
+        for each in sorted(effects, key=lambda each: each[:4])
+    ]
+
+
+def _together(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    found: dict[Rule, list[str]] = {}
+    for rule in rules:
+        verbs = tuple(
+            sorted(rule.verbs, key=lambda verb: (_VERBS.index(verb) if verb in _VERBS else len(_VERBS), verb))
+        )
+        found.setdefault(replace(rule, verbs=verbs, resources=()), []).extend(rule.resources)
+    return tuple(replace(rule, resources=tuple(dict.fromkeys(resources))) for rule, resources in found.items())
+
+
+_VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
+
+
 def manifest_of(text: str) -> Mapping[str, Any]:
     """An object in YAML or JSON. Raises ``BadRequest``."""
     if len(text) > MANIFEST_MAX:
@@ -57,6 +95,45 @@ def manifest_of(text: str) -> Mapping[str, Any]:
     if not isinstance(found, Mapping):
         raise BadRequest("The manifest is no object.")
     return found
+
+
+def change_of(data: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
+    """The object that a form's change is about, and whether it is deleted: a role given, a binding less, a manifest.
+
+    Raises ``BadRequest`` for a role or a binding that is not written as it is listed.
+    """
+    if data["manifest"]:
+        return manifest_of(data["manifest"]), data["delete"]
+    if data["binding"]:
+        kind, namespace, name = _listed(data["binding"], "ClusterRoleBinding", "RoleBinding")
+        return _object(kind, namespace, name), True
+    kind, namespace, role = _listed(data["role"], "ClusterRole", "Role")
+    namespace = data["namespace"] or namespace
+    person = data["person"]
+    binding = _object("RoleBinding" if namespace else "ClusterRoleBinding", namespace, "as-if-it-were-saved")
+    account: list[str] = []
+    if person.startswith(SERVICE_ACCOUNT_PREFIX):
+        account = person.removeprefix(SERVICE_ACCOUNT_PREFIX).split(":")
+    subject = {"kind": "User", "apiGroup": GROUP, "name": person}
+    if len(account) == 2:
+        subject = {"kind": "ServiceAccount", "namespace": account[0], "name": account[1]}
+    return {**binding, "roleRef": {"apiGroup": GROUP, "kind": kind, "name": role}, "subjects": [subject]}, False
+
+
+def _listed(text: str, whole: str, namespaced: str) -> tuple[str, str, str]:
+    """Kind, namespace and name of ``ClusterRole/view`` or ``Role/team/reader``."""
+    kind, _, rest = text.partition("/")
+    namespace, slash, name = rest.partition("/")
+    if kind == whole and rest:
+        return kind, "", rest
+    if kind == namespaced and slash and namespace and name:
+        return kind, namespace, name
+    raise BadRequest(f"Write it as {whole}/name or {namespaced}/namespace/name.")
+
+
+def _object(kind: str, namespace: str, name: str) -> dict[str, Any]:
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    return {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": metadata}
 
 
 def _require(actor: Actor, cluster: str) -> None:

@@ -12,7 +12,6 @@ from django.http import HttpRequest
 
 from access.models import PersonalAccessToken
 from audit.models import Outcome
-from kube.authentication.inspection import TEXT_MAX
 from kube.requests.status import StatusError
 from portal.pages import labels
 from portal.pages.navigation import DENSITIES, THEMES
@@ -407,72 +406,3 @@ class ApiRequestForm(forms.Form):
             self.fields["tenant"] = forms.CharField(required=False, max_length=63, widget=words)
         else:
             self.fields["tenant"].choices = [(name, name) for name in tenants]  # type: ignore[attr-defined]
-
-
-class ExplainForm(forms.Form):
-    """A request that somebody might send."""
-
-    method = forms.ChoiceField(choices=[(verb, verb) for verb in ("GET", "POST", "PUT", "PATCH", "DELETE")])
-    path = forms.CharField(
-        max_length=2048,
-        widget=forms.TextInput(
-            attrs={"class": "mono", "placeholder": "/api/v1/namespaces/default/pods", "spellcheck": "false"}
-        ),
-    )
-    cluster = forms.CharField(
-        required=False,
-        max_length=512,
-        label="Logical cluster",
-        help_text="<code>root:acme</code>; the person's own space when empty.",
-    )
-    user = forms.CharField(max_length=253, label="User name")
-    groups = forms.CharField(
-        required=False,
-        max_length=2048,
-        help_text="Separated by commas; those that the person has in the tenant when empty.",
-    )
-    tenant = forms.CharField(required=False, max_length=63, label="Tenant of the user")
-
-
-class _NoEchoTextarea(forms.Textarea):
-    """Never shows again what was typed."""
-
-    def format_value(self, value: Any) -> str:
-        """Nothing."""
-        return ""
-
-
-class IdentityForm(forms.Form):
-    """A certificate, a subject, a line of a token file, or a token: perhaps a secret."""
-
-    text = forms.CharField(
-        max_length=TEXT_MAX,
-        strip=False,
-        label="Certificate, subject, file line, token or claims",
-        help_text="PEM, <code>/CN=…/O=…</code>, <code>token,user,uid,groups,,tenant</code>, a JWT or its claims as JSON."
-        " Not stored, not logged. Private keys have no business here.",
-        widget=_NoEchoTextarea(attrs={"class": "mono", "rows": 12, "spellcheck": "false", "autocomplete": "off"}),
-    )
-
-
-class WhoCanForm(forms.Form):
-    """A thing that somebody might do."""
-
-    cluster = forms.CharField(max_length=512, label="Logical cluster", help_text="<code>root:acme</code>")
-    verb = forms.CharField(max_length=63, initial="get")
-    resource = forms.CharField(
-        max_length=506, help_text="<code>pods</code>, <code>deployments.apps</code>, <code>pods/exec</code>, or a path"
-    )
-    namespace = forms.CharField(required=False, max_length=63)
-    name = forms.CharField(required=False, max_length=253, label="Name of the object")
-
-
-class WhatIfForm(forms.Form):
-    """A role, a binding or a policy as it would be written."""
-
-    cluster = forms.CharField(max_length=512, label="Logical cluster", help_text="<code>root:acme</code>")
-    manifest = forms.CharField(
-        max_length=262_144, widget=forms.Textarea(attrs={"class": "mono", "rows": 14, "spellcheck": "false"}),
-        help_text="A Role, ClusterRole, RoleBinding, ClusterRoleBinding or Policy, in YAML or JSON. Nothing is saved.",
-    )  # fmt: skip
-    delete = forms.BooleanField(required=False, label="It would be deleted")

@@ -33,6 +33,32 @@ class Meter:
     note: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """A quota as a page shows it: the meters of what is used, and the others folded away.
+
+    ``is_new`` is set where nothing is used but what every namespace is born with; all meters are folded then, as they
+    are while nobody knows what is used.
+    """
+
+    used: tuple[Meter, ...]
+    folded: tuple[Meter, ...]
+    is_new: bool = False
+
+    @property
+    def summary(self) -> str:
+        """What is folded, in words."""
+        count = len(self.folded)
+        words = f"limit{'' if count == 1 else 's'}"
+        return f"{count} more {words} of which nothing is used" if self.used else f"All {count} {words}"
+
+
+_FURNITURE: Final = frozenset(
+    {"configmaps", "events", "leases", "networkpolicies", "rolebindings", "roles", "secrets", "serviceaccounts"}
+)
+"""What clusters and the product put into a namespace themselves: having it is no use of it."""
+
+_NOTHING: Final = Quantity(0)
 _BEYOND: Final = "more than allowed: nothing is taken away, and nothing more is admitted"
 _REMEMBERED: Final = 10
 """Seconds for which a cluster's answer serves again: ten open pages are one question."""
@@ -55,6 +81,19 @@ def quota_used(workspace: Workspace) -> Mapping[str, str] | None:
         used = {str(name)[:128]: str(amount)[:32] for name, amount in list(counted.items())[:100]}
         cache.set(key, used, _REMEMBERED)
     return used
+
+
+def limits_of(
+    hard: Mapping[str, str], used: Mapping[str, str] | None, forecast: Mapping[str, timedelta] | None = None
+) -> Limits:
+    """The same meters as ``meters_of``, those that say something apart from those that do not (GW14)."""
+    meters = meters_of(hard, used, forecast)
+    amounts = {name: _read(str(amount)) for name, amount in (used or {}).items()}
+    # An amount that cannot be read is one that somebody should see.
+    told = [meter for meter in meters if meter.resource in amounts and amounts[meter.resource] != _NOTHING]
+    if all(meter.resource.removeprefix("count/").partition(".")[0] in _FURNITURE for meter in told):
+        return Limits((), tuple(meters), is_new=used is not None)
+    return Limits(tuple(told), tuple(meter for meter in meters if meter not in told))
 
 
 def meters_of(

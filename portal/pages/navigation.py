@@ -50,8 +50,6 @@ _SECTIONS: Final = (
             ("Access tokens", "tokens", "key"),
             ("Explain", "explain", "route"),
             ("Identity", "identity", "key-round"),
-            ("Who can", "who-can", "users"),
-            ("What if", "what-if", "shield-check"),
             ("Audit log", "audit", "scroll-text"),
         ),
     ),

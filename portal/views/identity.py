@@ -12,7 +12,7 @@ from django.views.decorators.debug import sensitive_post_parameters, sensitive_v
 from django.views.decorators.http import require_http_methods
 
 from portal.access.tokeninspection import inspect_identity
-from portal.pages.forms import IdentityForm
+from portal.pages.accessforms import IdentityForm
 
 
 @sensitive_post_parameters("text")

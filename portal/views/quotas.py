@@ -15,7 +15,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from audit.selectors import chain_began, requests_refused_by
 from portal.http.actors import actor_of
 from portal.pages.forms import TenantQuotaForm
-from portal.pages.meters import meters_of
+from portal.pages.meters import limits_of
 from portal.views.actions import render_action
 from tenants import selectors, services
 from tenants.models import Role
@@ -43,9 +43,9 @@ def tenant_quota_page(request: HttpRequest, name: str) -> HttpResponse:
         "operator": actor.operator,
         "reads_all": reads_all,
         "scopes": [str(scope) for scope in quota.scopes],
-        "meters": meters_of(quota.hard, quota.used, quota_forecast(found, timezone.now())),
+        "limits": limits_of(quota.hard, quota.used, quota_forecast(found, timezone.now())),
         "rows": [
-            {"namespace": each.namespace, "name": each.name, "meters": meters_of(each.hard, each.used)}
+            {"namespace": each.namespace, "name": each.name, "limits": limits_of(each.hard, each.used)}
             for each in namespace_quotas(name)
         ],
         "listed": "Quotas of namespaces",

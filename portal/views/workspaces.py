@@ -41,6 +41,8 @@ _LAYERS = (
     "Service accounts are replaced, so that issued credentials stay dead.",
 )
 
+_NEW = "Get a kubeconfig and create something: what is used of each limit is then shown here."
+
 
 @require_safe
 @login_required
@@ -108,7 +110,8 @@ def workspace(request: HttpRequest, pk: UUID) -> HttpResponse:
         "workspace": found,
         "may": _rights(actor, found),
         "progress": _progress(actor, found),
-        "meters": meters.meters_of(found.tier.quota, None),
+        "limits": meters.limits_of(found.tier.quota, None),
+        "limits_note": "Asking the cluster what is used…" if found.ready_at else "They hold once it is ready.",
         "credentials": credentials,
         "ways": [CredentialKind(kind).label for kind in found.cluster.credential_kinds],
         "receipt": progress.steps_of(found.receipt),
@@ -139,7 +142,7 @@ def workspace_quota(request: HttpRequest, pk: UUID) -> HttpResponse:
     found = selectors.workspace_visible_to(actor_of(request), pk)
     used = meters.quota_used(found)
     note = "" if used is not None else "What is used cannot be read from the cluster at this moment."
-    context = {"meters": meters.meters_of(found.tier.quota, used), "note": note}
+    context = {"limits": meters.limits_of(found.tier.quota, used), "note": note, "new_text": _NEW}
     return render(request, "components/charts/meters.html", context)
 
 

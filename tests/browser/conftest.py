@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -16,6 +16,7 @@ from audit.actions import Action
 from audit.models import Outcome
 from tenants.models import ClusterProbe, Phase, Role, Status
 from tests import factories
+from tests.browser.window import Visit
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 ARGUMENTS = [
@@ -135,3 +136,16 @@ def house(transactional_db: None, settings: Any) -> dict[str, Any]:
 def site(house: dict[str, Any], live_server: Any) -> str:
     """Where the portal is; browsers keep Secure cookies on localhost."""
     return str(live_server.url).replace("127.0.0.1", "localhost")
+
+
+@pytest.fixture
+def visit(chromium: Any, site: str) -> Iterator[Callable[..., Visit]]:
+    visits: list[Visit] = []
+
+    def open_() -> Visit:
+        visits.append(Visit(chromium, site))
+        return visits[-1]
+
+    yield open_
+    for made in visits:
+        made.context.close()

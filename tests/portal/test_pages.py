@@ -21,8 +21,9 @@ MEMBER = [
     "/audit/",
     "/explain/",
     "/identity/",
-    "/who-can/",
-    "/what-if/",
+    "/explain/?ask=who",
+    "/explain/?ask=change",
+    "/explain/choices/",
     "/profile/",
     "/search/?q=a",
 ]

@@ -10,7 +10,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from portal.pages.labels import resource_name
-from portal.pages.meters import meters_of
+from portal.pages.meters import limits_of, meters_of
 from tenants.models import Cluster, CredentialKind
 from tenants.services.tiers import DEFAULTS
 from tests import factories
@@ -224,3 +224,14 @@ def test_a_tenants_page_leads_to_one_file_for_all_its_workspaces(acme: House, gl
     assert "Issue kubeconfig" in client.get(path).content.decode()
     assert client.post(path, {"kind": "gateway"}).status_code == 422
     assert signed_in(globex.owner).post(path, {"kind": "gateway"}).status_code == 404
+
+
+def test_what_is_not_used_is_folded_and_a_new_workspace_has_one_empty_state() -> None:
+    """GW14: thirty empty meters say nothing; what every namespace is born with is no use of it."""
+    hard = {"pods": "30", "count/configmaps": "200", "count/serviceaccounts": "20", "services": "x"}
+    unknown, new = limits_of(hard, None), limits_of(hard, {"count/configmaps": "1", "count/serviceaccounts": "2"})
+    assert [(len(each.used), len(each.folded), each.is_new) for each in (unknown, new)] == [(0, 4, False), (0, 4, True)]
+    assert new.summary == "All 4 limits"
+    busy = limits_of(hard, {"pods": "1", "count/configmaps": "1", "services": "0"})
+    assert [meter.resource for meter in busy.used] == ["pods", "count/configmaps"]
+    assert busy.summary == "2 more limits of which nothing is used"

@@ -1,0 +1,164 @@
+"""Questions about rights as people put them: chosen from what exists, pasted as a command, or by an audit ID (AZ11)."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from html import unescape
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from tenants.models import Role, Tenant, User
+from tenants.services.tenants import tenant_create
+from tests import factories
+from tests.portal.conftest import signed_in
+from tests.portal.test_access import RBAC, put
+from tests.tenants.conftest import OPERATOR
+
+
+@pytest.fixture
+def acme() -> Tenant:
+    made = tenant_create(actor=OPERATOR, name="acme")
+    put("root:acme", "", "namespaces", {"kind": "Namespace", "metadata": {"name": "team"}})
+    put(
+        "root:acme", "", "serviceaccounts", {"kind": "ServiceAccount", "metadata": {"name": "bot", "namespace": "team"}}
+    )
+    role = {"kind": "ClusterRole", "metadata": {"name": "deployers"}}
+    role["rules"] = [{"verbs": ["get", "delete"], "apiGroups": ["apps"], "resources": ["deployments"]}]
+    put("root:acme", RBAC, "clusterroles", role)
+    crd: dict[str, Any] = {"kind": "CustomResourceDefinition", "metadata": {"name": "widgets.example.org"}}
+    names = {"plural": "widgets", "singular": "widget", "kind": "Widget", "shortNames": ["wd"]}
+    crd["spec"] = {"group": "example.org", "scope": "Namespaced", "names": names, "versions": [{"name": "v1"}]}
+    crd["status"] = {"conditions": [{"type": "Established", "status": "True"}]}
+    put("root:acme", "apiextensions.k8s.io", "customresourcedefinitions", crd)
+    return made
+
+
+@pytest.fixture
+def owner(acme: Tenant) -> User:
+    return factories.member(acme, Role.OWNER, factories.user("olivia@acme.test"))
+
+
+def listed(page: str, name: str) -> list[str]:
+    """What a field offers."""
+    return [
+        unescape(each)
+        for each in re.findall(r'value="([^"]*)"', page.split(f'<datalist id="{name}">')[1].split("</datalist>")[0])
+    ]
+
+
+def shown(browser: Client, **asked: str) -> str:
+    answer = browser.get("/explain/", asked, follow=True)
+    assert answer.status_code == 200, answer.content.decode()
+    return unescape(re.sub(r"<[^>]+>|\s+", " ", answer.content.decode())).replace("  ", " ")
+
+
+def field(page: str, name: str) -> str:
+    return re.search(rf'name="{name}" value="([^"]*)"', page)[1]  # type: ignore[index]
+
+
+def test_the_form_offers_what_exists_and_begins_with_oneself(acme: Tenant, owner: User) -> None:
+    viewer = factories.member(acme, Role.VIEWER)
+    page = signed_in(owner).get("/explain/").content.decode()
+    assert (field(page, "person"), field(page, "cluster")) == ("olivia@acme.test", "root:acme")
+    people = {name for name in listed(page, "people") if not name.endswith(":default")}
+    assert people == {"olivia@acme.test", viewer.email, "system:serviceaccount:team:bot"}
+    assert {"default", "team"} <= set(listed(page, "namespaces"))
+    assert {"deployments.apps", "deployments.apps/scale", "pods/exec", "widgets.example.org"} <= set(
+        listed(page, "things")
+    )
+    assert "nodes" not in listed(page, "things")
+    assert "ClusterRole/deployers" in listed(page, "roles")
+
+
+def test_who_hands_out_no_rights_is_offered_nobody_else_and_no_roles(acme: Tenant, owner: User) -> None:
+    viewer, stranger = factories.member(acme, Role.VIEWER), factories.user()
+    page = signed_in(viewer).get("/explain/").content.decode()
+    assert (listed(page, "people"), listed(page, "roles")) == ([viewer.email], [])
+    there = signed_in(stranger).get("/explain/choices/", {"cluster": "root:acme"}).content.decode()
+    assert [listed(there, name) for name in ("places", "people", "things", "namespaces", "roles")] == [[]] * 5
+
+
+def test_an_operator_chooses_anywhere(acme: Tenant, owner: User, operator: User) -> None:
+    browser = signed_in(operator)
+    assert {"root", "root:acme"} <= set(listed(browser.get("/explain/").content.decode(), "places"))
+    there = browser.get("/explain/choices/", {"cluster": "root:acme"}).content.decode()
+    assert "olivia@acme.test" in listed(there, "people")
+
+
+def test_a_chosen_person_is_asked_about_with_the_groups_that_they_have(
+    acme: Tenant, owner: User, operator: User
+) -> None:
+    viewer = factories.member(acme, Role.VIEWER)
+    asked = {"person": viewer.email, "thing": "deploy", "cluster": "root:acme", "namespace": "team"}
+    for asking in (owner, operator):
+        page = shown(signed_in(asking), action="get", **asked)
+        assert "Allowed" in page
+        assert f"Asked as {viewer.email} of acme, in tenantry:viewer" in page
+        page = shown(signed_in(asking), action="delete", **asked)
+        assert "403 Forbidden" in page
+        assert "deployments.apps in namespace team of root:acme" in page
+
+
+def test_steps_without_an_opinion_are_folded(owner: User) -> None:
+    page = (
+        signed_in(owner)
+        .get("/explain/", {"person": owner.email, "action": "get", "thing": "pods", "cluster": "root:acme"})
+        .content.decode()
+    )
+    ladder = page.split('<ol class="trace">')[1].split("</ol>")[0]
+    assert re.search(r"<summary>\d+ steps have no opinion</summary>", ladder)
+    assert len(re.findall(r"<strong>", ladder)) == 1, "the one that decides"
+
+
+def test_a_pasted_command_fills_the_form_and_is_explained(acme: Tenant, owner: User) -> None:
+    viewer = factories.member(acme, Role.VIEWER)
+    browser = signed_in(owner)
+    command = f"kubectl -n team delete deploy/web --as {viewer.email}"
+    answer = browser.get("/explain/", {"paste": command, "cluster": "root:acme"}, follow=True)
+    page = answer.content.decode()
+    assert [field(page, name) for name in ("person", "thing", "namespace", "name")] == [
+        viewer.email, "deployments.apps", "team", "web",
+    ]  # fmt: skip
+    assert "403 Forbidden" in page
+    assert "Allowed" in shown(browser, paste="kubectl get wd -n team")
+    who = shown(browser, paste="kubectl get wd -n team", ask="who")
+    assert "Group tenantry:owner" in who
+    assert "Allowed" in shown(browser, paste="GET /apis/apps/v1/namespaces/team/deployments/web?pretty=true")
+    refused = browser.get("/explain/", {"paste": "kubectl apply -f web.yaml"})
+    assert refused.status_code == 422
+    assert "choose the action" in refused.content.decode()
+
+
+def test_an_audit_id_explains_what_was_refused(acme: Tenant, owner: User) -> None:
+    viewer, other = factories.member(acme, Role.VIEWER), factories.user()
+    audit_id = str(uuid.uuid4())
+    factories.api_request(
+        "acme", actor=viewer.email, verb="delete", code=403, allowed=False, space="root:acme", request_id=audit_id,
+        path="/apis/apps/v1/tenants/acme/namespaces/team/deployments/web",
+    )  # fmt: skip
+    for asking in (owner, viewer):
+        page = signed_in(asking).get("/explain/", {"paste": audit_id}, follow=True).content.decode()
+        assert [field(page, name) for name in ("person", "thing", "namespace", "name")] == [
+            viewer.email, "deployments.apps", "team", "web",
+        ]  # fmt: skip
+        assert "403 Forbidden" in page
+    refused = signed_in(other).get("/explain/", {"paste": audit_id})
+    assert (refused.status_code, "No refused request" in refused.content.decode()) == (422, True)
+
+
+def test_a_role_for_somebody_is_shown_as_a_diff_and_nothing_is_saved(acme: Tenant, owner: User) -> None:
+    browser = signed_in(owner)
+    change = {"cluster": "root:acme", "namespace": "team", "person": "jane", "role": "ClusterRole/deployers"}
+    page = unescape(re.sub(r"<[^>]+>|\s+", " ", browser.post("/explain/?ask=change", change).content.decode()))
+    assert re.search(r"User jane of acme +in namespace team +\+ +get, delete +deployments +of +apps", page)
+    role = {"kind": "RoleBinding", "metadata": {"name": "jane", "namespace": "team"}}
+    role |= {"roleRef": {"kind": "ClusterRole", "name": "deployers"}, "subjects": [{"kind": "User", "name": "jane"}]}
+    put("root:acme", RBAC, "rolebindings", role)
+    gone = {"cluster": "root:acme", "binding": "RoleBinding/team/jane"}
+    page = unescape(re.sub(r"<[^>]+>|\s+", " ", browser.post("/explain/?ask=change", gone).content.decode()))
+    assert re.search(r"User jane of acme +in namespace team +\N{MINUS SIGN} +get, delete", page)
+    for wrong in ({}, {"person": "jane"}, {**change, "binding": "RoleBinding/team/jane"}, {**gone, "binding": "x"}):
+        assert browser.post("/explain/?ask=change", {"cluster": "root:acme", **wrong}).status_code == 422
