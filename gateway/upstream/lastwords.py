@@ -16,6 +16,7 @@ _BINARY: Final = 2
 _CLOSE: Final = 8
 _POLICY: Final = 1008
 _REASON_MAX: Final = 123
+_LEFT_OUT: Final = " … ".encode()
 _FRAMES_MAX: Final = 512
 """Frames of one piece that are followed: each takes a turn of a loop, whatever its size."""
 _ERROR_CHANNEL: Final = b"\x03"
@@ -104,8 +105,7 @@ class WebSocketWords:
         words = b""
         if self._subprotocol in _WITH_ERROR_CHANNEL:
             words = _frame(_BINARY, _ERROR_CHANNEL + orjson.dumps(error.as_status()))
-        reason = error.message.encode()[:_REASON_MAX].decode(errors="ignore").encode()
-        return words + _frame(_CLOSE, _POLICY.to_bytes(2, "big") + reason)
+        return words + _frame(_CLOSE, _POLICY.to_bytes(2, "big") + _reason(error.message))
 
     def _begin_payload(self) -> None:
         head, self._head = self._head, b""
@@ -128,6 +128,20 @@ def of_tunnel(headers: Headers) -> LastWords:
 def of_watch(media: bytes) -> LastWords:
     """Those of a watch of this media type."""
     return WatchWords() if media.startswith(b"application/json") else NoWords()
+
+
+def _reason(message: str) -> bytes:
+    """As much as a close frame has room for: a refusal says first what it refuses, and last why."""
+    said = message.encode()
+    if len(said) <= _REASON_MAX:
+        return said
+    half = (_REASON_MAX - len(_LEFT_OUT)) // 2
+    return b"".join((_whole(said[:half]), _LEFT_OUT, _whole(said[-half:])))
+
+
+def _whole(text: bytes) -> bytes:
+    """Without the characters that a cut has left halves of."""
+    return text.decode(errors="ignore").encode()
 
 
 def _head_size(head: bytes) -> int:

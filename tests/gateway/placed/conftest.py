@@ -62,10 +62,10 @@ class Door:
             time.sleep(0.05)
         return said
 
-    def place(self, caller: Caller, name: str = "", **annotations: str) -> str:
+    def place(self, caller: Caller, name: str = "", on: str = "kube-apiserver", **annotations: str) -> str:
         """A namespace on the cluster, ordered by the caller and ready."""
         name = name or f"{self.name}-web"
-        answer = caller.post("/api/v1/namespaces", namespace(name, **annotations))
+        answer = caller.post("/api/v1/namespaces", namespace(name, on, **annotations))
         assert answer.status == 201, answer.body
         self.until(lambda: phase_of(caller, name) == "Active")
         return name

@@ -1,4 +1,4 @@
-"""A node of a real cluster that holds streams open: it begins the log of every container and every shell, and no more.
+"""A node of a real cluster that holds streams open: it begins every log, shell and forwarded port, and no more.
 
 kube-apiserver connects to it as to any kubelet, by the address in its Node.
 """
@@ -10,6 +10,7 @@ import contextlib
 import json
 import ssl
 import threading
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -19,10 +20,17 @@ from tests.clusters import TestCluster
 
 NODE = "holding"
 _LOG = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n6\r\nbegun\n\r\n"
-_SHELL = (
+_SWITCH = (
     b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n"
-    b"X-Stream-Protocol-Version: v4.channel.k8s.io\r\n\r\n"
+    b"X-Stream-Protocol-Version: %b\r\n\r\n"
 )
+_PROTOCOLS = {b"exec": b"v4.channel.k8s.io", b"portForward": b"portforward.k8s.io"}
+_WEBSOCKET = (
+    b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\nSec-WebSocket-Protocol: v4.channel.k8s.io\r\n\r\n"
+)
+"""What RFC 6455 answers to the key of its own example; kube-apiserver speaks SPDY here to all but the oldest shells."""
+_SYN_STREAM, _SYN_REPLY, _PING = 1, 2, 6
 
 
 @contextmanager
@@ -69,6 +77,26 @@ async def _listen() -> asyncio.Server:
 async def _hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
         head = await reader.readuntil(b"\r\n\r\n")
-        writer.write(_SHELL if b"/exec/" in head.partition(b"\r\n")[0] else _LOG)
-        await reader.read()
+        protocol = _PROTOCOLS.get(head.split(b"/")[1])
+        if protocol is None or b"\r\nupgrade: websocket\r\n" in head.lower():
+            writer.write(_LOG if protocol is None else _WEBSOCKET)
+            await reader.read()
+        else:
+            writer.write(_SWITCH % protocol)
+            await _accept_streams(reader, writer)
     writer.close()
+
+
+async def _accept_streams(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Every stream that the other side begins (SPDY/3.1): kube-apiserver gives up a WebSocket's shell without that."""
+    packer = zlib.compressobj()
+    while True:
+        head = await reader.readexactly(8)
+        payload = await reader.readexactly(int.from_bytes(head[5:]))
+        kind = int.from_bytes(head[2:4]) if head[0] & 0x80 else 0
+        if kind == _SYN_STREAM:
+            no_headers = packer.compress(bytes(4)) + packer.flush(zlib.Z_SYNC_FLUSH)
+            reply = payload[:4] + no_headers
+            writer.write(head[:2] + _SYN_REPLY.to_bytes(2) + len(reply).to_bytes(4) + reply)
+        elif kind == _PING:
+            writer.write(head + payload)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http.client import HTTPSConnection
@@ -19,8 +19,10 @@ import pytest
 
 from audit.models import ApiRequest
 from tenants.models import Role, Tier
+from tenants.services import cluster_register
 from tests.gateway.callers import Caller, config_map
 from tests.gateway.placed.conftest import Door
+from tests.tenants.conftest import OPERATOR
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -44,7 +46,13 @@ class Asked:
     body: Any = None
     headers: tuple[tuple[str, str], ...] = ()
     reaches: bool = True
-    """Whether the cluster hears of it."""
+    """Whether a cluster hears of it."""
+
+    @property
+    def namespace(self) -> str:
+        """Empty for all."""
+        parts = self.path.split("/")
+        return parts[4] if parts[3] == "namespaces" else ""
 
 
 @dataclass(frozen=True)
@@ -77,6 +85,9 @@ def mixed(places: list[str]) -> Iterator[Asked]:
         yield Asked("olga", "deletecollection", "DELETE", f"{maps}?labelSelector=none", (200,))
         yield Asked("olga", "delete", "DELETE", one, (404,))
         yield Asked("olga", "list", "GET", f"/api/v1/namespaces/{where}/pods", (200,))
+        yield Asked("vera", "list", "GET", "/api/v1/configmaps?limit=2", (200,), None, tuple(FORGED.items()))
+        yield Asked("olga", "list", "GET", "/api/v1/secrets", (200,), None, tuple(TABLE.items()))
+        yield Asked("vera", "watch", "GET", "/api/v1/pods?watch=true&timeoutSeconds=1", (200,))
 
 
 class Wire:
@@ -99,14 +110,16 @@ class Wire:
         return str(answer.headers["Audit-Id"]), asked, answer.status
 
 
-def theirs(door: Door) -> dict[str, Told]:
-    """What the cluster's log says, by audit ID; the last line may not be whole yet."""
+def theirs(door: Door) -> dict[str, dict[str, list[Told]]]:
+    """What the clusters' log says, by audit ID and namespace; the last line may not be whole yet."""
     lines, _, _ = (door.cluster.real.folder / "audit.log").read_text().rpartition("\n")
-    found = {}
+    found: dict[str, dict[str, list[Told]]] = {}
     for entry in map(json.loads, lines.splitlines()):
         if entry["stage"] == "ResponseComplete":
             account, status = entry["user"]["username"], entry["responseStatus"]["code"]
-            found[entry["auditID"]] = Told(account, entry["verb"], entry["requestURI"], status)
+            told = Told(account, entry["verb"], entry["requestURI"], status)
+            namespace = entry.get("objectRef", {}).get("namespace", "")
+            found.setdefault(entry["auditID"], {}).setdefault(namespace, []).append(told)
     return found
 
 
@@ -116,16 +129,21 @@ def ours() -> dict[str, Told]:
     return {identity: Told(actor, verb, path, code) for identity, actor, verb, path, code in rows}
 
 
-def until_all(door: Door, look: Callable[[], dict[str, Told]], wanted: set[str]) -> dict[str, Told]:
-    """What a log says once it tells of all these; both are written behind the answers."""
-    return dict(door.until(lambda: found if wanted <= (found := look()).keys() else None))
+def has_all(told: Mapping[str, Collection[str]], wanted: Mapping[str, Collection[str]]) -> bool:
+    """Whether a log tells of all these requests, and of each in all these namespaces."""
+    return all(set(places) <= set(told.get(identity, ())) for identity, places in wanted.items())
 
 
-def test_every_request_is_in_both_logs_under_one_id(door: Door) -> None:
-    """Whose it was says ours alone; what was refused at the door is in no log of the cluster's."""
+def test_every_request_is_in_both_logs_under_one_id(door: Door, door_kubeconfig: str) -> None:
+    """Whose it was says ours alone; what was refused at the door is in no log of the clusters'.
+
+    What was asked of all namespaces is in the log of every cluster, once a namespace at least, under the one ID.
+    """
     Tier.objects.update(workspaces_per_user=9, quota={"count/configmaps": str(REQUESTS)})
+    cluster_register(actor=OPERATOR, name="second", kubeconfig=door_kubeconfig)
     people = {"olga": door.person("olga", Role.OWNER), "vera": door.person("vera", Role.VIEWER)}
     places = [door.place(people["olga"], f"{door.name}-{letter}") for letter in "ab"]
+    places.append(door.place(people["olga"], f"{door.name}-c", on="second"))
     for where in places:
         for name in ("of-one", "of-all"):
             assert people["olga"].post(f"/api/v1/namespaces/{where}/configmaps", config_map(name)).status == 201
@@ -134,8 +152,13 @@ def test_every_request_is_in_both_logs_under_one_id(door: Door) -> None:
     asked = {identity: (request, status) for identity, request, status in sent}
     assert len(asked) == REQUESTS
     assert not FORGED.values() & asked.keys()
-    reached = {identity for identity, (request, _) in asked.items() if request.reaches}
-    told, heard = until_all(door, ours, set(asked)), until_all(door, lambda: theirs(door), reached)
+    reached = {
+        identity: [request.namespace] if request.namespace else places
+        for identity, (request, _) in asked.items()
+        if request.reaches
+    }
+    told = door.until(lambda: found if asked.keys() <= (found := ours()).keys() else None)
+    heard = door.until(lambda: found if has_all(found := theirs(door), reached) else None)
     for identity, (request, status) in asked.items():
         person = f"{request.person}@{door.name}.test"
         path = request.path.partition("?")[0].replace("/api/v1/", f"/api/v1/tenants/{door.name}/")
@@ -143,9 +166,16 @@ def test_every_request_is_in_both_logs_under_one_id(door: Door) -> None:
         if not request.reaches:
             assert identity not in heard
             continue
-        namespace = request.path.split("/")[4]
-        account = heard[identity].who
-        assert heard[identity] == Told(account, request.verb, request.path, status)
+        assert heard[identity].keys() == set(reached[identity])
         accounts = {"olga": ("sa-tenant-edit", "sa-tenant-view"), "vera": ("sa-tenant-view",)}[request.person]
-        assert account in {f"system:serviceaccount:{namespace}:{name}" for name in accounts}
-    print(f"\n  {REQUESTS:,} requests, {len(reached):,} of them at the cluster: all in both logs under one ID")
+        for namespace, entries in heard[identity].items():
+            assert {each.who for each in entries} <= {f"system:serviceaccount:{namespace}:{name}" for name in accounts}
+            if request.namespace:
+                (entry,) = entries
+                assert entry == Told(entry.who, request.verb, request.path, status)
+            else:
+                # Page by page, and a watch begins with what is there.
+                assert {each.verb for each in entries} <= {"list", request.verb}
+                one = request.path.partition("?")[0].replace("/api/v1/", f"/api/v1/namespaces/{namespace}/")
+                assert {each.path.partition("?")[0] for each in entries} == {one}
+    print(f"\n  {REQUESTS:,} requests, {len(reached):,} of them at a cluster: all in both logs under one ID")

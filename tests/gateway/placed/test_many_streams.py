@@ -25,6 +25,10 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 STREAMS = int(os.environ.get("SUSPENDED_STREAMS", "100"))
 SPDY = "Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\nX-Stream-Protocol-Version: v4.channel.k8s.io\r\n"
+WEBSOCKET = (
+    "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: %s\r\n"
+)
 
 
 @dataclass(frozen=True)
@@ -60,7 +64,7 @@ async def opened(caller: Caller, kind: Kind) -> Opened:
     reader, writer = await asyncio.open_connection(host, int(port), ssl=caller.context)
     writer.write(f"{kind.method} {kind.path} HTTP/1.1\r\nHost: {caller.host}\r\n{kind.headers}\r\n".encode())
     head = await reader.readuntil(b"\r\n\r\n")
-    status = b"101" if kind.headers == SPDY else b"200"
+    status = b"101" if "Upgrade:" in kind.headers else b"200"
     assert head.split(b" ")[1] == status, (kind, head, await reader.read(2000))
     return Opened(kind, reader, writer)
 
@@ -84,7 +88,7 @@ async def ends(caller: Caller, kinds: list[Kind], suspend: Callable[[], object])
 
 
 def test_nothing_stays_open_when_a_tenant_is_suspended(door: Door) -> None:
-    """Watches of a stored and two placed namespaces and across all of them, ``logs -f`` and shells: all end and say why."""
+    """Watches of a stored and two placed namespaces and across all of them, ``logs -f``, shells and a port: all end and say why."""
     Tier.objects.update(workspaces_per_user=9)
     owner = door.person("olga", Role.OWNER)
     assert owner.post("/api/v1/namespaces", {"metadata": {"name": "here"}}).status == 201
@@ -92,13 +96,17 @@ def test_nothing_stays_open_when_a_tenant_is_suspended(door: Door) -> None:
     closed = b"locked: unpaid"
     watch = "/api/v1/{}configmaps?watch=true&resourceVersion=0"
     pod = f"/api/v1/namespaces/{first}/pods/web"
+    shell = f"{pod}/exec?command=sh&stdin=true&stdout=true"
     kinds = [
         Kind("stored watch", watch.format("namespaces/here/"), closed),
         Kind("placed watch", watch.format(f"namespaces/{first}/"), closed),
         Kind("watch of another namespace", watch.format(f"namespaces/{second}/"), closed),
         Kind("watch across namespaces", watch.format(""), closed),
         Kind("log", f"{pod}/log?follow=true", closed),
-        Kind("shell", f"{pod}/exec?command=sh&stdin=true&stdout=true", b"", "POST", SPDY),
+        Kind("shell", shell, b"", "POST", SPDY),
+        Kind("shell over a WebSocket", shell, closed, headers=WEBSOCKET % "v5.channel.k8s.io"),
+        Kind("older shell over a WebSocket", shell, closed, headers=WEBSOCKET % "v4.channel.k8s.io"),
+        Kind("port over a WebSocket", f"{pod}/portforward", closed, headers=WEBSOCKET % "SPDY/3.1+portforward.k8s.io"),
     ]
     wanted = list(islice(cycle(kinds), STREAMS))
     with holding_kubelet(door.cluster):

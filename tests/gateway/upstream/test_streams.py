@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from gateway.http.protocol import REQUEST_SECONDS
 from gateway.upstream.client import Limits, Upstream
 from gateway.upstream.lastwords import WebSocketWords
+from kube.requests.status import Forbidden
 from tests.gateway.upstream.door import SUSPENDED, Client, Door, client_of, door_to
 from tests.gateway.upstream.rawcluster import Behave, Visit, answering, ok, raw_cluster
 
@@ -258,6 +259,22 @@ async def test_a_port_over_a_websocket_is_closed_with_the_reason() -> None:
     offered = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Protocol: SPDY/3.1+portforward.k8s.io")
     said = await ended(silent(switch, b"\x82\x01x"), f"{PODS}/web/portforward", *offered, first=3)
     assert said[:1] + said[2:] == b"\x88\x03\xf0" + SUSPENDED.message.encode()
+
+
+LETTERS = st.characters(codec="utf-8", exclude_characters="…")
+
+
+@given(st.text(LETTERS, max_size=300), st.text(LETTERS, max_size=300))
+def test_what_is_too_long_for_a_close_frame_keeps_what_and_why(what: str, why: str) -> None:
+    """RFC 6455, 5.5: 125 bytes, two of them the code; and text that can be read."""
+    message = f"locked{what}unpaid{why}"
+    frame = WebSocketWords(b"").say(Forbidden(message))
+    assert (frame[:1], frame[1], frame[2:4]) == (b"\x88", len(frame) - 2, b"\x03\xf0")
+    assert len(frame) <= 127
+    first, cut, last = frame[4:].decode().partition(" … ") if len(message.encode()) > 123 else (message, "", "")
+    assert message.startswith(first)
+    assert message.endswith(last)
+    assert not cut or len(first.encode()) > 50 < len(last.encode())
 
 
 @pytest.mark.parametrize("begun", [b"\x82", b"\x82\x7e\x10", b"\x82\x05ab", b"\x02\x01a"])
