@@ -28,6 +28,7 @@ from urllib.parse import urlsplit
 import psycopg
 
 from bench.load import Figures, drive, on_core
+from bench.processes import resident
 from tests import kubeapiserver
 from tests.ports import free_port
 from tests.story.product import ROOT, Product, eventually
@@ -109,7 +110,7 @@ def tenantry() -> Iterator[Target]:
     """A server of ours under load; afterwards it is measured what tenants and idle spaces cost it."""
     with tenanted() as (product, token), served(product, token) as target:
         assert target.pid is not None
-        print(f"  Tenantry        resident when idle {_resident(target.pid):,.0f} MiB", flush=True)
+        print(f"  Tenantry        resident when idle {resident(target.pid):,.0f} MiB", flush=True)
         yield target
         _new_tenants(product, target.url.removesuffix("/clusters/root:bench"))
         _idle_spaces(product, target.pid)
@@ -131,7 +132,7 @@ def served(product: Product, token: str, *, alone: bool = True) -> Iterator[Targ
         process = subprocess.Popen([*command, *_LIMITS], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)
     target = Target("Tenantry", f"https://127.0.0.1:{port}", "")
     try:
-        eventually(lambda: _is_ready(target), within=60, every=0.2)
+        eventually(lambda: _is_ready(target), within=300, every=0.2)
         yield Target("Tenantry", f"{target.url}/clusters/root:bench", token, process.pid)
     finally:
         process.terminate()
@@ -192,13 +193,13 @@ def _idle_spaces(product: Product, pid: int) -> None:
             row = connection.execute("SELECT pg_database_size(current_database())").fetchone()
             return int(row[0]) if row else 0
 
-        before, resident, begun = size(), _resident(pid), time.perf_counter()
+        before, before_memory, begun = size(), resident(pid), time.perf_counter()
         product.manage("shell", code=_MAKE_SPACES.format(spaces=spaces), within=600)
         seconds, grown = time.perf_counter() - begun, size() - before
     print(
         f"  Tenantry        {spaces:,} idle spaces, {spaces / seconds:,.0f} made a second: "
         f"{grown / spaces / 1024:.1f} KiB each in the database, "
-        f"{(_resident(pid) - resident) * 1024 / spaces:.2f} KiB each in memory",
+        f"{(resident(pid) - before_memory) * 1024 / spaces:.2f} KiB each in memory",
         flush=True,
     )
 
@@ -270,7 +271,7 @@ def measure(target: Target) -> dict[str, Figures]:
         figures[label] = watch_delivery(target, spread=spread)
         print(f"  {target.name:<15} {label} {figures[label]}", flush=True)
     if target.pid is not None:
-        print(f"  {target.name:<15} resident after all that      {_resident(target.pid):,.0f} MiB")
+        print(f"  {target.name:<15} resident after all that      {resident(target.pid):,.0f} MiB")
     return figures
 
 
@@ -317,11 +318,6 @@ def watch_delivery(target: Target, *, spread: bool, events: int = 100) -> Figure
         watch.close()
     cuts = statistics.quantiles(delays, n=100)
     return Figures(1000 / statistics.mean(delays), cuts[49], cuts[98], 0)
-
-
-def _resident(pid: int) -> float:
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmRSS:"))
 
 
 def main() -> None:

@@ -21,6 +21,7 @@ from typing import Any
 
 from bench.apiserver import BASE, CONFIGMAP, REVIEW, Target
 from bench.load import drive
+from bench.processes import processor_seconds
 from tests.story.product import ROOT
 
 _SERVE = """
@@ -78,16 +79,11 @@ def _cost(target: Target, connections: int, path: str, how: Mapping[str, Any]) -
     """Microseconds of the server's processor time a request."""
     patch = how.get("method") == "PATCH"
     headers = target.headers | ({"Content-Type": "application/merge-patch+json"} if patch else {})
-    before = _processor_seconds(target.pid)
+    before = processor_seconds(target.pid)
     figures = drive(target.url + path, connections=connections, headers=headers, seconds=2, **how)
     if figures.errors:
         raise RuntimeError(f"{path}: {figures}")
-    return (_processor_seconds(target.pid) - before) / (figures.rate * 2) * 1e6
-
-
-def _processor_seconds(pid: int | None) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return (processor_seconds(target.pid) - before) / (figures.rate * 2) * 1e6
 
 
 def main() -> None:

@@ -2,7 +2,8 @@
 
 Against a real kube-apiserver (``KUBEBUILDER_ASSETS``): the stories of the tests, with more. 1,000 mixed streams of a tenant
 that is suspended, and 10,000 mixed requests, each of which both audit logs have to know by one ID. The first stream that
-stays, or request that only one of them knows, ends it.
+stays, or request that only one of them knows, ends it. Then what the door costs (``bench.doorfigures``). And two thousand
+faults of a cluster, which take no real one.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PLACED = "tests/gateway/placed"
+FAULTS = ("FAULTY_REQUESTS", 2500, "tests/gateway/upstream/test_faults.py")
 STORIES = (
     ("SUSPENDED_STREAMS", 1000, f"{PLACED}/test_many_streams.py::test_nothing_stays_open_when_a_tenant_is_suspended"),
     ("AUDITED_REQUESTS", 10_000, f"{PLACED}/test_audit_trail.py::test_every_request_is_in_both_logs_under_one_id"),
@@ -22,14 +24,19 @@ STORIES = (
 
 def main() -> None:
     """Play them; each prints its figures."""
+    _play(*FAULTS)
     if "KUBEBUILDER_ASSETS" not in os.environ:
         print("skipped: KUBEBUILDER_ASSETS names no kube-apiserver")
         return
-    for variable, number, story in STORIES:
-        environment = {**os.environ, variable: str(number)}
-        subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-s", "-n0", story], cwd=ROOT, env=environment, check=True
-        )
+    for story in STORIES:
+        _play(*story)
+    subprocess.run([sys.executable, "-m", "bench.doorfigures"], cwd=ROOT, check=True)
+
+
+def _play(variable: str, number: int, story: str) -> None:
+    environment = {**os.environ, variable: str(number)}
+    command = [sys.executable, "-m", "pytest", "-q", "-s", "-n0", "--log-level=ERROR", story]
+    subprocess.run(command, cwd=ROOT, env=environment, check=True)
 
 
 if __name__ == "__main__":

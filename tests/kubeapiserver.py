@@ -12,7 +12,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,24 @@ class KubeApiserver:
     url: str
     ca: trustme.CA
     folder: Path
+    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def restart(self) -> None:
+        """Kill the server and start it again: where it was, on what etcd has kept."""
+        number = next(i for i, each in enumerate(self.processes) if Path(each.args[0]).name == "kube-apiserver")  # type: ignore[index]
+        stop([self.processes[number]])
+        _, *arguments = self.processes[number].args  # type: ignore[misc]
+        self.processes[number] = _spawn(self.folder, "kube-apiserver", *arguments)  # type: ignore[arg-type]
+        self.wait()
+
+    def wait(self) -> None:
+        """Until it is ready."""
+        context = ssl.create_default_context(cadata=self.ca.cert_pem.bytes().decode())
+        _wait(
+            self.folder,
+            self.processes,
+            lambda: b"ok" in urllib.request.urlopen(f"{self.url}/readyz", context=context, timeout=2).read(),
+        )
 
     def kubeconfig(self, user: str, *groups: str, server: str = "", ca: str = "") -> str:
         """A kubeconfig with a client certificate of this name and these organisations."""
@@ -125,7 +143,7 @@ def start(
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     (folder / "sa.key").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption()))
     etcd_port, peer_port, port = free_port(), free_port(), free_port()
-    server = KubeApiserver(f"https://127.0.0.1:{port}", ca, folder)
+    server = KubeApiserver(f"https://127.0.0.1:{port}", ca, folder, processes)
     (folder / "tokens.csv").write_text(f'{TOKEN},admin,admin,"system:masters"\n')
     (folder / "admin.kubeconfig").write_text(server.kubeconfig("admin", "system:masters"))
     etcd = f"http://127.0.0.1:{etcd_port}"
@@ -162,12 +180,7 @@ def start(
             *flags,
         ),
     ]
-    context = ssl.create_default_context(cadata=ca.cert_pem.bytes().decode())
-    _wait(
-        folder,
-        processes,
-        lambda: b"ok" in urllib.request.urlopen(f"{server.url}/readyz", context=context, timeout=2).read(),
-    )
+    server.wait()
     if not controllers:
         _wait(folder, processes, lambda: server.admin.send("GET", "/api/v1/namespaces/default").status == 200)
         return server

@@ -1,7 +1,8 @@
 """A real node for a kube-apiserver of ``tests.kubeapiserver``: kubelet and containerd, with an image made of busybox.
 
 It takes root, ``containerd``, ``runc`` and ``busybox`` (Debian: containerd, runc, busybox-static), and a kubelet in
-``KUBEBUILDER_ASSETS``. Pods share the machine's network: there is nothing of it to set up or to take away.
+``KUBEBUILDER_ASSETS``. Pods share the machine's network: there is nothing of it to set up or to take away. With a scheduler
+(kube-scheduler beside the kubelet, Debian: containernetworking-plugins) they are anybody's, and have a network of their own.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from tests.ports import free_port
 IMAGE = "example.org/busybox:1"
 PAUSE = "example.org/pause:1"
 NODE = "node-1"
+_PLUGINS = Path("/usr/lib/cni")
 _NEEDED = ("containerd", "ctr", "runc", "busybox")
 _TOOLS = (
     "sh",
@@ -47,12 +49,15 @@ _TOOLS = (
 )
 
 
-def lacking() -> str:
+def lacking(*, scheduler: bool = False) -> str:
     """What there must be and is not, empty where a node can run."""
     if os.geteuid() != 0:
         return "a node takes root"
-    if not (ASSETS / "kubelet").is_file():
-        return "KUBEBUILDER_ASSETS names no folder with kubelet"
+    for program in ("kubelet", *(("kube-scheduler",) if scheduler else ())):
+        if not (ASSETS / program).is_file():
+            return f"KUBEBUILDER_ASSETS names no folder with {program}"
+    if scheduler and not (_PLUGINS / "ptp").is_file():
+        return f"a network of pods takes {_PLUGINS / 'ptp'}"
     missing = [name for name in _NEEDED if shutil.which(name) is None]
     return f"a node takes {', '.join(missing)}" if missing else ""
 
@@ -72,12 +77,14 @@ def server_flags(folder: Path) -> Sequence[str]:
 
 
 @contextmanager
-def running_node(server: KubeApiserver, folder: Path) -> Iterator[None]:
+def running_node(server: KubeApiserver, folder: Path, *, scheduler: bool = False) -> Iterator[None]:
     """A node of ``server``, which was started with ``server_flags``; gone with all its processes afterwards."""
     processes: list[subprocess.Popen[bytes]] = []
     socket = folder / "containerd.sock"
     try:
-        processes.append(_spawn(folder, "containerd", "--config", str(_containerd_config(folder, socket))))
+        processes.append(
+            _spawn(folder, "containerd", "--config", str(_containerd_config(folder, socket, network=scheduler)))
+        )
         _wait(folder, processes, lambda: _ctr(socket, "version").returncode == 0)
         archive = folder / "images.tar"
         archive.write_bytes(_images())
@@ -95,6 +102,12 @@ def running_node(server: KubeApiserver, folder: Path) -> Iterator[None]:
             )
         )
         _wait(folder, processes, lambda: server.admin.send("GET", f"/api/v1/nodes/{NODE}").status == 200)
+        if scheduler:
+            processes.append(_scheduler(server, folder))
+            ready = server.kubectl("wait", "--for=condition=Ready", f"node/{NODE}", "--timeout=55s")
+            assert ready.returncode == 0, ready.stderr
+            # As the controller of nodes would, which would also evict from a machine that stands still.
+            server.kubectl("taint", "node", NODE, "node.kubernetes.io/not-ready-")
         yield
     finally:
         _stop(folder, socket, processes)
@@ -119,6 +132,18 @@ def pod(name: str, *command: str) -> dict[str, object]:
 def _spawn(folder: Path, program: str, *arguments: str) -> subprocess.Popen[bytes]:
     with (folder / f"{Path(program).name}.log").open("wb") as log:
         return subprocess.Popen([program, *arguments], stdout=log, stderr=log, cwd=folder)
+
+
+def _scheduler(server: KubeApiserver, folder: Path) -> subprocess.Popen[bytes]:
+    config = server.folder / "admin.kubeconfig"
+    return _spawn(
+        folder,
+        str(ASSETS / "kube-scheduler"),
+        *(f"--{purpose}kubeconfig={config}" for purpose in ("", "authentication-", "authorization-")),
+        "--leader-elect=false",
+        f"--secure-port={free_port()}",
+        f"--cert-dir={folder / 'scheduler'}",
+    )
 
 
 def _ctr(socket: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -148,7 +173,7 @@ def _stop(folder: Path, socket: Path, processes: Sequence[subprocess.Popen[bytes
         subprocess.run(["umount", "--lazy", mount], check=False)
 
 
-def _containerd_config(folder: Path, socket: Path) -> Path:
+def _containerd_config(folder: Path, socket: Path, *, network: bool) -> Path:
     path = folder / "containerd.toml"
     path.write_text(
         f"""version = 2
@@ -160,16 +185,23 @@ state = "{folder / "containerd-state"}"
   sandbox_image = "{PAUSE}"
   restrict_oom_score_adj = true
   disable_apparmor = true
+  netns_mounts_under_state_dir = true
   [plugins."io.containerd.grpc.v1.cri".containerd]
     snapshotter = "native"
   [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "/usr/lib/cni"
+    bin_dir = "{_PLUGINS}"
     conf_dir = "{folder / "cni"}"
 """
     )
     (folder / "cni").mkdir()
-    loopback = {"cniVersion": "0.4.0", "name": "lo", "plugins": [{"type": "loopback"}]}
-    (folder / "cni" / "10-lo.conflist").write_text(json.dumps(loopback))
+    pair = {
+        "type": "ptp",
+        "ipam": {"type": "host-local", "dataDir": str(folder / "addresses"), "subnet": "10.231.77.0/24"},
+    }
+    plugins = [pair if network else {"type": "loopback"}]
+    (folder / "cni" / "10-pods.conflist").write_text(
+        json.dumps({"cniVersion": "0.4.0", "name": "pods", "plugins": plugins})
+    )
     return path
 
 

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import logging
 import multiprocessing
+import resource
 import signal
 import socket
 import ssl
@@ -85,6 +86,7 @@ def run(options: Options, *, announce: Callable[[str], None] = lambda _: None) -
     ``announce`` is called once with the URL when the socket is open. Raises ``PortTaken``, and ``UnusableFile`` for
     certificates or keys that cannot be used.
     """
+    _forbid_core_files()
     listener = bind(options)
     certificates = prepare(options)
     _check(certificates)
@@ -96,6 +98,16 @@ def run(options: Options, *, announce: Callable[[str], None] = lambda _: None) -
         _supervise(config, listener, options.workers)
     else:
         GatewayServer(config).run(sockets=[listener])
+
+
+def _forbid_core_files() -> None:
+    """For this process and all that it starts: tokens and keys are in memory, and are to be nowhere else.
+
+    At most one byte is too small for a file, and the only limit that also counts where a program takes them (core(5)).
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_CORE)
+    limit = 0 if most == 0 else 1
+    resource.setrlimit(resource.RLIMIT_CORE, (limit, limit))
 
 
 def _check(certificates: Certificates) -> None:

@@ -54,6 +54,13 @@ def test_generated_keys_are_their_owners_alone(server: Server) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
 
 
+def test_no_core_file_can_hold_what_is_in_memory(server: Server) -> None:
+    """Neither in a file nor by a program that takes them, which alone a limit of 1 keeps from it (core(5))."""
+    limits = Path(f"/proc/{server.process.pid}/limits").read_text()
+    (line,) = (line for line in limits.splitlines() if line.startswith("Max core file size"))
+    assert line.split()[4:6] in (["1", "1"], ["0", "0"])
+
+
 def test_second_server_sees_writes_and_revocations_of_the_first(
     server: Server, alice: Caller, namespace: str, tmp_path: Path
 ) -> None:

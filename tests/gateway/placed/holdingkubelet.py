@@ -1,5 +1,7 @@
 """A node of a real cluster that holds streams open: it begins every log, shell and forwarded port, and no more.
 
+Where it is told so, its logs are without end, as fast as they are read.
+
 kube-apiserver connects to it as to any kubelet, by the address in its Node.
 """
 
@@ -11,7 +13,7 @@ import json
 import ssl
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 import trustme
@@ -34,12 +36,12 @@ _SYN_STREAM, _SYN_REPLY, _PING = 1, 2, 6
 
 
 @contextmanager
-def holding_kubelet(cluster: TestCluster) -> Iterator[None]:
+def holding_kubelet(cluster: TestCluster, *, floods: bool = False) -> Iterator[None]:
     """One that listens, known to the cluster as the node ``NODE``; gone with its Node afterwards."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
-    server = asyncio.run_coroutine_threadsafe(_listen(), loop).result(60)
+    server = asyncio.run_coroutine_threadsafe(_listen(_flood if floods else _hold), loop).result(60)
     address = [{"type": "InternalIP", "address": "127.0.0.1"}]
     endpoint = {"kubeletEndpoint": {"Port": server.sockets[0].getsockname()[1]}}
     node = {"metadata": {"name": NODE}, "status": {"addresses": address, "daemonEndpoints": endpoint}}
@@ -68,10 +70,21 @@ def pod_there(cluster: TestCluster, namespace: str, name: str = "web") -> None:
     assert bound.status == 201, bound
 
 
-async def _listen() -> asyncio.Server:
+async def _listen(serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]) -> asyncio.Server:
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
-    return await asyncio.start_server(_hold, "127.0.0.1", 0, ssl=context, backlog=2048)
+    return await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context, backlog=2048)
+
+
+async def _flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(_LOG)
+        line = b"x" * 1023 + b"\n"
+        while True:
+            writer.write(b"100000\r\n" + line * 1024 + b"\r\n")
+            await writer.drain()
+    writer.close()
 
 
 async def _hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

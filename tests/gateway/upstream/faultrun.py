@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import random
+import socket
 import ssl
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import trustme
 
-from gateway.upstream.client import Cluster, Limits, Upstream
-from gateway.upstream.connection import MAX_HEAD_BYTES, MAX_SILENT_BYTES
+from gateway.http.requestresponse import RequestResponseCycle
+from gateway.process.streams import OpenStream
+from gateway.upstream.client import Answer, Cluster, Limits, Upstream
+from gateway.upstream.connection import MAX_HEAD_BYTES, MAX_SILENT_BYTES, Connection, Exchange
 from tests.gateway.upstream.door import Client, client_of, door_to
 
 PODS = "/api/v1/namespaces/acme-web/pods"
@@ -31,6 +36,8 @@ FAULTS = (
     "cut chunks",
     "nonsense",
     "closed",
+    "half-close",
+    "half-close in the body",
     "short length",
     "long length",
     "redirect",
@@ -88,7 +95,7 @@ class FaultyCluster:
             await writer.start_tls(self._context)
             while await self._exchange(reader, writer):
                 pass
-        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
+        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, asyncio.CancelledError):
             pass
         finally:
             with contextlib.suppress(OSError):
@@ -125,10 +132,15 @@ class FaultyCluster:
                 "answer before the body": good,
                 "answer before the body, and a cut": good,
                 "another protocol": b"HTTP/1.1 101 X\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n",
+                "half-close in the body": good[:-10],
                 "two answers": good + good,
             }.get(fault, b"")
         )
-        if fault in ("stall", "stalled head", "stalled body", "long length", "endless header"):
+        if fault.startswith("half-close"):
+            # Not one of TLS: it says no more and goes on to listen.
+            await writer.drain()
+            writer.get_extra_info("socket").shutdown(socket.SHUT_WR)
+        if fault in ("stall", "stalled head", "stalled body", "long length", "endless header") or "half" in fault:
             await reader.read()
         await writer.drain()
         if fault == "closed":
@@ -147,6 +159,8 @@ class Report:
     faults: Counter[str] = field(default_factory=Counter)
     left: tuple[int, int, int] = (0, 0, 0)
     """Streams, connections to the cluster, and tasks that remain."""
+    kept: Counter[str] = field(default_factory=Counter)
+    """Objects of the way through the door that are still in memory, by their class."""
 
     @property
     def repeated(self) -> list[str]:
@@ -157,7 +171,7 @@ class Report:
 async def run(seed: int, requests: int, patience: float) -> Report:
     """Send ``requests`` through a door of their own; ``patience`` is how many seconds a client waits for one at most."""
     report, choice = Report(), random.Random(seed)
-    tasks = len(asyncio.all_tasks())
+    tasks, kept = len(asyncio.all_tasks()), Counter(_kept())
     cluster = FaultyCluster(seed)
     upstream = Upstream(await cluster.open(), LIMITS)
     plan = [(number, choice.choice(("GET", "GET", "POST", "PUT", "DELETE"))) for number in range(requests)]
@@ -189,7 +203,16 @@ async def run(seed: int, requests: int, patience: float) -> Report:
             await asyncio.sleep(0.05)
     report.heard, report.faults = cluster.heard, cluster.faults
     report.left = streams, upstream.connections, len(asyncio.all_tasks()) - tasks
+    report.kept = Counter(_kept()) - kept
     return report
+
+
+def _kept() -> Iterator[str]:
+    """Whatever each request makes, by its class. What an exception still refers to goes with it."""
+    gc.collect()
+    for thing in gc.get_objects():
+        if type(thing) in (Connection, Exchange, Answer, OpenStream, RequestResponseCycle):
+            yield type(thing).__name__
 
 
 async def _ask(client: Client, report: Report, method: str, name: str) -> bool:
