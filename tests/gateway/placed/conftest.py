@@ -15,14 +15,19 @@ import pytest
 import yaml
 from cryptography.fernet import Fernet
 
-from tenants.models import Cluster, Role, Tenant, User
+from tenants.models import Cluster, Role, Tenant, Tier, User
 from tenants.reconciler.deletion import tenants_end
 from tenants.reconciler.reconciler import operations_run
 from tenants.services import cluster_register, tenant_create, tiers_create_defaults
-from tests.clusters import TestCluster
+from tests import kubeapiserver, node
+from tests.clusters import TestCluster, prepared
 from tests.gateway.callers import PATIENCE, Answer, Caller
 from tests.gateway.conftest import Server, start, stop
+from tests.kubeapiserver import KUBECTL
 from tests.tenants.conftest import OPERATOR, join
+
+SERVER = "server-of-nodes"
+"""The folder of what a node has to believe of the cluster that may have one."""
 
 GROUPS = {role: f"tenantry:{role.value}" for role in Role}
 
@@ -188,6 +193,86 @@ def kubectl(tmp_path: Path) -> Callable[..., str]:
         return done.stdout + done.stderr
 
     return run
+
+
+@dataclass
+class House:
+    """A tenant, its owner, their namespaces (stored, twice without a node, twice with one) and their only file."""
+
+    door: Door
+    owner: Caller
+    names: list[str]
+    file: Path
+
+    @property
+    def stored(self) -> str:
+        return self.names[0]
+
+    @property
+    def running(self) -> str:
+        """A namespace where containers run."""
+        return self.names[3]
+
+    def start(self, *arguments: str, **streams: Any) -> subprocess.Popen[str]:
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        folder = self.file.parent
+        command = [str(KUBECTL), "--kubeconfig", str(self.file), "--cache-dir", str(folder / "cache"), *arguments]
+        return subprocess.Popen(command, text=True, cwd=folder, **{**pipes, **streams})
+
+    def kubectl(self, *arguments: str, stdin: str = "", fails: bool = False) -> str:
+        process = self.start(*arguments)
+        said, complained = process.communicate(stdin, timeout=300)
+        assert (process.returncode != 0) is fails, said + complained
+        return said + complained
+
+
+def kubeconfig(caller: Caller, path: Path) -> Path:
+    cluster = {"server": f"https://{caller.host}", "certificate-authority": str(caller.ca)}
+    user = {"client-certificate": str(caller.certificate), "client-key": str(caller.key)}
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": user}],
+        "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+        "current-context": "x",
+    }
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+@pytest.fixture(scope="session")
+def second(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestCluster]:
+    """Another cluster than the one of all tests: this one may be restarted, and a node knows it."""
+    if not kubeapiserver.PRESENT:
+        pytest.skip(kubeapiserver.REASON)
+    flags = node.server_flags(tmp_path_factory.mktemp(SERVER, numbered=False))
+    controllers = ("deployment", "replicaset")
+    with (
+        kubeapiserver.running(controllers=True, more_controllers=controllers, flags=flags) as server,
+        prepared(server) as cluster,
+    ):
+        yield cluster
+
+
+@pytest.fixture
+def new_house(new_door: Callable[[], Door], second: TestCluster, tmp_path: Path) -> Callable[[], House]:
+    """Tenants; each call makes another one."""
+    Tier.objects.update(workspaces_per_user=9, limit_range=[], quota={"services": "9"})
+    cluster_register(actor=OPERATOR, name="second", kubeconfig=second.real.kubeconfig("tenantry-gateway"))
+
+    def made() -> House:
+        door = new_door()
+        owner = door.person("olga", Role.OWNER)
+        stored = f"{door.name}-stored"
+        assert owner.post("/api/v1/namespaces", {"metadata": {"name": stored}}).status == 201
+        on = {"a": "kube-apiserver", "b": "kube-apiserver", "c": "second", "d": "second"}
+        placed = [door.place(owner, f"{door.name}-{letter}", on=cluster) for letter, cluster in on.items()]
+        folder = tmp_path / door.name
+        folder.mkdir()
+        return House(door, owner, [stored, *placed], kubeconfig(owner, folder / "config"))
+
+    return made
 
 
 def said(answer: Answer) -> str:
