@@ -60,6 +60,8 @@ POD: dict[str, Any] = {
     "metadata": {"labels": {"app": "web"}, "annotations": {"note": "x" * 500}},
     "spec": {"containers": [{"name": "c", "image": "example.org/image:1"}]},
 }
+BY_GATEWAY = ("--as=tenantry-gateway",)
+"""Nobody else may have tokens of these accounts."""
 _WEBSOCKET = (
     "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
     "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Protocol: v5.channel.k8s.io\r\n"
@@ -103,8 +105,25 @@ def ways() -> Iterator[Ways]:
         product, token = stack.enter_context(tenanted())
         _order(product, real)
         door = stack.enter_context(served(product, token))
-        account = real.kubectl("create", "token", "sa-tenant-view", "-n", "bench-0", "--duration=2h")
-        yield Ways(door, Target("direct", real.url, account.stdout.strip()), cluster)
+        yield Ways(door, Target("direct", real.url, _account(real, 0)), cluster)
+
+
+def _account(real: kubeapiserver.KubeApiserver, number: int) -> str:
+    """A token of the account that reads a namespace."""
+    done = real.kubectl("create", "token", "sa-tenant-view", "-n", f"bench-{number}", "--duration=2h", *BY_GATEWAY)
+    if not done.stdout:
+        raise RuntimeError(done.stderr)
+    return done.stdout.strip()
+
+
+def _asked(target: Target, path: str, connections: int) -> Figures:
+    """GETs for a while. Raises ``RuntimeError`` where some were refused."""
+    # kubectl proxy shows a credential of its own unless it is shown one.
+    headers = target.headers if target.token else {}
+    found = drive(target.url + path, connections=connections, headers=headers, seconds=SECONDS)
+    if found.errors:
+        raise RuntimeError(f"{target.name}: {found}")
+    return found
 
 
 def _order(product: Product, real: kubeapiserver.KubeApiserver) -> None:
@@ -125,17 +144,22 @@ def of_requests(found: Ways) -> None:
     path = f"{place()}/configmaps/one"
 
     def asked(target: Target, connections: int) -> Figures:
-        return drive(target.url + path, connections=connections, headers=target.headers, seconds=SECONDS)
+        return _asked(target, path, connections)
 
-    asked(found.door, 1)
-    before = processor_seconds(found.pid)
-    rounds = [(asked(found.direct, 1), asked(found.door, 1)) for _ in range(ROUNDS)]
-    spent = (processor_seconds(found.pid) - before) * 1e6 / sum(door.rate * SECONDS for _, door in rounds)
+    # First it follows the rights in all its namespaces, and connects.
+    for connections in (32, 1):
+        asked(found.door, connections)
+    rounds, costs = [], []
+    for _ in range(ROUNDS):
+        direct, before = asked(found.direct, 1), processor_seconds(found.pid)
+        door = asked(found.door, 1)
+        costs.append((processor_seconds(found.pid) - before) * 1e6 / (door.rate * SECONDS))
+        rounds.append((direct, door))
     p50, p99 = (
         statistics.median((getattr(door, name) - getattr(direct, name)) * 1000 for direct, door in rounds)
         for name in ("p50", "p99")
     )
-    said = f"{p50:,.0f} µs ({spent:,.0f} µs of a core)"
+    said = f"{p50:,.0f} µs ({statistics.median(costs):,.0f} µs of a core)"
     told("a GET, added to p50 of direct, 1 connection", said, "100 µs", "250 µs", fits=p50 <= 250)
     told("the same, p99", f"{p99:,.0f} µs", "400 µs", "1,000 µs", fits=p99 <= 1000)
     with proxied(found) as proxy:
@@ -210,8 +234,7 @@ def of_logs(found: Ways) -> None:
     from tests.gateway.placed.holdingkubelet import holding_kubelet, pod_there
 
     path = f"{place(1)}/pods/web/log?follow=true"
-    account = found.cluster.real.kubectl("create", "token", "sa-tenant-view", "-n", "bench-1").stdout.strip()
-    direct = Target("direct", found.direct.url, account)
+    direct = Target("direct", found.direct.url, _account(found.cluster.real, 1))
     with holding_kubelet(found.cluster, floods=True):
         pod_there(found.cluster, "bench-1")
         rounds = []
@@ -281,9 +304,8 @@ def of_many_places(found: Ways) -> None:
     """One list of all, against the slowest of as many that are asked for at once, and against one alone."""
     path, ratios, alone = "/configmaps", [], []
     for _ in range(ROUNDS):
-        all_ = drive(f"{found.door.url}/api/v1{path}", connections=1, headers=found.door.headers)
-        one = drive(f"{found.door.url}{place()}{path}", connections=1, headers=found.door.headers)
-        many = drive(f"{found.direct.url}{place()}{path}", connections=PLACES, headers=found.direct.headers)
+        all_, one = (_asked(found.door, f"{where}{path}", 1) for where in ("/api/v1", place()))
+        many = _asked(found.direct, f"{place()}{path}", PLACES)
         ratios.append(all_.p50 / many.p99)
         alone.append(all_.p50 / one.p50)
     ratio = statistics.median(ratios)

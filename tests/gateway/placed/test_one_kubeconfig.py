@@ -1,0 +1,158 @@
+"""Two tenants, two clusters, a node: whatever runs wherever, each tenant works with one file (GW4, TS15).
+
+Each tenant has one stored namespace and four on clusters: two on one without a node, two on one with real containers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pty
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests import node
+from tests.clusters import TestCluster
+from tests.gateway.callers import eventually
+from tests.gateway.placed.conftest import SERVER, House
+from tests.ports import free_port
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+PATIENCE = 240.0
+"""Where a test gives up on containers, whatever the machine."""
+
+
+@pytest.fixture(scope="module")
+def with_node(second: TestCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Its node, with a scheduler."""
+    if node.lacking(scheduler=True):
+        pytest.skip(node.lacking(scheduler=True))
+    with tempfile.TemporaryDirectory(prefix="node-", ignore_cleanup_errors=True) as folder:
+        # What the kubelet believes lies where the server's flags were made out.
+        shutil.copy(tmp_path_factory.getbasetemp() / SERVER / "server-ca.pem", folder)
+        with node.running_node(second.real, Path(folder), scheduler=True):
+            yield
+
+
+def deployment(*command: str) -> str:
+    labels = {"app": "web"}
+    container = {"name": "c", "image": node.IMAGE, "imagePullPolicy": "Never", "command": list(command)}
+    pod = {"automountServiceAccountToken": False, "terminationGracePeriodSeconds": 0, "containers": [container]}
+    spec = {"selector": {"matchLabels": labels}, "template": {"metadata": {"labels": labels}, "spec": pod}}
+    return json.dumps({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec})
+
+
+@contextlib.contextmanager
+def lines_of(process: subprocess.Popen[str]) -> Iterator[list[str]]:
+    """What it says, as it comes; ended afterwards."""
+    said: list[str] = []
+    assert process.stdout is not None
+    reader = threading.Thread(target=lambda: said.extend(iter(process.stdout.readline, "")), daemon=True)  # type: ignore[union-attr]
+    reader.start()
+    try:
+        yield said
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_kubectl_serves_a_tenant_with_one_file(new_house: Callable[[], House], with_node: None, tmp_path: Path) -> None:
+    ours, theirs = new_house(), new_house()
+    shown, namespace = ours.kubectl, ours.running
+    for house in (ours, theirs):
+        listed = house.kubectl("get", "ns", "-o", "name").split()
+        # Every space has those that Kubernetes has.
+        assert [name for name in listed if not name.startswith(("namespace/default", "namespace/kube-"))] == sorted(
+            f"namespace/{name}" for name in house.names
+        )
+    at = ("-n", namespace)
+    with lines_of(ours.start("get", "pods", "-A", "-w", "--no-headers")) as watched:
+        counting = "for i in $(seq 1000000); do echo line $i; sleep 1; done"
+        assert "created" in shown(*at, "apply", "-f", "-", stdin=deployment("sh", "-c", counting))
+        # The cluster without a node takes it as well, and runs nothing.
+        assert "created" in shown("-n", ours.names[1], "apply", "-f", "-", stdin=deployment("sleep", "9"))
+        assert "successfully rolled out" in shown(*at, "rollout", "status", "deployment/web", "--timeout=200s")
+        shown(*at, "wait", "--for=condition=Available", "deployment/web", "--timeout=60s")
+        pod = shown(*at, "get", "pods", "-o", "jsonpath={.items[0].metadata.name}")
+        assert eventually(lambda: any(line.split()[:4] == [namespace, pod, "1/1", "Running"] for line in watched))
+    listed = {
+        line.split()[0]: line.split()[3]
+        for line in shown("get", "deploy,pods", "-A", "--no-headers").splitlines()
+        if "pod/" in line
+    }
+    assert listed == {namespace: "Running"}
+    assert shown("get", "deploy", "-A", "--no-headers", "-o", "custom-columns=N:.metadata.namespace").split() == [
+        ours.names[1],
+        namespace,
+    ]
+    with lines_of(ours.start(*at, "logs", "-f", pod)) as log:
+        assert eventually(lambda: len(log) > 2)
+        assert log[:2] == ["line 1\n", "line 2\n"]
+    terminal(ours, *at, "exec", "-it", pod, "--", "sh")
+    content = os.urandom(300_000)
+    (ours.file.parent / "there").write_bytes(content)
+    shown(*at, "cp", "there", f"{pod}:/tmp/file")
+    shown(*at, "cp", f"{pod}:/tmp/file", "back")
+    assert (ours.file.parent / "back").read_bytes() == content
+    forwarded(ours, at, pod)
+    shown(
+        *at,
+        "debug",
+        pod,
+        "-q",
+        f"--image={node.IMAGE}",
+        "--image-pull-policy=Never",
+        "--container=look",
+        "--",
+        "echo",
+        "seen",
+    )
+    # Until it has begun there is no log of it.
+    assert eventually(lambda: ours.start(*at, "logs", pod, "-c", "look").communicate("")[0] == "seen\n", PATIENCE)
+    rights = shown(*at, "auth", "can-i", "--list")
+    assert {line.split()[0] for line in rights.splitlines() if line} >= {"deployments.apps", "pods/exec"}, rights
+    assert "no" in shown(*at, "auth", "can-i", "delete", "nodes", fails=True)
+    assert {"pods", "deployments", "configmaps"} <= {
+        line.split()[0] for line in shown("api-resources", "--no-headers").splitlines()
+    }
+    assert "command" in shown("explain", "pod.spec.containers")
+    # The neighbour, on the same node and the same clusters, knows of no such namespace.
+    for words in ((*at, "get", "pods"), ("get", "deploy,pods", "-A")):
+        assert "No resources found" in theirs.kubectl(*words)
+    for words in (("logs", pod), ("exec", pod, "--", "sh"), ("port-forward", f"pod/{pod}", "1"), ("get", "pod", pod)):
+        assert "not found" in theirs.kubectl(*at, *words, fails=True)
+
+
+def terminal(house: House, *arguments: str) -> None:
+    """A shell with a terminal of its own."""
+    mine, its = pty.openpty()
+    process = house.start(*arguments, stdin=its, stdout=its)
+    os.close(its)
+    os.write(mine, b"test -t 0 && echo answer $((6 * 7))\nexit 5\n")
+    assert process.wait(PATIENCE) == 5
+    assert b"answer 42" in os.read(mine, 65536)
+    os.close(mine)
+
+
+def forwarded(house: House, at: tuple[str, ...], pod: str) -> None:
+    """A page of the pod, through a port of this machine."""
+    outside = free_port()
+    house.kubectl(*at, "exec", pod, "--", "sh", "-c", "echo found > /tmp/page; busybox httpd -p 8080 -h /tmp")
+    with lines_of(house.start(*at, "port-forward", f"pod/{pod}", f"{outside}:8080")) as said:
+        assert eventually(lambda: any("Forwarding from" in line for line in said))
+
+        def page() -> bytes:
+            with socket.create_connection(("127.0.0.1", outside)) as line:
+                line.sendall(b"GET /page HTTP/1.0\r\n\r\n")
+                return b"".join(iter(lambda: line.recv(65536), b""))
+
+        assert page().endswith(b"\r\n\r\nfound\n")
