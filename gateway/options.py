@@ -11,6 +11,7 @@ from access.authorization.options import AuthorizationOptions
 from kube.requests.ratelimits import Limits
 
 DEFAULT_ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
+WORKSPACE_DEPTH: Final = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +38,7 @@ class Options:
     authorization: AuthorizationOptions = field(default_factory=AuthorizationOptions)
     default_tenant: str = ""
     external_url: str = ""
-    workspace_depth: int = 5
+    workspace_depth: int = WORKSPACE_DEPTH
     anonymous_auth: bool = False
     disable_admission_plugins: tuple[str, ...] = ()
     admission_control_config_file: Path | None = None

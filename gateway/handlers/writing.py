@@ -68,15 +68,10 @@ async def create_object(
     runtime: Runtime, request: Request, kind: Kind, body: Body, *, write: Write | None = None
 ) -> Stored:
     """Admit and keep a new object. Raises ``AlreadyExists``; with ``generateName`` another name is tried."""
-    objects.check_namespace_and_name(request.info, kind, body)
-    name = objects.new_metadata(request, kind, body)
-    check_name(kind, name, body)
-    if kind.has_status:
-        body.pop("status", None)
-    objects.set_logical_cluster(request.info, kind, body, name)
+    name = prepare_new(request, kind, body)
     generated = bool(body["metadata"].get("generateName"))
     for attempt in range(ATTEMPTS):
-        candidate = _candidate(request, kind, body, write)
+        candidate = candidate_of(request, kind, body, write)
         key = objects.key_of(request.info, kind.resource, candidate["metadata"]["name"])
         confine_new(request, kind, key, candidate)
         attributes = attributes_of(request, kind, CREATE, key.name, candidate, None)
@@ -103,7 +98,18 @@ async def create_object(
     raise too_many_conflicts(kind, name)
 
 
-def _candidate(request: Request, kind: Kind, body: Body, write: Write | None) -> Body:
+def prepare_new(request: Request, kind: Kind, body: Body) -> str:
+    """Give a new object what the server alone gives; its name. Raises ``BadRequest`` and ``Invalid``."""
+    objects.check_namespace_and_name(request.info, kind, body)
+    name = objects.new_metadata(request, kind, body)
+    check_name(kind, name, body)
+    if kind.has_status:
+        body.pop("status", None)
+    objects.set_logical_cluster(request.info, kind, body, name)
+    return name
+
+
+def candidate_of(request: Request, kind: Kind, body: Body, write: Write | None = None) -> Body:
     """A new object as it is admitted. With ``write`` its managed fields are settled already. Raises ``Invalid``."""
     if request.weight > HEAVY:
         objects.check_lengths(kind, body)

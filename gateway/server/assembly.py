@@ -5,41 +5,15 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, nullcontext, suppress
 
 import django
 import orjson
 from cryptography import x509
 
-from access.admission import choice, configuration
-from access.admission.base import Plugin
-from access.admission.chain import AdmissionChain
-from access.admission.kubernetes.certificaterequests import CertificateRequests
-from access.admission.kubernetes.customresourcedefinitions import CustomResourceDefinitions
-from access.admission.kubernetes.escalation import EscalationPrevention
-from access.admission.kubernetes.limitranger import LimitRanger
-from access.admission.kubernetes.namespacelifecycle import IMMORTAL, NamespaceLifecycle
-from access.admission.kubernetes.noderestriction import NodeRestriction
-from access.admission.kubernetes.persistentvolumeclaimresize import PersistentVolumeClaimResize
-from access.admission.kubernetes.podsecurity import PodSecurity
-from access.admission.kubernetes.priorityandruntimeclass import PriorityAndRuntimeClass
-from access.admission.kubernetes.resourcequota import ResourceQuota
-from access.admission.kubernetes.serviceaccount import ServiceAccount
-from access.admission.kubernetes.strategies import Strategies
-from access.admission.kubernetes.validation import ObjectValidation
-from access.admission.tenancy.apibindings import ApiBindings
-from access.admission.tenancy.hostclaims import HostClaims, HostOwnership
-from access.admission.tenancy.placedquota import ClusterQuotaAdmission, PlacedQuotas
-from access.admission.tenancy.publishedobjects import PublishedObjects
-from access.admission.tenancy.tenantlifecycle import TenantLifecycle
-from access.admission.tenancy.tenantpolicies import TenantPolicies, TenantPolicyAdmission
-from access.admission.tenancy.tenantquota import TenantQuotaAdmission
-from access.admission.tenancy.tenantreferences import TenantReferences
-from access.admission.tenancy.tenantscope import TenantScope
-from access.admission.tenancy.workspacelifecycle import WorkspaceLifecycle
-from access.admission.tenancy.workspaceobjectprotection import WorkspaceObjectProtection
-from access.admission.tenancy.workspaces import WorkspaceTree
+from access.admission import configuration
+from access.admission.kubernetes.namespacelifecycle import IMMORTAL
 from access.authentication.build import Authentication, build_authenticators
 from access.authentication.chain import AuthenticationChain
 from access.authentication.clusterwebhooks import ClusterWebhookAuthenticator
@@ -68,11 +42,12 @@ from gateway.process.tenantservices import TenantServices
 from gateway.resources.customresources import CustomResources
 from gateway.resources.kinds import Catalogs, definitions
 from gateway.resources.objects import timestamp
+from gateway.server.admission import build_admission
 from gateway.upstream.admission import PlacedPolicies, RightsAreGivenByMembers
 from gateway.upstream.clusternamespaces import ClusterNamespaces
 from gateway.upstream.clusters import Clusters
 from gateway.upstream.openedobjects import OpenedObjects
-from gateway.upstream.placedhosts import UNDERWAY_SECONDS, IngressReader, PlacedHosts
+from gateway.upstream.placedhosts import IngressReader, PlacedHosts
 from gateway.upstream.placedquota import NamespaceQuotaReader, PlacedQuota, PlacedUsageController
 from gateway.upstream.placedrights import PlacedRights
 from gateway.upstream.placements import Placements
@@ -128,69 +103,19 @@ async def build_runtime(
             ),
         )
 
-        def namespaced(cluster: str) -> Sequence[tuple[str, str, str]]:
-            found = {(*r.storage_key, r.place[1]) for r in catalogs.of(cluster) if r.namespaced and r.persistent}
-            return sorted(found)
-
-        quotas = ResourceQuota(
-            store, namespaced, lambda space, namespace, wanted: write_locks.line_up(space, namespace, wanted=wanted)
-        )
-
-        async def served(cluster: str) -> Sequence[tuple[str, str, str]]:
-            await custom.ensure(cluster)
-            return sorted({(*r.storage_key, r.place[1]) for r in catalogs.of(cluster) if r.persistent})
-
-        tenant_quotas = TenantQuotaAdmission(store, served, configured.tenant_quota.rules, write_locks.line_up_tenant)
-        policies = TenantPolicies(store, configured.tenant_policy)
         clusters, placements, tokens = Clusters(options.database_url), Placements(store), WorkspaceTokens()
-        quota_reader = NamespaceQuotaReader(placements, clusters, tokens)
-        placed_quotas = PlacedQuotas(
+        admission = build_admission(
             store,
-            configured.tenant_quota.rules,
-            quota_reader.quotas,
-            tenant_quotas.count,
-            turns=write_locks.of_tenant_quota,
+            authorization,
+            configured,
+            catalogs=catalogs,
+            ensure=custom.ensure,
+            locks=write_locks,
+            namespace_quotas=NamespaceQuotaReader(placements, clusters, tokens).quotas,
+            hosts=IngressReader(placements, clusters, tokens).hosts,
+            workspace_depth=options.workspace_depth,
+            disabled=options.disable_admission_plugins,
         )
-        claims = HostClaims(store, IngressReader(placements, clusters, tokens).hosts)
-        # What changes objects first, then what judges them; quotas last, when nothing else can refuse.
-        plugins: list[Plugin] = [
-            PublishedObjects(authorization.chain),
-            TenantScope(configured.refused_to_tenants),
-            TenantLifecycle(store),
-            TenantReferences(store),
-            CertificateRequests(),
-            WorkspaceTree(store, authorization.workspaces, options.workspace_depth),
-            ApiBindings(store, authorization.workspaces, definitions),
-            ServiceAccount(store),
-            PriorityAndRuntimeClass(store),
-            PersistentVolumeClaimResize(store),
-            LimitRanger(store),
-            Strategies(),
-            CustomResourceDefinitions(store, definitions),
-            ObjectValidation(definitions),
-            EscalationPrevention(authorization.policies, authorization.chain),
-            NodeRestriction(store),
-            WorkspaceObjectProtection(),
-            NamespaceLifecycle(store),
-            WorkspaceLifecycle(store),
-            PodSecurity(store, configured.pod_security),
-            TenantPolicyAdmission(policies),
-            HostOwnership(claims),
-            quotas,
-            tenant_quotas,
-        ]
-        ownership = WorkspaceObjectProtection(lambda _: True)
-        # For what clusters ask about: what is theirs to decide (defaults, validation, limits) has been decided there.
-        cluster_admission = AdmissionChain(
-            [
-                TenantScope(configured.refused_to_tenants),
-                ownership,
-                TenantPolicyAdmission(policies),
-                HostOwnership(claims, underway=UNDERWAY_SECONDS),
-                ClusterQuotaAdmission(placed_quotas, write_locks.line_up_tenant),
-            ]
-        )
-        admission = AdmissionChain(choice.chosen(plugins, options.disable_admission_plugins))
         requests, reports = RequestLog(options.database_url), StreamReports(options.database_url, open_streams)
         audit_log = _audit_log(options)
         throttle = TenantThrottle(options.tenant_limits.shared_by(options.workers), open_streams.of)
@@ -207,14 +132,14 @@ async def build_runtime(
             maximal_permission=authorization.maximal_permission,
             throttle=throttle,
             tenant_limits=tenant_limits,
-            admission=admission,
-            cluster_admission=cluster_admission,
-            cluster_namespace_admission=AdmissionChain([ownership]),
+            admission=admission.stored,
+            cluster_admission=admission.placed,
+            cluster_namespace_admission=admission.placed_namespaces,
             placed_admission=(
                 RightsAreGivenByMembers(),
-                PlacedPolicies(policies),
-                PlacedHosts(store, claims),
-                PlacedQuota(placed_quotas),
+                PlacedPolicies(admission.policies),
+                PlacedHosts(store, admission.claims),
+                PlacedQuota(admission.placed_quotas),
             ),
             audit=requests,
             audit_log=audit_log,
@@ -236,7 +161,7 @@ async def build_runtime(
         store.subscribe(tenant_limits.on_events, lost=tenant_limits.forget)
         rights = PlacedRights(store, clusters, options.database_url)
         opened = OpenedObjects(store, clusters, options.database_url)
-        counting = PlacedUsageController(store, placed_quotas, clusters, tokens, options.database_url)
+        counting = PlacedUsageController(store, admission.placed_quotas, clusters, tokens, options.database_url)
         store.subscribe(rights.on_events)
         store.subscribe(opened.on_events)
         store.subscribe(counting.on_events)
@@ -257,8 +182,8 @@ async def build_runtime(
                     options.database_url,
                     url,
                     custom,
-                    quotas,
-                    tenant_quotas,
+                    admission.quotas,
+                    admission.tenant_quotas,
                     configured.refused_to_tenants,
                     [("rights", rights.run), ("opened", opened.run), ("placed quota", counting.run)],
                 )

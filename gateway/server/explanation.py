@@ -98,12 +98,13 @@ def decide(principal: Principal, info: RequestInfo) -> Decision:
     return store.settled(lambda: _explained(store, principal, info))
 
 
-def _authorization(store: Snapshot) -> Authorization:
+def authorization_on(store: Snapshot) -> Authorization:
+    """The authorizers of the API server on a snapshot."""
     return build_authorization(settings.AUTHORIZATION, store, locks=store, system_only=Catalogs().is_system_only)
 
 
 async def _explained(store: Snapshot, principal: Principal, info: RequestInfo) -> Decision:
-    authorization = _authorization(store)
+    authorization = authorization_on(store)
     async with authorization.running():
         return await authorization.chain.explain(principal, info)
 
@@ -146,7 +147,7 @@ def with_workspace_gates(cluster: str, attributes: Attributes, holders: Sequence
     store, info = Snapshot(cluster), _asked(cluster, attributes)
 
     async def through() -> tuple[Holder, ...]:
-        authorization = _authorization(store)
+        authorization = authorization_on(store)
         async with authorization.running():
             said = [await authorization.chain.authorize(_alone(holder, cluster), info) for holder in holders]
         return tuple(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
 from http import HTTPStatus
 from http.client import responses
 from typing import Any, Final
@@ -12,7 +13,7 @@ import yaml
 
 from audit.models import ApiRequest
 from audit.recorder import Actor
-from gateway.server import explanation
+from gateway.server import explanation, judging
 from kube.authentication.identity import AUTHENTICATED, MEMBERS, SERVICE_ACCOUNT_PREFIX, Principal
 from kube.authorization import recommendations
 from kube.authorization.decisions import Decision, Verdict
@@ -110,6 +111,8 @@ class Explanation:
         """What would have been needed, empty when it was allowed."""
         if self.allowed:
             return ""
+        if self.decided_by.partition("/")[0] == judging.STEP:
+            return "The person may send it; the object itself has to be another one, or a bound has to be raised."
         info = self.resolved
         what = _what(info)
         where = f"namespace {info.namespace}" if info.namespace else f"{info.cluster}"
@@ -129,9 +132,12 @@ def explain_request(
     method: str = "GET",
     path: str,
     cluster: str = "",
+    manifest: Mapping[str, Any] | None = None,
+    now: datetime,
 ) -> Explanation:
     """The decision about a request of ``name``, who need not exist.
 
+    With ``manifest``, the object that it sends, also what the admission would say: its step, rule and amounts.
     Operators ask about anybody, admins of a tenant about its users in its space, everybody about themselves.
     Raises ``Forbidden``, ``BadRequest`` for what is no request.
     """
@@ -141,7 +147,10 @@ def explain_request(
         raise BadRequest("The path begins with a slash, as kubectl sends it.")
     tenant, groups = _require_permitted(actor, name, tenant, groups, cluster)
     principal = _principal(name, groups, tenant, extra)
-    return _explained(actor, tenant, explanation.explain(principal, method, path, cluster))
+    said = explanation.explain(principal, method, path, cluster)
+    if manifest is None:
+        return _explained(actor, tenant, said)
+    return _explained(actor, tenant, said, lambda who, what: judging.judge(who, what, manifest, now=now.timestamp()))
 
 
 @everything()
@@ -187,8 +196,13 @@ def _home_of(actor: Actor, name: str, cluster: str) -> str:
     return tenants[0] if tenants else tenant
 
 
-def _explained(actor: Actor, tenant: str, said: tuple[Principal, RequestInfo, Decision]) -> Explanation:
-    """A decision with what would allow it, for whoever may grant that."""
+def _explained(
+    actor: Actor,
+    tenant: str,
+    said: tuple[Principal, RequestInfo, Decision],
+    judge: Callable[[Principal, RequestInfo], Decision | None] | None = None,
+) -> Explanation:
+    """A decision with what would allow it, for whoever may grant that; of what is allowed also what ``judge`` says."""
     principal, resolved, decision = said
     if not actor.operator and resolved.tenant not in {tenant, SYSTEM_TENANT}:
         raise Forbidden(f"You may ask about {space_of(tenant)} and what is in it only.")
@@ -202,6 +216,10 @@ def _explained(actor: Actor, tenant: str, said: tuple[Principal, RequestInfo, De
             )
             if actor.operator or recommendations.may_create(_grantor(actor, resolved.tenant), recommendation, policies)
         )
+    judged = judge(principal, resolved) if judge is not None and decision.allowed else None
+    if judged is not None:
+        refused = judged.verdict is Verdict.DENY
+        decision = replace(judged if refused else decision, trace=(*decision.trace, judged))
     return explanation_of(resolved, decision, allowing, principal)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.utils import timezone
 from django.utils.decorators import method_decorator
 from django.views.decorators.debug import sensitive_variables
 from drf_spectacular.utils import extend_schema
@@ -175,6 +176,8 @@ def _explain_arguments(request: Request, data: dict[str, Any]) -> dict[str, Any]
         "method": data["method"].upper(),
         "path": data["path"],
         "cluster": data["cluster"],
+        "manifest": data["manifest"],
+        "now": timezone.now(),
     }
 
 

@@ -155,6 +155,13 @@ class ExplainForm(forms.Form):
         help_text="Separated by commas; those that the person has in the tenant when empty.",
     )
     tenant = forms.CharField(required=False, max_length=63, label="Tenant of the user")
+    manifest = forms.CharField(
+        required=False,
+        max_length=6000,
+        label="Object",
+        widget=forms.Textarea(attrs={"class": "mono", "rows": 6, "spellcheck": "false"}),
+        help_text="What a POST sends, in YAML or JSON: then quotas, policies and Pod Security are asked as well.",
+    )
 
 
 class _NoEchoTextarea(forms.Textarea):

@@ -10,6 +10,7 @@ from django.forms import Form
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
 from audit.recorder import Actor
@@ -18,7 +19,7 @@ from kube.requests.names import SYSTEM_TENANT
 from kube.requests.status import StatusError
 from portal.access.explanation import explain_access, explain_request, own_identity
 from portal.access.inquiries import attributes_of, choices_in, question_in
-from portal.access.queries import change_of, differences_of, what_if, who_can
+from portal.access.queries import change_of, differences_of, manifest_of, what_if, who_can
 from portal.http.actors import actor_of
 from portal.pages.accessforms import ExplainForm, MayForm, PasteForm, WhatIfForm, WhoCanForm
 from portal.pages.forms import add_status_error
@@ -95,6 +96,8 @@ def _may(request: HttpRequest, actor: Actor, asked: dict[str, str]) -> HttpRespo
                 method=raw.cleaned_data["method"],
                 path=raw.cleaned_data["path"],
                 cluster=raw.cleaned_data["cluster"],
+                manifest=manifest_of(raw.cleaned_data["manifest"]) if raw.cleaned_data["manifest"] else None,
+                now=timezone.now(),
             )
     except StatusError as error:
         add_status_error(request, raw if raw.is_bound and not chosen.is_bound else chosen, error)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
 
 from tenantry_cli.context import connect
+from tenantry_cli.declarations.documents import read_object
 from tenantry_cli.failures import Failure, Status
 from tenantry_cli.output import Format, Output, say, show
 
@@ -19,12 +21,15 @@ def explain(
     groups: Annotated[list[str] | None, typer.Option("--group", help="A further group; may be repeated.")] = None,
     tenant: Annotated[str, typer.Option(help="The user's tenant.")] = "",
     cluster: Annotated[str, typer.Option(help="The logical cluster, as in root:acme.")] = "",
+    file: Annotated[Path | None, typer.Option("--file", "-f", help="The object that a POST sends; - reads it.")] = None,
     output: Output = Format.TABLE,
 ) -> None:
     """Explain whether a request would be allowed, and by which step, without sending it."""
     api = connect(context)
     who = {"name": user or api.get("me", "")["email"], "groups": groups or [], "tenant": tenant}
-    body = {"user": who, "method": method, "path": path, "cluster": cluster}
+    body: dict[str, Any] = {"user": who, "method": method, "path": path, "cluster": cluster}
+    if file is not None:
+        body["manifest"] = read_object(file)
     found = api.post("access", "explain", body=body)
     if output is not Format.TABLE:
         show(found, [], output)

@@ -93,6 +93,18 @@ def read_documents(text: str) -> dict[Item, Fields]:
     return declared
 
 
+def read_object(file: Path) -> dict[str, Any]:
+    """One object of Kubernetes, in YAML or JSON. Raises ``Failure``."""
+    try:
+        found = yaml.safe_load(read_text(file))
+        json.dumps(found, allow_nan=False)
+    except (yaml.YAMLError, RecursionError, TypeError, ValueError) as error:
+        raise Failure(f"This is no object in YAML: {error}", Status.INVALID) from None
+    if not isinstance(found, dict):
+        raise Failure("This is no object.", Status.INVALID)
+    return found
+
+
 def _read(document: Any, where: str) -> tuple[Item, Fields]:
     if not isinstance(document, dict):
         raise _wrong(where, "it must be a map with a kind.")

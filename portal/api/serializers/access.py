@@ -37,6 +37,12 @@ class ExplainRequest(RequestSerializer):
     method = serializers.CharField(max_length=7, required=False, default="GET")
     path = serializers.CharField(max_length=2048, trim_whitespace=False)
     cluster = serializers.CharField(max_length=512, required=False, default="", allow_blank=True)
+    manifest = serializers.DictField(
+        required=False,
+        allow_null=True,
+        default=None,
+        help_text="The object that a POST sends: then it is said too what the admission makes of it.",
+    )
 
 
 class InspectRequest(RequestSerializer):

@@ -1,0 +1,141 @@
+"""The admission of an API server, in its order: for the server itself, and for who asks what it would say (AZ11)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from access.admission import choice
+from access.admission.base import Plugin
+from access.admission.chain import AdmissionChain
+from access.admission.configuration import AdmissionConfiguration
+from access.admission.kubernetes.certificaterequests import CertificateRequests
+from access.admission.kubernetes.customresourcedefinitions import CustomResourceDefinitions
+from access.admission.kubernetes.escalation import EscalationPrevention
+from access.admission.kubernetes.limitranger import LimitRanger
+from access.admission.kubernetes.namespacelifecycle import NamespaceLifecycle
+from access.admission.kubernetes.noderestriction import NodeRestriction
+from access.admission.kubernetes.persistentvolumeclaimresize import PersistentVolumeClaimResize
+from access.admission.kubernetes.podsecurity import PodSecurity
+from access.admission.kubernetes.priorityandruntimeclass import PriorityAndRuntimeClass
+from access.admission.kubernetes.resourcequota import ResourceQuota
+from access.admission.kubernetes.serviceaccount import ServiceAccount
+from access.admission.kubernetes.strategies import Strategies
+from access.admission.kubernetes.validation import ObjectValidation
+from access.admission.quotarefusals import NamespaceQuotas
+from access.admission.tenancy.apibindings import ApiBindings
+from access.admission.tenancy.hostclaims import Elsewhere, HostClaims, HostOwnership
+from access.admission.tenancy.placedquota import ClusterQuotaAdmission, PlacedQuotas
+from access.admission.tenancy.publishedobjects import PublishedObjects
+from access.admission.tenancy.tenantlifecycle import TenantLifecycle
+from access.admission.tenancy.tenantpolicies import TenantPolicies, TenantPolicyAdmission
+from access.admission.tenancy.tenantquota import TenantQuotaAdmission
+from access.admission.tenancy.tenantreferences import TenantReferences
+from access.admission.tenancy.tenantscope import TenantScope
+from access.admission.tenancy.workspacelifecycle import WorkspaceLifecycle
+from access.admission.tenancy.workspaceobjectprotection import WorkspaceObjectProtection
+from access.admission.tenancy.workspaces import WorkspaceTree
+from access.authorization.build import Authorization
+from gateway.process.keyedlocks import KeyedLocks
+from gateway.resources.kinds import Catalogs, definitions
+from gateway.upstream.placedhosts import UNDERWAY_SECONDS
+from store.interface import Store
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Admission:
+    """The chains, and what of them others ask as well.
+
+    ``stored`` is for writes to the store; ``placed`` for what clusters ask about, where what is theirs to decide
+    (defaults, validation, limits) has been decided; ``placed_namespaces`` for the Namespaces there.
+    """
+
+    stored: AdmissionChain
+    placed: AdmissionChain
+    placed_namespaces: AdmissionChain
+    quotas: ResourceQuota
+    tenant_quotas: TenantQuotaAdmission
+    placed_quotas: PlacedQuotas
+    policies: TenantPolicies
+    claims: HostClaims
+
+
+def build_admission(
+    store: Store,
+    authorization: Authorization,
+    configured: AdmissionConfiguration,
+    *,
+    catalogs: Catalogs,
+    ensure: Callable[[str], Awaitable[None]],
+    locks: KeyedLocks,
+    namespace_quotas: NamespaceQuotas,
+    hosts: Elsewhere,
+    workspace_depth: int,
+    disabled: Sequence[str] = (),
+) -> Admission:
+    """The admission on a store.
+
+    ``ensure`` makes the catalog of a logical cluster whole; ``namespace_quotas`` and ``hosts`` look into placed
+    namespaces; ``disabled`` are the plug-ins of Kubernetes that are switched off.
+    """
+
+    def namespaced(cluster: str) -> Sequence[tuple[str, str, str]]:
+        found = {(*r.storage_key, r.place[1]) for r in catalogs.of(cluster) if r.namespaced and r.persistent}
+        return sorted(found)
+
+    async def served(cluster: str) -> Sequence[tuple[str, str, str]]:
+        await ensure(cluster)
+        return sorted({(*r.storage_key, r.place[1]) for r in catalogs.of(cluster) if r.persistent})
+
+    quotas = ResourceQuota(
+        store, namespaced, lambda space, namespace, wanted: locks.line_up(space, namespace, wanted=wanted)
+    )
+    rules = configured.tenant_quota.rules
+    tenant_quotas = TenantQuotaAdmission(store, served, rules, locks.line_up_tenant)
+    placed_quotas = PlacedQuotas(store, rules, namespace_quotas, tenant_quotas.count, turns=locks.of_tenant_quota)
+    policies, claims = TenantPolicies(store, configured.tenant_policy), HostClaims(store, hosts)
+    # What changes objects first, then what judges them; quotas last, when nothing else can refuse.
+    plugins: list[Plugin] = [
+        PublishedObjects(authorization.chain),
+        TenantScope(configured.refused_to_tenants),
+        TenantLifecycle(store),
+        TenantReferences(store),
+        CertificateRequests(),
+        WorkspaceTree(store, authorization.workspaces, workspace_depth),
+        ApiBindings(store, authorization.workspaces, definitions),
+        ServiceAccount(store),
+        PriorityAndRuntimeClass(store),
+        PersistentVolumeClaimResize(store),
+        LimitRanger(store),
+        Strategies(),
+        CustomResourceDefinitions(store, definitions),
+        ObjectValidation(definitions),
+        EscalationPrevention(authorization.policies, authorization.chain),
+        NodeRestriction(store),
+        WorkspaceObjectProtection(),
+        NamespaceLifecycle(store),
+        WorkspaceLifecycle(store),
+        PodSecurity(store, configured.pod_security),
+        TenantPolicyAdmission(policies),
+        HostOwnership(claims),
+        quotas,
+        tenant_quotas,
+    ]
+    ownership = WorkspaceObjectProtection(lambda _: True)
+    placed: list[Plugin] = [
+        TenantScope(configured.refused_to_tenants),
+        ownership,
+        TenantPolicyAdmission(policies),
+        HostOwnership(claims, underway=UNDERWAY_SECONDS),
+        ClusterQuotaAdmission(placed_quotas, locks.line_up_tenant),
+    ]
+    return Admission(
+        stored=AdmissionChain(choice.chosen(plugins, disabled)),
+        placed=AdmissionChain(placed),
+        placed_namespaces=AdmissionChain([ownership]),
+        quotas=quotas,
+        tenant_quotas=tenant_quotas,
+        placed_quotas=placed_quotas,
+        policies=policies,
+        claims=claims,
+    )
