@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from tests.tenants.conftest import OPERATOR
 pytestmark = pytest.mark.django_db(transaction=True)
 
 TABLE = yaml.safe_load(Path(__file__).with_name("policies.yaml").read_text())
+GATEWAYS = "gateway.networking.k8s.io"
 OURS = "by the policy of the tenant: "
 CONTAINERS = [{"name": "c", "image": "nginx"}]
 BACKEND = {
@@ -74,11 +75,31 @@ def objects_of(row: Mapping[str, Any], tenant: str) -> Iterator[tuple[str, dict[
         if "rules" in spec:
             spec["rules"] = [{**rule, **BACKEND} for rule in spec["rules"]]
         yield "/apis/networking.k8s.io/v1|ingresses", {"metadata": metadata, "spec": spec}, ""
+    if "gateway" in row:
+        spec = yaml.safe_load(yaml.safe_dump(row["gateway"]).replace("{tenant}", tenant))
+        body = {"apiVersion": f"{GATEWAYS}/v1", "kind": "Gateway", "metadata": metadata, "spec": spec}
+        yield f"/apis/{GATEWAYS}/v1|gateways", body, ""
 
 
-def played(caller: Caller, tenant: str, namespace: str) -> Iterator[tuple[str, str, Answer]]:
+def gateways() -> dict[str, Any]:
+    """The definition of Gateways, as far as a policy asks about them."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    names = {"kind": "Gateway", "listKind": "GatewayList", "plural": "gateways", "singular": "gateway"}
+    approved = {"api-approved.kubernetes.io": "https://github.com/kubernetes-sigs/gateway-api"}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"gateways.{GATEWAYS}", "annotations": approved},
+        "spec": {"group": GATEWAYS, "scope": "Namespaced", "names": names, "versions": [version]},
+    }
+
+
+def played(
+    caller: Caller, tenant: str, namespace: str, rows: Sequence[Mapping[str, Any]] = TABLE
+) -> Iterator[tuple[str, str, Answer]]:
     """Every object of every row, what is expected of it, and the answer."""
-    for row in TABLE:
+    for row in rows:
         tenant_policies_change(actor=OPERATOR, name=tenant, policies=row.get("policy", {}))
         for place, body, prefix in objects_of(row, tenant):
             base, _, resource = place.partition("|")
@@ -97,6 +118,10 @@ def is_refused_at(answer: Answer, field: str) -> bool:
 
 def test_every_rule_refuses_and_allows_in_stored_namespaces(tenant: Tenant, door_server: tuple[Server, str]) -> None:
     owner = owner_of(door_server[0], tenant)
+    made = owner.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", gateways())
+    assert made.status == 201, made.body
+    listed = f"/apis/{GATEWAYS}/v1/namespaces/default/gateways"
+    assert eventually(lambda: owner.get(listed).status == 200)
     wrong = [
         (said, answer.body)
         for said, field, answer in played(owner, tenant.name, "default")
@@ -109,9 +134,10 @@ def test_every_rule_refuses_and_allows_at_the_door(door: Door) -> None:
     """What the cluster itself refuses beside is not this policy's."""
     owner = door.person("olga", Role.OWNER)
     namespace = door.place(owner)
+    rows = [row for row in TABLE if "gateway" not in row]
     wrong = [
         (said, answer.body)
-        for said, field, answer in played(owner, door.name, namespace)
+        for said, field, answer in played(owner, door.name, namespace, rows)
         if not (is_refused_at(answer, field) if field else OURS not in str(answer.body.get("message", "")))
     ]
     assert not wrong

@@ -40,7 +40,11 @@ def test_a_cluster_reaches_its_own_webhooks_and_nothing_else(
     assert asking.ask("authorize", QUESTION, cluster="nowhere").status == 403
     assert asking.product.nobody.post("/webhooks/fra-1/authorize", QUESTION).status == 401
     assert asking.product.bearer("twh_invented").post("/webhooks/fra-1/authorize", QUESTION).status == 401
-    assert asking.product.admin.post("/webhooks/fra-1/authorize", QUESTION).status == 403
+    # A client certificate is nobody's credential here, of whomever it is, nor beside the bearer.
+    for certified in (asking.product.admin, asking.product.user("system", "tenantry:cluster:fra-1")):
+        assert certified.post("/webhooks/fra-1/authorize", QUESTION).status == 403
+        both = {"Authorization": f"Bearer {asking.token}", "Content-Type": "application/json"}
+        assert certified.call("POST", "/webhooks/fra-1/authorize", QUESTION, both).status == 403
     caller = asking.product.bearer(asking.token)
     for path in ("/api/v1/namespaces", "/version", "/metrics", "/clusters/root:acme/webhooks/fra-1/authorize"):
         assert caller.get(path).status == 403, path
