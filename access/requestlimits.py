@@ -109,8 +109,17 @@ _Key = tuple[str | None, str, str]
 """Tenant, kind, and person, empty for the tenant as a whole."""
 
 
+PAUSE_SECONDS: Final = 1.0
+"""How long an answer is kept from who asks again at once: no longer than everybody is told to wait at least."""
+
+
 class RateLimited(TooManyRequests):
-    """Somebody has asked for too much; ``rule`` names of what, and whose limit it is."""
+    """Somebody has asked for too much; ``rule`` names of what, and whose limit it is.
+
+    ``pause`` is for how many seconds the answer is to be kept: who does not wait as told waits for the answer.
+    """
+
+    pause = 0.0
 
     @property
     def decision(self) -> Decision:
@@ -131,6 +140,8 @@ class TenantThrottle:
         self._tenants: dict[str | None, _Bounds] = {}
         self._open_watches = open_watches
         self._levels: dict[_Key, Level] = {}
+        self._told: dict[_Key, float] = {}
+        """Until when somebody was told to wait, in monotonic seconds."""
 
     def bound(self, tenant: str | None, limits: Limits) -> None:
         """Have a tenant's own limits hold from now on; what it has used stays used."""
@@ -158,7 +169,25 @@ class TenantThrottle:
             return
         if not info.is_resource and info.path in ALWAYS_ALLOWED:
             return
-        tenant, kind = principal.tenant, kind_of(info)
+        try:
+            self._take(principal, kind_of(info), now)
+        except RateLimited as refused:
+            refused.pause = self._pause((principal.tenant, kind_of(info), principal.name), refused, now)
+            raise
+
+    def _pause(self, who: _Key, refused: RateLimited, now: float) -> float:
+        """None for who has waited as told; else what is left of it, so that a flood is as slow as its connections are few."""
+        told = self._told.get(who, now)
+        if told > now:
+            return min(told - now, PAUSE_SECONDS)
+        if len(self._told) >= _BUCKETS_MAX and who not in self._told:
+            self._told = {each: until for each, until in self._told.items() if until > now}
+        if len(self._told) < _BUCKETS_MAX:
+            self._told[who] = now + (refused.retry_after or PAUSE_SECONDS)
+        return 0.0
+
+    def _take(self, principal: Principal, kind: str, now: float) -> None:
+        tenant = principal.tenant
         bounds = self._tenants.get(tenant, self._default)
         if kind is WATCH:
             self._require_room(principal, bounds)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from dataclasses import replace
 
 from access.authorization.chain import AuthorizationChain
+from access.requestlimits import RateLimited
 from gateway.filters.permission import forbidden
 from gateway.http.messages import Headers
 from gateway.process.runtime import Runtime
@@ -15,10 +17,19 @@ from kube.requests.requestinfo import RequestInfo
 
 
 async def throttle(runtime: Runtime, principal: Principal, info: RequestInfo) -> None:
-    """Count the request against what its tenant, and its person, may ask. Raises ``TooManyRequests`` (AD6)."""
+    """Count the request against what its tenant, and its person, may ask. Raises ``TooManyRequests`` (AD6).
+
+    Whoever asks again before the time that they were told is refused later: a flood that is refused at once takes as much
+    of the loop as its connections can ask for, and slows everybody.
+    """
     if not runtime.throttle.is_bound(principal.tenant):
         await runtime.tenant_limits.ensure(principal.tenant)
-    runtime.throttle.take(principal, info, time.monotonic())
+    try:
+        runtime.throttle.take(principal, info, time.monotonic())
+    except RateLimited as refused:
+        if refused.pause:
+            await asyncio.sleep(refused.pause)
+        raise
 
 
 def rate_headers(runtime: Runtime, principal: Principal | None, info: RequestInfo | None) -> Headers:

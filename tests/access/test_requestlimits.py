@@ -64,6 +64,28 @@ def test_flood_is_refused_behind_the_burst_with_the_time_to_wait() -> None:
     assert said.reason == refusal.value.message
 
 
+def pauses(subject: TenantThrottle, who: Principal, *moments: float) -> list[float]:
+    found = []
+    for moment in moments:
+        with pytest.raises(RateLimited) as refusal:
+            subject.take(who, asking("get"), moment)
+        found.append(refusal.value.pause)
+    return found
+
+
+def test_who_asks_again_before_the_time_waits_for_the_answer_and_who_waited_does_not() -> None:
+    """AD6: so a flood is no quicker than what everybody is told, however often its connections could ask."""
+    subject = throttle(replace(LIMITS, read=TokenBucket(0.1, 1), person_share=50))
+    subject.take(user(), asking("get"), 100.0)
+    assert pauses(subject, user(), 100.0, 100.0, 105.0, 119.75) == [0.0, 1.0, 1.0, 0.25]
+    assert pauses(subject, user(name="joe"), 100.5) == [0.0]
+    subject = throttle(replace(LIMITS, read=TokenBucket(1, 1)))
+    for moment in (100.0, 101.5, 103.0):
+        subject.take(user(), asking("get"), moment)
+        assert pauses(subject, user(), moment, moment + 0.25) == [0.0, 0.75]
+    subject.take(user("umbrella"), asking("get"), 103.0)
+
+
 def test_one_tenants_flood_leaves_the_others_alone() -> None:
     """AD6."""
     subject = throttle()

@@ -8,7 +8,8 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -16,8 +17,8 @@ from typing import Any
 import orjson
 import pytest
 
-from access.requestlimits import TenantThrottle
-from gateway.filters.authorization import authorize_with_trace, require_allowed
+from access.requestlimits import PAUSE_SECONDS, TenantThrottle
+from gateway.filters.authorization import authorize_with_trace, require_allowed, throttle
 from gateway.handlers import dispatch
 from gateway.http.bodies import limit_of
 from gateway.http.certificates import prepare
@@ -137,6 +138,28 @@ async def ask(
         return render(as_status_error(error))
     assert isinstance(answer, Response)
     return answer
+
+
+async def test_a_flood_asks_no_more_often_than_it_has_connections_a_second(runtime: Runtime) -> None:
+    """AD6: what is refused at once would be asked again at once, and each refusal takes from everybody's turn."""
+    runtime.throttle = TenantThrottle(Limits(read=TokenBucket(0.001, 1), person_share=100), lambda *_: 0)
+    info, connections, refused = resolve(parse("GET", f"{NAMESPACED}/pods".encode()), "acme", None), 64, 0
+
+    async def connection() -> None:
+        nonlocal refused
+        while True:
+            with suppress(TooManyRequests):
+                await throttle(runtime, OWNER, info)
+            refused += 1
+
+    begun = time.monotonic()
+    flood = [asyncio.create_task(connection()) for _ in range(connections)]
+    await asyncio.sleep(0.5)
+    await throttle(runtime, replace(OWNER, tenant="globex"), info)
+    for task in flood:
+        task.cancel()
+    await asyncio.gather(*flood, return_exceptions=True)
+    assert refused <= connections * (time.monotonic() - begun) / PAUSE_SECONDS + 2 * connections
 
 
 @pytest.mark.parametrize("many", [4_000, 20_000])
