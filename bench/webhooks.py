@@ -1,0 +1,256 @@
+"""``make bench ARGS=webhooks``: what a cluster waits for when it asks us, beside a real kube-apiserver in the same run (GW17).
+
+- authorize: reviews of people whom nobody has asked about before, against the kube-apiserver's own RBAC, which goes
+  through 10,060 ClusterRoleBindings for each.
+- admit: pods that come and go in the namespaces of 20 tenants, 500 reviews a second whoever waits for an answer. What is
+  admitted is taken of the tenants' quotas, and written before the answer.
+
+Each server has one core together with its database; the load comes from the other. ``KUBEBUILDER_ASSETS`` names the
+kube-apiserver.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import itertools
+import json
+import ssl
+import statistics
+import time
+from collections import Counter, deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import aiohttp
+
+from bench.apiserver import Target, served, tenanted
+from bench.authorization import REVIEWS, fill
+from bench.load import Figures, drive, on_core
+from tests import kubeapiserver
+from tests.kubeapiserver import KubeApiserver
+from tests.story.product import ROOT, Product, eventually
+
+CLUSTER: Final = "bench-cluster"
+TENANTS: Final = 20
+BINDINGS: Final = 10_000
+RATE: Final = 500
+SECONDS: Final = 20
+DRIVEN_SECONDS: Final = 5
+WARM_SECONDS: Final = 3
+AIM_MS: Final = 10
+CONNECTIONS: Final = (1, 32)
+
+_SETUP: Final = """
+import base64
+from django.utils import timezone
+from audit.recorder import Actor
+from access.credentials.webhookcredentials import webhook_credential_rotate
+from tenants.models import User
+from tenants.services import cluster_register, tenant_create, tenant_quota_change, workspace_init
+actor = Actor(name="bench", operator=True)
+kubeconfig = base64.b64decode("{kubeconfig}").decode()
+cluster_register(actor=actor, name="{cluster}", kubeconfig=kubeconfig, credential_kinds=["gateway"])
+token = webhook_credential_rotate(actor=actor, cluster="{cluster}", now=timezone.now())
+for number in range({tenants}):
+    name = f"asked-{{number}}"
+    owner = User.objects.create(email=f"olga@{{name}}.test", password="!")
+    tenant_create(actor=actor, name=name, owner=owner)
+    mine = Actor(name=owner.email, user_id=owner.pk)
+    workspace_init(actor=mine, user=owner, tier="basic", name="web", cluster="{cluster}", tenant=name)
+    tenant_quota_change(actor=actor, name=name, hard={{"pods": "100000", "requests.cpu": "100000"}})
+print("TOKEN", token)
+"""
+
+_READY: Final = """
+from tenants.models import Workspace
+found = Workspace.objects.filter(cluster__name="{cluster}", phase="ready").values_list("tenant__name", "k8s_namespace")
+print("READY", *(f"{{tenant}}={{namespace}}" for tenant, namespace in found))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """A registered cluster: the credential that it shows, and its namespaces by tenant."""
+
+    token: str
+    namespaces: dict[str, str]
+
+
+def prepare(server: KubeApiserver) -> None:
+    """What a cluster is given before it is registered. Raises ``RuntimeError``."""
+    for file in ("tenant-roles.yaml", "gateway-role.yaml", "fences.yaml", "mutations.yaml"):
+        done = server.kubectl("apply", "--server-side", "-f", str(ROOT / "tenants" / "manifests" / file))
+        if done.returncode:
+            raise RuntimeError(done.stderr)
+
+
+def registered(product: Product, server: KubeApiserver) -> Cluster:
+    """The kube-apiserver as a cluster of the product, with a workspace of each of some tenants in use there."""
+    kubeconfig = base64.b64encode(server.kubeconfig("tenantry-gateway").encode()).decode()
+    said = product.manage("shell", code=_SETUP.format(kubeconfig=kubeconfig, cluster=CLUSTER, tenants=TENANTS))
+    token = next(line.split()[1] for line in said.splitlines() if line.startswith("TOKEN "))
+
+    def ready() -> dict[str, str]:
+        answer = product.manage("shell", code=_READY.format(cluster=CLUSTER))
+        words = next(line.split()[1:] for line in answer.splitlines() if line.startswith("READY"))
+        found = dict(word.split("=") for word in words)
+        return found if len(found) == TENANTS else {}
+
+    return Cluster(token, eventually(ready, within=600, every=2))
+
+
+def question(user: str, tenant: str, namespace: str) -> dict[str, Any]:
+    """May somebody look at the pods of a namespace: as a cluster asks, and as its own administrator does."""
+    return {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": f"tenantry:{user}",
+            "groups": ["tenantry:viewer", "system:authenticated"],
+            "extra": {"multi-tenancy.k8s.io/tenant": [tenant]},
+            "resourceAttributes": {"verb": "list", "resource": "pods", "version": "v1", "namespace": namespace},
+        },
+    }
+
+
+def authorize(target: Target, cluster: Cluster, real: Target) -> None:
+    """Both, one after the other, and the ratio."""
+    tenant, namespace = next(iter(cluster.namespaces.items()))
+    body = json.dumps(question("user-@N@", tenant, namespace))
+    headers = {"Authorization": f"Bearer {cluster.token}", "Content-Type": "application/json"}
+    for connections in CONNECTIONS:
+        own = drive(
+            f"{_root(target)}/webhooks/{CLUSTER}/authorize",
+            connections=connections,
+            headers=headers,
+            method="POST",
+            body=body,
+            seconds=DRIVEN_SECONDS,
+        )
+        its = drive(
+            f"{real.url}{REVIEWS}",
+            connections=connections,
+            headers=real.headers,
+            method="POST",
+            body=body,
+            seconds=DRIVEN_SECONDS,
+        )
+        if not its.rate:
+            raise RuntimeError("the kube-apiserver has answered nothing: the machine does too much else to measure on")
+        print(f"  authorize, our webhook               c={connections:<3} {own}", flush=True)
+        print(f"  its RBAC, {BINDINGS + 60:,} bindings            c={connections:<3} {its}", flush=True)
+        print(f"  our webhook answers {own.rate / its.rate:.1f} times as many (aim 3, must 2)", flush=True)
+
+
+def reviews(namespaces: list[str]) -> Iterator[bytes]:
+    """Of pods that come, are changed, and go: no more than fifty of a namespace at a time."""
+    there = {namespace: deque[dict[str, Any]]() for namespace in namespaces}
+    for namespace in itertools.cycle(namespaces):
+        pods = there[namespace]
+        if len(pods) == 50:
+            yield _review(namespace, "DELETE", None, pods.popleft())
+            continue
+        pods.append(_pod())
+        yield _review(namespace, "CREATE", pods[-1], None)
+        if len(pods) % 5 == 0:
+            old = {**pods[-1], "metadata": {**pods[-1]["metadata"], "resourceVersion": "1"}}
+            yield _review(namespace, "UPDATE", {**old, "metadata": {**old["metadata"], "labels": {"a": "b"}}}, old)
+
+
+def _pod() -> dict[str, Any]:
+    container = {"name": "web", "image": "registry.example.org/web:1", "resources": {"requests": {"cpu": "100m"}}}
+    metadata = {"name": f"web-{uuid4().hex[:10]}", "uid": str(uuid4())}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
+
+
+def _review(namespace: str, operation: str, new: dict[str, Any] | None, old: dict[str, Any] | None) -> bytes:
+    request = {
+        "uid": str(uuid4()),
+        "kind": {"group": "", "version": "v1", "kind": "Pod"},
+        "resource": {"group": "", "version": "v1", "resource": "pods"},
+        "name": (new or old or {})["metadata"]["name"],
+        "namespace": namespace,
+        "operation": operation,
+        "userInfo": {
+            "username": "system:serviceaccount:kube-system:replicaset-controller",
+            "groups": ["system:serviceaccounts:kube-system"],
+        },
+        "object": new,
+        "oldObject": old,
+        "dryRun": False,
+    }
+    return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).encode()
+
+
+async def _steadily(url: str, token: str, bodies: Iterator[bytes], seconds: float) -> tuple[list[float], Counter[str]]:
+    """Milliseconds from when each review was due until it was answered, and the answers."""
+    times, answers = list[float](), Counter[str]()
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    connector = aiohttp.TCPConnector(ssl=ssl._create_unverified_context(), limit=64)
+    async with aiohttp.ClientSession(connector=connector, headers=headers) as session, asyncio.TaskGroup() as group:
+
+        async def ask(body: bytes, due: float) -> None:
+            async with session.post(url, data=body) as answer:
+                said = await answer.json(content_type=None)
+            admitted = answer.status == 200 and said["response"]["allowed"]
+            answers["admitted" if admitted else f"{answer.status}"] += 1
+            times.append((time.perf_counter() - due) * 1000)
+
+        begun = time.perf_counter()
+        for number in range(int(RATE * seconds)):
+            due = begun + number / RATE
+            await asyncio.sleep(max(0.0, due - time.perf_counter()))
+            group.create_task(ask(next(bodies), due))
+    return times, answers
+
+
+def admit(target: Target, cluster: Cluster) -> None:
+    """The steady load, and what was answered within which time."""
+    url = f"{_root(target)}/webhooks/{CLUSTER}/admit?timeout=10s"
+    bodies = reviews(list(cluster.namespaces.values()))
+    asyncio.run(_steadily(url, cluster.token, bodies, WARM_SECONDS))
+    begun = _processor_seconds(target)
+    times, answers = asyncio.run(_steadily(url, cluster.token, bodies, SECONDS))
+    spent = _processor_seconds(target) - begun
+    cuts = statistics.quantiles(times, n=100)
+    figures = Figures(len(times) / SECONDS, cuts[49], cuts[98], len(times) - answers["admitted"])
+    print(f"  admit at {RATE}/s, {TENANTS} tenants          {figures}   (aim: p99 {AIM_MS} ms)", flush=True)
+    print(f"  answers {dict(answers)}; {spent / SECONDS:.0%} of a core, {spent / len(times) * 1e6:.0f} µs each")
+
+
+def _processor_seconds(target: Target) -> float:
+    fields = Path(f"/proc/{target.pid}/stat").read_text().rpartition(")")[2].split()
+    return sum(int(field) for field in fields[11:13]) / 100
+
+
+def _root(target: Target) -> str:
+    return f"https://{urlsplit(target.url).netloc}"
+
+
+def main() -> None:
+    """Measure both."""
+    if not kubeapiserver.PRESENT:
+        print(f"skipped: {kubeapiserver.REASON}")
+        return
+    with contextlib.ExitStack() as stack:
+        with on_core(0):
+            server = stack.enter_context(kubeapiserver.running(controllers=True, serious=True))
+        prepare(server)
+        product, token = stack.enter_context(tenanted())
+        target = stack.enter_context(served(product, token))
+        cluster = registered(product, server)
+        real = Target("kube-apiserver", server.url, kubeapiserver.TOKEN)
+        with on_core(-1):
+            fill(real, 0, BINDINGS)
+            authorize(target, cluster, real)
+            admit(target, cluster)
+
+
+if __name__ == "__main__":
+    main()
