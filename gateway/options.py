@@ -25,6 +25,8 @@ class Options:
     data_folder: Path
     bind_address: str = "127.0.0.1"
     secure_port: int = 6443
+    permit_port_sharing: bool = False
+    shutdown_delay_duration: float = 0.0
     workers: int = 1
     tls_cert_file: Path | None = None
     tls_private_key_file: Path | None = None

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +37,7 @@ class OwnApiserver:
     admin: Speaker
     processes: list[subprocess.Popen[bytes]]
     database: str
+    environment: Mapping[str, str]
 
     def tenant(self, name: str) -> Speaker:
         """The administrator in this tenant's space; the tenant is made when it is missing."""
@@ -45,6 +46,21 @@ class OwnApiserver:
         )
         assert answer.status in (201, 409), answer
         return self.admin.at(f"/clusters/root:{name}")
+
+
+def started(
+    server: OwnApiserver, *, workers: int = 1, flags: tuple[str, ...] = (), stderr: int | None = None
+) -> subprocess.Popen[bytes]:
+    """Start another one as ``server`` was, beside it; whoever asks for it ends it, or adds it to ``processes``."""
+    return _start(server.environment, workers=workers, flags=flags, stderr=stderr)
+
+
+def _start(
+    environment: Mapping[str, str], *, workers: int, flags: tuple[str, ...], stderr: int | None = None
+) -> subprocess.Popen[bytes]:
+    with (Path(environment["TENANTRY_DATA_DIR"]) / "apiserver.log").open("ab") as log:
+        arguments = [sys.executable, "manage.py", "apiserver", f"--workers={workers}", *ANY_PACE, *flags]
+        return subprocess.Popen(arguments, cwd=ROOT, env=environment, stdout=log, stderr=stderr or log)
 
 
 @contextmanager
@@ -67,9 +83,7 @@ def running(database: str, *, workers: int = 1, flags: tuple[str, ...] = ()) -> 
         )
         assert done.returncode == 0, done.stderr
         facts: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-        with (folder / "apiserver.log").open("wb") as log:
-            arguments = [*command, "apiserver", f"--workers={workers}", *ANY_PACE, *flags]
-            processes.append(subprocess.Popen(arguments, cwd=ROOT, env=environment, stdout=log, stderr=log))
+        processes.append(_start(environment, workers=workers, flags=flags))
         kubeconfig = Path(facts["admin_kubeconfig"])
         admin = speaker_of(kubeconfig.read_text())
 
@@ -81,7 +95,7 @@ def running(database: str, *, workers: int = 1, flags: tuple[str, ...] = ()) -> 
                 return False
 
         eventually(ready, within=60)
-        yield OwnApiserver(f"https://127.0.0.1:{port}", kubeconfig, admin, processes, database)
+        yield OwnApiserver(f"https://127.0.0.1:{port}", kubeconfig, admin, processes, database, environment)
     finally:
         if processes:
             admin.close()

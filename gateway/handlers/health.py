@@ -91,9 +91,12 @@ def _probe(runtime: Runtime, request: Request) -> Response:
     ``/livez/<check>`` asks for one check alone, ``verbose`` for all of them by name, ``exclude`` for all but one.
     """
     _, probe, *named = request.info.path.split("/")
-    checks = {"ping": True, "shutdown": not runtime.stopping}
+    checks = {"ping": True}
     if probe != "livez":
         checks |= {"store": runtime.store.healthy, "suspensions": runtime.suspensions.healthy}
+    if probe == "readyz":
+        # A server that ends is alive, and must not be killed over the requests that it still answers.
+        checks["shutdown"] = not runtime.stopping
     if probe not in _PROBES or len(named) > 1 or (named and named[0] not in checks):
         raise NoSuchPage
     if named:

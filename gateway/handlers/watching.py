@@ -249,7 +249,8 @@ async def _chunks(
         async for events, revision in source:
             # 5. Asked before each batch is shown: nothing is sent of what the caller may no longer see.
             if stream.ended.done():
-                yield orjson.dumps(as_event(stream.ended.result())) + b"\n"
+                if (last_word := stream.last_word) is not None:
+                    yield orjson.dumps(as_event(last_word)) + b"\n"
                 return
             lines = b"".join(line for event in events if (line := _seen(event, chosen, encoder)))
             if not lines and bookmarks and not events and not expired.is_set():

@@ -54,7 +54,9 @@ class TooLarge(httptools.HttpParserError):
 
 
 class Application(Protocol):
-    """The application."""
+    """The application. ``stopping``: clients had better go elsewhere."""
+
+    stopping: bool
 
     async def serve(self, cycle: RequestResponseCycle) -> None:
         """Answer."""
@@ -121,6 +123,7 @@ class GatewayProtocol(asyncio.Protocol):
         """Remember who is at the other end."""
         self._transport = transport
         self._server.connections.add(self)  # type: ignore[arg-type]
+        self._stopping = self._application.stopping
         address = transport.get_extra_info("peername")
         self.client = str(address[0]) if address else ""
         connection: Connection | None = transport.get_extra_info("ssl_object")
@@ -296,9 +299,24 @@ class GatewayProtocol(asyncio.Protocol):
 
     # What the server asks for.
 
-    def shutdown(self) -> None:
-        """The server stops: what runs is finished, and a client that has its answer is not waited for."""
+    def part(self) -> None:
+        """The server will stop: the next answer is the last here, and sends its client to whoever serves on."""
         self._stopping = True
+        if self._cycle is not None and not self._cycle.response_started:
+            self._cycle.keep_alive = False
+
+    def shutdown(self) -> None:
+        """The server stops: what runs is finished, and a client that has its answer is not waited for.
+
+        One that has only just come may not have had the time to ask.
+        """
+        self.part()
+        if self._cycle is None and self._is_idle:
+            self._loop.call_later(GOODBYE_SECONDS, self._leave)
+        else:
+            self._leave()
+
+    def _leave(self) -> None:
         if self._is_idle:
             self.close()
             self._abort_later()

@@ -15,7 +15,7 @@ from kube.authentication.identity import Principal
 from kube.requests.logicalclusters import space_of
 from kube.requests.names import dns_label
 from kube.requests.requestinfo import RequestInfo
-from kube.requests.status import Expired, StatusError, Unauthorized
+from kube.requests.status import Expired, ServiceUnavailable, StatusError, Unauthorized
 
 logger = logging.getLogger(__name__)
 
@@ -27,6 +27,9 @@ _TOGETHER: Final = 64
 
 PROMPT_SECONDS: Final = 0.25
 """How old a decision may be when what was decided on is done, or shown: a request that took longer is asked about again."""
+
+STOPPING: Final = ServiceUnavailable("the server is shutting down", retry_after=1)
+"""Ends every stream of a server that stops."""
 
 Recheck = Callable[[], Awaitable[None]]
 """Authenticates and authorises the request of a stream again; raises a ``StatusError`` when it no longer may."""
@@ -65,6 +68,16 @@ class OpenStream:
         if not self.ended.done():
             self.ended.set_result(error)
             asyncio.get_running_loop().call_later(CUT_SECONDS, self._cut)
+
+    @property
+    def last_word(self) -> StatusError | None:
+        """What the client is told at the end; ``None`` where the end is enough.
+
+        A watch is simply begun again where the last one was, as when kube-apiserver stops; told of an error, clients
+        would list everything anew.
+        """
+        error = self.ended.result()
+        return None if error is STOPPING and self.info.verb == "watch" else error
 
     def close(self) -> None:
         """Forget the stream: its client has gone."""

@@ -40,7 +40,7 @@ from gateway.http.messages import Headers, Request, Response, Stream
 from gateway.http.requestresponse import RequestResponseCycle
 from gateway.options import Options
 from gateway.process.runtime import Runtime
-from gateway.process.streams import PROMPT_SECONDS, Recheck
+from gateway.process.streams import PROMPT_SECONDS, STOPPING, Recheck
 from gateway.server import assembly
 from kube.auditing.policy import Stage
 from kube.authentication.identity import Principal
@@ -68,6 +68,13 @@ class Application:
         self._certificates = certificates
         self._running: contextlib.AsyncExitStack | None = None
         self._runtime: Runtime | None = None
+        self.stopping = False
+        """Whether clients had better go elsewhere: every answer is the last of its connection."""
+
+    @property
+    def shutdown_delay(self) -> float:
+        """The seconds for which a server that ends serves on."""
+        return self._options.shutdown_delay_duration
 
     @property
     def runtime(self) -> Runtime:
@@ -101,11 +108,16 @@ class Application:
             return
         await send({"type": "lifespan.shutdown.complete"})
 
-    def drain(self) -> None:
-        """Stop being ready and end the open watches, so that clients go elsewhere."""
+    def stop_being_ready(self) -> None:
+        """Serve on, and send clients elsewhere."""
+        self.stopping = True
         if self._runtime is not None:
             self._runtime.stopping = True
-            self._runtime.open_streams.end_all(ServiceUnavailable("the server is shutting down", retry_after=1))
+
+    def end_streams(self) -> None:
+        """End the open watches, logs and shells."""
+        if self._runtime is not None:
+            self._runtime.open_streams.end_all(STOPPING)
 
 
 class _RequestPipeline:

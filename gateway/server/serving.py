@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
 import multiprocessing
@@ -12,9 +13,11 @@ import socket
 import ssl
 import sys
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Coroutine, Sequence
 from multiprocessing.context import SpawnProcess
 from multiprocessing.reduction import ForkingPickler
+from typing import Any, Final
 
 import uvicorn
 from uvicorn.config import STARTUP_FAILURE
@@ -30,8 +33,11 @@ from store.supervision import Supervised
 
 logger = logging.getLogger(__name__)
 
-_GRACE_SECONDS = 10
-_LOOK_SECONDS = 0.2
+_GRACE_SECONDS: Final = 10
+_LOOK_SECONDS: Final = 0.2
+_BACKLOG: Final = 4096
+_HANDSHAKE_SECONDS: Final = 5.0
+"""How long whoever stands in line when a server stops may take for the handshake."""
 
 ContextFactory = Callable[[uvicorn.Config, Callable[[], ssl.SSLContext]], ssl.SSLContext]
 
@@ -45,6 +51,8 @@ def bind(options: Options) -> socket.socket:
     family = socket.AF_INET6 if ":" in options.bind_address else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if options.permit_port_sharing:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     try:
         listener.bind((options.bind_address, options.secure_port))
     except OSError as error:
@@ -53,7 +61,8 @@ def bind(options: Options) -> socket.socket:
             why = "is already in use" if error.errno == errno.EADDRINUSE else "may not be opened by this user"
             raise PortTaken(
                 f"port {options.secure_port} on {options.bind_address} {why}: "
-                "choose another with --secure-port or APISERVER_PORT"
+                "choose another with --secure-port or APISERVER_PORT; servers that take turns on it all say "
+                "--permit-port-sharing"
             ) from None
         raise
     listener.set_inheritable(True)
@@ -75,7 +84,7 @@ def configure(application: Application, context: ContextFactory, *, workers: int
         log_config=None,
         log_level="warning",
         timeout_graceful_shutdown=_GRACE_SECONDS,
-        backlog=4096,
+        backlog=_BACKLOG,
         ssl_context_factory=context,
     )
 
@@ -94,8 +103,10 @@ def run(options: Options, *, announce: Callable[[str], None] = lambda _: None) -
     host = f"[{options.bind_address}]" if ":" in options.bind_address else options.bind_address
     announce(f"https://{host}:{listener.getsockname()[1]}")
     if options.workers > 1:
-        listener.listen(config.backlog)
-        _supervise(config, listener, options.workers)
+        if not options.permit_port_sharing:
+            # Who comes early waits for the first worker. Where another server serves on, each worker opens the line.
+            listener.listen(_BACKLOG)
+        _supervise(config, listener, options)
     else:
         GatewayServer(config).run(sockets=[listener])
 
@@ -116,7 +127,7 @@ def _check(certificates: Certificates) -> None:
     KeyFiles(certificates.verifying_keys, certificates.signing_key)
 
 
-def _supervise(config: uvicorn.Config, listener: socket.socket, workers: int) -> None:
+def _supervise(config: uvicorn.Config, listener: socket.socket, options: Options) -> None:
     """Keep ``workers`` processes on one socket; a dead one is replaced, one that cannot start ends all of them."""
     context = multiprocessing.get_context("spawn")
     pickled = bytes(ForkingPickler.dumps(config))
@@ -129,7 +140,7 @@ def _supervise(config: uvicorn.Config, listener: socket.socket, workers: int) ->
         process.start()
         return process
 
-    processes = [started() for _ in range(workers)]
+    processes = [started() for _ in range(options.workers)]
     while not stopping.wait(_LOOK_SECONDS):
         for index, process in enumerate(processes):
             if process.exitcode == STARTUP_FAILURE:
@@ -137,10 +148,12 @@ def _supervise(config: uvicorn.Config, listener: socket.socket, workers: int) ->
             elif process.exitcode is not None:
                 logger.error("a worker process ended (%s) and is replaced", process.exitcode)
                 processes[index] = started()
+    # The workers have it as well: with the last of them it is closed, and nobody stands in a line that nobody serves.
+    listener.close()
     for process in processes:
         process.terminate()
     for process in processes:
-        process.join(_GRACE_SECONDS + 5)
+        process.join(options.shutdown_delay_duration + _GRACE_SECONDS + 5)
         process.kill()
     if any(process.exitcode == STARTUP_FAILURE for process in processes):
         sys.exit(STARTUP_FAILURE)
@@ -190,10 +203,52 @@ class GatewayServer(uvicorn.Server):
                 connection.expire(now)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Drain, then stop: watches end, so that their clients go elsewhere at once."""
-        for task in self._tasks:
-            await task.stop()
+        """Stop without a request that fails, as kube-apiserver does.
+
+        1. Not ready any more: whoever sends requests here looks elsewhere from now on.
+        2. For ``--shutdown-delay-duration`` everything is served as before, but that each answer is the last of its
+           connection: clients that are busy leave by themselves, with nothing under way.
+        3. Whoever stands in line is let in, for the line ends with its socket.
+        4. Watches, logs and shells end; their clients begin them again elsewhere.
+        5. What runs is finished.
+        """
         application = self.config.app
         if isinstance(application, Application):
-            application.drain()
+            application.stop_being_ready()
+            await self._serve_on(application.shutdown_delay)
+        for task in self._tasks:
+            await task.stop()
+        await self._let_in(sockets or [])
+        if isinstance(application, Application):
+            application.end_streams()
         await super().shutdown(sockets=sockets)
+
+    async def _serve_on(self, seconds: float) -> None:
+        for connection in self._connections():
+            connection.part()
+        until = time.monotonic() + seconds
+        # A second SIGINT hurries; signals set a mark, and wake nobody.
+        while (left := until - time.monotonic()) > 0 and not self.force_exit:  # noqa: ASYNC110
+            await asyncio.sleep(min(left, _LOOK_SECONDS))
+
+    async def _let_in(self, listeners: Sequence[socket.socket]) -> None:
+        loop = asyncio.get_running_loop()
+
+        def protocol() -> GatewayProtocol:
+            return GatewayProtocol(self.config, self.server_state, self.lifespan.state, loop)
+
+        async def shake_hands(connection: socket.socket) -> None:
+            with contextlib.suppress(OSError, ssl.SSLError):
+                await loop.connect_accepted_socket(
+                    protocol, connection, ssl=self.config.ssl, ssl_handshake_timeout=_HANDSHAKE_SECONDS
+                )
+
+        waiting: list[Coroutine[Any, Any, None]] = []
+        for listener in listeners:
+            listener.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                while len(waiting) < _BACKLOG:
+                    connection, _ = listener.accept()
+                    connection.setblocking(False)
+                    waiting.append(shake_hands(connection))
+        await asyncio.gather(*waiting)

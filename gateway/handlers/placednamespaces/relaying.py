@@ -80,8 +80,8 @@ async def _guarded(
                 break
             words.see(data)
             yield data
-        if stream.ended.done():
-            raise stream.ended.result()
+        if stream.ended.done() and (last_word := stream.last_word) is not None:
+            raise last_word
     except StatusError:
         if stream.ended.done() and (last := words.say(stream.ended.result())):
             yield last

@@ -19,6 +19,7 @@ from access.requestlimits import READ, WATCH, WRITE
 from gateway.options import DEFAULT_ISSUER, Options
 from gateway.process.auditlog import read_policy_file
 from gateway.server.serving import PortTaken, run
+from kube.requests.durations import parse_seconds
 from kube.requests.ratelimits import Limits
 from kube.requests.tokenbuckets import TokenBucket
 
@@ -43,6 +44,13 @@ def _amount(text: str) -> float:
     return amount
 
 
+def _duration(text: str) -> float:
+    try:
+        return parse_seconds(text)
+    except ValueError as error:
+        raise ArgumentTypeError(str(error)) from None
+
+
 def _percentage(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 1 <= int(text[:4]) <= 100:
         raise ArgumentTypeError("a percentage from 1 to 100 is expected")
@@ -61,6 +69,17 @@ class Command(BaseCommand):
         add = parser.add_argument
         add("--bind-address", default="127.0.0.1", help="address to listen on")
         add("--secure-port", type=int, default=settings.APISERVER_PORT, help="port to listen on (APISERVER_PORT)")
+        add(
+            "--permit-port-sharing",
+            action="store_true",
+            help="let several servers listen on one address and port: the next takes over before this one ends",
+        )
+        add(
+            "--shutdown-delay-duration",
+            type=_duration,
+            default=0.0,
+            help="how long to serve on, not ready any more, before an end: until whoever sends requests here knows",
+        )
         add("--tls-cert-file", type=Path, help="server certificate; generated when not given")
         add("--tls-private-key-file", type=Path, help="its key")
         add("--client-ca-file", type=Path, help="CAs whose client certificates are accepted, beside the generated one")
@@ -123,6 +142,8 @@ class Command(BaseCommand):
             data_folder=settings.DATA_DIR,
             bind_address=flags["bind_address"],
             secure_port=flags["secure_port"],
+            permit_port_sharing=flags["permit_port_sharing"],
+            shutdown_delay_duration=flags["shutdown_delay_duration"],
             workers=flags["workers"],
             tls_cert_file=flags["tls_cert_file"],
             tls_private_key_file=flags["tls_private_key_file"],
