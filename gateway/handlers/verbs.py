@@ -9,7 +9,6 @@ from gateway.http.messages import Request, Response, Stream
 from gateway.process.runtime import Runtime
 from gateway.process.streams import Recheck
 from gateway.resources.kinds import Kind
-from kube.requests.decoding import HEAVY
 from kube.requests.status import MethodNotAllowed
 
 _READING_SCHEMAS: Final = frozenset({"create", "update", "patch"})
@@ -17,9 +16,9 @@ _READING_SCHEMAS: Final = frozenset({"create", "update", "patch"})
 
 async def perform(runtime: Runtime, request: Request, kind: Kind, recheck: Recheck) -> Response | Stream:
     """Answer a request for objects of a kind that are kept. Raises ``StatusError``."""
-    if kind.is_heavy and request.info.verb in _READING_SCHEMAS:
-        request.require_light(heavy=True)
-    request.require_light(heavy=kind.compiles(request.body) > HEAVY)
+    if request.info.verb in _READING_SCHEMAS:
+        request.require_light(heavy=kind.is_heavy)
+        await kind.compile()
     match request.info.verb:
         case "get":
             return await reading.get(runtime, request, kind)

@@ -174,7 +174,6 @@ async def update_object(
     async def once(current: Stored) -> Stored:
         require_selected(request, kind, current)
         request.weigh(current.data)
-        request.require_light(heavy=kind.compiles(current.data) > HEAVY)
         old = _kept(current, kind)
         new = settled(current, old, transform(old))
         confine_new(request, kind, key, new)

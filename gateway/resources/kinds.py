@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -11,6 +12,8 @@ from typing import Any, Final
 
 import orjson
 
+from kube.cel.rules import compilation
+from kube.customresources.costs import reading_cost
 from kube.customresources.definitions import CRDS
 from kube.kinds.builtins import BUILTINS, KUBERNETES_MINOR, TENANT_BUILTINS
 from kube.kinds.mergestrategies import DEDUCED, Structure, structure_of
@@ -19,17 +22,14 @@ from kube.kinds.schemas import Definitions, Schema
 from kube.kinds.tenantrykinds import with_own_kinds
 from kube.objects.columns import TableConvertor
 from kube.objects.tables import convertor_of
-from kube.requests.decoding import weight
 from kube.requests.logicalclusters import BOOTSTRAP, ROOT
 from kube.requests.requestinfo import RequestInfo, not_found
 from kube.requests.status import MethodNotAllowed, NoSuchPage, NotFound
 from kube.workspaces.apiexports import SCHEMAS
 
 _HEAVY: Final = 8_000
-_SCHEMA: Final = 2
-_PATTERN: Final = 20
 RULE: Final = 100
-"""Values whose reading takes as long as that of a value in a schema, a pattern, a rule."""
+"""Values whose reading takes as long as that of a rule."""
 
 _DEFINING: Final = frozenset({CRDS, SCHEMAS})
 
@@ -99,14 +99,18 @@ class Kind:
 
     @property
     def is_heavy(self) -> bool:
-        """Whether to read all of its schema and its rules, as a write does for the first time, would hold the loop."""
+        """Whether to read all of its schema, or to compile one of its rules, would hold the loop."""
         return self.resource.weight > _HEAVY
 
-    def compiles(self, data: bytes) -> int:
+    async def compile(self) -> None:
+        """Make the rules of its objects ready, one a turn of the loop."""
+        if self.resource.custom and self.schema is not None:
+            for _ in compilation(self.schema):
+                await asyncio.sleep(0)
+
+    def defines(self, body: dict[str, Any]) -> int:
         """Values of other objects that take as long as what an object of this kind defines: schemas, patterns, rules."""
-        if self.resource.storage_key not in _DEFINING:
-            return 0
-        return _SCHEMA * weight(data) + _PATTERN * data.count(b"pattern") + RULE * data.count(b"rule")
+        return reading_cost(body.get("spec")) if self.resource.storage_key in _DEFINING else 0
 
     @cached_property
     def has_defaults(self) -> bool:

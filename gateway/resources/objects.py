@@ -22,7 +22,7 @@ from kube.kinds.builtins import BUILTINS
 from kube.kinds.resources import Resource
 from kube.objects import conversion, fieldvalidation, protobuf
 from kube.objects.defaults import fill_defaults
-from kube.requests.decoding import MAX_BYTES, decode_json, decode_yaml, duplicate_fields, read_yaml
+from kube.requests.decoding import HEAVY, MAX_BYTES, decode_json, decode_yaml, duplicate_fields, read_yaml
 from kube.requests.fielderrors import invalid, invalid_object
 from kube.requests.logicalclusters import full_path, tenant_of
 from kube.requests.names import SUFFIX_ALPHABET, SYSTEM_TENANT, generated_name
@@ -185,6 +185,8 @@ def apply_defaults(request: Request, kind: Kind, body: dict[str, Any]) -> dict[s
     would take too long wherever it is done.
     """
     if not kind.resource.custom:
+        request.weight = max(request.weight, kind.defines(body))
+        request.require_light(heavy=request.weight > HEAVY)
         fill_defaults(body)
         return body
     if kind.schema is None:
@@ -194,7 +196,7 @@ def apply_defaults(request: Request, kind: Kind, body: dict[str, Any]) -> dict[s
     except RequestEntityTooLarge:
         request.require_light(heavy=True)
         raise
-    cost = judging_cost(kind.schema, filled)
+    cost = judging_cost(kind.schema, filled, LIGHT if request.light else MOST)
     request.weight = max(request.weight, cost)
     request.require_light(heavy=cost > LIGHT)
     if cost > MOST:

@@ -110,7 +110,8 @@ class OpenedObjects:
             items: list[Body] = []
             if opened and spaces:
                 items, _ = await read_list(self._clusters, cluster, f"/apis/{place[0]}/v1/{place[1]}")
-            shown[place] = dict(_shown(cluster, place, opened, items))
+            # In a thread: a cluster's definitions may take long to be judged, a compiled pattern or rule at a time.
+            shown[place] = await asyncio.to_thread(lambda *asked: dict(_shown(*asked)), cluster, place, opened, items)
         for place, wanted in shown.items():
             kept: dict[str, dict[str, Stored]] = defaultdict(dict)
             for stored in (await self._store.list(AllSpaces(*place), cached=True)).items:

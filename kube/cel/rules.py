@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
@@ -17,6 +17,7 @@ from kube.cel.macros import expand_macros
 from kube.cel.syntaxtree import Tree
 from kube.cel.typechecker import DeclType, TypeCheckError, check, located
 from kube.kinds.schemas import Schema
+from kube.requests.caches import Cache, CacheBudget
 from kube.requests.fielderrors import forbidden, invalid, not_supported, required
 from kube.requests.status import Cause
 
@@ -28,6 +29,16 @@ take 180 bytes."""
 
 MAX_RULES: Final = 300
 """Rules in one version of a CRD, so that compiling it takes no more than a moment."""
+
+MAX_LETTERS: Final = 65_536
+"""Letters of all rules in one version: each takes 10 µs, and up to 250 bytes of memory."""
+
+_LETTER_BYTES: Final = 256
+_RULE_BYTES: Final = 4_096
+RULES_BUDGET: Final = CacheBudget(256 * 1024 * 1024, parts=8)
+"""What the compiled rules of all definitions may take in one process."""
+
+_RULES: Final = "rules"
 
 _REASONS: Final = ("FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired", "FieldValueDuplicate")
 _HIDDEN: Final = frozenset({"name", "generateName"})
@@ -91,33 +102,86 @@ def _environment() -> Any:
     )
 
 
-@lru_cache(maxsize=512)
 def rules_of(schema: Schema) -> Rules | None:
-    """The compiled rules of a schema that ``rule_causes`` has accepted, or ``None`` when it has none."""
-    own = tuple(_compiled(schema, source) for source in schema.rules.get(VALIDATIONS) or ())
-    below = {name: rules_of(child) for name, child in schema.properties.items() if name not in _metadata(schema)}
-    properties = {name: rules for name, rules in below.items() if rules is not None}
-    additional = rules_of(schema.additional) if schema.additional is not None else None
-    items = rules_of(schema.items) if schema.items is not None else None
+    """The compiled rules of a schema that ``rule_causes`` has accepted, or ``None`` when it has none.
+
+    They are kept with the schema, in bytes that all schemas share.
+    """
+    steps = compilation(schema)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            rules: Rules | None = done.value
+            return rules
+
+
+def compilation(schema: Schema) -> Generator[None, None, Rules | None]:
+    """``rules_of`` in steps, of which each compiles one rule: nothing, where they are kept."""
+    kept = schema.kept.get(_RULES)
+    if kept is None:
+        kept = schema.kept[_RULES] = Cache(RULES_BUDGET)
+    if _RULES in kept:
+        known: Rules | None = kept[_RULES]
+        return known
+    letters: list[int] = []
+    rules = yield from _compiling(schema, letters)
+    kept.keep(_RULES, rules, sum(letters) * _LETTER_BYTES + len(letters) * _RULE_BYTES)
+    return rules
+
+
+def _compiling(schema: Schema, letters: list[int]) -> Generator[None, None, Rules | None]:
+    own = []
+    for source in schema.rules.get(VALIDATIONS) or ():
+        own.append(_compiled(schema, source))
+        letters.append(_letters(source))
+        yield
+    properties: dict[str, Rules] = {}
+    for name, child in schema.properties.items():
+        below = None if name in _metadata(schema) else (yield from _compiling(child, letters))
+        if below is not None:
+            properties[name] = below
+    additional = (yield from _compiling(schema.additional, letters)) if schema.additional is not None else None
+    items = (yield from _compiling(schema.items, letters)) if schema.items is not None else None
     if not (own or properties or additional or items):
         return None
-    return Rules(schema, own, properties, additional, items)
+    return Rules(schema, tuple(own), properties, additional, items)
+
+
+def _letters(source: Mapping[str, Any]) -> int:
+    texts = (source.get("rule"), source.get("messageExpression"))
+    return sum(len(text) for text in texts if isinstance(text, str))
 
 
 def rule_causes(schema: Schema, path: str) -> list[Cause]:
     """What is wrong with the rules of a structural schema; ``path`` is the field of its ``openAPIV3Schema``."""
-    count = [0]
+    count = _Count()
     causes = list(_judged(schema, path, None, count))
-    if count[0] > MAX_RULES:
+    if count.rules > MAX_RULES:
         causes.append(forbidden(path, f"must have at most {MAX_RULES} validation rules"))
+    if count.letters > MAX_LETTERS:
+        causes.append(forbidden(path, f"must have at most {MAX_LETTERS} characters of validation rules"))
     return causes[:100]
 
 
-def _judged(schema: Schema, path: str, lost: str | None, count: list[int]) -> Iterator[Cause]:
+@dataclass(slots=True)
+class _Count:
+    """What has been seen of the rules of one version."""
+
+    rules: int = 0
+    letters: int = 0
+
+    def has_room(self, source: Any) -> bool:
+        """Count one more; whether it is still to be compiled."""
+        self.rules += 1
+        self.letters += _letters(source) if isinstance(source, Mapping) else 0
+        return self.rules <= MAX_RULES and self.letters <= MAX_LETTERS
+
+
+def _judged(schema: Schema, path: str, lost: str | None, count: _Count) -> Iterator[Cause]:
     """``lost`` is the path of the part of the schema below which old and new values cannot be told to be the same."""
     for index, source in enumerate(schema.rules.get(VALIDATIONS) or ()):
-        count[0] += 1
-        if count[0] <= MAX_RULES:
+        if count.has_room(source):
             yield from _rule_causes(schema, source, f"{path}.{VALIDATIONS}[{index}]", lost)
     for name, child in schema.properties.items():
         if name not in _metadata(schema):

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from kube.kinds.patterns import WORK_OF_UNIT, work_per_character
+from kube.kinds.patterns import WORK_OF_UNIT, is_small, work_per_character
 from kube.kinds.schemas import MISSING, Schema
+from kube.requests.decoding import HEAVY
 
 LIGHT: Final = 2_000
 """What is judged on the event loop at most. One is a value compared with one schema or choice, 7 µs at most."""
@@ -23,6 +24,14 @@ _TEXT: Final = 512
 
 _PATTERN: Final = 20
 """For the compiling of a pattern."""
+
+_LARGE_PATTERN: Final = 600
+"""For the compiling of one that is too large to be kept for long, and for the learning how large it is."""
+
+_SCHEMA: Final = 2
+_DEFINED_PATTERN: Final = 40
+_RULE: Final = 100
+"""Values of other objects that take as long as what a definition has: a value, a pattern, a rule. So does a letter of one."""
 
 _PATH: Final = 1_024
 """Characters of a path, which is written anew for every value below it."""
@@ -65,9 +74,37 @@ def _part(source: Mapping[str, Any]) -> int:
     return own + below + alternatives(source)
 
 
-def judging_cost(schema: Schema, value: Any) -> int:
-    """What it takes to judge ``value`` by a structural schema, at most."""
-    return _Walk().value(schema, value, 0)[2]
+def judging_cost(schema: Schema, value: Any, most: int = MOST) -> int:
+    """What it takes to judge ``value`` by a structural schema, at most; beyond ``most`` any number above it."""
+    return _Walk(most).value(schema, value, 0)[2]
+
+
+def reading_cost(definition: Any) -> int:
+    """What it takes to judge a definition of a kind: how many values of another object take as long, at most.
+
+    It is asked with what was decoded: a body can say ``pattern`` in many ways.
+    """
+    cost, waiting = 0, [definition]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, list):
+            waiting += node
+        elif isinstance(node, Mapping):
+            waiting += node.values()
+            cost += sum(
+                _text_cost(name, node[name], cost) for name in ("pattern", "rule", "messageExpression") if name in node
+            )
+        cost += _SCHEMA
+    return cost
+
+
+def _text_cost(name: str, text: Any, before: int) -> int:
+    if not isinstance(text, str):
+        return 0
+    if name != "pattern":
+        return len(text) + (_RULE if name == "rule" else 0)
+    # To see how large it is takes long as well: what is known to be heavy needs no more.
+    return _DEFINED_PATTERN if before > HEAVY or is_small(text) else _LARGE_PATTERN
 
 
 def defaults_cost(schema: Schema) -> int:
@@ -78,8 +115,10 @@ def defaults_cost(schema: Schema) -> int:
 
 
 class _Walk:
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._work: dict[int, int] = {}
+        self._spent = 0
 
     def value(self, schema: Schema | None, value: Any, path: int) -> tuple[int, int, int]:
         """How much there is of it, how many characters of that are texts, and what it costs.
@@ -104,12 +143,18 @@ class _Walk:
         cost += size * schema.alternatives + len(schema.enum)
         if "pattern" in schema.rules:
             cost += size
-        elif not schema.alternatives or cost > MOST:
+        elif not schema.alternatives or cost > self._most:
             return size, texts, cost
         work = self._work.get(id(schema))
         if work is None:
-            patterns = [schema.rules["pattern"]] if "pattern" in schema.rules else []
-            cost += _PATTERN * len(patterns)
-            work = sum(map(work_per_character, [*patterns, *_patterns_of(schema.rules)]))
+            own = [schema.rules["pattern"]] if "pattern" in schema.rules else []
+            cost += _PATTERN * len(own)
+            work = 0
+            for pattern in (*own, *_patterns_of(schema.rules)):
+                if self._spent > self._most:
+                    break
+                each = work_per_character(pattern)
+                compiling = 0 if is_small(pattern) else _LARGE_PATTERN
+                self._spent, cost, work = self._spent + compiling, cost + compiling, work + each
             self._work[id(schema)] = work
         return size, texts, cost + texts * work // WORK_OF_UNIT

@@ -8,12 +8,13 @@ See https://kubernetes.io/docs/reference/using-api/server-side-apply/#merge-stra
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any, Final
 
 from kube.kinds.schemas import MISSING, Schema
 
 ATOMIC: Final = "atomic"
+_STRUCTURE: Final = "structure"
 SET: Final = "set"
 MAP: Final = "map"
 
@@ -146,10 +147,12 @@ class Structure:
         return self._known.get(id(schema)) or Structure(schema, self._known)
 
 
-@lru_cache(maxsize=2048)
 def structure_of(schema: Schema) -> Structure:
-    """The structure of a kind, from the schema of a built-in or of a custom resource."""
-    return Structure(schema)
+    """The structure of a kind, from the schema of a built-in or of a custom resource; it is kept as long as the schema."""
+    structure = schema.kept.get(_STRUCTURE)
+    if not isinstance(structure, Structure):
+        structure = schema.kept[_STRUCTURE] = Structure(schema)
+    return structure
 
 
 def _list_type(schema: Schema) -> tuple[str, tuple[str, ...]]:

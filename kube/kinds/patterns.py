@@ -32,6 +32,11 @@ def is_pattern(pattern: str) -> bool:
     return _compiled(pattern) is not None
 
 
+def is_small(pattern: str) -> bool:
+    """Whether the pattern is compiled in less than half a millisecond, and kept; a larger one may take six."""
+    return len(pattern) <= MAX_PATTERN and _small(pattern) is not None
+
+
 def matches(pattern: str, text: str) -> bool:
     """Whether the pattern is found anywhere in the text. A pattern that cannot be compiled matches nothing."""
     compiled = _compiled(pattern)

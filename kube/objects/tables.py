@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any, Final
 
 import orjson
@@ -138,7 +137,6 @@ def _generic_cells(item: dict[str, Any], _now: float) -> tuple[Any, ...]:
 _GENERIC: Final = TableConvertor((_NAME, _CREATED), _generic_cells)
 
 
-@lru_cache(maxsize=256)
 def _custom_convertor(columns: tuple[PrinterColumn, ...]) -> TableConvertor:
     paths = [(column.type, jsonpath.parse(column.path)) for column in columns]
 

@@ -19,8 +19,9 @@ class CacheBudget:
     So it does not matter who asks: one tenant's questions take no memory beside another's.
     """
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, *, parts: int = _PARTS) -> None:
         self._capacity = capacity
+        self._parts = parts
         self._taken = 0
         self._caches: WeakValueDictionary[int, Cache[Any, Any]] = WeakValueDictionary()
 
@@ -30,8 +31,8 @@ class CacheBudget:
         return self._taken
 
     def take(self, cache: Cache[Any, Any], weight: int) -> bool:
-        """Whether ``cache`` may keep so many bytes more: not where a few of that size would be all there is."""
-        if weight > self._capacity // _PARTS:
+        """Whether ``cache`` may keep so many bytes more: not where ``parts`` of that size would be all there is."""
+        if weight > self._capacity // self._parts:
             return False
         if self._taken + weight > self._capacity:
             self.empty()

@@ -142,6 +142,23 @@ def corpus(many: int) -> Iterator[Expensive]:
     yield Expensive("copies", "PATCH", one, JSON_PATCH, json.dumps(copies).encode())
 
 
+LONG_RULE = f"[{','.join(['1'] * 900)}].size() > 0"
+
+
+def defined() -> Iterator[tuple[str, dict[str, Any], Any]]:
+    """Schemas of a field, all of few values and each long to compile, and a value."""
+    one = {"type": "string"}
+    patterns = {f"f{number}": {**one, "pattern": f"^[a-z]{{0,4000}}(_{number})?$"} for number in range(45)}
+    texts = dict.fromkeys(patterns, "x")
+    yield "large patterns", {"type": "object", "properties": patterns}, texts
+    junctors = {**one, "anyOf": [{}, *({"pattern": f"^[a-z]{{0,4000}}(_{number})?$"} for number in range(45))]}
+    yield "large alternatives", {"type": "object", "properties": {"f": junctors}}, {"f": "x"}
+    long = {"x-kubernetes-validations": [{"rule": LONG_RULE}]}
+    yield "a long rule", {"type": "object", "x-kubernetes-preserve-unknown-fields": True, **long}, {}
+    said = {"x-kubernetes-validations": [{"rule": "true", "messageExpression": f"{LONG_RULE} ? 'a' : 'b'"}]}
+    yield "a long message", {"type": "object", "x-kubernetes-preserve-unknown-fields": True, **said}, {}
+
+
 def multiplied(many: int) -> Iterator[tuple[str, dict[str, Any], Any]]:
     """Schemas of a field, and a value for each: both small, and what they make of one another is not."""
     texts = {"type": "array", "items": {"type": "string"}}

@@ -51,6 +51,7 @@ from tests.gateway.overloading import (
     Expensive,
     answers,
     corpus,
+    defined,
     kept,
     multiplied,
     pod,
@@ -93,6 +94,19 @@ class Decodings(LoopTurns):
 
     def _counts(self, event: str, called: object) -> bool:
         return event == "c_call" and called is orjson.loads
+
+
+class Compilations(LoopTurns):
+    """Counts the rules that are compiled in one turn."""
+
+    def _count(self, frame: FrameType, event: str, called: object) -> None:
+        super()._count(frame, event, called)
+        code = frame.f_code
+        if event == "call" and code.co_name == "_expression" and frame.f_globals["__name__"] == "kube.cel.rules":
+            self._steps += 1
+
+    def _counts(self, event: str, called: object) -> bool:
+        return False
 
 
 @pytest.fixture
@@ -213,6 +227,48 @@ async def test_no_definition_makes_more_of_an_object_than_it_is(runtime: Runtime
         assert (await ask(runtime, gone)).status in (200, 404)
     assert not held
     assert not long
+
+
+@pytest.mark.parametrize("disguise", [(b"", b""), (b"pattern", b"p\\u0061ttern"), (b"rule", b"r\\u0075le")])
+async def test_no_compiling_holds_the_loop(runtime: Runtime, disguise: tuple[bytes, bytes]) -> None:
+    """DOS-03: neither of a definition nor, once it stands, of what its objects are judged by."""
+    heavy = runtime.heavy
+    assert heavy
+    for number, (name, schema, value) in enumerate(defined()):
+        kind = f"Compiled{number}"
+        crd, plural = orjson.dumps(definition(kind, schema)).replace(*disguise), f"{kind.lower()}s"
+        path = f"/apis/example.com/v1/namespaces/default/{plural}"
+        body = {"apiVersion": "example.com/v1", "kind": kind, "metadata": {"name": "x"}, "spec": value}
+        posted = [
+            (201, Expensive("definition", "POST", DEFINITIONS, JSON, crd)),
+            (200, Expensive("changed", "PATCH", f"{DEFINITIONS}/{plural}.example.com", MERGE, crd)),
+            (201, Expensive("created", "POST", path, JSON, orjson.dumps(body))),
+            (200, Expensive("changed", "PATCH", f"{path}/x", MERGE, b'{"metadata":{"labels":{"a":"b"}}}')),
+        ]
+        for status, asked in posted:
+            done = heavy.done
+            answer = await ask(runtime, asked)
+            assert answer.status == status, (name, answer.body[:300])
+            assert heavy.done > done, (name, asked.name)
+        gone = Expensive("gone", "DELETE", f"{DEFINITIONS}/{plural}.example.com", JSON, b"")
+        assert (await ask(runtime, gone)).status == 200
+
+
+async def test_rules_are_compiled_one_a_turn(runtime: Runtime) -> None:
+    """DOS-03: many short ones, of a kind whose objects are judged on the loop."""
+    rules = [{"rule": f"self.n > {number}"} for number in range(60)]
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "x-kubernetes-validations": rules}
+    made = Expensive("one", "POST", DEFINITIONS, JSON, orjson.dumps(definition("Ruled", schema)))
+    assert (await ask(runtime, made)).status == 201
+    body = {"apiVersion": "example.com/v1", "kind": "Ruled", "metadata": {"name": "x"}, "spec": {"n": 99}}
+    path = "/apis/example.com/v1/namespaces/default/ruleds"
+    turns = Compilations()
+    with turns.counting():
+        answer = await ask(runtime, Expensive("one", "POST", path, JSON, orjson.dumps(body)))
+    assert answer.status == 201, answer.body
+    assert turns.most == 1
+    gone = Expensive("gone", "DELETE", f"{DEFINITIONS}/ruleds.example.com", JSON, b"")
+    assert (await ask(runtime, gone)).status == 200
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from typing import Any, Final
@@ -13,10 +14,11 @@ from hypothesis import strategies as st
 from kube.cel import library
 from kube.cel.costs import HANDED_OVER
 from kube.cel.evaluation import BUDGET, violations
-from kube.cel.rules import rule_causes, rules_of
+from kube.cel.rules import MAX_LETTERS, RULES_BUDGET, Rules, rule_causes, rules_of
 from kube.customresources.definitions import crd_causes
 from kube.customresources.schemas import structural_schema
 from kube.customresources.validation import object_causes, without_nulls
+from kube.kinds.mergestrategies import Structure, structure_of
 from kube.kinds.schemas import Schema
 from kube.requests.status import Cause
 from tests.effort import effort
@@ -291,3 +293,43 @@ def test_many_large_rules_fill_no_memory() -> None:
     """DOS-03: a tenant sends definitions with rules of eight kilobytes, each of which takes 1.4 MB when it is compiled."""
     done = subprocess.run([sys.executable, "-c", MANY], capture_output=True, text=True, timeout=240, check=True)
     assert int(done.stdout) < 70 << 20
+
+
+def test_what_is_compiled_of_a_definition_goes_with_it() -> None:
+    """DOS-03: whoever makes definitions, and deletes them, leaves nothing in the memory of all."""
+
+    def kept() -> int:
+        gc.collect()
+        return sum(isinstance(each, Rules | Structure) for each in gc.get_objects())
+
+    before = kept()
+    for number in range(20):
+        schema = schema_of(ruled({"rule": f"self.s != 'x{number}'"}))
+        assert rules_of(schema) is rules_of(schema) is not None
+        assert structure_of(schema) is structure_of(schema)
+    del schema
+    assert kept() <= before
+
+
+def test_what_is_compiled_of_all_definitions_shares_one_number_of_bytes() -> None:
+    """DOS-03."""
+    long = f"self.s != '{'x' * 5_000}'"
+    schemas = [schema_of(ruled({"rule": long.replace("x'", f"{number}'")})) for number in range(10)]
+    RULES_BUDGET.empty()
+    for schema in schemas:
+        assert rules_of(schema)
+    assert RULES_BUDGET.taken > 10 * 100 * len(long)
+    RULES_BUDGET.empty()
+    assert not any(schema.kept["rules"] for schema in schemas)
+
+
+def test_a_version_has_no_more_letters_of_rules_than_are_compiled_in_a_moment() -> None:
+    """DOS-03: beyond them none is compiled."""
+    rules = [{"rule": f"self.s != '{number}{'x' * 16_000}'"} for number in range(6)]
+    document = ruled(rules[0])
+    node = document["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    assert crd_causes(document, definitions()) == []
+    node["x-kubernetes-validations"] = rules
+    assert [cause.message for cause in crd_causes(document, definitions())] == [
+        f"Forbidden: must have at most {MAX_LETTERS} characters of validation rules"
+    ]

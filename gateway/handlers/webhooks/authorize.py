@@ -32,6 +32,7 @@ from kube.webhooks.reviews import Subject, access_answer, read_access_review
 
 _NOT_OURS: Final = Decision(Verdict.NO_OPINION, STEP, "the user is no tenant's")
 _UNSAID: Final = Decision(Verdict.DENY, STEP, f'extra["{TENANT_EXTRA}"] must name one tenant')
+_ELSEWHERE: Final = Decision(Verdict.DENY, STEP, "the tenant has nothing on this cluster")
 _INSIDE: Final = Decision(Verdict.NO_OPINION, STEP, "the account is in its own tenant's namespaces")
 _AUTHENTICATOR: Final = "webhook"
 
@@ -54,6 +55,11 @@ async def answer(runtime: Runtime, request: Request, cluster: str, body: Any) ->
     if asked.connects:
         # A cluster asks for ``create`` since 1.35, older ones by the method: who may read may not type.
         asked = replace(asked, verb="create")
+    owned = home or placements.get(asked.namespace)
+    inside = owned is not None and tenant_of(owned.space) == tenants[0]
+    if not inside and tenants[0] not in await runtime.cluster_namespaces.tenants_on(cluster):
+        # What became of a tenant that has nothing there is no business of the cluster's, nor does its audit tell of it.
+        return access_answer(_ELSEWHERE)
     principal = _principal(review.subject, tenants[0])
     decision = await _decision(runtime, request, cluster, principal, asked, home)
     if decision.verdict is Verdict.DENY:

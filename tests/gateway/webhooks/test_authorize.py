@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -139,5 +140,26 @@ def test_a_namespace_that_goes_is_nobodys(asking: Asking, acme: Customer) -> Non
     assert eventually(lambda: verdict(asking.may(person(acme), "list", "pods", acme.namespace)) == "deny")
     work(acme.workspace, Phase.DELETED)
     assert eventually(
-        lambda: "none of the tenant's" in asking.may(person(acme), "list", "pods", acme.namespace)["reason"]
+        lambda: "nothing on this cluster" in asking.may(person(acme), "list", "pods", acme.namespace)["reason"]
     )
+
+
+def test_a_cluster_learns_nothing_of_a_tenant_that_has_nothing_there_nor_tells_its_audit_anything(
+    asking: Asking, new_asking: Callable[[str], Asking], acme: Customer
+) -> None:
+    """GW17: whoever holds the credential of another cluster says what it likes of people and where they were."""
+    elsewhere = new_asking("fra-2")
+    tenant_suspend(actor=OPERATOR, name=acme.tenant.name, reason="unpaid")
+    assert eventually(lambda: verdict(asking.may(person(acme), "list", "pods", acme.namespace)) == "deny")
+    for user in (person(acme), {**person(acme), "user": "mallory\n<b>forged</b>"}, account(acme.namespace)):
+        for place in (acme.namespace, "forged", ""):
+            status = elsewhere.may(user, "delete", "pods", place)
+            assert "unpaid" not in status.get("reason", "")
+            assert verdict(status) == ("no opinion" if user == account(acme.namespace) else "deny")
+        status = elsewhere.review(user, nonResourceAttributes={"verb": "get", "path": "/api"})
+        assert "unpaid" not in status.get("reason", "")
+    asking.may(person(acme), "list", "pods", acme.namespace)
+    told = ApiRequest.objects.filter(tenant=acme.tenant.name)
+    assert eventually(lambda: told.filter(reason__contains="unpaid").exists())
+    assert not told.filter(path__contains="forged").exists()
+    assert not told.filter(actor__contains="mallory").exists()
