@@ -12,6 +12,8 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
+from kube.requests.visibletexts import visible
+
 REDACTED: Final = "[redacted]"
 
 _SECRET_KEY: Final = re.compile(
@@ -34,19 +36,26 @@ _SECRET_TEXT: Final = re.compile(
 
 _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
+_LINES: Final = "\n\t"
+"""What texts of several lines keep: a manifest, an explanation."""
+
 MAX_TEXT: Final = 2048
 MAX_DEPTH: Final = 6
 MAX_ITEMS: Final = 64
 
 
 def clean_text(text: str, limit: int = MAX_TEXT) -> str:
-    """``text`` with token-shaped parts replaced, unprintable characters dropped, ``limit`` characters at most."""
+    """One line: ``text`` with token-shaped parts replaced and what is invisible written out, ``limit`` characters at most."""
+    return _cleaned(text, limit)
+
+
+def _cleaned(text: str, limit: int, keep: str = "") -> str:
     # Cut first, generously: what follows is linear, but the input need not be small.
     text = text[: limit + 8192]
-    if not (text.isascii() and text.isprintable()):
+    if not text.isascii():
         text = text.encode("utf-8", "replace").decode("utf-8")
-        text = "".join(character for character in text if character >= " " or character in "\n\t")
-    return _SECRET_TEXT.sub(REDACTED, text)[:limit]
+    # Secrets first: written out, what stands around them would be letters.
+    return visible(_SECRET_TEXT.sub(REDACTED, text), keep)[:limit]
 
 
 def clean(value: Any, *, depth: int = 0) -> Any:
@@ -56,7 +65,7 @@ def clean(value: Any, *, depth: int = 0) -> Any:
     if isinstance(value, int):
         return value if abs(value) < 2**63 else str(value)[:64]
     if isinstance(value, str):
-        return clean_text(value)
+        return _cleaned(value, MAX_TEXT, _LINES)
     if isinstance(value, float | UUID):
         return str(value)
     if isinstance(value, datetime):

@@ -346,7 +346,9 @@ def _in_one_line(record: logging.LogRecord) -> bool:
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s: %(message)s"}},
+    "formatters": {
+        "line": {"()": "portal.logformat.LineFormatter", "fmt": "%(asctime)s %(levelname)s %(name)s: %(message)s"}
+    },
     "filters": {"in-one-line": {"()": "django.utils.log.CallbackFilter", "callback": _in_one_line}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["in-one-line"]}},
     # One line for each sweep, every two seconds, says nothing.

@@ -1,0 +1,22 @@
+"""How a line of the product's own log is written."""
+
+from __future__ import annotations
+
+import logging
+
+from kube.requests.visibletexts import visible
+
+
+class LineFormatter(logging.Formatter):
+    """One record, one line: what strangers and clusters say cannot begin another one, nor turn a terminal (GW13).
+
+    Only where an error came from stands below, in lines of its own.
+    """
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is the library's
+        """The line."""
+        return visible(super().formatMessage(record))
+
+    def formatException(self, ei: tuple[object, ...]) -> str:  # noqa: N802
+        """The lines of a traceback, each begun so that it is none of the log's."""
+        return visible(super().formatException(ei).replace("\n", "\n  "), "\n")  # type: ignore[arg-type]
