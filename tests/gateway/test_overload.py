@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import orjson
@@ -40,6 +38,7 @@ from kube.requests.tokenbuckets import TokenBucket
 from tests.gateway.callers import Caller
 from tests.gateway.conftest import Server, start
 from tests.gateway.definitions import definition
+from tests.gateway.loopturns import Compilations, Decodings, LoopTurns
 from tests.gateway.overloading import (
     APPLY,
     JSON,
@@ -61,52 +60,6 @@ STEPS = 30_000
 """Calls of functions in one turn of the loop: a small write takes 2,000, and 20 ms have room for far more than these."""
 
 OWNER = Principal(name="olga", groups=("tenantry:owner", "system:authenticated"), tenant="acme", authenticator="test")
-
-
-class LoopTurns:
-    """Counts the calls that the loop's own thread makes in each of its turns."""
-
-    def __init__(self) -> None:
-        self.most = 0
-        self._steps = 0
-
-    @contextmanager
-    def counting(self) -> Iterator[None]:
-        self.most = self._steps = 0
-        sys.setprofile(self._count)
-        try:
-            yield
-        finally:
-            sys.setprofile(None)
-            self.most = max(self.most, self._steps)
-
-    def _counts(self, event: str, called: object) -> bool:
-        return event in ("call", "c_call")
-
-    def _count(self, frame: FrameType, event: str, called: object) -> None:
-        if event == "call" and frame.f_code.co_name == "_run" and frame.f_globals["__name__"] == "asyncio.events":
-            self.most, self._steps = max(self.most, self._steps), 0
-        self._steps += self._counts(event, called)
-
-
-class Decodings(LoopTurns):
-    """Counts the texts that are decoded in one turn."""
-
-    def _counts(self, event: str, called: object) -> bool:
-        return event == "c_call" and called is orjson.loads
-
-
-class Compilations(LoopTurns):
-    """Counts the rules that are compiled in one turn."""
-
-    def _count(self, frame: FrameType, event: str, called: object) -> None:
-        super()._count(frame, event, called)
-        code = frame.f_code
-        if event == "call" and code.co_name == "_expression" and frame.f_globals["__name__"] == "kube.cel.rules":
-            self._steps += 1
-
-    def _counts(self, event: str, called: object) -> bool:
-        return False
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ from kube.authentication.identity import Principal
 from kube.policies.policy import Policy
 from kube.requests.requestinfo import parse, resolve
 from store.types import Check
-from tests.gateway.test_overload import STEPS, LoopTurns
+from tests.gateway.loopturns import LoopTurns
+from tests.gateway.test_overload import STEPS
 
 OLGA = Principal(name="olga", groups=(), tenant="acme", authenticator="test")
 ALLOWED = [{"key": f"k{number % 100}"} for number in range(5_000)]
