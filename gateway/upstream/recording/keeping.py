@@ -162,6 +162,10 @@ class Keeping:
                 await self._flush()
         except StatusError as error:
             self.fail(error)
+        except Exception:  # whatever happens, nobody goes on unrecorded
+            logger.exception("the recording %s cannot be kept", self.recording_id)
+            text = "this session has to be recorded, and its recording cannot be kept: the server has failed"
+            self.fail(ServiceUnavailable(text))
 
     async def _flush(self) -> None:
         """Write what waits; an empty piece where nothing does. One that fails is the next one again."""

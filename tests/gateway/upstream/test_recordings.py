@@ -365,6 +365,18 @@ async def test_a_recording_that_is_taken_away_ends_its_session(monkeypatch: pyte
         assert b"the recording of this session was ended" in await client.reader.read()
 
 
+async def test_a_session_ends_with_the_threads_that_would_keep_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever it is that fails."""
+    monkeypatch.setattr(keeping, "HEARTBEAT", 0.2)
+    async with recorded(silent_shell) as (door, client):
+        client.ask(EXEC, *WEBSOCKET)
+        await client.head()
+        await seen(RecordingChunk.objects.exists)
+        assert door.recorded is not None
+        await door.recorded[0].stop()
+        assert b"its recording cannot be kept" in await client.reader.read()
+
+
 async def test_frames_that_cannot_be_read_end_the_session() -> None:
     async def behave(visit: Visit) -> None:
         await visit.request()
