@@ -104,7 +104,7 @@ def recording_end(*, actor: Actor, recording_id: UUID, ending: Ending, now: date
 def recording_discard(*, actor: Actor, recording_id: UUID, why: str) -> None:
     """Take back a recording of a session that was not opened; the audit tells of the attempt."""
     with _demanded(), transaction.atomic():
-        found = Recording.objects.select_for_update().filter(pk=recording_id, ended_at=None).first()
+        found = Recording.objects.select_for_update(no_key=True).filter(pk=recording_id, ended_at=None).first()
         if found is not None:
             found.delete()
             found.pk = recording_id
