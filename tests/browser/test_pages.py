@@ -80,10 +80,10 @@ def test_a_recording_plays_by_the_keyboard_in_the_colours_of_the_page(
     window.page.locator(".asciinema-player-theme-tenantry-dark").wait_for()
     play.focus()
     window.page.keyboard.press("Enter")
-    window.page.locator(".ap-term-text", has_text="README.md").wait_for()
+    window.page.locator(".ap-term-text", has_text="notes.txt").wait_for()
     window.page.get_by_text("Read it as text").click()
     text = window.page.get_by_role("region", name="What was shown, as text")
-    assert text.text_content() == "$ ls\nREADME.md  gr\u00fc\u00dfe.txt\n$ "
+    assert text.text_content() == "$ ls\nnotes.txt  gr\u00fc\u00dfe.txt\n$ "
     with window.page.expect_download() as download:
         window.page.get_by_role("link", name="Download .cast").click()
     assert download.value.suggested_filename == f"{house['played'].pk}.cast"
