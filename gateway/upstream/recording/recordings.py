@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine
@@ -29,6 +30,8 @@ from tenants.models import RecordingMode
 from tenants.policies import kept_recording, tier_recording_key
 from tenants.services import recordings as services
 from tenants.services.recordings import Session
+
+logger = logging.getLogger(__name__)
 
 _THREADS: Final = 2
 """However many are recorded, other requests keep their threads and the database its connections."""
@@ -87,7 +90,12 @@ class Recordings:
     def _behind(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._endings.add(task)
-        task.add_done_callback(self._endings.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._endings.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("the end of a recording cannot be written: %s", type(error).__name__)
 
     def _in_thread(self, work: Callable[[], None]) -> Awaitable[None]:
         return asyncio.get_running_loop().run_in_executor(self._threads, _with_connections, work)
