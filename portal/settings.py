@@ -310,6 +310,11 @@ FAILPOINT = env.str("TENANTRY_FAILPOINT", "") if env.bool("TENANTRY_ALLOW_FAILPO
 API_REQUESTS_KEEP_DAYS = env.int("API_REQUESTS_KEEP_DAYS", 90)
 """How long requests to the API server are kept; audit entries are kept for ever."""
 
+RECORDINGS_KEEP_DAYS = env.int("RECORDINGS_KEEP_DAYS", 30)
+"""How long recordings of sessions in pods are kept after their end."""
+RECORDING_MAX_MIB = env.int("RECORDING_MAX_MIB", 64)
+"""What one recording may hold; a session that fills it is ended."""
+
 PORTAL_PORT = env.int("PORTAL_PORT", 8000)
 APISERVER_PORT = env.int("APISERVER_PORT", 6443)
 WORKSPACE_DEPTH = env.int("WORKSPACE_DEPTH", 5)

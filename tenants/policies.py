@@ -1,4 +1,4 @@
-"""Policies and limits of tiers and tenants on their way to the API servers: objects of the store, beside the rows (AD5, AD6).
+"""Policies, limits and recordings of tiers and tenants on their way to the API servers: objects of the store, beside the rows (AD5, AD6).
 
 No API serves them. A tier's are in the system space, a tenant's own in the tenant's; where there is none, no rule is
 said.
@@ -18,12 +18,13 @@ from kube.quota.tenantquotas import GROUP
 from kube.requests.logicalclusters import ROOT, space_of
 from store import synchronous
 from store.types import Create, Key, PreconditionFailed, Update
-from tenants.models import Tenant, Tier, Workspace
+from tenants.models import RecordingMode, Tenant, Tier, Workspace
 
 _OF_TIERS: Final = "tierpolicies"
 _OF_TENANTS: Final = "tenantpolicies"
 TIER_LIMITS: Final = (GROUP, "tierlimits")
 """Where it is kept, by tier, what its tenants may ask of an API server."""
+_RECORDING: Final = "recording"
 
 
 def tier_policies_key(tier: str) -> Key:
@@ -47,6 +48,16 @@ def kept_limits(data: bytes) -> dict[str, int]:
     return said
 
 
+def tier_recording_key(tier: str) -> Key:
+    """Where it is kept what is recorded of sessions in a tier's pods."""
+    return Key(ROOT, GROUP, "tierrecordings", "", tier)
+
+
+def kept_recording(data: bytes | None) -> RecordingMode:
+    """What is recorded, by an object of the store; where there is none nothing is."""
+    return RecordingMode(orjson.loads(data)["rules"].get(_RECORDING, RecordingMode.OFF) if data else RecordingMode.OFF)
+
+
 def policy_for(tenant: Tenant, tier: Tier | None) -> Policy:
     """What holds in the namespaces of a tenant that have this tier; ``None`` for those that have none."""
     layers = [read_rules(each.policies, "policies")[0] for each in (tier, tenant) if each is not None]
@@ -59,9 +70,10 @@ def policy_of_workspace(workspace: Workspace) -> Policy:
 
 
 def tier_show(tier: Tier) -> None:
-    """Tell the API servers a tier's policies and limits, in the caller's transaction and last."""
+    """Tell the API servers a tier's policies, limits and recording, in the caller's transaction and last."""
     _show(tier_policies_key(tier.name), tier.policies)
     _show(Key(ROOT, *TIER_LIMITS, "", tier.name), tier.request_limits)
+    _show(tier_recording_key(tier.name), {} if tier.recording == RecordingMode.OFF else {_RECORDING: tier.recording})
 
 
 def tenant_policies_show(tenant: Tenant) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from celery import shared_task
+from django.utils import timezone
 
+from tenants import services
 from tenants.reconciler import deletion, reachability, reconciler
 
 
@@ -35,3 +37,10 @@ def clusters_probe() -> None:
 def tenants_end() -> None:
     """End tenants that have become empty."""
     deletion.tenants_end()
+
+
+@shared_task(name="tenants.recordings_sweep", ignore_result=True)
+def recordings_sweep() -> None:
+    """End recordings that nobody keeps any more, and let go of those that are past their time."""
+    services.recordings_close(now=timezone.now())
+    services.recordings_forget(now=timezone.now())

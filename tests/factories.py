@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from datetime import datetime, timedelta
 from functools import cache
@@ -14,7 +15,8 @@ from django.utils import timezone
 from access.models import Credential
 from audit.actions import Action
 from audit.models import ApiRequest, Outcome
-from audit.recorder import record
+from audit.recorder import Actor, record
+from gateway.upstream.recording.asciicast import Asciicast
 from tenants.models import (
     Cluster,
     Desired,
@@ -23,6 +25,8 @@ from tenants.models import (
     OperationState,
     Phase,
     PodConnection,
+    Recording,
+    RecordingMode,
     Role,
     Status,
     Tenant,
@@ -30,6 +34,7 @@ from tenants.models import (
     User,
     Workspace,
 )
+from tenants.services.recordings import Ending, Session, recording_append, recording_begin, recording_end
 
 PASSWORD = "correct horse battery"
 _numbers = count(1)
@@ -165,6 +170,36 @@ def pod_connection(into: Workspace, caller: User, **fields: Any) -> PodConnectio
         caller=caller.email,
         **values,
     )
+
+
+def recording(into: Workspace, caller: User, *, shown: str | None = "", **ending: Any) -> Recording:
+    """What a session left that showed this, as the services keep it; of ``None`` its facts alone."""
+    identifier, began = uuid.uuid4(), timezone.now() - timedelta(minutes=3)
+    session = Session(
+        tenant=into.tenant_id,
+        workspace_id=into.pk,
+        cluster=into.cluster.name,
+        namespace=into.k8s_namespace,
+        pod="web-7d4b9c5f6-x2x8q",
+        container="app",
+        way="exec",
+        command="sh -c id",
+        credential="",
+    )
+    actor = Actor(name=caller.email, user_id=caller.pk)
+    mode = RecordingMode.METADATA if shown is None else RecordingMode.OUTPUT
+    recording_begin(actor=actor, recording_id=identifier, mode=mode, session=session, now=began)
+    cast = Asciicast(began=began.timestamp(), title=caller.email, command=session.command)
+    digest = hashlib.sha256()
+    if shown is not None:
+        pieces = [cast.resize(100, 30, 0.0), cast.output([(1, shown.encode())], 1.0), cast.end("ended with 0", 2.0)]
+        for number, text in enumerate(pieces):
+            recording_append(recording_id=identifier, number=number, text=text, shown=len(shown), now=began)
+            digest.update(text.encode())
+    values = {"exit_code": 0, "bytes": len(shown or ""), "sha256": digest.hexdigest() if shown is not None else ""}
+    ended = began + timedelta(seconds=2)
+    recording_end(actor=actor, recording_id=identifier, ending=Ending(**(values | ending)), now=ended)
+    return Recording.objects.get(pk=identifier)
 
 
 def api_request(tenant: str, **fields: Any) -> ApiRequest:

@@ -35,6 +35,7 @@ from gateway.upstream.admission import PlacedAdmission
 from gateway.upstream.clusternamespaces import ClusterNamespaces
 from gateway.upstream.clusters import Clusters
 from gateway.upstream.placements import Placements
+from gateway.upstream.recording.recordings import Recordings
 from gateway.upstream.tokens import WorkspaceTokens
 from gateway.upstream.versions import MergedVersions
 from kube.requests.logicalclusters import ROOT
@@ -73,6 +74,7 @@ class Runtime:
     cluster_namespaces: ClusterNamespaces
     clusters: Clusters
     workspace_tokens: WorkspaceTokens
+    recordings: Recordings
     service_account_keys: KeyFiles
     accounts: ServiceAccountAuthenticator
     audit_log: AuditLog | None = None

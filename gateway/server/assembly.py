@@ -51,6 +51,7 @@ from gateway.upstream.placedhosts import IngressReader, PlacedHosts
 from gateway.upstream.placedquota import NamespaceQuotaReader, PlacedQuota, PlacedUsageController
 from gateway.upstream.placedrights import PlacedRights
 from gateway.upstream.placements import Placements
+from gateway.upstream.recording.recordings import Recordings
 from gateway.upstream.tokens import WorkspaceTokens
 from kube.authentication.serviceaccounttokens import load_verifying_keys
 from kube.requests.logicalclusters import ROOT
@@ -148,6 +149,7 @@ async def build_runtime(
             cluster_namespaces=(cluster_namespaces := ClusterNamespaces(store)),
             clusters=clusters,
             workspace_tokens=tokens,
+            recordings=(recordings := Recordings(store)),
             service_account_keys=keys,
             accounts=accounts,
             open_streams=open_streams,
@@ -203,6 +205,7 @@ async def build_runtime(
             await runtime.compression.close()
             if runtime.heavy is not None:
                 await runtime.heavy.close()
+            await recordings.stop()
             await reports.stop()
             await requests.stop()
             if audit_log is not None:

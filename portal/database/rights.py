@@ -75,6 +75,8 @@ RIGHTS: Final[Mapping[str, Right]] = {
     "usage_prices": Right(_ALL, _READ),
     "past_prices": Right(_ALL, _READ),
     "pod_connections": Right(_ALL, "SELECT, UPDATE", rows=_of("tenant")),
+    "recordings": Right(_ALL, _READ, rows=_OF_WORKSPACE),
+    "recording_chunks": Right("SELECT, INSERT, DELETE", _READ, rows="recording_id IN (SELECT id FROM recordings)"),
     "locks": Right(_ALL, _ALL, rows=_of_space()),
     "tiers": Right(_ALL, _READ),
     "clusters": Right(_ALL, _READ),

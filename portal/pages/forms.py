@@ -16,7 +16,7 @@ from kube.requests.status import StatusError
 from portal.pages import labels
 from portal.pages.navigation import DENSITIES, THEMES
 from portal.signin.accounts import MAX_PASSWORD
-from tenants.models import CredentialKind, Network, PodSecurity, Role, Tier
+from tenants.models import CredentialKind, Network, PodSecurity, RecordingMode, Role, Tier
 
 
 class Renderer(TemplatesSetting):
@@ -267,6 +267,13 @@ class TierForm(forms.Form):
         help_text="What its tenants may ask of an API server, one a line, else as the server's flags say: "
         "<code>read_qps: 200</code>, <code>write_burst: 100</code>, <code>open_watches: 500</code>, "
         "<code>person_share: 50</code> (per cent of it for one person).",
+    )
+    recording = forms.TypedChoiceField(
+        required=False,
+        choices=RecordingMode.choices,
+        empty_value=RecordingMode.OFF,
+        label="Recorded of sessions in pods",
+        help_text="Of commands, shells and attached terminals through Tenantry. What people type never is.",
     )
     workspaces_per_user = forms.IntegerField(min_value=0, max_value=1000, initial=1, label="Workspaces per person")
     position = forms.IntegerField(min_value=0, max_value=1000, initial=0, help_text="Smaller ones come first.")

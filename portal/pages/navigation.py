@@ -47,6 +47,7 @@ _SECTIONS: Final = (
         (
             ("Credentials", "credentials", "key-round"),
             ("In pods now", "pod-connections", "terminal"),
+            ("Recordings", "recordings", "play"),
             ("Access tokens", "tokens", "key"),
             ("Explain", "explain", "route"),
             ("Identity", "identity", "key-round"),

@@ -1,20 +1,25 @@
-"""Who is in which pod now, and the button that ends it."""
+"""Who is in which pod now, the button that ends it, and the recordings of who was: listed, played, taken away."""
 
 from __future__ import annotations
 
 from uuid import UUID
 
+from csp.decorators import csp_update
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
-from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_GET, require_http_methods, require_safe
 
 from portal.http.actors import actor_of
 from portal.pages.forms import EmptyForm
+from portal.pages.pagination import pager
 from portal.views.actions import render_action
 from tenants import services
+from tenants.models import RecordingMode
 from tenants.openstreams import connection_visible_to, connections_visible_to
+from tenants.recordings import recording_file, recording_visible_to, recordings_page
 
 
 @require_safe
@@ -46,3 +51,39 @@ def connection_end(request: HttpRequest, pk: UUID) -> HttpResponse:
         crumbs=[{"text": "In pods now", "url": reverse("pod-connections")}],
         destroys=True,
     )
+
+
+@require_safe
+@login_required
+def recordings(request: HttpRequest) -> HttpResponse:
+    """Recordings, the newest first: of the tenants whose admin one is; operators see all."""
+    rows, following = recordings_page(actor_of(request), after=request.GET.get("after", ""))
+    context = {"rows": rows, "listed": "Recordings", "pager": pager(request, following)}
+    return render(request, "pages/recordings/list.html", context)
+
+
+# The player's terminal is WebAssembly of our own origin, which no other page may compile.
+@require_safe
+@csp_update({"script-src": ["'wasm-unsafe-eval'"]})  # type: ignore[arg-type] # the stubs know views without arguments
+@login_required
+def recording(request: HttpRequest, pk: UUID) -> HttpResponse:
+    """One, with the player where there is something to play."""
+    found = recording_visible_to(actor_of(request), pk)
+    context = {"recording": found, "playable": found.mode == RecordingMode.OUTPUT}
+    return render(request, "pages/recordings/detail.html", context)
+
+
+@require_GET
+@never_cache
+@login_required
+def recording_cast(request: HttpRequest, pk: UUID) -> HttpResponse:
+    """Its file, for the player or with ``download`` to keep; that it is taken is in the audit before it is sent."""
+    actor = actor_of(request)
+    found = recording_visible_to(actor, pk)
+    content = recording_file(found)
+    kept = "download" in request.GET
+    services.recording_watch(actor=actor, recording=found, how="file" if kept else "page")
+    response = HttpResponse(content, content_type="application/x-asciicast; charset=utf-8")
+    if kept:
+        response["Content-Disposition"] = f'attachment; filename="{found.pk}.cast"'
+    return response

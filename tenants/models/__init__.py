@@ -1,7 +1,8 @@
 """What is stored about tenants, and cannot be wrong: the constraints are in the database."""
 
-from tenants.models.clusters import Cluster, ClusterProbe, CredentialKind, Network, PodSecurity, Tier
+from tenants.models.clusters import Cluster, ClusterProbe, CredentialKind, Network, PodSecurity, RecordingMode, Tier
 from tenants.models.people import Membership, Role, Tenant, TenantState, User
+from tenants.models.recordings import Recording, RecordingChunk
 from tenants.models.streams import LIVING, PodConnection, StreamCount
 from tenants.models.usage import PastPrice, UsageHour, UsagePrice
 from tenants.models.workspaces import Desired, Lock, Operation, OperationState, Phase, Status, Workspace
@@ -21,6 +22,9 @@ __all__ = [
     "Phase",
     "PodConnection",
     "PodSecurity",
+    "Recording",
+    "RecordingChunk",
+    "RecordingMode",
     "Role",
     "Status",
     "StreamCount",

@@ -32,12 +32,20 @@ class CredentialKind(models.TextChoices):
     DIRECT = "direct", _("Straight at the cluster, by a file for two hours")
 
 
+class RecordingMode(models.TextChoices):
+    """What is kept of sessions in pods; input never is."""
+
+    OFF = "off", _("Nothing")
+    METADATA = "metadata", _("Who, when, where, how long and how much")
+    OUTPUT = "output", _("The same, and all that was shown")
+
+
 class Tier(models.Model):
     """A plan: the quota and limits of a workspace and how many of them a user may have (GW2).
 
     ``quota`` is the ``hard`` map of a ResourceQuota; ``limit_range`` the ``limits`` list of a LimitRange.
     ``policies`` are the rules of ``kube.policies.policy`` that hold in its workspaces, ``request_limits`` the settings of
-    ``kube.requests.ratelimits`` for their tenants.
+    ``kube.requests.ratelimits`` for their tenants. ``recording`` is what is kept of sessions in their pods.
     """
 
     name = models.SlugField(max_length=63, primary_key=True)
@@ -52,6 +60,9 @@ class Tier(models.Model):
     policies = models.JSONField(default=dict, blank=True, help_text=_("rules about what its workspaces may hold"))
     request_limits = models.JSONField(
         _("limits on requests"), default=dict, blank=True, help_text=_("for example read_qps: 200, person_share: 50")
+    )
+    recording = models.CharField(
+        _("recorded of sessions in pods"), max_length=8, choices=RecordingMode.choices, default=RecordingMode.OFF
     )
     workspaces_per_user = models.PositiveIntegerField(_("workspaces per user"), default=1)
     is_available = models.BooleanField(_("offered to users"), default=True)

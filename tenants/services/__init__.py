@@ -12,6 +12,7 @@ from tenants.services.memberships import membership_remove, membership_set
 from tenants.services.operations import operation_retry, workspace_abandon
 from tenants.services.policies import tenant_policies_change
 from tenants.services.prices import prices_change
+from tenants.services.recordings import recording_watch, recordings_close, recordings_forget
 from tenants.services.tenants import (
     tenant_change,
     tenant_create,
@@ -40,6 +41,9 @@ __all__ = [
     "operation_retry",
     "pod_connection_end",
     "prices_change",
+    "recording_watch",
+    "recordings_close",
+    "recordings_forget",
     "tenant_change",
     "tenant_create",
     "tenant_delete",

@@ -13,7 +13,7 @@ from audit.actions import Action
 from audit.recorder import SYSTEM_CHAIN, Actor
 from kube.requests.ratelimits import read_settings
 from kube.requests.status import AlreadyExists, Cause, Conflict, Invalid, NotFound
-from tenants.models import Network, PodSecurity, Status, Tier, Workspace
+from tenants.models import Network, PodSecurity, RecordingMode, Status, Tier, Workspace
 from tenants.naming import check_label, check_manager, check_text
 from tenants.policies import tier_show
 from tenants.rights import require_operator
@@ -24,7 +24,16 @@ _REACHING: Final = frozenset({"quota", "limit_range", "pod_security", "network"}
 """What a changed tier carries to its workspaces."""
 
 _PLAIN: Final = frozenset(
-    {"display_name", "description", "workspaces_per_user", "is_available", "position", "policies", "request_limits"}
+    {
+        "display_name",
+        "description",
+        "workspaces_per_user",
+        "is_available",
+        "position",
+        "policies",
+        "request_limits",
+        "recording",
+    }
 )
 """What else may change of one."""
 
@@ -168,6 +177,7 @@ def tier_create(
     network: str = Network.TENANT,
     policies: Mapping[str, Any] | None = None,
     request_limits: Mapping[str, Any] | None = None,
+    recording: str = RecordingMode.OFF,
     managed_by: str = "",
 ) -> Tier:
     """Create a tier. Operators only. ``managed_by`` names the declaration that makes it.
@@ -188,6 +198,7 @@ def tier_create(
         network=_checked_choice(network, Network, "network"),
         policies=checked_policies(policies or {}, kind="Tier", name=name),
         request_limits=_checked_request_limits(request_limits or {}),
+        recording=_checked_choice(recording, RecordingMode, "recording"),
         managed_by=check_manager(managed_by, kind="Tier"),
     )
     try:
@@ -204,9 +215,9 @@ def tier_create(
 def tier_change(*, actor: Actor, name: str, **changes: Any) -> Tier:
     """Change fields of a tier by their names; new limits reach every active workspace of it (GW2). Operators only.
 
-    Its policies, and its limits on requests (AD6), hold from the commit on. ``changes`` are any of display_name,
-    description, quota, limit_range, pod_security, network, policies, request_limits, workspaces_per_user, is_available,
-    position.
+    Its policies, and its limits on requests (AD6), hold from the commit on; its recording for sessions that begin then.
+    ``changes`` are any of display_name, description, quota, limit_range, pod_security, network, policies, request_limits,
+    recording, workspaces_per_user, is_available, position.
     Raises ``NotFound``, ``Invalid``.
     """
     require_operator(actor)
@@ -226,6 +237,8 @@ def tier_change(*, actor: Actor, name: str, **changes: Any) -> Tier:
         changes["pod_security"] = _checked_choice(changes["pod_security"], PodSecurity, "pod_security")
     if "network" in changes:
         changes["network"] = _checked_choice(changes["network"], Network, "network")
+    if "recording" in changes:
+        changes["recording"] = _checked_choice(changes["recording"], RecordingMode, "recording")
     if "request_limits" in changes:
         changes["request_limits"] = _checked_request_limits(changes["request_limits"])
     reaches = any(field in changes and changes[field] != getattr(tier, field) for field in _REACHING)

@@ -124,12 +124,21 @@ def house(transactional_db: None, settings: Any) -> dict[str, Any]:
     for who, way, ended_by in ((bob, "exec", ""), (alice, "portforward", operator.email)):
         # No process is there that would report it again: it is seen for as long as the test goes on.
         factories.pod_connection(web, who, way=way, ended_by=ended_by, seen_at=timezone.now() + timedelta(days=1))
+    played = factories.recording(web, bob, shown="$ \x1b[1;32mls\x1b[0m\r\nnotes.txt  gr\u00fc\u00dfe.txt\r\n$ ")
+    factories.recording(web, bob, shown=None, why="the connection was closed", exit_code=None)
     factories.event("acme", Action.WORKSPACE_CREATED, alice, of=web)
     factories.event("acme", Action.WORKSPACE_READY, alice, of=web)
     factories.event("acme", Action.KUBECONFIG_ISSUED, alice, of=web)
     factories.event("acme", Action.WORKSPACE_SUSPENDED, operator, of=closed, reason="Mining")
     factories.event("system", Action.SIGN_IN, bob, outcome=Outcome.DENIED, target="session")
-    return {"operator": operator, "alice": alice, "web": web, "staging": staging, "closed": closed}
+    return {
+        "operator": operator,
+        "alice": alice,
+        "web": web,
+        "staging": staging,
+        "closed": closed,
+        "played": played,
+    }
 
 
 @pytest.fixture

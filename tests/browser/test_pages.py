@@ -20,6 +20,7 @@ def member_pages(house: dict[str, Any]) -> dict[str, str]:
         "tenant": "/tenants/acme/",
         "members": "/tenants/acme/members/",
         "in-pods-now": "/connections/",
+        "recordings": "/recordings/",
         "requests": "/tenants/acme/requests/",
         "tokens": "/tokens/",
         "audit": "/audit/?chain=acme",
@@ -61,6 +62,33 @@ def test_every_page_is_accessible_keeps_the_policy_and_fits(visit: Callable[...,
                 window.complaints.clear()
             window.check_in_every_look(name)
         assert window.problems == []
+
+
+def test_a_recording_plays_by_the_keyboard_in_the_colours_of_the_page(
+    visit: Callable[..., Visit], house: dict[str, Any]
+) -> None:
+    """GW21: by a player of ours, under the policy; what was shown can be read as text, and taken away as a file."""
+    window = visit()
+    window.sign_in(house["alice"])
+    window.page.goto(f"{window.site}/recordings/")
+    window.page.get_by_role("link", name="Play the session of").click()
+    play = window.page.get_by_role("button", name="Play", exact=True)
+    play.wait_for()
+    window.page.locator(".asciinema-player-theme-tenantry-light").wait_for()
+    window.check_in_every_look("recording")
+    window.look("dark")
+    window.page.locator(".asciinema-player-theme-tenantry-dark").wait_for()
+    play.focus()
+    window.page.keyboard.press("Enter")
+    window.page.locator(".ap-term-text", has_text="notes.txt").wait_for()
+    window.page.get_by_text("Read it as text").click()
+    text = window.page.get_by_role("region", name="What was shown, as text")
+    assert text.text_content() == "$ ls\nnotes.txt  gr\u00fc\u00dfe.txt\n$ "
+    with window.page.expect_download() as download:
+        window.page.get_by_role("link", name="Download .cast").click()
+    assert download.value.suggested_filename == f"{house['played'].pk}.cast"
+    window.check("recording-played")
+    assert window.problems == []
 
 
 def test_dialogs_open_by_click_and_close_by_escape(visit: Callable[..., Visit], house: dict[str, Any]) -> None:

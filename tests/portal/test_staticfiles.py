@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from pathlib import Path
 from typing import Any
@@ -27,3 +28,13 @@ def test_collected_files_have_names_that_change_with_them(settings: Any, tmp_pat
     answer = Client().get(url)
     assert answer.status_code == 200
     assert "immutable" in answer.headers["Cache-Control"]
+
+
+def test_the_player_of_recordings_is_what_its_makers_published() -> None:
+    """asciinema-player 3.18.0 of the npm registry, unchanged, with its licence beside it."""
+    folder = Path(__file__).parents[2] / "static" / "asciinema-player-3.18.0"
+    assert {file.name: hashlib.sha256(file.read_bytes()).hexdigest()[:16] for file in folder.iterdir()} == {
+        "LICENSE.txt": "63422284ed65be54",
+        "asciinema-player.css": "981fe7bc6042048b",
+        "asciinema-player.min.js": "752c9b528b664f5b",
+    }

@@ -30,7 +30,7 @@ from portal.middleware import ScopeMiddleware
 from store import synchronous
 from store.postgresql import statements
 from store.types import Create, Key
-from tenants.models import PodConnection, StreamCount, Tenant, UsageHour, User, Workspace
+from tenants.models import PodConnection, Recording, RecordingChunk, StreamCount, Tenant, UsageHour, User, Workspace
 from tenants.suspensions import lock_set
 from tests import factories
 from tests.databases import owning
@@ -63,6 +63,9 @@ def fill(of: House) -> None:
     here = {"process": uuid.uuid4(), "tenant": name, "namespace": "x", "seen_at": now}
     StreamCount.objects.create(**here, open=1)
     PodConnection.objects.create(**here, id=uuid.uuid4(), pod="x", way="exec", caller="x", opened_at=now)
+    facts = {"mode": "output", "tenant": name, "workspace_id": of.workspace.pk, "namespace": "x", "pod": "x"}
+    kept = Recording.objects.create(**facts, id=uuid.uuid4(), caller="x", begun_at=now, seen_at=now)
+    RecordingChunk.objects.create(recording=kept, number=0, sealed=b"x")
     of.owner.groups.add(Group.objects.create(name=name))
     permission = Permission.objects.first() or Permission.objects.create(
         name="x", codename="x", content_type=ContentType.objects.get_for_model(User)

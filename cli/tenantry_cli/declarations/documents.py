@@ -48,6 +48,7 @@ _FIELDS: Mapping[Kind, Mapping[str, type]] = {
         "network": str,
         "policies": dict,
         "request_limits": dict,
+        "recording": str,
         "workspaces_per_user": int,
         "is_available": bool,
         "position": int,

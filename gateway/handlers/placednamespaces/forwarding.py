@@ -14,15 +14,17 @@ from typing import Final, TypeVar
 from urllib.parse import quote, urlencode
 
 from gateway.filters.permission import authorize, require
+from gateway.handlers.placednamespaces import recording
 from gateway.handlers.placednamespaces.rehearsing import Overtaken, Rehearsal, overtaken
 from gateway.handlers.placednamespaces.relaying import relay
-from gateway.http.messages import Request, Response, Stream
+from gateway.http.messages import Headers, Request, Response, Stream
 from gateway.http.negotiation import content_type
 from gateway.process.runtime import Runtime
 from gateway.process.streams import Recheck
 from gateway.upstream.admission import PlacedWrite, Settlement
 from gateway.upstream.client import Answer, BadGateway, Permit
 from gateway.upstream.placements import Placement
+from gateway.upstream.recording.tunnel import RecordedTunnel
 from gateway.upstream.tunnel import Tunnel
 from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision, Verdict
@@ -76,7 +78,9 @@ async def forward(runtime: Runtime, request: Request, placement: Placement, rech
         )
     role, membership = await role_of(runtime, request.principal, info, placement)
     if info.verb in _READS and not info.connects:
-        answer: Answer | Tunnel = await ask(runtime, request, placement, role, follows=info.is_long_running)
+        answer: Answer | Tunnel | RecordedTunnel = await ask(
+            runtime, request, placement, role, follows=info.is_long_running
+        )
     else:
         answer = await _write(runtime, request, placement, role, membership, recheck)
     return await relay(runtime, request, placement.cluster, answer, recheck, since=since)
@@ -84,7 +88,7 @@ async def forward(runtime: Runtime, request: Request, placement: Placement, rech
 
 async def _write(
     runtime: Runtime, request: Request, placement: Placement, role: str, membership: str, recheck: Recheck
-) -> Answer | Tunnel:
+) -> Answer | Tunnel | RecordedTunnel:
     """The answer to a write as it was judged; judged anew when somebody else has written in between."""
 
     def asked(question: Request) -> Awaitable[Answer]:
@@ -114,13 +118,18 @@ async def _write(
 
 async def _judged(
     runtime: Runtime, request: Request, rehearsal: Rehearsal, write: PlacedWrite, recheck: Recheck
-) -> Answer | Tunnel:
+) -> Answer | Tunnel | RecordedTunnel:
     """Raises ``Overtaken`` where the cluster has another state of the object than was judged."""
     placement, role = write.placement, write.role
     await _require_creation(runtime, request, rehearsal)
     settlements = await _admit(runtime, request, write, rehearsal)
     if request.info.connects:
-        return await _connect(runtime, request, placement, role, permit=recheck)
+        return await recording.connect(
+            runtime,
+            request,
+            placement,
+            lambda headers: _connect(runtime, request, placement, role, headers, permit=recheck),
+        )
     judged = await rehearsal.judged()
     try:
         # Whoever it was that had to be waited for: what changes something is sent on a decision of now.
@@ -244,7 +253,7 @@ async def ask(
 
 
 async def _connect(
-    runtime: Runtime, request: Request, placement: Placement, role: str, *, permit: Permit
+    runtime: Runtime, request: Request, placement: Placement, role: str, headers: Headers, *, permit: Permit
 ) -> Answer | Tunnel:
     """The connection into a pod, or the cluster's answer in its place."""
     upstream, target = runtime.clusters.upstream(placement.cluster), target_of(request)
@@ -253,7 +262,7 @@ async def _connect(
         return await upstream.upgrade(
             request.info.method,
             target,
-            request.raw_headers,
+            headers,
             token=token,
             audit_id=request.audit_id,
             permit=permit,

@@ -15,6 +15,7 @@ from gateway.process.runtime import Runtime
 from gateway.process.streams import PROMPT_SECONDS, Recheck
 from gateway.upstream.client import Answer
 from gateway.upstream.lastwords import LastWords, LogWords, NoWords, of_tunnel, of_watch
+from gateway.upstream.recording.tunnel import RecordedTunnel
 from gateway.upstream.tunnel import Tunnel
 from kube.requests.status import StatusError
 
@@ -26,14 +27,20 @@ _OURS: Final = frozenset({b"cache-control", b"content-type"})
 
 
 async def relay(
-    runtime: Runtime, request: Request, cluster: str, answer: Answer | Tunnel, recheck: Recheck, *, since: float
+    runtime: Runtime,
+    request: Request,
+    cluster: str,
+    answer: Answer | Tunnel | RecordedTunnel,
+    recheck: Recheck,
+    *,
+    since: float,
 ) -> Response | Stream:
     """The answer for the client. Nothing is shown on a decision older than a moment: ``since``, by the loop's clock.
 
     What has not come whole is registered, and ends with the right to it. Raises what ``recheck`` does.
     """
     info = request.info
-    if isinstance(answer, Tunnel):
+    if isinstance(answer, Tunnel | RecordedTunnel):
         chunks = _guarded(runtime, request, answer, of_tunnel(answer.headers), recheck)
         return Stream(chunks, headers=answer.headers, status=101, send=answer.write)
     media = next((value for name, value in answer.headers if name == b"content-type"), JSON)
@@ -63,11 +70,13 @@ def _message(body: bytes) -> str:
 
 
 async def _guarded(
-    runtime: Runtime, request: Request, source: Answer | Tunnel, words: LastWords, recheck: Recheck
+    runtime: Runtime, request: Request, source: Answer | Tunnel | RecordedTunnel, words: LastWords, recheck: Recheck
 ) -> AsyncIterator[bytes]:
     # 1. Registered before anything is shown: from here on every revocation finds the stream.
     stream = runtime.open_streams.open(request.principal, request.info, recheck, now=request.now, cut=request.cut)
     stream.ended.add_done_callback(lambda _: source.interrupt())
+    if isinstance(source, RecordedTunnel):
+        source.end_with(stream.end)
     try:
         # 2. What was taken away before that has found no stream: it is asked once more.
         try:
@@ -89,4 +98,7 @@ async def _guarded(
     finally:
         # 4. Reached by every end, the client's going included (the generator is closed): nothing stays registered.
         runtime.open_streams.close(stream)
-        source.close()
+        if isinstance(source, RecordedTunnel):
+            source.close("" if stream.ended.cancelled() else stream.ended.result().message)
+        else:
+            source.close()

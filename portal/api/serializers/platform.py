@@ -7,9 +7,10 @@ from rest_framework import serializers
 from kube.requests.ratelimits import SETTINGS
 from portal.api.serializers.base import CreateRequest, RequestSerializer
 from portal.api.serializers.policies import PoliciesSerializer
-from tenants.models import Cluster, CredentialKind, Network, PodSecurity, Tier
+from tenants.models import Cluster, CredentialKind, Network, PodSecurity, RecordingMode, Tier
 
 _LIMITS = f"What its tenants may ask of an API server: {', '.join(SETTINGS)}."
+_RECORDING = "What is kept of sessions (exec, attach) in pods of its workspaces; input never is."
 _KINDS = "What people may be given for its workspaces; everything when nothing is said."
 
 
@@ -28,6 +29,9 @@ class TierChangeRequest(RequestSerializer):
         required=False,
         default=dict,
         help_text=_LIMITS,
+    )
+    recording = serializers.ChoiceField(
+        choices=RecordingMode.choices, required=False, default=RecordingMode.OFF, help_text=_RECORDING
     )
     workspaces_per_user = serializers.IntegerField(min_value=0, max_value=1000, required=False, default=1)
     is_available = serializers.BooleanField(required=False, default=True)
@@ -94,6 +98,7 @@ class TierSerializer(serializers.ModelSerializer[Tier]):
             "network",
             "policies",
             "request_limits",
+            "recording",
             "workspaces_per_user",
             "is_available",
             "position",

@@ -13,16 +13,21 @@ import uvicorn
 from uvicorn.server import ServerState
 
 from gateway.filters.requestinfo import resolve
+from gateway.handlers.placednamespaces import recording
 from gateway.handlers.placednamespaces.relaying import relay
 from gateway.http.bodies import read_body
 from gateway.http.errors import as_status_error, render
-from gateway.http.messages import Request, Stream
+from gateway.http.messages import Headers, Request, Stream
 from gateway.http.protocol import GatewayProtocol
 from gateway.http.requestresponse import RequestResponseCycle
 from gateway.process.streams import OpenStreams
 from gateway.server.application import _RequestPipeline
-from gateway.upstream.client import Upstream
+from gateway.upstream.client import Answer, Upstream
+from gateway.upstream.placements import Placement
+from gateway.upstream.recording.recordings import Recordings
+from gateway.upstream.tunnel import Tunnel
 from kube.authentication.identity import Principal
+from kube.requests.requestinfo import query_parameters
 from kube.requests.status import Forbidden
 
 SUSPENDED = Forbidden("the workspace is suspended: unpaid")
@@ -36,6 +41,7 @@ class Door:
         self.token = token
         self.streams = OpenStreams()
         self.closed = False
+        self.recorded: tuple[Recordings, Placement] | None = None
         self.state = ServerState()
         self.address: tuple[str, int] = ("", 0)
         self.principal = Principal(name="anna", uid="1", groups=(), tenant="acme", authenticator="test")
@@ -58,10 +64,30 @@ class Door:
         try:
             body = await read_body(cycle, headers)
             pairs = tuple(cycle.headers)
-            if info.connects:
-                answer = await self.upstream.upgrade(
-                    cycle.method, target, pairs, token=self.token, audit_id=pipeline.audit_id
+            parameters = query_parameters(cycle.query)
+            request = Request(
+                principal=self.principal,
+                info=info,
+                query={name: values[0] for name, values in parameters.items()},
+                parameters=parameters,
+                headers=headers,
+                raw_headers=pairs,
+                body=b"",
+                now=time.time(),
+                audit_id=pipeline.audit_id,
+                cut=cycle.abort,
+            )
+
+            async def connect(sent: Headers) -> Answer | Tunnel:
+                return await self.upstream.upgrade(
+                    cycle.method, target, sent, token=self.token, audit_id=pipeline.audit_id
                 )
+
+            if info.connects and self.recorded is not None:
+                self._runtime.recordings, placement = self.recorded
+                answer = await recording.connect(self._runtime, request, placement, connect)  # type: ignore[arg-type]
+            elif info.connects:
+                answer = await connect(pairs)
             else:
                 answer = await self.upstream.request(
                     cycle.method,
@@ -72,15 +98,6 @@ class Door:
                     audit_id=pipeline.audit_id,
                     long_running=info.is_long_running,
                 )
-            request = Request(
-                principal=self.principal,
-                info=info,
-                query={},
-                headers=headers,
-                body=b"",
-                now=time.time(),
-                cut=cycle.abort,
-            )
             passed = await relay(
                 self._runtime,  # type: ignore[arg-type]
                 request,
