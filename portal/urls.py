@@ -25,6 +25,7 @@ from portal.views import (
     usage,
     workspaces,
 )
+from portal.views.joining import invitations
 
 handler400 = "portal.http.errors.bad_request"
 handler403 = "portal.http.errors.permission_denied"
@@ -36,6 +37,8 @@ urlpatterns = [
     path("requests/", overview.requests, name="requests"),
     path("search/", overview.search, name="search"),
     path("login/", sessions.login, name="login"),
+    path("join/", invitations.join, name="join"),
+    path("join/<str:secret>/", invitations.join_by, name="join-by"),
     path("logout/", sessions.logout, name="logout"),
     path("oidc/authenticate/", oidc.OidcLogin.as_view(), name="oidc_authentication_init"),
     path("oidc/callback/", oidc.OidcCallback.as_view(), name="oidc_authentication_callback"),
@@ -81,6 +84,8 @@ urlpatterns = [
     path("tenants/<str:name>/delete/", tenants.tenant_delete, name="tenant-delete"),
     path("tenants/<str:name>/members/", tenants.members, name="members"),
     path("tenants/<str:name>/members/add/", tenants.member_add, name="member-add"),
+    path("tenants/<str:name>/members/invite/", invitations.member_invite, name="member-invite"),
+    path("tenants/<str:name>/invitations/<uuid:pk>/revoke/", invitations.invitation_end, name="invitation-revoke"),
     path("tenants/<str:name>/members/<uuid:user_id>/role/", tenants.member_role, name="member-role"),
     path("tenants/<str:name>/members/<uuid:user_id>/remove/", tenants.member_remove, name="member-remove"),
     path("tenants/<str:name>/policies/", policies.policies, name="policies"),

@@ -2,7 +2,18 @@
 
 from django.urls import path
 
-from portal.api import access, auditlogs, operations, platform, policies, tenants, tokens, usage, workspaces
+from portal.api import (
+    access,
+    auditlogs,
+    invitations,
+    operations,
+    platform,
+    policies,
+    tenants,
+    tokens,
+    usage,
+    workspaces,
+)
 
 urlpatterns = [
     path("me/", operations.Me.as_view()),
@@ -28,6 +39,8 @@ urlpatterns = [
     path("tenants/<str:name>/kubeconfig", tenants.TenantKubeconfig.as_view()),
     path("tenants/<str:name>/members/", tenants.MemberList.as_view()),
     path("tenants/<str:name>/members/<uuid:user_id>/", tenants.MemberDetail.as_view()),
+    path("tenants/<str:name>/invitations/", invitations.InvitationList.as_view()),
+    path("tenants/<str:name>/invitations/<uuid:pk>/revoke", invitations.InvitationRevoke.as_view()),
     path("tenants/<str:name>/quota/", tenants.TenantQuota.as_view()),
     path("tenants/<str:name>/policies/", policies.TenantPolicies.as_view()),
     path("tenants/<str:name>/policies/what-if", policies.TenantPoliciesTrial.as_view()),

@@ -2,7 +2,8 @@
 
 What ended after the backup would live again with it: so all of it ends, whether it is in the backup or not.
 
-1. Sessions of the portal are in no backup; machines' logins, personal access tokens and people's credentials are revoked.
+1. Sessions of the portal are in no backup; machines' logins, personal access tokens, people's credentials and the
+   invitations that wait are revoked.
 2. Credentials of clusters for the webhooks end: operators issue new ones.
 3. Service accounts of the system space are made anew; tenants' tokens and certificates of before end with the opening of
    their tenant (``credentials_spend``).
@@ -27,7 +28,7 @@ from portal.backup.newer import RESTORE, Newer, closings
 from store import synchronous
 from store.types import Range, Update
 from tenants.clusters.changes import cluster_changed
-from tenants.models import Phase, Status, Tenant, TenantState, User, Workspace
+from tenants.models import Invitation, Phase, Status, Tenant, TenantState, User, Workspace
 from tenants.services import desiredstate
 from tenants.services.revocation import credentials_changed
 from tenants.services.tenants import tenant_suspend
@@ -42,6 +43,8 @@ def credentials_end_all(*, now: datetime) -> Iterator[str]:
     Credential.objects.filter(revoked_at=None).exclude(expires_at__lt=now).update(
         revoked_at=now, revoked_by=RESTORE.name
     )
+    # What was used or revoked after the backup waits again in it.
+    Invitation.objects.filter(accepted_at=None, revoked_at=None).update(revoked_at=now)
     credentials_changed()
     asking = sorted(set(WebhookCredential.objects.values_list("cluster__name", flat=True)))
     WebhookCredential.objects.all().delete()

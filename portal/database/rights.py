@@ -68,6 +68,7 @@ RIGHTS: Final[Mapping[str, Right]] = {
     "store_revision": Right("SELECT, UPDATE", "SELECT, UPDATE"),
     "tenants": Right(_ALL, "SELECT, UPDATE", rows=_of("name")),
     "memberships": Right(_ALL, _ALL, rows=_of("tenant_id")),
+    "invitations": Right(_ALL, "SELECT, INSERT, UPDATE", rows=_of("tenant_id")),
     "workspaces": Right(_ALL, "SELECT, INSERT, UPDATE", rows=_of("tenant_id")),
     "operations": Right(_ALL, "SELECT, INSERT, UPDATE", rows=_OF_WORKSPACE),
     "stream_counts": Right(_ALL, _READ, rows=_of("tenant")),

@@ -129,6 +129,32 @@ class MemberForm(forms.Form):
     role = forms.ChoiceField(choices=Role.choices, initial=Role.EDITOR)
 
 
+class InvitationForm(forms.Form):
+    """Somebody who may join, as what, and until when."""
+
+    email = forms.EmailField(
+        label="E-mail address", max_length=254, help_text="Only somebody with this address can use the link."
+    )
+    role = forms.ChoiceField(choices=Role.choices, initial=Role.EDITOR)
+    days = forms.TypedChoiceField(
+        label="Counts for", coerce=int, initial=7, choices=[(1, "1 day"), (7, "7 days"), (30, "30 days")]
+    )
+
+
+class JoinForm(forms.Form):
+    """The account of somebody who is invited and has none."""
+
+    name = forms.CharField(
+        required=False, max_length=128, label="Your name", widget=forms.TextInput(attrs={"autocomplete": "name"})
+    )
+    password = forms.CharField(
+        strip=False,
+        max_length=MAX_PASSWORD,
+        help_text="At least 12 characters.",
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+    )
+
+
 class RoleForm(forms.Form):
     """A member's new role."""
 

@@ -166,6 +166,8 @@ def target_name(target: str) -> str:
             return f"credential for the workspace {name} of {tenant}"
         case ["tenants", tenant, "members", _]:
             return f"member of {tenant}"
+        case ["tenants", tenant, "invitations", _]:
+            return f"invitation to {tenant}"
         case [noun, name] if noun in _NOUNS:
             return f"{_NOUNS[noun]} {name}"
     return target
@@ -185,6 +187,9 @@ ACTIONS: Final = {
     Action.CLUSTER_ROTATED: "Cluster's credential rotated",
     Action.CONNECTION_ENDED: "Connection into a pod ended",
     Action.CREDENTIAL_REVOKED: "Credential revoked",
+    Action.INVITATION_ACCEPTED: "Invitation accepted",
+    Action.INVITATION_CREATED: "Invited",
+    Action.INVITATION_REVOKED: "Invitation revoked",
     Action.KUBECONFIG_ISSUED: "Kubeconfig issued",
     Action.LOGIN_ALLOWED: "Machine signed in",
     Action.LOGIN_DENIED: "Machine turned away",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -22,6 +24,7 @@ from portal.http.actors import actor_of, visitor_of
 from portal.signin import attempts, refusals
 from tenants.models import User
 from tenants.rights import require_operator
+from tenants.services.invitations import invitation_accept, invitation_that_counts
 from tenants.services.revocation import access_tokens_end, credentials_end
 
 _CHANGEABLE = ("name", "status", "is_staff", "is_superuser", "issuer", "subject")
@@ -51,6 +54,12 @@ def sign_in(request: HttpRequest, *, email: str, password: str) -> User | None:
     return user
 
 
+def come_in(request: HttpRequest, user: User) -> None:
+    """Begin the session of somebody who has just set their first password."""
+    auth.login(request, user, backend="django.contrib.auth.backends.ModelBackend")
+    visitor_of(request, user.email, user).record(Action.SIGN_IN, chain=SYSTEM_CHAIN, target="session")
+
+
 def sign_out(request: HttpRequest) -> None:
     """End the caller's session in this browser and say so in the audit log."""
     if request.user.is_authenticated:
@@ -74,6 +83,33 @@ def user_create(
     Operators only. Raises ``AlreadyExists``, ``Invalid``.
     """
     require_operator(actor)
+    return _created(actor, email, name, password, is_staff=is_staff, issuer=issuer, subject=subject)
+
+
+@transaction.atomic
+def user_join(request: HttpRequest, *, digest: str, name: str, password: str, now: datetime) -> User:
+    """Make the account of whoever was invited and has none, and let it accept (GW14); they are not signed in yet.
+
+    Raises ``NotFound`` for an invitation that counts no more, ``AlreadyExists`` where there is an account, ``Invalid`` for
+    a weak password, and as ``invitation_accept``.
+    """
+    found = invitation_that_counts(digest, now=now)
+    actor = visitor_of(request, found.email)
+    user = _created(actor, found.email, name, password)
+    invitation_accept(actor=replace(actor, user_id=user.pk), user=user, digest=digest, now=now)
+    return user
+
+
+def _created(
+    actor: Actor,
+    email: str,
+    name: str,
+    password: str,
+    *,
+    is_staff: bool = False,
+    issuer: str = "",
+    subject: str = "",
+) -> User:
     email = email.strip()
     try:
         _check_email(email)

@@ -158,7 +158,7 @@ def first_steps(
             "done": numbers.tenants > 0,
             "title": "Join a tenant",
             "url": reverse("tenants"),
-            "text": "An operator or an owner adds you by your e-mail address.",
+            "text": "An operator or an owner invites you by a link, or adds you by your e-mail address.",
         },
         workspace,
         {

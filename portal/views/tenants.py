@@ -29,6 +29,7 @@ from portal.views.credentials import credential_row
 from tenants import selectors, services
 from tenants.models import Role, Tenant, TenantState
 from tenants.rights import require_operator, require_role, role_at_least, role_of
+from tenants.services.invitations import invitations_waiting
 
 PAGE = 50
 _JTI = "JTI="
@@ -218,11 +219,13 @@ def members(request: HttpRequest, name: str) -> HttpResponse:
     """The members of a tenant with their roles. ``NotFound`` for whoever is no member."""
     actor = actor_of(request)
     found = selectors.tenant_visible_to(actor, name)
+    may_manage = selectors.may_manage(actor, name)
     context = {
         "tenant": found,
         "rows": selectors.members_of(actor, name),
         "listed": "Members",
-        "may_manage": selectors.may_manage(actor, name),
+        "may_manage": may_manage,
+        "invitations": invitations_waiting(actor, name, now=timezone.now()) if may_manage else [],
         "roles": Role.choices,
     }
     return render(request, "pages/tenants/members.html", context)

@@ -1,7 +1,7 @@
 """What is stored about tenants, and cannot be wrong: the constraints are in the database."""
 
 from tenants.models.clusters import Cluster, ClusterProbe, CredentialKind, Network, PodSecurity, RecordingMode, Tier
-from tenants.models.people import Membership, Role, Tenant, TenantState, User
+from tenants.models.people import Invitation, Membership, Role, Tenant, TenantState, User
 from tenants.models.recordings import Recording, RecordingChunk
 from tenants.models.streams import LIVING, PodConnection, StreamCount
 from tenants.models.usage import PastPrice, UsageHour, UsagePrice
@@ -13,6 +13,7 @@ __all__ = [
     "ClusterProbe",
     "CredentialKind",
     "Desired",
+    "Invitation",
     "Lock",
     "Membership",
     "Network",

@@ -180,3 +180,42 @@ class Membership(models.Model):
 
     def __str__(self) -> str:
         return f"{self.user} in {self.tenant} as {self.role}"
+
+
+class Invitation(models.Model):
+    """A link by which whoever has the address ``email`` may join a tenant as ``role``, once and for some days.
+
+    The link's secret is kept as ``digest`` alone. ``invited_by`` must still be able to give the role when it is used.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="invitations")
+    email = models.EmailField(_("e-mail address"), max_length=254)
+    role = models.CharField(max_length=6, choices=Role.choices)
+    digest = models.CharField(max_length=64, unique=True, editable=False)
+    invited_by = models.ForeignKey(User, on_delete=models.CASCADE, related_name="invitations_made")
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    expires_at = models.DateTimeField()
+    accepted_at = models.DateTimeField(null=True, editable=False)
+    revoked_at = models.DateTimeField(null=True, editable=False)
+
+    class Meta:
+        db_table = "invitations"
+        verbose_name = _("invitation")
+        verbose_name_plural = _("invitations")
+        constraints = [
+            models.UniqueConstraint(
+                "tenant",
+                Lower("email"),
+                condition=models.Q(accepted_at__isnull=True, revoked_at__isnull=True),
+                name="invitation_waiting_unique",
+            ),
+            models.CheckConstraint(condition=models.Q(role__in=Role.values), name="invitation_role_known"),
+            models.CheckConstraint(
+                condition=models.Q(accepted_at__isnull=True) | models.Q(revoked_at__isnull=True),
+                name="invitation_ends_once",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.email} to {self.tenant_id} as {self.role}"

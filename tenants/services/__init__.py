@@ -8,6 +8,7 @@ for each field) for bad input, ``TooManyRequests`` for too much of it.
 from tenants.services.clustercredentials import cluster_credential_rotate
 from tenants.services.clusters import cluster_change, cluster_check, cluster_delete, cluster_register
 from tenants.services.connections import pod_connection_end
+from tenants.services.invitations import invitation_accept, invitation_create, invitation_revoke
 from tenants.services.memberships import membership_remove, membership_set
 from tenants.services.operations import operation_retry, workspace_abandon
 from tenants.services.policies import tenant_policies_change
@@ -36,6 +37,9 @@ __all__ = [
     "cluster_credential_rotate",
     "cluster_delete",
     "cluster_register",
+    "invitation_accept",
+    "invitation_create",
+    "invitation_revoke",
     "membership_remove",
     "membership_set",
     "operation_retry",

@@ -68,6 +68,9 @@ def routes(house: House, jti: str = "jti") -> list[tuple[str, str, Any]]:
         ("POST", f"{tenant}/members/", {"email": house.owner.email, "role": "owner"}),
         ("PATCH", f"{tenant}/members/{member}/", {"role": "owner"}),
         ("DELETE", f"{tenant}/members/{member}/", None),
+        ("GET", f"{tenant}/invitations/", None),
+        ("POST", f"{tenant}/invitations/", {"email": "new@acme.test", "role": "viewer"}),
+        ("POST", f"{tenant}/invitations/{member}/revoke", None),
         ("GET", f"{tenant}/quota/", None),
         ("PUT", f"{tenant}/quota/", {"hard": {"pods": "1"}}),
         ("GET", f"{tenant}/usage/", None),
@@ -79,7 +82,7 @@ def routes(house: House, jti: str = "jti") -> list[tuple[str, str, Any]]:
     ]
 
 
-@pytest.mark.parametrize("number", range(27))
+@pytest.mark.parametrize("number", range(30))
 def test_foreign_id_does_not_exist(number: int, acme: House, globex: House) -> None:
     """P1: for sessions, for tokens, and for a token of one's other tenant."""
     factories.credential(globex.workspace, globex.editor, jti="jti")
@@ -96,7 +99,7 @@ def test_foreign_id_does_not_exist(number: int, acme: House, globex: House) -> N
     assert globex.viewer.memberships.get().role == "viewer"
 
 
-@pytest.mark.parametrize("number", range(27))
+@pytest.mark.parametrize("number", range(30))
 def test_stranger_is_asked_to_authenticate(number: int, acme: House) -> None:
     method, path, body = routes(acme)[number]
     response = send(Client(), method, path, body)

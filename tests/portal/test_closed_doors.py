@@ -72,6 +72,7 @@ def forms(acme: House) -> dict[str, dict[str, Any]]:
         "tenant-kubeconfig": {"kind": "gateway"},
         "tenant-delete": {"name": acme.tenant.name},
         "member-add": {"email": colleague.email, "role": "viewer"},
+        "member-invite": {"email": "new@acme.test", "role": "viewer", "days": "7"},
         "member-role": {"role": "editor"},
         "member-remove": {},
         "token-new": {"name": "t", "scope": "read", "tenant": acme.tenant.name, "days": "30"},
@@ -92,6 +93,7 @@ def address(name: str, acme: House) -> str:
         "credential": "jti",
         "policy": "p",
         "key": "0",
+        "secret": "none",
     }
     pattern = next(each for each in urls.urlpatterns if getattr(each, "name", None) == name)
     return reverse(name, kwargs={part: values[part] for part in pattern.pattern.converters})
@@ -139,7 +141,7 @@ def requests(acme: House) -> list[tuple[str, str, Any]]:
 
 
 FOR_OPERATORS = {"suspend", "resume", "quota"}
-NUMBERS = range(29)
+NUMBERS = range(32)
 
 
 @pytest.mark.parametrize("number", NUMBERS)

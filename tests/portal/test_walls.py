@@ -30,7 +30,17 @@ from portal.middleware import ScopeMiddleware
 from store import synchronous
 from store.postgresql import statements
 from store.types import Create, Key
-from tenants.models import PodConnection, Recording, RecordingChunk, StreamCount, Tenant, UsageHour, User, Workspace
+from tenants.models import (
+    Invitation,
+    PodConnection,
+    Recording,
+    RecordingChunk,
+    StreamCount,
+    Tenant,
+    UsageHour,
+    User,
+    Workspace,
+)
 from tenants.suspensions import lock_set
 from tests import factories
 from tests.databases import owning
@@ -59,6 +69,9 @@ def fill(of: House) -> None:
         user=of.owner, name="x", digest=uuid.uuid4().hex, prefix="tnt_0000", expires_at=now + timedelta(days=1)
     )
     Login.objects.create(user=of.owner, expires_at=now + timedelta(days=1))
+    Invitation.objects.create(
+        tenant=of.tenant, email="x@x.test", role="viewer", digest=uuid.uuid4().hex, invited_by=of.owner, expires_at=now
+    )
     UsageHour.objects.create(tenant=name, hour=now)
     here = {"process": uuid.uuid4(), "tenant": name, "namespace": "x", "seen_at": now}
     StreamCount.objects.create(**here, open=1)
