@@ -41,7 +41,7 @@ class Export(NamedTuple):
 
 def wanted(spec: Mapping[str, Any], home: str) -> list[Export]:
     """The exports that a type names; those without a path are in ``home``, its own logical cluster."""
-    return [Export(one.get("path") or home, one.get("export") or "") for one in _entries(spec)]
+    return [Export(_text(one, "path") or home, _text(one, "export")) for one in _entries(spec)]
 
 
 def causes(spec: Mapping[str, Any], home: str) -> list[Cause]:
@@ -122,6 +122,12 @@ def condition(waiting: Sequence[str], *, now: str) -> Body:
     message = f"not in force yet: {', '.join(waiting)}" if waiting else ""
     status = "False" if waiting else "True"
     return {"type": CONDITION, "status": status, "reason": reason, "message": message, "lastTransitionTime": now}
+
+
+def _text(entry: Mapping[str, Any], field: str) -> str:
+    """The field's text; what is none of a kind is a name that nothing has."""
+    value = entry.get(field)
+    return value if isinstance(value, str) else "" if value is None else "?"
 
 
 def _entries(spec: Mapping[str, Any]) -> list[Mapping[str, Any]]:
