@@ -18,7 +18,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from kube.authentication.identity import MEMBERS
-from kube.objects.namespacecontents import SERVICE_ACCOUNT, service_account
+from kube.workspaces.namespacecontents import SERVICE_ACCOUNT, service_account
 from store import synchronous
 from store.models import StoredObject
 from store.types import Create, Delete, Key, PreconditionFailed, Update

@@ -18,8 +18,8 @@ import orjson
 
 from access.authorization.workspaces.state import held_open
 from gateway.resources.objects import timestamp
-from kube.objects import namespacecontents as contents
-from kube.objects.namespacecontents import ROOT_CERTIFICATES, SERVICE_ACCOUNT
+from kube.workspaces import namespacecontents as contents
+from kube.workspaces.namespacecontents import ROOT_CERTIFICATES, SERVICE_ACCOUNT
 from store.engine import Engine
 from store.fairqueue import FairQueue
 from store.postgresql.connections import AWAY

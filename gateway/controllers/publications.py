@@ -26,9 +26,9 @@ import orjson
 from gateway.resources.objects import timestamp
 from kube.kinds.reststrategies import counts_generations
 from kube.objects import publications
-from kube.objects.namespacecontents import ROOT_CERTIFICATES, SERVICE_ACCOUNT, service_account
 from kube.objects.publications import DEFINITIONS, NAMESPACES, ORIGIN, PUBLISHED, REPORT, Publication, Reason, Step
 from kube.requests.logicalclusters import ROOT, full_path, is_tenant_space, space_of, tenant_of
+from kube.workspaces.namespacecontents import ROOT_CERTIFICATES, SERVICE_ACCOUNT, service_account
 from store.engine import Engine
 from store.fairqueue import FairQueue
 from store.postgresql.connections import AWAY

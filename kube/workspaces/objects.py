@@ -11,9 +11,9 @@ from kube.authentication.identity import ADMIN_GROUPS, AUTHENTICATED, SERVICE_AC
 from kube.authorization.bootstrappolicy import COMPONENT_BINDINGS
 from kube.authorization.policyobjects import binding, role, rule
 from kube.authorization.rbac import GROUP as RBAC
-from kube.objects.namespacecontents import service_account
 from kube.requests.logicalclusters import ROOT, full_path, tenant_of
 from kube.requests.names import SYSTEM_TENANT
+from kube.workspaces.namespacecontents import service_account
 from kube.workspaces.types import (
     CLUSTER_NAME,
     CORE,

@@ -12,9 +12,9 @@ import orjson
 from access.admission.base import CREATE, Attributes
 from kube.authorization.nodegraph import MIRROR, reference_of
 from kube.objects.mountablesecrets import ephemeral_container_problems, limits_secrets, new_pod_problems
-from kube.objects.namespacecontents import service_account
 from kube.requests.names import path_segment
 from kube.requests.status import Forbidden
+from kube.workspaces.namespacecontents import service_account
 from store.interface import Store
 from store.types import Create, Key, Operation
 
