@@ -26,7 +26,8 @@ from store.log.preconditions import LogPosition, key_parameters
 from store.postgresql.arrays import Blobs
 from store.postgresql.connections import AWAY, PATIENCE_SECONDS
 from store.postgresql.dedicatedconnection import ConnectionPool, DedicatedConnection
-from store.postgresql.statements import CURRENT, MENTIONING, RESOURCES, STATE, load, replay
+from store.postgresql.results import keys_of, objects_of, text_of
+from store.postgresql.statements import CURRENT, MENTIONING, NAMESPACES_LACKING, RESOURCES, STATE, load, replay
 from store.supervision import Supervised
 from store.types import (
     AllSpaces,
@@ -215,27 +216,20 @@ class Engine:
         """See ``store.interface.Store``."""
         result = await self._pool.ask(RESOURCES, (space, namespace, namespace))
         get = result.get_value
-        return [(_text(get(row, 0)), _text(get(row, 1))) for row in range(result.ntuples)]
+        return [(text_of(get(row, 0)), text_of(get(row, 1))) for row in range(result.ntuples)]
 
     async def current(self, keys: Sequence[Key]) -> dict[Key, Stored]:
         """Those of the objects that are there, from the database itself: for who looks once at objects of many spaces."""
-        result = await self._pool.ask(CURRENT, key_parameters(keys))
-        get = result.get_value
-        found = (
-            Stored(
-                Key(*(_text(get(row, column)) for column in range(5))),
-                int.from_bytes(get(row, 5) or b""),
-                get(row, 6) or b"",
-            )
-            for row in range(result.ntuples)
-        )
+        found = objects_of(await self._pool.ask(CURRENT, key_parameters(keys)))
         return {stored.key: stored for stored in found}
 
     async def keys_containing(self, *texts: bytes) -> Sequence[Key]:
         """The keys, in every space, of the objects whose JSON contains one of the texts: a scan of everything."""
-        result = await self._pool.ask(MENTIONING, (Blobs(texts),), patience=SCAN_SECONDS)
-        get = result.get_value
-        return [Key(*(_text(get(row, column)) for column in range(5))) for row in range(result.ntuples)]
+        return keys_of(await self._pool.ask(MENTIONING, (Blobs(texts),), patience=SCAN_SECONDS))
+
+    async def namespaces_lacking(self, kept: tuple[str, str, str], text: str) -> Sequence[Key]:
+        """The namespaces, of every space, without that object (group, resource, name), or whose it lacks the text."""
+        return keys_of(await self._pool.ask(NAMESPACES_LACKING, (*kept, text), patience=SCAN_SECONDS))
 
     # What the log brings.
 
@@ -413,7 +407,7 @@ class Engine:
             raise Unavailable("the store has no counter row: migrate first")
         return [
             Stored(
-                Key(_text(get(row, 1)), group, resource, _text(get(row, 2)), _text(get(row, 3))),
+                Key(text_of(get(row, 1)), group, resource, text_of(get(row, 2)), text_of(get(row, 3))),
                 int.from_bytes(get(row, 4) or b""),
                 get(row, 5) or b"",
             )
@@ -453,8 +447,8 @@ class Engine:
             raise RevisionTooOld(f"the log no longer reaches back to revision {after}")
         events = [
             Event(
-                EventType(_text(get(row, 2))),
-                Key(*(_text(get(row, column)) for column in range(3, 8))),
+                EventType(text_of(get(row, 2))),
+                Key(*(text_of(get(row, column)) for column in range(3, 8))),
                 int.from_bytes(get(row, 1) or b""),
                 get(row, 8) or b"",
                 get(row, 9),
@@ -482,10 +476,6 @@ def _answer(readers: Sequence[asyncio.Future[None]], error: StoreError | None) -
             reader.set_result(None)
         else:
             reader.set_exception(error)
-
-
-def _text(data: bytes | None) -> str:
-    return (data or b"").decode()
 
 
 def _whole(selection: Range | AllSpaces) -> Range | AllSpaces:

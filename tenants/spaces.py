@@ -18,6 +18,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from kube.authentication.identity import MEMBERS
+from kube.workspaces.namespacecontents import SERVICE_ACCOUNT, service_account
 from store import synchronous
 from store.models import StoredObject
 from store.types import Create, Delete, Key, PreconditionFailed, Update
@@ -147,7 +148,7 @@ def _first_objects(
 
     for namespace in FIRST_NAMESPACES:
         yield _namespace_key(space, namespace), _namespace(namespace, tenant=name)
-        yield _first_account(space, namespace, tenant=name)
+        yield _first_account(space, namespace)
 
     prefix = f"/apis/{_RBAC}/v1/tenants/{name}"
     for member, target in MEMBER_ROLES.items():
@@ -163,12 +164,10 @@ def _namespace_key(space: str, name: str) -> Key:
     return Key(space, "", "namespaces", "", name)
 
 
-def _first_account(space: str, namespace: str, *, tenant: str = "") -> tuple[Key, dict[str, Any]]:
-    prefix = f"/api/v1/tenants/{tenant}" if tenant else "/api/v1"
-    link = f"{prefix}/namespaces/{namespace}/serviceaccounts/default"
-    account = _body("v1", "ServiceAccount", "default", link, tenant=tenant)
-    account["metadata"]["namespace"] = namespace
-    return Key(space, "", "serviceaccounts", namespace, "default"), account
+def _first_account(space: str, namespace: str) -> tuple[Key, dict[str, Any]]:
+    group, resource, name = SERVICE_ACCOUNT
+    account = service_account(space, namespace, uid=str(uuid.uuid4()), now=_now())
+    return Key(space, group, resource, namespace, name), account
 
 
 def _namespace(name: str, *, tenant: str = "") -> dict[str, Any]:

@@ -199,7 +199,8 @@ def start(
             f"--cert-dir={folder / 'kcm'}",
             "--concurrent-namespace-syncs=4",
             "--namespace-sync-period=10s",
-            "--controllers=namespace,serviceaccount,resourcequota,clusterrole-aggregation,garbagecollector,"
+            "--controllers=namespace,serviceaccount,root-ca-certificate-publisher-controller,resourcequota,"
+            "clusterrole-aggregation,garbagecollector,"
             + ",".join(("validatingadmissionpolicy-status-controller", *more_controllers)),
         )
     )

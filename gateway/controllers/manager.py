@@ -16,6 +16,7 @@ from access.admission.tenancy.tenantquota import TenantQuotaAdmission
 from gateway.controllers.apibindings import BindingController
 from gateway.controllers.clusterroles import ClusterRoleController
 from gateway.controllers.definitions import DefinitionController
+from gateway.controllers.namespacecontents import NamespaceContentsController
 from gateway.controllers.publications import PublicationController
 from gateway.controllers.workspaces import WorkspaceController
 from gateway.resources.customresources import CustomResources
@@ -60,6 +61,10 @@ class QuotaController:
             )
             if key.namespace and (event.type is EventType.DELETED or new_quota):
                 self._enqueue(Key(key.space, "", "resourcequotas", key.namespace, ""))
+
+    def on_remade(self, space: str, namespace: str) -> None:
+        """Note a namespace in which something was made that no admission has counted."""
+        self._enqueue(Key(space, "", "resourcequotas", namespace, ""))
 
     def _note_tenants(self, events: Sequence[Event]) -> None:
         """What came or went counts afresh, unless a change of the tenant's quota follows: its admission has settled it."""
@@ -128,6 +133,7 @@ async def run_controllers(
     store: Engine,
     database_url: str,
     url: str,
+    bundle: str,
     custom: CustomResources,
     quotas: ResourceQuota,
     tenant_quotas: TenantQuotaAdmission,
@@ -136,13 +142,15 @@ async def run_controllers(
 ) -> AsyncIterator[None]:
     """The workers run; an advisory lock makes sure that one process does what only one may.
 
-    ``refused`` are the resources that no tenant's space may hold; ``further`` are workers of rooms above, by name.
+    ``bundle`` is what clients verify the server with, at ``url``; ``refused`` are the resources that no tenant's space may
+    hold; ``further`` are workers of rooms above, by name.
     """
     recounts = QuotaController(store, quotas, tenant_quotas, custom)
     controller = DefinitionController(store)
     bindings = BindingController(store)
     tree = WorkspaceController(store, database_url, url)
     roles = ClusterRoleController(store, database_url)
+    contents = NamespaceContentsController(store, database_url, bundle, recounts.on_remade)
     published = PublicationController(store, database_url, custom.resource_of, refused)
     lifecycle = GarbageCollector(store, database_url, custom.resource_of)
     undos = [store.subscribe(worker.on_events) for worker in (recounts, controller, bindings, tree)]
@@ -153,6 +161,7 @@ async def run_controllers(
         Supervised("apibindings", bindings.run),
         Supervised("workspaces", tree.run),
         Supervised("clusterroles", roles.run),
+        Supervised("namespaces", contents.run),
         Supervised("published", published.run),
         *(Supervised(name, run) for name, run in further),
     ]

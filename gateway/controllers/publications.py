@@ -23,12 +23,12 @@ from typing import Any, Final
 
 import orjson
 
-from access.admission.kubernetes.serviceaccount import first_account
 from gateway.resources.objects import timestamp
 from kube.kinds.reststrategies import counts_generations
 from kube.objects import publications
 from kube.objects.publications import DEFINITIONS, NAMESPACES, ORIGIN, PUBLISHED, REPORT, Publication, Reason, Step
 from kube.requests.logicalclusters import ROOT, full_path, is_tenant_space, space_of, tenant_of
+from kube.workspaces.namespacecontents import ROOT_CERTIFICATES, SERVICE_ACCOUNT, service_account
 from store.engine import Engine
 from store.fairqueue import FairQueue
 from store.postgresql.connections import AWAY
@@ -305,8 +305,10 @@ class PublicationController:
         if step is Step.CREATE and publication is not None:
             made: list[Operation] = [Create(place, _new(publication, place))]
             if place[1:3] == NAMESPACES:
-                account = Key(place.space, "", "serviceaccounts", place.name, "default")
-                made.append(Create(account, first_account(account, uid=str(uuid.uuid4()), now=time.time())))
+                group, resource, name = SERVICE_ACCOUNT
+                account = Key(place.space, group, resource, place.name, name)
+                now = timestamp(time.time())
+                made.append(Create(account, service_account(place.space, place.name, uid=str(uuid.uuid4()), now=now)))
             return made
         if step is Step.NONE or there is None or body is None:
             return []
@@ -327,8 +329,8 @@ class PublicationController:
     async def _is_in_use(self, place: Key) -> bool:
         for group, resource in await self._store.resources(place.space, place.name):
             for item in (await self._store.list(Range(place.space, group, resource, place.name))).items:
-                first = item.key[1:3] == ("", "serviceaccounts") and item.key.name == "default"
-                if not first and not publications.is_copy(orjson.loads(item.data)):
+                held = (*item.key[1:3], item.key.name) in (SERVICE_ACCOUNT, ROOT_CERTIFICATES)
+                if not held and not publications.is_copy(orjson.loads(item.data)):
                     return True
         return False
 

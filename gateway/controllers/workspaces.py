@@ -22,7 +22,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -30,16 +30,20 @@ import orjson
 from access.authorization.workspaces.state import closing, logical_cluster_key
 from gateway.resources.objects import timestamp
 from kube.requests.logicalclusters import ROOT, is_valid, is_workspace, space_of
-from kube.workspaces.objects import logical_cluster_objects, organization_object
+from kube.workspaces import defaultbindings
+from kube.workspaces.apiexports import BINDINGS, EXPORTS, identity_of
+from kube.workspaces.objects import Place, logical_cluster_objects, organization_object
 from kube.workspaces.types import (
     BASES_MAX,
     FINALIZER,
     LOGICAL_CLUSTERS,
     REQUIRED_GROUPS,
+    TYPE_UID,
     TYPES,
     WORKSPACES,
     Phase,
     parent_cluster,
+    phase_wanted,
     reference,
     split_type,
 )
@@ -55,6 +59,7 @@ from store.types import (
     Event,
     EventType,
     Key,
+    Operation,
     PreconditionFailed,
     Range,
     Stored,
@@ -68,6 +73,7 @@ LEADER_LOCK: Final = 7_236_018_502
 _CHUNK: Final = 200
 _TENANTS: Final = (ROOT, "", "tenants")
 _IDLE_SECONDS: Final = 5.0
+_DEFAULT_BINDING: Final = f'"{defaultbindings.DEFAULT_BINDING}"'.encode()
 
 Body = dict[str, Any]
 
@@ -87,7 +93,7 @@ class WorkspaceController:
             key = event.key
             if (key[1:3] == WORKSPACES or key[:3] == _TENANTS) and event.type is not EventType.DELETED:
                 self._queue.add(key)
-            elif key[1:3] == LOGICAL_CLUSTERS and is_workspace(key.space):
+            elif is_workspace(key.space) and (key[1:3] == LOGICAL_CLUSTERS or _is_default_binding(event)):
                 self._queue.add(_workspace_key(key.space))
 
     async def run(self) -> None:
@@ -134,7 +140,7 @@ class WorkspaceController:
             await self._finalize(stored, body, path)
             return
         phase = (body.get("status") or {}).get("phase")
-        if phase == Phase.READY:
+        if phase in (Phase.READY, Phase.INACTIVE):
             return
         cluster = await self._store.get(logical_cluster_key(path))
         if cluster is not None and _owner_of(cluster) != body["metadata"]["uid"]:
@@ -164,7 +170,15 @@ class WorkspaceController:
 
     async def _schedule(self, stored: Stored, body: Body, path: str) -> None:
         kind = body["spec"]["type"]
-        initializers = await self._initializers(f"{kind['path']}:{kind['name']}")
+        types = await self._lineage(f"{kind['path']}:{kind['name']}")
+        initializers = [name for name, found in types.items() if _spec(found).get("initializer")]
+        agreed = (body["metadata"].get("annotations") or {}).get(TYPE_UID)
+        first = next(iter(types.values()), {})
+        # What another has put under the name of a lent type since is not what the workspace was made of.
+        same = agreed is None or (first.get("metadata") or {}).get("uid") == agreed
+        bindings = await self._default_bindings(path, types) if same else []
+        if bindings:
+            initializers.append(defaultbindings.INITIALIZER)
         url = f"{self._url}/clusters/{path}"
         made = logical_cluster_objects(
             path,
@@ -175,6 +189,7 @@ class WorkspaceController:
             now=timestamp(time.time()),
             uids=[str(uuid.uuid4()) for _ in range(5)],
         )
+        made += bindings
         body["spec"] |= {"cluster": path, "URL": url}
         body["status"] = {**(body.get("status") or {}), "phase": Phase.INITIALIZING, "initializers": initializers}
         # One transaction: there is no workspace that is scheduled without its first objects, or the other way round.
@@ -187,6 +202,8 @@ class WorkspaceController:
         status = inside.setdefault("status", {})
         waiting = status.get("initializers") or []
         seen = body.setdefault("status", {})
+        if defaultbindings.INITIALIZER in waiting and await self._is_bound(stored, body, cluster, inside):
+            return  # What was written brings the workspace back here.
         if waiting:
             if seen.get("initializers") != waiting:
                 seen["initializers"] = waiting
@@ -195,26 +212,59 @@ class WorkspaceController:
         for shown in (status, seen):
             shown.pop("initializers", None)
             shown["phase"] = Phase.READY
+        status["phase"] = seen["phase"] = phase_wanted(inside)
         await self._store.commit(
             Update(cluster.key, cluster.revision, inside), Update(stored.key, stored.revision, body)
         )
 
-    async def _initializers(self, kind: str) -> list[str]:
-        """Who has to initialize workspaces of a type: the type and those it extends, as far as they say so."""
-        found: list[str] = []
-        seen: set[str] = set()
+    async def _is_bound(self, stored: Stored, body: Body, cluster: Stored, inside: Body) -> bool:
+        """Look at the bindings that a workspace began with; whether what is to be told of them was not known yet."""
+        bindings = (await self._store.list(Range(cluster.key.space, *BINDINGS))).items
+        waiting = defaultbindings.unfinished(orjson.loads(item.data) for item in bindings)
+        told = defaultbindings.condition(waiting, now=timestamp(time.time()))
+        writes: list[Operation] = []
+        for shown, at in ((inside, cluster), (body, stored)):
+            status = shown.setdefault("status", {})
+            if not waiting:
+                kept = [name for name in status.get("initializers") or () if name != defaultbindings.INITIALIZER]
+                status["initializers"] = kept
+            known = [one for one in status.get("conditions") or () if one.get("type") == told["type"]]
+            if waiting and known and known[0].get("message") == told["message"]:
+                continue
+            others = [one for one in status.get("conditions") or () if one.get("type") != told["type"]]
+            status["conditions"] = [*others, told]
+            writes.append(Update(at.key, at.revision, shown))
+        if writes:
+            await self._store.commit(*writes)
+        return bool(writes)
+
+    async def _default_bindings(self, path: str, types: Mapping[str, Body]) -> list[tuple[Place, Body]]:
+        """The bindings that a workspace begins with: one to each export that its types name."""
+        found: dict[tuple[str, str], tuple[Place, Body]] = {}
+        for kind, body in types.items():
+            for export in defaultbindings.known(body):
+                stored = await self._store.get(Key(export.path, *EXPORTS, "", export.name))
+                exported = orjson.loads(stored.data) if stored is not None else {}
+                same = identity_of(exported) == export.identity
+                claims = ((exported.get("spec") or {}).get("permissionClaims") or ()) if same else ()
+                made = defaultbindings.binding(
+                    path, export, claims, kind=kind, uid=str(uuid.uuid4()), now=timestamp(time.time())
+                )
+                found.setdefault((export.path, export.name), made)
+        return list(found.values())
+
+    async def _lineage(self, kind: str) -> dict[str, Body]:
+        """A type and those that it extends, by name; an empty body for one that is not there."""
+        found: dict[str, Body] = {}
         queue = [kind]
-        while queue and len(seen) < BASES_MAX:
+        while queue and len(found) < BASES_MAX:
             name = queue.pop(0)
             path, short = split_type(name)
-            if name in seen or not is_valid(path):
+            if name in found or not is_valid(path):
                 continue
-            seen.add(name)
             stored = await self._store.get(Key(path, *TYPES, "", short))
-            spec = (orjson.loads(stored.data).get("spec") if stored else None) or {}
-            if spec.get("initializer"):
-                found.append(name)
-            for value in (spec.get("extend") or {}).get("with") or ():
+            found[name] = orjson.loads(stored.data) if stored else {}
+            for value in (_spec(found[name]).get("extend") or {}).get("with") or ():
                 base, base_name = reference(value)
                 queue.append(f"{base or path}:{base_name}")
         return found
@@ -259,6 +309,14 @@ class WorkspaceController:
     async def _delete_all(self, selection: Range) -> None:
         while items := (await self._store.list(selection, limit=_CHUNK)).items:
             await self._store.commit(*(Delete(item.key, item.revision, orjson.loads(item.data)) for item in items))
+
+
+def _spec(body: Body) -> Body:
+    return body.get("spec") or {}
+
+
+def _is_default_binding(event: Event) -> bool:
+    return event.key[1:3] == BINDINGS and _DEFAULT_BINDING in event.data
 
 
 def _owner_of(cluster: Stored) -> str:

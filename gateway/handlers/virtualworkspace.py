@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import orjson
 
+from access.authorization.workspaces.state import logical_cluster_key
 from gateway.handlers import discovery, verbs
 from gateway.http.messages import Request, Response, ScopeFilter, Stream
 from gateway.process.runtime import Runtime
@@ -40,7 +41,7 @@ from kube.workspaces.apiexports import (
     identity_of,
     source_of,
 )
-from kube.workspaces.types import reference
+from kube.workspaces.types import Phase, reference
 from store.types import AllSpaces, Key, Range
 
 Body = dict[str, Any]
@@ -157,6 +158,9 @@ async def _export_scope(
         reason = runtime.suspensions.reason(wanted.cluster, wanted.namespace)
         if reason is not None:
             raise Forbidden(f"locked: {reason}" if reason else "locked")
+        consumer = await _read(runtime, logical_cluster_key(wanted.cluster))
+        if ((consumer or {}).get("status") or {}).get("phase") == Phase.INACTIVE:
+            raise Forbidden("the logical cluster is marked inactive")
     for resource in await _resources(runtime, provider.cluster, export):
         version = resource.version(wanted.version)
         if (resource.group, resource.plural) == (wanted.group, wanted.resource) and version is not None:

@@ -46,6 +46,12 @@ class Certificates:
     portal_token_key: Path
     admin_kubeconfig: Path
 
+    @property
+    def bundle(self) -> str:
+        """What clients verify the server with, in PEM; nothing else that the file may hold."""
+        found = pki.load_certificates(self.server_ca.read_bytes())
+        return "".join(each.public_bytes(serialization.Encoding.PEM).decode() for each in found)
+
 
 def prepare(options: Options) -> Certificates:
     """Everything that is needed, generating what is not given and not there yet. Safe to call at the same time."""

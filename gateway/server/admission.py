@@ -27,6 +27,7 @@ from access.admission.tenancy.apibindings import ApiBindings
 from access.admission.tenancy.hostclaims import Elsewhere, HostClaims, HostOwnership
 from access.admission.tenancy.placedquota import ClusterQuotaAdmission, PlacedQuotas
 from access.admission.tenancy.publishedobjects import PublishedObjects
+from access.admission.tenancy.reservedmetadata import ReservedMetadata
 from access.admission.tenancy.tenantlifecycle import TenantLifecycle
 from access.admission.tenancy.tenantpolicies import TenantPolicies, TenantPolicyAdmission
 from access.admission.tenancy.tenantquota import TenantQuotaAdmission
@@ -96,6 +97,7 @@ def build_admission(
     policies, claims = TenantPolicies(store, configured.tenant_policy), HostClaims(store, hosts)
     # What changes objects first, then what judges them; quotas last, when nothing else can refuse.
     plugins: list[Plugin] = [
+        ReservedMetadata(),
         PublishedObjects(authorization.chain),
         TenantScope(configured.refused_to_tenants),
         TenantLifecycle(store),

@@ -183,6 +183,7 @@ async def build_runtime(
                     store,
                     options.database_url,
                     url,
+                    certificates.bundle,
                     custom,
                     admission.quotas,
                     admission.tenant_quotas,

@@ -137,10 +137,27 @@ def _kinds() -> tuple[tuple[str, str, str, str, dict[str, Any], dict[str, Any] |
                 initializer=_flag("Whether they wait for an initializer."),
                 extend=_object("Types whose properties it has as well.", **{"with": _list(reference)}),
                 defaultChildWorkspaceType=reference,
+                defaultAPIBindings=_list(
+                    _object(
+                        "An export that workspaces of the type are bound to from the beginning.",
+                        path=_text("The logical cluster's path; the type's own by default."),
+                        export=_text("The name of the export."),
+                    )
+                ),
+                defaultAPIBindingLifecycle=_text("InitializeOnly: what workspaces have been given is theirs."),
                 limitAllowedChildren=_object("Types below.", none=_flag("None."), types=_list(reference)),
                 limitAllowedParents=_object("Types above.", none=_flag("None."), types=_list(reference)),
             ),
-            _status(),
+            _status(
+                defaultAPIBindings=_list(
+                    _object(
+                        "An export that the type names, as it was when it was named.",
+                        path=_text("The logical cluster's path."),
+                        export=_text("The name of the export."),
+                        identityHash=_text("The identity of the export."),
+                    )
+                )
+            ),
         ),
         (
             "core.kcp.io",

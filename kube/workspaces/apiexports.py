@@ -35,8 +35,9 @@ EXPORT: Final = "apis.kcp.io/export"
 IDENTITY: Final = "apis.kcp.io/identity"
 SCHEMA: Final = "apis.kcp.io/schema"
 SCHEMA_UID: Final = "apis.kcp.io/schema-uid"
-"""Annotations of a bound definition: its binding, ``<path>:<export>`` and that export's identity hash, and the name
-and uid of the schema it was made of."""
+ANNOTATIONS: Final = (BINDING, EXPORT, IDENTITY, SCHEMA, SCHEMA_UID)
+"""Those of a bound definition: its binding, ``<path>:<export>`` and that export's identity hash, and the name and uid of
+the schema it was made of."""
 
 FINALIZER: Final = "apis.kcp.io/apibinding-finalizer"
 """Holds a deleted ``APIBinding`` until the objects of what it bound are gone."""

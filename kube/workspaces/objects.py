@@ -13,6 +13,7 @@ from kube.authorization.policyobjects import binding, role, rule
 from kube.authorization.rbac import GROUP as RBAC
 from kube.requests.logicalclusters import ROOT, full_path, tenant_of
 from kube.requests.names import SYSTEM_TENANT
+from kube.workspaces.namespacecontents import service_account
 from kube.workspaces.types import (
     CLUSTER_NAME,
     CORE,
@@ -87,11 +88,7 @@ def logical_cluster_objects(
         "spec": {"finalizers": ["kubernetes"]},
         "status": {"phase": "Active"},
     }
-    account = {
-        "apiVersion": "v1",
-        "kind": "ServiceAccount",
-        "metadata": _metadata(path, "", "serviceaccounts", "v1", "default", now, uids[4], namespace="default"),
-    }
+    account = service_account(path, "default", uid=uids[4], now=now)
     return [
         ((*LOGICAL_CLUSTERS, "", CLUSTER_NAME), cluster),
         (("", "namespaces", "", "default"), namespace),
@@ -183,17 +180,13 @@ def _type(name: str, description: str, spec: Body, now: str, uid: str) -> tuple[
     return (*TYPES, "", name), body
 
 
-def _metadata(
-    path: str, group: str, resource: str, version: str, name: str, now: str, uid: str, *, namespace: str = ""
-) -> Body:
+def _metadata(path: str, group: str, resource: str, version: str, name: str, now: str, uid: str) -> Body:
     metadata: Body = {
         "name": name,
         "uid": uid,
         "creationTimestamp": now,
-        "selfLink": full_path(path, group, version, resource, namespace=namespace, name=name),
+        "selfLink": full_path(path, group, version, resource, name=name),
     }
-    if namespace:
-        metadata["namespace"] = namespace
     tenant = tenant_of(path)
     if tenant != SYSTEM_TENANT:
         metadata["tenant"] = tenant

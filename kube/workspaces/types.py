@@ -35,6 +35,9 @@ TYPE: Final = "internal.tenancy.kcp.io/type"
 TYPE_UID: Final = "internal.tenancy.kcp.io/type-uid"
 """Which type of another tenant it is: one that takes its name later has no say."""
 
+INACTIVE: Final = "core.kcp.io/inactive"
+"""``true`` on a ``LogicalCluster`` closes the workspace for everything but that object and OpenAPI."""
+
 FINALIZER: Final = "core.kcp.io/logicalcluster"
 """Holds a deleted ``Workspace`` until everything below it is gone."""
 
@@ -43,6 +46,9 @@ ORGANIZATION_TYPE: Final = f"{ROOT}:organization"
 
 DEFAULT_TYPE: Final = f"{ROOT}:universal"
 """The type of workspaces that name none, below parents whose type names none for its children."""
+
+RESERVED_TYPES: Final = frozenset({"any", "system"})
+"""Names that no type may have: they mean more than one type elsewhere."""
 
 BASES_MAX: Final = 32
 """Types that one type may extend, all of theirs included."""
@@ -56,6 +62,7 @@ class Phase(StrEnum):
     SCHEDULING = "Scheduling"
     INITIALIZING = "Initializing"
     READY = "Ready"
+    INACTIVE = "Inactive"
     DELETING = "Deleting"
 
 
@@ -115,6 +122,14 @@ def state_of(body: Mapping[str, Any], dialect: RequiredGroupsSyntax) -> State:
             required = None
     phase = (body.get("status") or {}).get("phase") or Phase.SCHEDULING
     return State(phase, annotations.get(TYPE) or DEFAULT_TYPE, annotations.get(TYPE_UID) or "", required)
+
+
+def phase_wanted(body: Mapping[str, Any]) -> str:
+    """The phase of a ``LogicalCluster`` as its annotation has it: one that is ready is active or inactive (KC4)."""
+    phase = str((body.get("status") or {}).get("phase") or Phase.SCHEDULING)
+    if phase not in (Phase.READY, Phase.INACTIVE):
+        return phase
+    return Phase.INACTIVE if (body["metadata"].get("annotations") or {}).get(INACTIVE) == "true" else Phase.READY
 
 
 def with_groups(principal: Principal, groups: tuple[str, ...]) -> Principal:

@@ -92,6 +92,16 @@ SELECT space, "group", resource, namespace, name FROM store_object
 WHERE EXISTS (SELECT FROM unnest(%s::bytea[]) AS text WHERE position(text IN data) > 0)
 """
 
+# By the index of a resource; the text is looked for only where the object is there.
+NAMESPACES_LACKING = """
+SELECT space, "group", resource, namespace, name FROM store_object AS holder
+WHERE "group" = '' AND resource = 'namespaces' AND NOT EXISTS (
+    SELECT FROM store_object AS kept
+    WHERE kept.space = holder.space AND kept."group" = %s AND kept.resource = %s
+        AND kept.namespace = holder.name AND kept.name = %s AND position(convert_to(%s, 'UTF8') IN kept.data) > 0
+)
+"""
+
 
 def load(selection: Range | AllSpaces) -> tuple[str, tuple[str, ...]]:
     """The statement that pages through a selection, and its first parameters."""

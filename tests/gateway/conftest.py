@@ -20,6 +20,7 @@ from tests.apiserver import ANY_PACE
 from tests.databases import ROOT, migrated
 from tests.gateway.callers import Caller, Certified
 from tests.ports import free_port
+from tests.story.product import eventually
 
 
 @dataclass
@@ -139,9 +140,18 @@ def admin(server: Server) -> Caller:
     return server.admin
 
 
+def completed(caller: Caller, name: str, *, prefix: str = "") -> str:
+    """The path of a namespace, once it has what every namespace is given."""
+    at = f"{prefix}/api/v1/namespaces/{name}"
+    for given in ("serviceaccounts/default", "configmaps/kube-root-ca.crt"):
+        eventually(lambda path=f"{at}/{given}": caller.get(path).status == 200)
+    return at
+
+
 def tenant_named(server: Server, name: str) -> str:
     answer = server.admin.post("/api/v1/tenants", {"apiVersion": "v1", "kind": "Tenant", "metadata": {"name": name}})
     assert answer.status == 201, answer.body
+    completed(server.admin, "default", prefix=f"/clusters/root:{name}")
     return name
 
 
@@ -175,4 +185,5 @@ def namespace(alice: Caller) -> str:
     name = f"n-{uuid4().hex[:8]}"
     answer = alice.post("/api/v1/namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     assert answer.status == 201, answer.body
+    completed(alice, name)
     return name

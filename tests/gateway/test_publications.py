@@ -12,7 +12,7 @@ import pytest
 
 from tests.databases import migrated
 from tests.gateway.callers import Answer, Caller, config_map, eventually
-from tests.gateway.conftest import Server, start, stop, tenant_named
+from tests.gateway.conftest import Server, completed, start, stop, tenant_named
 
 PUBLISHED = "multi-tenancy.k8s.io/published"
 TO = "multi-tenancy.k8s.io/published-to"
@@ -337,19 +337,23 @@ def test_what_is_published_to_a_tenant_takes_nothing_of_its_quota(
     quotas = "/apis/tenancy.tenantry.io/v1alpha1/tenantquotas/quota"
     path = f"/clusters/root:{tenant}{quotas}"
     labelled(admin, tenant, only=name)
-    assert admin.patch(path, {"spec": {"hard": {"count/configmaps": "1"}}}).status == 200
+    namespaces = owner.get("/api/v1/namespaces").body["items"]
+    for namespace in namespaces:
+        completed(owner, namespace["metadata"]["name"])
+    own = len(namespaces)
+    assert admin.patch(path, {"spec": {"hard": {"count/configmaps": str(own + 1)}}}).status == 200
     for number in range(3):
         made(admin.post(MAPS, published(f"{name}-{number}", **{TO: f"only={name}"})))
         appears(owner, f"{MAPS}/{name}-{number}")
     made(owner.post(MAPS, config_map("mine")))
     assert owner.post(MAPS, config_map("more")).status == 403
-    assert owner.get(quotas).body["status"]["used"]["count/configmaps"] == "1"
+    assert owner.get(quotas).body["status"]["used"]["count/configmaps"] == str(own + 1)
     hard = {"apiVersion": "v1", "kind": "ResourceQuota", "spec": {"hard": {"configmaps": "5"}}}
     own = {"metadata": {"name": f"{name}-q", "annotations": {PUBLISHED: "true", TO: f"only={name}"}}}
     bounds = "/api/v1/namespaces/default/resourcequotas"
     made(admin.post(bounds, {**hard, **own}))
     at = f"{bounds}/{name}-q"
-    appears(owner, at, lambda body: body.get("status", {}).get("used") == {"configmaps": "1"})
+    appears(owner, at, lambda body: body.get("status", {}).get("used") == {"configmaps": "2"})
     assert admin.patch(at, {"spec": {"hard": {"configmaps": "1"}}}).status == 200
     appears(owner, at, lambda body: body["status"]["hard"] == {"configmaps": "1"})
     assert admin.delete(at).status == 200

@@ -70,7 +70,7 @@ def test_second_server_sees_writes_and_revocations_of_the_first(
         with admin.watch(maps) as watch:
             assert alice.post(maps, config_map("x")).status == 201
             assert admin.get(f"{maps}/x").status == 200
-            assert watch.take(1)[0]["object"]["metadata"]["name"] == "x"
+            assert watch.take(2)[1]["object"]["metadata"]["name"] == "x"
             # TS8: the default tenant is made when it is missing.
             assert admin.get("/api/v1/tenants/initech").status == 200
             stop(second)

@@ -40,7 +40,7 @@ def test_watch_without_version_begins_with_what_is_there(alice: Caller, maps: st
     alice.post(maps, config_map("there"))
     for query in ({}, {"resourceVersion": "0"}):
         with alice.watch(maps, **query) as watch:
-            assert names(watch.take(1)) == [("ADDED", "there")]
+            assert names(watch.take(2)) == [("ADDED", "kube-root-ca.crt"), ("ADDED", "there")]
 
 
 def test_concurrent_writes_reach_the_watcher_exactly_once(alice: Caller, maps: str) -> None:
@@ -70,8 +70,8 @@ def test_initial_events_end_with_a_marked_bookmark(alice: Caller, maps: str) -> 
     alice.post(maps, config_map("one"))
     query = {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan", "allowWatchBookmarks": "true"}
     with alice.watch(maps, **query) as watch:
-        added, bookmark = watch.take(2)
-    assert added["type"] == "ADDED"
+        *added, bookmark = watch.take(3)
+    assert names(added) == [("ADDED", "kube-root-ca.crt"), ("ADDED", "one")]
     assert bookmark["type"] == "BOOKMARK"
     assert bookmark["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
     assert alice.watch(maps, sendInitialEvents="true").status == 422
@@ -81,7 +81,7 @@ def test_table_watch_names_its_columns_once(alice: Caller, maps: str) -> None:
     alice.post(maps, config_map("one"))
     accept = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
     with alice.watch(maps, headers=accept) as watch:
-        first = watch.take(1)[0]["object"]
+        first = watch.take(2)[0]["object"]
         alice.post(maps, config_map("two"))
         second = watch.take(1)[0]["object"]
     assert first["kind"] == second["kind"] == "Table"
@@ -93,7 +93,7 @@ def test_table_watch_names_its_columns_once(alice: Caller, maps: str) -> None:
 def test_watch_ends_at_its_timeout(alice: Caller, maps: str) -> None:
     began = time.monotonic()
     with alice.watch(maps, timeoutSeconds="600") as kept:
-        assert alice.watch(maps, timeoutSeconds="1").until_end() == []
+        assert names(alice.watch(maps, timeoutSeconds="1").until_end()) == [("ADDED", "kube-root-ca.crt")]
         assert time.monotonic() - began > 0.8
         assert not kept.ended
 
@@ -127,12 +127,12 @@ def test_watch_ends_when_the_binding_goes(alice: Caller, viewer: Caller, namespa
     """AZ2."""
     with viewer.watch(maps) as watch, alice.watch(maps) as kept:
         alice.post(maps, config_map("seen"))
-        assert names(watch.take(1)) == [("ADDED", "seen")]
+        assert names(watch.take(2)) == [("ADDED", "kube-root-ca.crt"), ("ADDED", "seen")]
         alice.delete(f"{RBAC}/namespaces/{namespace}/rolebindings/viewers")
         assert ended_with(watch.until_end(), 403)
         assert viewer.get(maps).status == 403
         alice.post(maps, config_map("unseen"))
-        assert names(kept.take(2))[-1] == ("ADDED", "unseen")
+        assert names(kept.take(3))[-1] == ("ADDED", "unseen")
 
 
 def test_watch_and_token_end_with_the_service_account(server: Server, alice: Caller, namespace: str, maps: str) -> None:

@@ -94,7 +94,8 @@ def test_deletion_takes_everything_below_and_the_name_is_free_again(olga: Caller
         for kind in ("/api/v1/namespaces", "/api/v1/configmaps", f"{TENANCY}/workspaces", CLUSTER.rpartition("/")[0]):
             assert server.admin.get(f"{inside(path)}{kind}").body["items"] == []
     ready(olga, ORG, "gone")
-    assert olga.get(f"{inside('gone')}/api/v1/configmaps").body["items"] == []
+    left = {item["metadata"]["name"] for item in olga.get(f"{inside('gone')}/api/v1/configmaps").body["items"]}
+    assert left <= {"kube-root-ca.crt"}
 
 
 def test_the_door_closes_with_the_deletion(olga: Caller) -> None:
@@ -303,7 +304,7 @@ def test_kubectl_makes_enters_nests_and_deletes_workspaces(server: Server, olga:
     kubectl("wait", "--for=jsonpath={.status.phase}=Ready", "workspace/cli", "--timeout=60s")
     assert "Ready" in kubectl("get", "ws")
     kubectl(*within, "create", "configmap", "here", "--from-literal=a=1")
-    assert kubectl(*within, "get", "configmaps", "-o", "name") == "configmap/here\n"
+    assert "configmap/here\n" in kubectl(*within, "get", "configmaps", "-o", "name")
     assert "here" not in kubectl("get", "configmaps", "-o", "name")
     kubectl(*within, "apply", "-f", "-", given=workspace("inner"))
     kubectl(*within, "wait", "--for=jsonpath={.status.phase}=Ready", "ws/inner", "--timeout=60s")

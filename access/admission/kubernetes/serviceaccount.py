@@ -12,9 +12,9 @@ import orjson
 from access.admission.base import CREATE, Attributes
 from kube.authorization.nodegraph import MIRROR, reference_of
 from kube.objects.mountablesecrets import ephemeral_container_problems, limits_secrets, new_pod_problems
-from kube.requests.logicalclusters import full_path, tenant_of
-from kube.requests.names import SYSTEM_TENANT, path_segment
+from kube.requests.names import path_segment
 from kube.requests.status import Forbidden
+from kube.workspaces.namespacecontents import service_account
 from store.interface import Store
 from store.types import Create, Key, Operation
 
@@ -123,19 +123,5 @@ def _is_new_namespace(attributes: Attributes) -> bool:
 
 def _first_account(attributes: Attributes) -> Create:
     key = Key(attributes.cluster, "", "serviceaccounts", attributes.name, "default")
-    return Create(key, first_account(key, uid=str(uuid.uuid4()), now=attributes.now))
-
-
-def first_account(key: Key, *, uid: str, now: float) -> dict[str, Any]:
-    """The ``default`` service account of a namespace. ``now`` in Unix seconds."""
-    metadata = {
-        "name": key.name,
-        "namespace": key.namespace,
-        "uid": uid,
-        "creationTimestamp": datetime.fromtimestamp(int(now), UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "selfLink": full_path(key.space, "", "v1", key.resource, namespace=key.namespace, name=key.name),
-    }
-    tenant = tenant_of(key.space)
-    if tenant != SYSTEM_TENANT:
-        metadata["tenant"] = tenant
-    return {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}
+    now = datetime.fromtimestamp(int(attributes.now), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return Create(key, service_account(key.space, key.namespace, uid=str(uuid.uuid4()), now=now))

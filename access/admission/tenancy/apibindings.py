@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 import orjson
 
@@ -16,14 +16,11 @@ from kube.requests.fielderrors import forbidden, invalid, invalid_object
 from kube.requests.logicalclusters import is_tenant_space, is_valid, is_workspace
 from kube.requests.status import Cause, Forbidden
 from kube.workspaces.apiexports import (
+    ANNOTATIONS,
     BINDING,
     BINDINGS,
-    EXPORT,
     EXPORTS,
     FINALIZER,
-    IDENTITY,
-    SCHEMA,
-    SCHEMA_UID,
     SCHEMAS,
     SCHEMAS_MAX,
     claim_causes,
@@ -37,7 +34,6 @@ from store.interface import Store
 from store.types import Key, Operation
 
 Body = dict[str, Any]
-_ANNOTATIONS: Final = (BINDING, EXPORT, IDENTITY, SCHEMA, SCHEMA_UID)
 
 
 class ApiBindings:
@@ -127,14 +123,19 @@ class ApiBindings:
             path, name = reference(value)
         except ValueError:
             return ""
-        stored = await self._store.get(Key(path, *EXPORTS, "", name), cached=True) if is_valid(path) else None
-        return identity_of(orjson.loads(stored.data)) if stored else ""
+        return await identity_at(self._store, path, name)
 
     async def _may_bind(self, attributes: Attributes, path: str, name: str) -> bool:
         if not is_valid(path) or await self._store.get(Key(path, *EXPORTS, "", name), cached=True) is None:
             return False
         principal = attributes.principal
         return is_masters(principal) or (await self._workspaces.asked(principal, path, may_bind(name))).allowed
+
+
+async def identity_at(store: Store, path: str, name: str) -> str:
+    """The identity of the export of this name, empty where there is none."""
+    stored = await store.get(Key(path, *EXPORTS, "", name), cached=True) if is_valid(path) else None
+    return identity_of(orjson.loads(stored.data)) if stored else ""
 
 
 def _judge_export(attributes: Attributes, body: Body) -> None:
@@ -155,12 +156,12 @@ def _judge_definition(attributes: Attributes) -> None:
     if old is not None and BINDING in (old["metadata"].get("annotations") or {}):
         raise _refused(attributes, "it belongs to an APIBinding")
     annotations = ((body or {}).get("metadata", {}).get("annotations") or {}) if old is None else {}
-    for name in _ANNOTATIONS:
+    for name in ANNOTATIONS:
         if name in annotations:
             raise _invalid(attributes, forbidden(f"metadata.annotations[{name}]", "is set by the server"))
     if old is not None and body is not None:
         was, now = (state["metadata"].get("annotations") or {} for state in (old, body))
-        if any(was.get(name) != now.get(name) for name in _ANNOTATIONS):
+        if any(was.get(name) != now.get(name) for name in ANNOTATIONS):
             raise _invalid(attributes, forbidden("metadata.annotations", "bindings are the server's"))
 
 

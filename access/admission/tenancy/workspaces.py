@@ -8,6 +8,7 @@ from typing import Any, Final
 import orjson
 
 from access.admission.base import CREATE, DELETE, UPDATE, Attributes
+from access.admission.tenancy.apibindings import identity_at
 from access.authorization.workspaces.state import Workspaces
 from kube.authentication.identity import Principal, is_masters
 from kube.kinds.resources import Resource
@@ -15,14 +16,18 @@ from kube.requests.fielderrors import forbidden, invalid, invalid_object
 from kube.requests.logicalclusters import is_tenant_space, is_valid, is_workspace, parent_of, tenant_of
 from kube.requests.names import SYSTEM_TENANT
 from kube.requests.status import Cause, Forbidden
+from kube.workspaces import defaultbindings
+from kube.workspaces.apiexports import may_bind
 from kube.workspaces.types import (
     BASES_MAX,
     DEFAULT_TYPE,
     FINALIZER,
+    INACTIVE,
     LOGICAL_CLUSTERS,
     ORGANIZATION_TYPE,
     OWNER,
     REQUIRED_GROUPS,
+    RESERVED_TYPES,
     TYPE,
     TYPE_UID,
     TYPES,
@@ -30,12 +35,14 @@ from kube.workspaces.types import (
     Phase,
     depth_of,
     may_use,
+    parent_cluster,
+    phase_wanted,
     reference,
     required_groups,
     split_type,
 )
 from store.interface import Store
-from store.types import Key, Operation, Range
+from store.types import Key, Operation, Range, Update
 
 Body = dict[str, Any]
 WORKSPACES_MAX: Final = 1000
@@ -59,10 +66,14 @@ class WorkspaceTree:
         """Give a new workspace its type, owner, finalizer and phase; keep what is the server's as it was."""
         body = attributes.object
         key = (attributes.resource.group, attributes.resource.plural)
-        if body is None or attributes.subresource or key not in (WORKSPACES, LOGICAL_CLUSTERS):
+        if body is None or attributes.subresource or key not in (WORKSPACES, LOGICAL_CLUSTERS, TYPES):
             return
-        if attributes.operation == UPDATE and attributes.old is not None:
+        if key == TYPES:
+            await self._keep_default_exports(attributes, body)
+        elif attributes.operation == UPDATE and attributes.old is not None:
             _keep(body, attributes.old, workspace=key == WORKSPACES)
+            if key == LOGICAL_CLUSTERS and is_workspace(attributes.cluster):
+                _show_phase(body)
         elif attributes.operation == CREATE and key == WORKSPACES:
             await self._prepare(attributes, body)
 
@@ -73,10 +84,48 @@ class WorkspaceTree:
         if key == WORKSPACES and operation in (CREATE, UPDATE):
             await self._judge_workspace(attributes)
         elif key == LOGICAL_CLUSTERS:
-            await self._judge_logical_cluster(attributes)
+            return await self._judge_logical_cluster(attributes)
         elif key == TYPES and operation in (CREATE, UPDATE):
-            _judge_type(attributes)
+            await self._judge_type(attributes)
         return ()
+
+    async def _keep_default_exports(self, attributes: Attributes, body: Body) -> None:
+        """Note the identity of what a type names newly; what it named before stays what its author might bind then."""
+        spec = body.get("spec")
+        if not isinstance(spec, dict) or defaultbindings.causes(spec, attributes.cluster):
+            return
+        before = {each[:2]: each for each in defaultbindings.known(attributes.old or {})}
+        exports = {}
+        for path, name, _ in defaultbindings.wanted(spec, attributes.cluster):
+            identity = await identity_at(self._store, path, name)
+            exports[path, name] = before.get((path, name)) or defaultbindings.Export(path, name, identity)
+        status = {name: value for name, value in (body.get("status") or {}).items() if name != defaultbindings.FIELD}
+        if exports:
+            status[defaultbindings.FIELD] = defaultbindings.shown(exports.values())
+        if status or "status" in body:
+            body["status"] = status
+
+    async def _judge_type(self, attributes: Attributes) -> None:
+        if attributes.subresource == "status":
+            if not is_masters(attributes.principal):
+                raise _refused(attributes, "the status of workspace types is the server's")
+            return
+        _judge_type(attributes)
+        body, principal = attributes.object or {}, attributes.principal
+        before = defaultbindings.known(attributes.old or {})
+        for export in defaultbindings.known(body):
+            if export in before:
+                continue
+            # One answer for exports that are not there and for those one may not bind: nobody finds out by asking.
+            asked = (
+                is_masters(principal)
+                or (await self._workspaces.asked(principal, export.path, may_bind(export.name))).allowed
+            )
+            if not export.identity or not asked:
+                raise _refused(
+                    attributes,
+                    f'there is no export "{export.path}:{export.name}", or the user "{principal.name}" may not "bind" it',
+                )
 
     async def _prepare(self, attributes: Attributes, body: Body) -> None:
         cluster, principal = attributes.cluster, attributes.principal
@@ -200,38 +249,62 @@ class WorkspaceTree:
         state = await self._workspaces.state(cluster)
         return (state.type, state.type_uid) if state else (DEFAULT_TYPE, "")
 
-    async def _judge_logical_cluster(self, attributes: Attributes) -> None:
+    async def _judge_logical_cluster(self, attributes: Attributes) -> Sequence[Operation]:
         """It is made and ended with the workspace.
 
-        The workspace's administrators in the parent set the required groups, and take initializers off its status.
+        The workspace's administrators in the parent set the required groups, say that it is inactive, and take
+        initializers off its status. Its phase is shown by the ``Workspace`` as well.
         """
         old, body, principal = attributes.old, attributes.object, attributes.principal
         if attributes.operation in (CREATE, DELETE):
             raise _refused(attributes, "a logical cluster begins and ends with its Workspace or Tenant object")
         if body is None or old is None:
-            return
+            return ()
         if attributes.subresource == "status":
             if not await self._workspaces.administers(principal, attributes.cluster):
                 raise _refused(attributes, f'the user "{principal.name}" is no administrator of the workspace above')
             _judge_status(attributes, body, old)
-            return
+            return ()
         if body.get("spec") != old.get("spec"):
             raise _invalid(attributes, invalid("spec", "", "field is immutable"))
-        before, after = _annotation(old), _annotation(body)
-        if before == after:
+        await self._judge_annotations(attributes, old, body)
+        return await self._with_phase(attributes, old, body)
+
+    async def _judge_annotations(self, attributes: Attributes, old: Body, body: Body) -> None:
+        changed = [name for name in (REQUIRED_GROUPS, INACTIVE) if _annotation(old, name) != _annotation(body, name)]
+        if not changed:
             return
-        # What a tenant's workspaces inherit is for those to say who may change the object in the tenant's own space.
-        if is_workspace(attributes.cluster) and not await self._workspaces.administers(principal, attributes.cluster):
+        below = is_workspace(attributes.cluster)
+        if INACTIVE in changed and not below:
             raise _refused(
-                attributes, 'required groups are changed by those with the verb "admin" on workspaces/content above'
+                attributes, "only workspaces are inactive; a tenant's space is closed by suspending the tenant"
             )
-        if after is not None:
+        # What a tenant's workspaces inherit is for those to say who may change the object in the tenant's own space.
+        if below and not await self._workspaces.administers(attributes.principal, attributes.cluster):
+            what = "required groups are" if REQUIRED_GROUPS in changed else "whether it is inactive is"
+            raise _refused(attributes, f'{what} changed by those with the verb "admin" on workspaces/content above')
+        required = _annotation(body, REQUIRED_GROUPS)
+        if REQUIRED_GROUPS in changed and required is not None:
             try:
-                required_groups(after, self._workspaces.dialect)
+                required_groups(required, self._workspaces.dialect)
             except ValueError as error:
                 raise _invalid(
-                    attributes, invalid(f"metadata.annotations[{REQUIRED_GROUPS}]", after, str(error))
+                    attributes, invalid(f"metadata.annotations[{REQUIRED_GROUPS}]", required, str(error))
                 ) from None
+
+    async def _with_phase(self, attributes: Attributes, old: Body, body: Body) -> Sequence[Operation]:
+        """The ``Workspace`` in the phase of its logical cluster, where that changes."""
+        phase = (body.get("status") or {}).get("phase")
+        if phase == (old.get("status") or {}).get("phase"):
+            return ()
+        parent, name = parent_cluster(attributes.cluster)
+        key = Key(parent, *WORKSPACES, "", name)
+        stored = await self._store.get(key)
+        if stored is None:
+            return ()
+        workspace = orjson.loads(stored.data)
+        workspace["status"] = {**(workspace.get("status") or {}), "phase": phase}
+        return (Update(key, stored.revision, workspace),)
 
 
 def owner_of(principal: Principal) -> Body:
@@ -242,9 +315,15 @@ def owner_of(principal: Principal) -> Body:
     return owner
 
 
-def _annotation(body: Body) -> str | None:
-    value = (body["metadata"].get("annotations") or {}).get(REQUIRED_GROUPS)
+def _annotation(body: Body, name: str) -> str | None:
+    value = (body["metadata"].get("annotations") or {}).get(name)
     return value if value is None or isinstance(value, str) else ""
+
+
+def _show_phase(body: Body) -> None:
+    phase = phase_wanted(body)
+    if phase != (body.get("status") or {}).get("phase"):
+        body["status"] = {**(body.get("status") or {}), "phase": phase}
 
 
 def _keep(body: Body, old: Body, *, workspace: bool) -> None:
@@ -277,6 +356,8 @@ def _judge_status(attributes: Attributes, body: Body, old: Body) -> None:
 def _judge_type(attributes: Attributes) -> None:
     spec = (attributes.object or {}).get("spec") or {}
     causes: list[Cause] = []
+    if attributes.operation == CREATE and attributes.name in RESERVED_TYPES:
+        raise _refused(attributes, f'metadata.name: Invalid value: "{attributes.name}": name is reserved')
     references = [("spec.extend.with", value) for value in (spec.get("extend") or {}).get("with") or ()]
     for field in ("limitAllowedChildren", "limitAllowedParents"):
         limit = spec.get(field) or {}
@@ -290,6 +371,7 @@ def _judge_type(attributes: Attributes) -> None:
             reference(value)
         except ValueError:
             causes.append(invalid(path, value, "must name a workspace type"))
+    causes += defaultbindings.causes(spec, attributes.cluster)
     if len(references) > BASES_MAX:
         causes.append(invalid("spec", len(references), f"names more than {BASES_MAX} types"))
     if causes:

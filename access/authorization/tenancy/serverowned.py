@@ -12,12 +12,12 @@ from kube.quota.tenantquotas import TENANT_QUOTAS
 from kube.requests.logicalclusters import ClusterKind, cluster_kind_of
 from kube.requests.requestinfo import RequestInfo
 from kube.workspaces.apiexports import BINDINGS, EXPORTS
-from kube.workspaces.types import LOGICAL_CLUSTERS, WORKSPACES
+from kube.workspaces.types import LOGICAL_CLUSTERS, TYPES, WORKSPACES
 
 STEP: Final = "server-owned"
 _WRITES: Final = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 _GROUPS: Final = frozenset({WORKSPACES[0], LOGICAL_CLUSTERS[0], EXPORTS[0], TENANT_QUOTAS[0]})
-_STATUS: Final = frozenset({WORKSPACES, EXPORTS, BINDINGS})
+_STATUS: Final = frozenset({WORKSPACES, TYPES, EXPORTS, BINDINGS})
 _NOT_OURS: Final = no_opinion(STEP, "not what the server alone writes")
 
 

@@ -54,3 +54,47 @@ def _of_things(answer: Answer) -> dict[str, Any]:
     """The rules of a role that are about the section's kind, with what chooses them."""
     rules = [rule for rule in answer.body.get("rules") or () if rule.get("apiGroups") == ["eq.example.org"]]
     return {"rules": rules, "aggregationRule": answer.body.get("aggregationRule")}
+
+
+def contents(say: Conversation) -> None:
+    """What every namespace holds, and holds again whatever is done to it."""
+    say.set_up()
+    collections = (f"{say.core}/configmaps", f"{say.core}/serviceaccounts")
+    certificates, account = f"{collections[0]}/kube-root-ca.crt", f"{collections[1]}/default"
+    bundle = say.speaker.send("GET", certificates)["data"]
+
+    def identity(path: str) -> str:
+        return str(say.speaker.send("GET", path).body["metadata"].get("uid", ""))
+
+    def again(path: str, before: str) -> None:
+        say.until(lambda: identity(path) not in ("", before))
+        say.say("GET", path)
+
+    def is_right() -> bool:
+        body = say.speaker.send("GET", certificates).body
+        described = (body["metadata"].get("annotations") or {}).get("kubernetes.io/description")
+        return bool(described) and body.get("data") == bundle
+
+    for path in (*collections, certificates, account):
+        say.say("GET", path)
+    for path in (certificates, account):
+        before = identity(path)
+        say.say("DELETE", path)
+        again(path, before)
+    for changed in (
+        {"metadata": {"labels": {"mine": "yes"}}},
+        {"data": {"ca.crt": "mine"}},
+        {"data": {"more": "than this"}, "metadata": {"annotations": {"mine": "yes"}}},
+        {"data": None, "binaryData": {"b": "Yg=="}},
+        {"metadata": {"annotations": None}},
+        {"metadata": {"annotations": {"kubernetes.io/description": "others"}}},
+        {"metadata": {"annotations": {"kubernetes.io/description": ""}}},
+    ):
+        say.speaker.send("PATCH", certificates, changed, MERGE)
+        say.until(is_right)
+        say.say("GET", certificates)
+    say.speaker.send("PATCH", certificates, {"immutable": True, "data": {"ca.crt": "mine"}}, MERGE)
+    for collection, path in zip(collections, (certificates, account), strict=True):
+        before = identity(path)
+        say.speaker.send("DELETE", collection)
+        again(path, before)

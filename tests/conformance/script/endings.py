@@ -256,7 +256,7 @@ def namespaces(say: Conversation) -> None:
     at = "/api/v1/namespaces"
     name = "eq-life"
     say.say("POST", at, {"metadata": {"name": name, "labels": {"a": "b"}}})
-    say.until(lambda: say.speaker.send("GET", f"{at}/{name}/serviceaccounts/default").status == 200)
+    say.until_complete(name)
     say.say("GET", f"{at}/{name}")
     say.say("GET", f"{at}/{name}", Accept=TABLE)
     say.say("PATCH", f"{at}/{name}", {"spec": {"finalizers": []}}, MERGE)
