@@ -20,7 +20,17 @@ from audit.actions import Action
 from audit.models import ApiRequest, AuditEntry, Outcome
 from audit.recorder import record
 from portal import urls
-from tenants.models import ClusterProbe, Operation, PodConnection, Status, Workspace
+from tenants.models import (
+    ClusterProbe,
+    Invitation,
+    Operation,
+    PodConnection,
+    Recording,
+    Role,
+    Status,
+    Workspace,
+)
+from tenants.services.invitations import digest_of
 from tests import factories
 from tests.portal.conftest import House, house, signed_in
 
@@ -37,11 +47,16 @@ _KEPT = {
     ("login", "user_code"),
     ("credential", "jti"),
     ("cluster", "credential_kinds"),
+    ("invitation", "digest"),
 }
 """What pages are found by, and what proves who somebody is: names have rules of their own."""
 
 _NO_PAGES = {"logout", "oidc_authentication_init", "oidc_authentication_callback", "oauth-token", "oauth-device"}
 _NO_PAGES |= {"oauth-revoke", "login-plugin", "tenant-usage-export", "audit-export"}
+
+
+_SECRET = "of-a-link"
+"""Of the invitation."""
 
 
 class Looking(HTMLParser):
@@ -137,6 +152,15 @@ def full_house(operator: Any) -> House:
             user=person, name="x", scope="read", digest=str(person.pk), expires_at=now + timedelta(days=1)
         )
     factories.pod_connection(acme.workspace, acme.owner)
+    factories.recording(acme.workspace, acme.owner, shown="x")
+    Invitation.objects.create(
+        tenant=acme.tenant,
+        email="x@invited.test",
+        role=Role.VIEWER,
+        digest=digest_of(_SECRET),
+        invited_by=acme.owner,
+        expires_at=now + timedelta(days=1),
+    )
     return acme
 
 
@@ -149,7 +173,9 @@ def addresses(acme: House, person: Any) -> list[str]:
         "credentials": {"credential": Credential.objects.filter(issued_to=person)[0].jti},
         "connections": {"pk": first(PodConnection)},
         "logins": {"pk": str(Login.objects.filter(user=person)[0].pk)},
-        "tenants": {"name": "acme", "user_id": acme.viewer.pk, "policy": "p"},
+        "recordings": {"pk": first(Recording)},
+        "join": {"secret": _SECRET},
+        "tenants": {"name": "acme", "user_id": acme.viewer.pk, "policy": "p", "pk": first(Invitation)},
         "tokens": {"pk": str(PersonalAccessToken.objects.filter(user=person)[0].pk)},
         "audit": {"pk": first(AuditEntry), "key": found.key},
         "operations": {"pk": first(Operation)},
@@ -169,7 +195,8 @@ def addresses(acme: House, person: Any) -> list[str]:
             row = model._default_manager.first()
             if row is not None:
                 made.append(reverse(f"{name}_change", args=[row.pk]))
-    return made
+    # What somebody is invited to is shown once the link was opened.
+    return [*made, reverse("join")]
 
 
 def look(client: Client, path: str, told: list[str]) -> bool:
