@@ -17,7 +17,7 @@ from access.credentials.tokens import token_create
 from access.models import PersonalAccessToken
 from audit.recorder import Actor
 from kube.requests.status import StatusError
-from tenants.models import CredentialKind, OperationState, Role, Status, Tenant, User, Workspace
+from tenants.models import CredentialKind, Invitation, OperationState, Role, Status, Tenant, User, Workspace
 from tenants.services import (
     membership_set,
     operation_retry,
@@ -29,6 +29,7 @@ from tenants.services import (
     workspace_init,
     workspace_resume,
 )
+from tenants.services.invitations import digest_of, invitation_accept, invitation_create
 from tests import factories
 from tests.requirements import FLOORS, ROOT
 from tests.tenants.conftest import OPERATOR
@@ -37,6 +38,7 @@ from tests.tenants.test_lock_order import PATIENCE, is_waiting
 pytestmark = pytest.mark.django_db(transaction=True)
 
 NOW = datetime.now(UTC)
+SECRET = "of-a-link"
 
 
 @dataclass
@@ -66,6 +68,11 @@ def token(scene: Scene) -> object:
     )
 
 
+def accept(scene: Scene) -> object:
+    guest = Actor(name=scene.guest.email, user_id=scene.guest.pk)
+    return invitation_accept(actor=guest, user=scene.guest, digest=digest_of(SECRET), now=NOW)
+
+
 def retry(scene: Scene) -> object:
     return operation_retry(actor=scene.actor, operation_id=scene.open.operations.earliest("generation").pk)
 
@@ -84,6 +91,10 @@ SERVICES: dict[str, Callable[[Scene], object]] = {
     ),
     "tenant_change": lambda scene: tenant_change(actor=scene.actor, name=scene.tenant.name, display_name="Late"),
     "tenant_delete": lambda scene: tenant_delete(actor=scene.actor, name=scene.tenant.name),
+    "_locked": lambda scene: invitation_create(
+        actor=scene.actor, tenant=scene.tenant.name, email="late@invited.test", role=Role.VIEWER, days=1, now=NOW
+    ),
+    "invitation_accept": accept,
     "token_create": token,
     "intend_for_tenant": lambda scene: intend_for_tenant(scene.actor, scene.tenant.name, "", CredentialKind.EXEC, NOW),
     "_chosen": lambda scene: intend(scene.actor, scene.open.pk, Role.VIEWER, "", NOW),
@@ -96,6 +107,14 @@ def scene() -> Scene:
     tenant = factories.tenant()
     owner, guest = factories.member(tenant, Role.OWNER), factories.user()
     factories.tier("roomy", workspaces_per_user=9)
+    Invitation.objects.create(
+        tenant=tenant,
+        email=guest.email,
+        role=Role.VIEWER,
+        digest=digest_of(SECRET),
+        invited_by=owner,
+        expires_at=NOW + timedelta(days=1),
+    )
     workspace = factories.workspace(tenant, owner)
     workspace.operations.update(state=OperationState.FAILED)
     return Scene(
