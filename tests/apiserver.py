@@ -10,7 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ class OwnApiserver:
     admin: Speaker
     processes: list[subprocess.Popen[bytes]]
     database: str
-    environment: Mapping[str, str]
+    environment: Mapping[str, str] = field(repr=False)
 
     def tenant(self, name: str) -> Speaker:
         """The administrator in this tenant's space; the tenant is made when it is missing."""
