@@ -55,6 +55,8 @@ async def served(serve: Serve) -> AsyncIterator[Served]:
     state = ServerState()
 
     class Application:
+        stopping = False
+
         async def serve(self, cycle: RequestResponseCycle) -> None:
             await serve(cycle)
 

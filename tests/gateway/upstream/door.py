@@ -55,6 +55,8 @@ class Door:
         self.closed = True
         self.streams.reauthorize(None)
 
+    stopping = False
+
     async def serve(self, cycle: RequestResponseCycle) -> None:
         asked = asyncio.get_running_loop().time()
         pipeline = _RequestPipeline(self._runtime, cycle)  # type: ignore[arg-type]
