@@ -129,7 +129,7 @@ def test_nobody_is_refused_because_something_stood_still_for_some_seconds(proxy:
                 for speaker, (_, method, path, body) in zip(speakers, asked, strict=True)
             ]
             # Longer than what is known of revocations counts for, and than one try of anything.
-            time.sleep(3 * HEALTHY_SECONDS)
+            time.sleep(2 * HEALTHY_SECONDS)
             server.processes[0].send_signal(signal.SIGCONT)
             proxy.cut = False
             answers = [each.result().status for each in waiting]
