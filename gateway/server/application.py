@@ -47,6 +47,7 @@ from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision
 from kube.requests.requestinfo import ParsedRequest, RequestInfo
 from kube.requests.status import BadRequest, MethodNotAllowed, ServiceUnavailable, StatusError, Timeout
+from store.types import Unavailable
 
 logger = logging.getLogger(__name__)
 
@@ -203,7 +204,7 @@ class _RequestPipeline:
         )
         try:
             principal = self.principal = await self._authenticate(credentials, parsed)
-        except StatusError:
+        except (StatusError, Unavailable):
             with contextlib.suppress(StatusError):
                 self._begin_trail(self._resolve(self.principal.tenant if self.principal else None))
             raise

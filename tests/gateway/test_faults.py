@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import ssl
@@ -10,16 +11,18 @@ import time
 from base64 import b64decode
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 import yaml
 from psycopg.conninfo import conninfo_to_dict
 
+from access.authentication.clusterwebhooks import PREFIX
 from store.log.follower import HEALTHY_SECONDS
 from tests.access.authorization.databaseproxy import DatabaseProxy
 from tests.apiserver import OwnApiserver, running
 from tests.databases import migrated
-from tests.speaking import Speaker
+from tests.speaking import Answer, Speaker
 from tests.story.product import eventually
 
 AT = "/api/v1/namespaces/default/configmaps"
@@ -39,6 +42,11 @@ def url_of(proxy: DatabaseProxy) -> str:
     return f"postgres://{parts['user']}@/{parts['dbname']}?host={parts['host']}&port={parts['port']}"
 
 
+def trust_of(server: OwnApiserver) -> ssl.SSLContext:
+    authority = yaml.safe_load(server.kubeconfig.read_text())["clusters"][0]["cluster"]["certificate-authority-data"]
+    return ssl.create_default_context(cadata=b64decode(authority).decode())
+
+
 def program_of(server: OwnApiserver, space: Speaker) -> Speaker:
     """A program of the tenant, which may view its space."""
     subject = {"kind": "ServiceAccount", "name": "default", "namespace": "default"}
@@ -48,9 +56,7 @@ def program_of(server: OwnApiserver, space: Speaker) -> Speaker:
     assert space.send("POST", bindings, body).status in (201, 409)
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     answer = space.send("POST", "/api/v1/namespaces/default/serviceaccounts/default/token", request)
-    authority = yaml.safe_load(server.kubeconfig.read_text())["clusters"][0]["cluster"]["certificate-authority-data"]
-    trust = ssl.create_default_context(cadata=b64decode(authority).decode())
-    return Speaker(server.url, trust, {"Authorization": f"Bearer {answer['status']['token']}"}, space.prefix)
+    return Speaker(server.url, trust_of(server), {"Authorization": f"Bearer {answer['status']['token']}"}, space.prefix)
 
 
 def test_a_hanging_database_is_told_by_readiness_and_answered_in_time(proxy: DatabaseProxy) -> None:
@@ -85,6 +91,37 @@ def test_a_hanging_database_is_told_by_readiness_and_answered_in_time(proxy: Dat
         assert eventually(lambda: ready.send("GET", "/readyz").status == 200, within=60)
         assert space.send("POST", AT, {"metadata": {"name": "c"}}).status == 201
         assert "tenantry_store_revision" in server.admin.send("GET", "/metrics").body
+
+
+def test_who_cannot_be_known_right_now_is_in_the_audit_log_as_well(proxy: DatabaseProxy, tmp_path: Path) -> None:
+    """GW13: a cluster's credential about which the database says nothing; told so, and told of."""
+    policy, log = tmp_path / "policy.yaml", tmp_path / "audit.log"
+    policy.write_text("{apiVersion: audit.k8s.io/v1, kind: Policy, rules: [{level: Metadata}]}")
+    flags = (f"--audit-policy-file={policy}", f"--audit-log-path={log}")
+    with running(url_of(proxy), flags=flags) as server:
+        stranger = Speaker(server.url, trust_of(server), {"Authorization": f"Bearer {PREFIX}none"})
+        assert stranger.send("GET", "/apis").status == 401
+        proxy.cut = True
+        answers: list[Answer] = []
+
+        def asked() -> bool:
+            answers.append(stranger.send("GET", "/apis"))
+            return answers[-1].status == 503
+
+        assert eventually(asked, within=120)
+        proxy.cut = False
+        told = answers[-1].headers["audit-id"]
+
+        def written() -> bool:
+            events = [json.loads(line) for line in log.read_text().splitlines()]
+            codes = [
+                each["responseStatus"]["code"]
+                for each in events
+                if each["auditID"] == told and "responseStatus" in each
+            ]
+            return codes == [503]
+
+        assert eventually(written, within=60)
 
 
 @pytest.mark.parametrize("who", ["database", "server", "both"])
