@@ -1,21 +1,21 @@
-"""TLS for asyncio whose handshake succeeds whatever client certificate is shown, and says what is wrong with it.
+"""TLS whose handshake succeeds whatever client certificate is shown, and says what is wrong with it.
 
 Python's own ``ssl`` ends the handshake over a certificate that does not verify: its sender sees a cut connection, and
-nobody looks at the token beside it. kube-apiserver answers 401, or by the token. pyOpenSSL lets the server go on; here it
-stands behind the one method by which event loops use an ``SSLContext``. Its methods for bytes make a buffer and several
-copies for each call, which takes as long as OpenSSL itself: reading and writing go to the functions behind them.
+nobody looks at the token beside it. kube-apiserver answers 401, or by the token. pyOpenSSL lets the server go on. Its
+methods for bytes make a buffer and several copies for each call, which takes as long as OpenSSL itself: reading and
+writing go to the functions behind them. Here are bytes alone; sockets are in ``gateway.http.tlsconnection``.
 """
 
 # ruff: noqa: SLF001 - what is behind pyOpenSSL's methods has no public name
 
 from __future__ import annotations
 
-import ssl
+import contextlib
 import threading
 import weakref
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from cryptography import x509
 from cryptography.hazmat.bindings.openssl.binding import Binding
@@ -30,13 +30,9 @@ _lib: Final[Any] = Binding.lib
 _ffi: Final[Any] = Binding.ffi
 
 _RECORD: Final = 16 * 1024
-"""Bytes that a record brings at most."""
-_WRITTEN: Final = 4 * _RECORD
-"""Bytes that are encrypted at once."""
-_PIECE: Final = _WRITTEN + 4 * 320
-"""The same with what encryption adds (RFC 8446, 5.2), so that they are read at once."""
-_HEADER: Final = 5
-"""Bytes before each record, the last two of which are its length."""
+"""Bytes that a record brings at most, and that are encrypted at once."""
+_PIECE: Final = 2 * _RECORD
+"""Bytes that are taken at once: more than a record becomes by encryption (RFC 8446, 5.2)."""
 _INVALID_PURPOSE: Final = 26
 """OpenSSL wants key usages of a leaf that Go does not ask for; extended key usages are the authenticator's to judge."""
 
@@ -85,157 +81,112 @@ class Trust:
         self.context = context
 
 
-class Context(ssl.SSLContext):
-    """What event loops take for TLS; each handshake goes by the ``trust`` of its moment."""
-
-    trust: Trust
-
-    def wrap_bio(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, *_: Any, **__: Any) -> Connection:  # type: ignore[override]
-        """The server's side of a connection."""
-        return Connection(self.trust, incoming, outgoing)
+class TlsError(Exception):
+    """What came is no TLS, or none that is spoken here; the alert that says so is among what is to be sent."""
 
 
-class Connection:
-    """One connection, with the methods of ``ssl.SSLObject`` that event loops call, raising what it raises."""
+class Session:
+    """The server's side of one connection: bytes in, bytes out."""
 
-    def __init__(self, trust: Trust, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO) -> None:
+    __slots__ = ("__weakref__", "_handle", "_incoming", "_outgoing", "_tls", "ended", "refusal", "trust")
+
+    def __init__(self, trust: Trust) -> None:
         self.trust = trust
         self.refusal = ""
         """Why the client's certificate is not to be believed; empty for one that is, and for none."""
-        self._incoming, self._outgoing = incoming, outgoing
-        self._records = 0
-        """How many records at most may still bring something: asking OpenSSL for what is not there is dear."""
-        self._lacking, self._header = 0, b""
+        self.ended = False
+        """Whether the client has said that nothing more will come."""
         self._tls = SSL.Connection(trust.context, None)
         # A cycle would keep each connection, with its buffers, until the collector of cycles comes by.
         self._tls.set_app_data(weakref.ref(self))
         self._tls.set_accept_state()
+        self._handle, self._incoming, self._outgoing = self._tls._ssl, self._tls._into_ssl, self._tls._from_ssl
 
-    def do_handshake(self) -> None:
-        """See ``ssl.SSLObject``."""
-        self._feed()
+    def shake(self, data: bytes) -> bool:
+        """Go on with the handshake; whether it is over. Raises ``TlsError``.
+
+        There may be something to be ``taken`` in any case, and to be ``received`` when it is over.
+        """
+        _lib.BIO_write(self._incoming, data, len(data))
         try:
             self._tls.do_handshake()
+        except SSL.WantReadError:
+            return False
         except SSL.Error as error:
-            self._raise(error)
-        finally:
-            self._drain()
+            raise TlsError(_words(error)) from None
+        return True
 
-    def read(self, size: int = 1024) -> bytes:
-        """See ``ssl.SSLObject``: whatever is there, up to ``size`` bytes."""
-        self._feed()
+    def receive(self, data: bytes) -> bytes:
+        """What the client has said up to the end of ``data``; nothing while a record is not complete. Raises ``TlsError``."""
+        if len(data) > _RECORD:
+            # Only as much as is decrypted at once: what OpenSSL has had to keep, it keeps room for until the end.
+            pieces = (data[start : start + _RECORD] for start in range(0, len(data), _RECORD))
+            return b"".join([self.receive(piece) for piece in pieces])
+        handle, incoming, scratch = self._handle, self._incoming, _scratch.buffer
+        if data:
+            _lib.BIO_write(incoming, data, len(data))
         parts: list[bytes] = []
-        handle, scratch = self._tls._ssl, _scratch.buffer
-        while size > 0 and self._records:
-            wanted = min(size, _RECORD)
-            got = _lib.SSL_read(handle, scratch, wanted)
+        # Asking OpenSSL for what is not there is dear.
+        while _lib.BIO_get_mem_data(incoming, _ffi.NULL) or _lib.SSL_pending(handle):
+            got = _lib.SSL_read(handle, scratch, _RECORD)
             if got <= 0:
-                if parts:
-                    # Why there is no more is asked by the next reading.
-                    break
-                if _lib.SSL_get_error(handle, got) == _lib.SSL_ERROR_ZERO_RETURN:
-                    return b""
-                self._records = 0
-                self._fail(got)
+                self._require_patience(got)
+                break
             parts.append(_ffi.buffer(scratch, got)[:])
-            size -= got
-            if got < wanted or not _lib.SSL_pending(handle):
-                self._records -= 1
-        if not parts:
-            raise ssl.SSLWantReadError
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def write(self, data: bytes | bytearray | memoryview) -> int:
-        """See ``ssl.SSLObject``: always all of it, there is room in memory."""
-        handle, source = self._tls._ssl, _ffi.from_buffer(data)
-        sent, size = 0, len(source)
-        while sent < size:
-            # A little at a time: what lies between stays in the processor's cache.
-            done = _lib.SSL_write(handle, source + sent, min(size - sent, _WRITTEN))
+    def send(self, data: bytes | memoryview) -> bytes:
+        """What brings ``data`` to the client, behind whatever else is to be sent. Raises ``TlsError``."""
+        size = len(data)
+        if size > _RECORD:
+            return b"".join([self.send(data[start : start + _RECORD]) for start in range(0, size, _RECORD)])
+        if size:
+            done = _lib.SSL_write(self._handle, data if type(data) is bytes else _ffi.from_buffer(data), size)
             if done <= 0:
-                self._fail(done)
-            sent += done
-            self._drain()
-        return sent
+                self._require_patience(done)
+        scratch = _scratch.buffer
+        size = _lib.BIO_read(self._outgoing, scratch, _PIECE)
+        if size < _PIECE:
+            return _ffi.buffer(scratch, size)[:] if size > 0 else b""
+        return b"".join((_ffi.buffer(scratch, size)[:], self.taken()))
 
-    def pending(self) -> int:
-        """See ``ssl.SSLObject``: more than nothing where another ``read`` would bring something."""
-        return _lib.SSL_pending(self._tls._ssl) or self._records
+    def taken(self) -> bytes:
+        """What is to be sent to the client without its asking: steps of the handshake, alerts."""
+        return self.send(b"")
 
-    def unwrap(self) -> None:
-        """See ``ssl.SSLObject``."""
-        self._feed()
-        try:
-            closed = self._tls.shutdown()
-        except SSL.Error as error:
-            self._raise(error)
-        finally:
-            self._drain()
-        if not closed:
-            raise ssl.SSLWantReadError
+    def end(self) -> bytes:
+        """What tells the client that nothing more will come (RFC 8446, 6.1)."""
+        with contextlib.suppress(SSL.Error):
+            self._tls.shutdown()
+        return self.taken()
 
-    def getpeercert(self, binary_form: bool = False) -> Any:
-        """The certificate that was shown (DER), believed or not; nothing in any other form."""
-        shown = self._tls.get_peer_certificate() if binary_form else None
+    @property
+    def certificate(self) -> bytes | None:
+        """The certificate that was shown (DER), believed or not."""
+        shown = self._tls.get_peer_certificate()
         return crypto.dump_certificate(crypto.FILETYPE_ASN1, shown) if shown is not None else None
 
-    def cipher(self) -> tuple[str, str, int] | None:
-        """See ``ssl.SSLObject``."""
-        name, version, bits = self._tls.get_cipher_name(), self._tls.get_cipher_version(), self._tls.get_cipher_bits()
-        return (name, version, bits) if name and version and bits else None
-
-    def compression(self) -> None:
-        """See ``ssl.SSLObject``: there is none."""
-
-    def _feed(self) -> None:
-        while data := self._incoming.read(_PIECE):
-            _lib.BIO_write(self._tls._into_ssl, data, len(data))
-            self._count(data)
-
-    def _count(self, data: bytes) -> None:
-        """Follow the records (RFC 8446, 5.1), each of which ends with a byte of ``data``, or will with one to come."""
-        if self._header:
-            data, self._header = self._header + data, b""
-        end, size = self._lacking, len(data)
-        while end <= size:
-            if end:
-                self._records += 1
-            if size - end < _HEADER:
-                self._header, self._lacking = data[end:], 0
-                return
-            end += _HEADER + int.from_bytes(data[end + 3 : end + _HEADER])
-        self._lacking = end - size
-
-    def _drain(self) -> None:
-        source, scratch = self._tls._from_ssl, _scratch.buffer
-        while (size := _lib.BIO_read(source, scratch, _PIECE)) > 0:
-            self._outgoing.write(_ffi.buffer(scratch, size))
-            if size < _PIECE:
-                return
-
-    def _fail(self, result: int) -> NoReturn:
-        """Raise what OpenSSL means by a ``result`` that is none, and have the alert sent that goes with it."""
+    def _require_patience(self, result: int) -> None:
+        """Do nothing where only more bytes are lacking, or none will come. Raises ``TlsError`` for all other failures."""
         try:
-            self._tls._raise_ssl_error(self._tls._ssl, result)
+            self._tls._raise_ssl_error(self._handle, result)
+        except (SSL.WantReadError, SSL.WantWriteError):
+            return
+        except SSL.ZeroReturnError:
+            self.ended = True
+            return
         except SSL.Error as error:
-            self._raise(error)
-        finally:
-            self._drain()
-        raise ssl.SSLError(ssl.SSL_ERROR_SSL, "OpenSSL names no error")
-
-    def _raise(self, error: SSL.Error) -> NoReturn:
-        if isinstance(error, SSL.WantReadError | SSL.WantWriteError):
-            raise ssl.SSLWantReadError from None
-        raise ssl.SSLError(ssl.SSL_ERROR_SSL, _words(error)) from None
+            raise TlsError(_words(error)) from None
+        raise TlsError("OpenSSL names no error")
 
 
 def _look_at(tls: SSL.Connection, _certificate: crypto.X509, number: int, depth: int, good: int) -> bool:
     """Remember what is wrong, and go on."""
     if not good and not (number == _INVALID_PURPOSE and depth == 0):
-        connection: Connection | None = tls.get_app_data()()
-        if connection is not None:
+        session: Session | None = tls.get_app_data()()
+        if session is not None:
             refusal = f"the certificate does not verify (X.509 error {number})"
-            connection.refusal = connection.refusal or refusal
+            session.refusal = session.refusal or refusal
     return True
 
 

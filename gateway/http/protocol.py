@@ -15,9 +15,10 @@ import httptools
 import uvicorn
 from uvicorn.server import ServerState
 
-from gateway.http.handshakes import Connection, Trust
+from gateway.http.handshakes import Trust
 from gateway.http.requestresponse import RequestResponseCycle
 from gateway.http.tls import ServerTls
+from gateway.http.tlsconnection import TlsConnection
 
 logger = logging.getLogger(__name__)
 
@@ -39,8 +40,8 @@ REQUEST_SECONDS: Final = 58.0
 """A request without an answer is given up then, and one whose answer has not been taken: with the second in which that is
 noticed, a minute at most, as in Kubernetes."""
 
-GOODBYE_SECONDS: Final = 1.0
-"""How long a stopping server waits for a client to answer TLS's closing alert; many do not read before they ask again."""
+NEWCOMER_SECONDS: Final = 1.0
+"""How long a stopping server waits for the first request of a client that has only just come."""
 
 _FOREVER: Final = float("inf")
 _REFUSAL: Final = (
@@ -91,13 +92,14 @@ class GatewayProtocol(asyncio.Protocol):
         server_state: ServerState,
         app_state: dict[str, Any],  # noqa: ARG002 - uvicorn gives it
         _loop: asyncio.AbstractEventLoop | None = None,
+        tls: ServerTls | None = None,
     ) -> None:
         self._application: Application = config.app  # type: ignore[assignment]
-        self._tls = config.ssl_context_factory
+        self._tls = tls
         self._loop = _loop or asyncio.get_running_loop()
         self._server = server_state
         self._parser = httptools.HttpRequestParser(self)
-        self._transport: asyncio.Transport | None = None
+        self._transport: asyncio.Transport | TlsConnection | None = None
         self._cycle: RequestResponseCycle | None = None
         self._waiting: deque[RequestResponseCycle] = deque()
         self._unparsed: memoryview | None = None
@@ -119,18 +121,20 @@ class GatewayProtocol(asyncio.Protocol):
 
     # What the transport tells.
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: asyncio.Transport | TlsConnection) -> None:  # type: ignore[override]
         """Remember who is at the other end."""
         self._transport = transport
         self._server.connections.add(self)  # type: ignore[arg-type]
         self._stopping = self._application.stopping
         address = transport.get_extra_info("peername")
         self.client = str(address[0]) if address else ""
-        connection: Connection | None = transport.get_extra_info("ssl_object")
-        if connection is not None:
-            self.certificate = connection.getpeercert(binary_form=True)
-            self.certificate_refusal = connection.refusal
-            self._trust = connection.trust
+        if isinstance(transport, TlsConnection):
+            session = transport.session
+            self.certificate, self.certificate_refusal, self._trust = (
+                session.certificate,
+                session.refusal,
+                session.trust,
+            )
             # The client CAs may have changed during the handshake.
             self.require_trust()
         self._deadline = self._loop.time() + HEADER_SECONDS
@@ -290,7 +294,6 @@ class GatewayProtocol(asyncio.Protocol):
         """See ``gateway.http.requestresponse.Transport``: the next request has its turn."""
         self._server.total_requests += 1
         if self.is_closing:
-            self._abort_later()
             return
         self._deadline = self._loop.time() + IDLE_SECONDS
         if self._waiting:
@@ -312,14 +315,13 @@ class GatewayProtocol(asyncio.Protocol):
         """
         self.part()
         if self._cycle is None and self._is_idle:
-            self._loop.call_later(GOODBYE_SECONDS, self._leave)
+            self._loop.call_later(NEWCOMER_SECONDS, self._leave)
         else:
             self._leave()
 
     def _leave(self) -> None:
         if self._is_idle:
             self.close()
-            self._abort_later()
         elif self._cycle is not None:
             self._cycle.keep_alive = False
 
@@ -350,11 +352,11 @@ class GatewayProtocol(asyncio.Protocol):
         One that does not verify opens nothing anyway. What clients send between their certificate and its authority is
         not seen here: those connect again when any authority is gone.
         """
-        tls = self._tls
-        if self.certificate is None or self.certificate_refusal or self._trust is None or self._transport is None:
+        tls, transport = self._tls, self._transport
+        if tls is None or transport is None or self.certificate is None or self.certificate_refusal or not self._trust:
             return
-        if isinstance(tls, ServerTls) and not tls.trusts(self.certificate, self._trust):
-            self._transport.abort()
+        if not tls.trusts(self.certificate, self._trust):
+            transport.abort()
 
     @property
     def _is_idle(self) -> bool:
@@ -426,11 +428,6 @@ class GatewayProtocol(asyncio.Protocol):
             # It came behind a good request, which is still answered.
             cycle.keep_alive = False
             self.pause_reading()
-
-    def _abort_later(self) -> None:
-        switched = self._cycle is not None and self._cycle.switched
-        if (self._stopping or switched) and self._transport is not None:
-            self._loop.call_later(GOODBYE_SECONDS, self._transport.abort)
 
 
 def _target(url: bytes) -> tuple[bytes, bytes]:

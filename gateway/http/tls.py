@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 from collections.abc import Callable
 from typing import Final
 
-import uvicorn
 from cryptography import x509
 
 from access.reloading import CHECK_SECONDS, UnusableFile, report_exposed
 from gateway.http.certificates import Certificates
-from gateway.http.handshakes import Context, Trust
+from gateway.http.handshakes import Trust
 from kube.authentication import pki
 
 logger = logging.getLogger(__name__)
@@ -31,27 +29,29 @@ def read_trust(files: Certificates) -> Trust:
 
 
 class ServerTls:
-    """TLS of one worker process, as uvicorn's ``ssl_context_factory``: TLS 1.2 or newer, client certificates optional.
+    """TLS of one worker process: TLS 1.2 or newer, client certificates optional.
 
-    Picklable until the context is made. Files that are wrong after a change are logged, and what was read last
-    stays in force.
+    Picklable until it is started. Files that are wrong after a change are logged, and what was read last stays in
+    force.
     """
 
     def __init__(self, certificates: Certificates) -> None:
         self._files = certificates
         self._paths = (certificates.server_certificate, certificates.server_key, *certificates.client_cas)
-        self._context: Context | None = None
+        self._trust: Trust | None = None
         self._stamps: object = None
 
-    def __call__(self, _config: uvicorn.Config, _default: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
-        """The context to listen with; handshakes after a change go by the files' new content.
-
-        Raises ``UnusableFile``.
-        """
+    def start(self) -> None:
+        """Read the files. Raises ``UnusableFile``."""
         self._stamps = self._look()
-        self._context = Context(ssl.PROTOCOL_TLS_SERVER)
-        self._context.trust = self.check()
-        return self._context
+        self._trust = self.check()
+
+    @property
+    def trust(self) -> Trust:
+        """By what handshakes go, once it is started."""
+        if self._trust is None:
+            raise RuntimeError("start it first")
+        return self._trust
 
     def check(self) -> Trust:
         """What the files hold. Raises ``UnusableFile``."""
@@ -66,7 +66,7 @@ class ServerTls:
         It is where no client CA is gone since, so that the chain that was shown then still holds; and where one of
         today's has issued the certificate itself.
         """
-        authorities = self._context.trust.authorities if self._context is not None else frozenset()
+        authorities = self.trust.authorities
         if verified_by.authorities <= authorities:
             return True
         shown = x509.load_der_x509_certificate(certificate)
@@ -81,12 +81,10 @@ class ServerTls:
                 continue
             self._stamps = stamps
             try:
-                trust = read_trust(self._files)
+                self._trust = read_trust(self._files)
             except _UNUSABLE as error:
                 logger.error("%s; what was read before stays in force", self._words(error))  # noqa: TRY400
             else:
-                if self._context is not None:
-                    self._context.trust = trust
                 logger.info("read the server's certificates again")
                 on_change()
 

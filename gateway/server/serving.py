@@ -10,22 +10,23 @@ import multiprocessing
 import resource
 import signal
 import socket
-import ssl
 import sys
 import threading
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.context import SpawnProcess
 from multiprocessing.reduction import ForkingPickler
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import uvicorn
 from uvicorn.config import STARTUP_FAILURE
+from uvicorn.server import ServerState
 
 from access.authentication.keyfiles import KeyFiles
 from gateway.http.certificates import Certificates, prepare
 from gateway.http.protocol import GatewayProtocol
 from gateway.http.tls import ServerTls
+from gateway.http.tlsconnection import TlsConnection
 from gateway.options import Options
 from gateway.server.application import Application
 from gateway.server.worker import work
@@ -38,8 +39,6 @@ _LOOK_SECONDS: Final = 0.2
 _BACKLOG: Final = 4096
 _HANDSHAKE_SECONDS: Final = 5.0
 """How long whoever stands in line when a server stops may take for the handshake."""
-
-ContextFactory = Callable[[uvicorn.Config, Callable[[], ssl.SSLContext]], ssl.SSLContext]
 
 
 class PortTaken(Exception):
@@ -69,11 +68,32 @@ def bind(options: Options) -> socket.socket:
     return listener
 
 
-def configure(application: Application, context: ContextFactory, *, workers: int = 1) -> uvicorn.Config:
+class Connections:
+    """Makes the two protocols of each connection, for uvicorn, and remembers who has not said anything yet."""
+
+    def __init__(self, tls: ServerTls) -> None:
+        self.tls = tls
+        self.shaking: set[TlsConnection] = set()
+        """Connections whose handshake goes on."""
+
+    def __call__(
+        self,
+        config: uvicorn.Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> TlsConnection:
+        """The protocol of a new connection."""
+        loop = _loop or asyncio.get_running_loop()
+        spoken = GatewayProtocol(config, server_state, app_state, loop, tls=self.tls)
+        return TlsConnection(spoken, self.tls.trust, loop, self.shaking)
+
+
+def configure(application: Application, connections: Connections, *, workers: int = 1) -> uvicorn.Config:
     """Uvicorn as the API server needs it: no proxy headers, no access log, our protocol, our TLS."""
     return uvicorn.Config(
         application,
-        http=GatewayProtocol,
+        http=connections,  # type: ignore[arg-type]
         ws="none",
         loop="uvloop",
         lifespan="on",
@@ -85,7 +105,6 @@ def configure(application: Application, context: ContextFactory, *, workers: int
         log_level="warning",
         timeout_graceful_shutdown=_GRACE_SECONDS,
         backlog=_BACKLOG,
-        ssl_context_factory=context,
     )
 
 
@@ -99,7 +118,8 @@ def run(options: Options, *, announce: Callable[[str], None] = lambda _: None) -
     listener = bind(options)
     certificates = prepare(options)
     _check(certificates)
-    config = configure(Application(options, certificates), ServerTls(certificates), workers=options.workers)
+    connections = Connections(ServerTls(certificates))
+    config = configure(Application(options, certificates), connections, workers=options.workers)
     host = f"[{options.bind_address}]" if ":" in options.bind_address else options.bind_address
     announce(f"https://{host}:{listener.getsockname()[1]}")
     if options.workers > 1:
@@ -164,6 +184,11 @@ class GatewayServer(uvicorn.Server):
 
     _tasks: tuple[Supervised, ...] = ()
 
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Read the certificates, and serve. Raises ``UnusableFile``."""
+        self._made_by.tls.start()
+        await super().serve(sockets)
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Start, follow the certificates, and hang up on who takes too long."""
         await super().startup(sockets)
@@ -171,20 +196,23 @@ class GatewayServer(uvicorn.Server):
         if parent is not None:
             # A worker whose supervisor is gone, however it went, would serve on with nobody to stop or replace it.
             asyncio.get_running_loop().add_reader(parent.sentinel, self._orphaned, parent.sentinel)
-        tls = self.config.ssl_context_factory
-        if isinstance(tls, ServerTls):
-            self._tasks = (
-                Supervised("certificates", lambda: tls.follow(self._part_with_untrusted)),
-                Supervised("clocks", self._look_at_clocks),
-            )
-            for task in self._tasks:
-                task.start()
+        tls = self._made_by.tls
+        self._tasks = (
+            Supervised("certificates", lambda: tls.follow(self._part_with_untrusted)),
+            Supervised("clocks", self._look_at_clocks),
+        )
+        for task in self._tasks:
+            task.start()
 
     def _orphaned(self, sentinel: int) -> None:
         """End as on SIGTERM: what runs is finished, for as long as the grace lasts."""
         asyncio.get_running_loop().remove_reader(sentinel)
         logger.error("the supervisor has ended, and this worker ends with it")
         self.should_exit = True
+
+    @property
+    def _made_by(self) -> Connections:
+        return cast("Connections", self.config.http)
 
     def _connections(self) -> list[GatewayProtocol]:
         return [each for each in self.server_state.connections if isinstance(each, GatewayProtocol)]
@@ -232,23 +260,22 @@ class GatewayServer(uvicorn.Server):
             await asyncio.sleep(min(left, _LOOK_SECONDS))
 
     async def _let_in(self, listeners: Sequence[socket.socket]) -> None:
-        loop = asyncio.get_running_loop()
+        """Take whoever stands in line, and wait for the handshakes that go on."""
+        loop, connections = asyncio.get_running_loop(), self._made_by
 
-        def protocol() -> GatewayProtocol:
-            return GatewayProtocol(self.config, self.server_state, self.lifespan.state, loop)
+        def protocol() -> TlsConnection:
+            return connections(self.config, self.server_state, self.lifespan.state, loop)
 
-        async def shake_hands(connection: socket.socket) -> None:
-            with contextlib.suppress(OSError, ssl.SSLError):
-                await loop.connect_accepted_socket(
-                    protocol, connection, ssl=self.config.ssl, ssl_handshake_timeout=_HANDSHAKE_SECONDS
-                )
-
-        waiting: list[Coroutine[Any, Any, None]] = []
+        waiting = 0
         for listener in listeners:
             listener.setblocking(False)
             with contextlib.suppress(BlockingIOError):
-                while len(waiting) < _BACKLOG:
+                while waiting < _BACKLOG:
                     connection, _ = listener.accept()
                     connection.setblocking(False)
-                    waiting.append(shake_hands(connection))
-        await asyncio.gather(*waiting)
+                    waiting += 1
+                    with contextlib.suppress(OSError):
+                        await loop.connect_accepted_socket(protocol, connection)
+        until = time.monotonic() + _HANDSHAKE_SECONDS
+        while connections.shaking and time.monotonic() < until:  # noqa: ASYNC110 - whoever stops has the time
+            await asyncio.sleep(_LOOK_SECONDS / 10)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import ssl
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.http.handshakes import Connection, Trust
+from gateway.http.handshakes import Session, TlsError, Trust
+from gateway.http.tlsconnection import TlsConnection
 from kube.authentication import pki
 
 
@@ -28,24 +31,26 @@ class Line:
     """A client's and a server's side, and what is on its way from the client."""
 
     def __init__(self, trust: Trust) -> None:
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         self.answers, self.asked = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self.client = context.wrap_bio(self.answers, self.asked)
-        self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self.server = Connection(trust, self.incoming, self.outgoing)
+        self.client = trustful().wrap_bio(self.answers, self.asked)
+        self.server = Session(trust)
 
     def meet(self) -> None:
         """The handshake; the last that the client sends stays in ``asked``."""
         attempt(self.client.do_handshake)
-        self.incoming.write(self.asked.read())
-        assert not attempt(self.server.do_handshake)
-        self.answers.write(self.outgoing.read())
+        assert not self.server.shake(self.asked.read())
+        self.answers.write(self.server.taken())
         assert attempt(self.client.do_handshake)
 
 
+def trustful() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    return context
+
+
 def attempt(step: Callable[[], object]) -> bool:
-    """Whether a side has what it needs."""
+    """Whether the client has what it needs."""
     try:
         step()
     except ssl.SSLWantReadError:
@@ -53,25 +58,12 @@ def attempt(step: Callable[[], object]) -> bool:
     return True
 
 
-def arrived(server: Connection, size: int) -> bytes:
-    """What an event loop reads when something has come: until there is nothing more."""
-    parts = []
-    while True:
-        try:
-            data = server.read(size)
-        except ssl.SSLWantReadError:
-            return b"".join(parts)
-        assert data, "the end, which nobody sent"
-        parts.append(data)
-
-
 @settings(max_examples=200, deadline=None)
 @given(
     writes=st.lists(st.integers(1, 40_000), min_size=1, max_size=6),
     cuts=st.lists(st.integers(0, 300_000), max_size=12),
-    size=st.sampled_from([1000, 16_384, 65_536, 262_144]),
 )
-def test_all_that_has_come_is_read_at_once(trust: Trust, writes: list[int], cuts: list[int], size: int) -> None:
+def test_all_that_has_come_is_read_at_once(trust: Trust, writes: list[int], cuts: list[int]) -> None:
     """However the bytes are cut, the end of the handshake and the first request together too."""
     line = Line(trust)
     line.meet()
@@ -82,12 +74,14 @@ def test_all_that_has_come_is_read_at_once(trust: Trust, writes: list[int], cuts
     on_the_way, found, shaken = line.asked.read(), b"", False
     places = sorted({min(cut, len(on_the_way)) for cut in cuts} | {0, len(on_the_way)})
     for begin, end in itertools.pairwise(places):
-        line.incoming.write(on_the_way[begin:end])
-        shaken = shaken or attempt(line.server.do_handshake)
+        piece = on_the_way[begin:end]
         if shaken:
-            found += arrived(line.server, size)
+            found += line.server.receive(piece)
+        elif line.server.shake(piece):
+            shaken = True
+            found += line.server.receive(b"")
     assert found == b"".join(sent)
-    assert not line.server.pending()
+    assert not line.server.ended
 
 
 def test_an_end_is_read_behind_what_came_before_it(trust: Trust) -> None:
@@ -95,22 +89,130 @@ def test_an_end_is_read_behind_what_came_before_it(trust: Trust) -> None:
     line.meet()
     line.client.write(b"last words")
     attempt(line.client.unwrap)
-    line.incoming.write(line.asked.read())
-    line.server.do_handshake()
-    assert line.server.read(1000) == b"last words"
-    assert line.server.read(1000) == b""
+    assert line.server.shake(line.asked.read())
+    assert line.server.receive(b"") == b"last words"
+    assert line.server.ended
 
 
 @pytest.mark.parametrize("length", [0, 1, 16_384, 65_536, 400_000])
-def test_what_is_written_arrives(trust: Trust, length: int) -> None:
+@pytest.mark.parametrize("form", [bytes, memoryview])
+def test_what_is_written_arrives(trust: Trust, length: int, form: type) -> None:
     line = Line(trust)
     line.meet()
-    line.incoming.write(line.asked.read())
-    line.server.do_handshake()
-    line.answers.write(line.outgoing.read())
-    assert line.server.write(b"x" * length) == length
-    line.answers.write(line.outgoing.read())
+    assert line.server.shake(line.asked.read())
+    line.answers.write(line.server.send(form(b"x" * length)))
     found = b""
     while len(found) < length:
         found += line.client.read(length)
     assert found == b"x" * length
+    line.answers.write(line.server.end())
+    assert line.client.read(1) == b""
+
+
+@pytest.mark.parametrize("shaken", [False, True])
+@settings(max_examples=50, deadline=None)
+@given(garbage=st.binary(min_size=5, max_size=200))
+def test_what_is_no_tls_is_refused_with_an_alert(trust: Trust, shaken: bool, garbage: bytes) -> None:
+    line = Line(trust)
+    if shaken:
+        line.meet()
+        assert line.server.shake(line.asked.read())
+    # No record begins with a zero.
+    data = b"\x00" + garbage
+    with pytest.raises(TlsError):
+        line.server.receive(data) if shaken else line.server.shake(data)
+    if shaken:
+        with pytest.raises(ssl.SSLError, match="alert"):
+            line.answers.write(line.server.taken())
+            line.client.read(1)
+
+
+class Echo(asyncio.Protocol):
+    """Says again what it hears, in capitals; ``close`` is an order to hang up after an answer of so many bytes."""
+
+    def __init__(self) -> None:
+        self.lost = False
+        self.closing = asyncio.Event()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        transport: TlsConnection = self.transport  # type: ignore[assignment]
+        if data.startswith(b"close "):
+            transport.write(b"x" * int(data[6:]))
+            transport.close()
+            self.closing.set()
+        else:
+            transport.write(data.upper())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost = True
+
+
+@asynccontextmanager
+async def served(trust: Trust) -> AsyncIterator[tuple[tuple[str, int], set[TlsConnection], list[Echo]]]:
+    """A server that echoes, with those whose handshake goes on and those who have come."""
+    loop, shaking, came = asyncio.get_running_loop(), set[TlsConnection](), list[Echo]()
+
+    def protocol() -> TlsConnection:
+        came.append(Echo())
+        return TlsConnection(came[-1], trust, loop, shaking)
+
+    server = await loop.create_server(protocol, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname(), shaking, came
+    finally:
+        server.close()
+
+
+async def test_both_sides_hear_each_other_and_the_end(trust: Trust) -> None:
+    async with served(trust) as (address, shaking, came), asyncio.timeout(60):
+        reader, writer = await asyncio.open_connection(*address, ssl=trustful())
+        for word in (b"hello", b"y" * 200_000):
+            writer.write(word)
+            assert await reader.readexactly(len(word)) == word.upper()
+        assert not shaking
+        writer.close()
+        await writer.wait_closed()
+        while not came[0].lost:
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("size", [0, 1, 3_000_000])
+async def test_who_is_hung_up_on_has_all_of_the_answer_though_it_still_speaks(trust: Trust, size: int) -> None:
+    """A socket closed with bytes unread would take back what is on its way."""
+    async with served(trust) as (address, _, came), asyncio.timeout(60):
+        reader, writer = await asyncio.open_connection(*address, ssl=trustful())
+        writer.write(b"close %d" % size)
+        await writer.drain()
+        await came[0].closing.wait()
+        writer.write(b"one more thing" * 1000)
+        assert len(await reader.read(-1)) == size
+        writer.close()
+        while not came[0].lost:
+            await asyncio.sleep(0.01)
+
+
+async def test_who_does_not_hang_up_is_hung_up_on(trust: Trust) -> None:
+    """The client keeps its half open: the server's patience ends."""
+    async with served(trust) as (address, _, came), asyncio.timeout(60):
+        reader, writer = await asyncio.open_connection(*address, ssl=trustful())
+        writer.write(b"close 5")
+        assert await reader.readexactly(5) == b"xxxxx"
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        while not came[0].lost:
+            await asyncio.sleep(0.01)
+        writer.close()
+
+
+async def test_who_speaks_without_tls_is_told(trust: Trust) -> None:
+    """As kube-apiserver tells it."""
+    async with served(trust) as (address, shaking, _), asyncio.timeout(60):
+        reader, writer = await asyncio.open_connection(*address)
+        writer.write(b"GET /version HTTP/1.1\r\nhost: x\r\n\r\n")
+        answer = await reader.read(-1)
+        assert answer.startswith(b"HTTP/1.0 400 Bad Request")
+        assert answer.endswith(b"Client sent an HTTP request to an HTTPS server.\n")
+        writer.close()
+        assert not shaking
