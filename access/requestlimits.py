@@ -52,23 +52,22 @@ class Standing(NamedTuple):
     window: int
 
     @property
-    def headers(self) -> tuple[tuple[bytes, bytes], ...]:
-        """The fields of draft-ietf-httpapi-ratelimit-headers, and those that clients knew before."""
-        return _headers_of(self)
+    def header_lines(self) -> bytes:
+        """The fields of draft-ietf-httpapi-ratelimit-headers, and those that clients knew before, each with its CRLF."""
+        return _header_lines(self)
 
 
 @lru_cache(maxsize=4096)
-def _headers_of(standing: Standing) -> tuple[tuple[bytes, bytes], ...]:
+def _header_lines(standing: Standing) -> bytes:
     """Every answer has them, and most are the same."""
-    limit, remaining, reset = b"%d" % standing.limit, b"%d" % standing.remaining, b"%d" % standing.reset
-    name = b'"%b"' % standing.name.encode()
+    name, limit, remaining, reset, window = standing
     return (
-        (b"ratelimit-policy", b"%b;q=%b;w=%d" % (name, limit, standing.window)),
-        (b"ratelimit", b"%b;r=%b;t=%b" % (name, remaining, reset)),
-        (b"x-ratelimit-limit", limit),
-        (b"x-ratelimit-remaining", remaining),
-        (b"x-ratelimit-reset", reset),
-    )
+        f'ratelimit-policy: "{name}";q={limit};w={window}\r\n'
+        f'ratelimit: "{name}";r={remaining};t={reset}\r\n'
+        f"x-ratelimit-limit: {limit}\r\n"
+        f"x-ratelimit-remaining: {remaining}\r\n"
+        f"x-ratelimit-reset: {reset}\r\n"
+    ).encode()
 
 
 class _Rate(NamedTuple):
@@ -142,6 +141,8 @@ class TenantThrottle:
         self._levels: dict[_Key, Level] = {}
         self._told: dict[_Key, float] = {}
         """Until when somebody was told to wait, in monotonic seconds."""
+        self.charges = 0
+        """How often somebody was charged for more than one request: what ``take`` has said holds while it stays the same."""
 
     def bound(self, tenant: str | None, limits: Limits) -> None:
         """Have a tenant's own limits hold from now on; what it has used stays used."""
@@ -160,17 +161,18 @@ class TenantThrottle:
         else:
             self._tenants.pop(tenant, None)
 
-    def take(self, principal: Principal, info: RequestInfo, now: float) -> None:
-        """Count one request at ``now`` (monotonic seconds). Raises ``TooManyRequests`` with the seconds to wait.
+    def take(self, principal: Principal, info: RequestInfo, now: float) -> Standing | None:
+        """Count one request at ``now`` (monotonic seconds); what is left, as ``standing`` says it.
 
-        The operators' masters, clusters that ask the webhooks and whoever asks for a probe are never held up.
+        Raises ``TooManyRequests`` with the seconds to wait. The operators' masters, clusters that ask the webhooks and
+        whoever asks for a probe are never held up; of what is not counted nothing is said.
         """
         if _is_free(principal):
-            return
+            return None
         if not info.is_resource and info.path in ALWAYS_ALLOWED:
-            return
+            return None
         try:
-            self._take(principal, kind_of(info), now)
+            return self._take(principal, kind_of(info), now)
         except RateLimited as refused:
             refused.pause = self._pause((principal.tenant, kind_of(info), principal.name), refused, now)
             raise
@@ -186,14 +188,14 @@ class TenantThrottle:
             self._told[who] = now + (refused.retry_after or PAUSE_SECONDS)
         return 0.0
 
-    def _take(self, principal: Principal, kind: str, now: float) -> None:
+    def _take(self, principal: Principal, kind: str, now: float) -> Standing | None:
         tenant = principal.tenant
         bounds = self._tenants.get(tenant, self._default)
         if kind is WATCH:
             self._require_room(principal, bounds)
         rate = bounds.rates[kind]
         if rate is None:
-            return
+            return None
         levels, whole, own = self._levels, (tenant, kind, ""), (tenant, kind, principal.name)
         held = rate.tenant.tokens(levels.get(whole), now)
         left = rate.person.tokens(levels.get(own), now)
@@ -204,6 +206,7 @@ class TenantThrottle:
             self._forget_full(now)
         levels[whole] = rate.tenant.take(held, 1, now)
         levels[own] = rate.person.take(left, 1, now)
+        return None if tenant is None else _standing(rate, kind, held - 1, left - 1)
 
     def _require_room(self, principal: Principal, bounds: _Bounds) -> None:
         tenant = principal.tenant
@@ -237,6 +240,7 @@ class TenantThrottle:
             )
         levels[whole] = rate.tenant.take(held, cost, now)
         levels[own] = rate.person.take(left, cost, now)
+        self.charges += 1
 
     def standing(self, principal: Principal, info: RequestInfo, now: float) -> Standing | None:
         """What is left of what a request counts as: to the person or to the whole tenant, whichever is less.
@@ -249,13 +253,7 @@ class TenantThrottle:
             return None
         held = rate.tenant.tokens(self._levels.get((tenant, kind, "")), now)
         left = rate.person.tokens(self._levels.get((tenant, kind, principal.name)), now)
-        if left < held:
-            who, bucket, tokens, window = "person", rate.person, left, rate.windows[1]
-        else:
-            who, bucket, tokens, window = "tenant", rate.tenant, held, rate.windows[0]
-        reset = math.ceil(bucket.wait(tokens, bucket.burst))
-        remaining = int(tokens) if tokens > 0 else 0
-        return Standing(f"{who}-{kind}", bucket.burst, remaining, reset, window)
+        return _standing(rate, kind, held, left)
 
     def _forget_full(self, now: float) -> None:
         """Let go the buckets that have filled up again: they say nothing that a new one would not."""
@@ -264,6 +262,16 @@ class TenantThrottle:
             rate = self._tenants.get(tenant, self._default).rates[kind]
             if rate is None or (rate.person if person else rate.tenant).full_at(level) <= now:
                 del self._levels[key]
+
+
+def _standing(rate: _Rate, kind: str, held: float, left: float) -> Standing:
+    """What so many tokens of the tenant and of the person are."""
+    if left < held:
+        who, bucket, tokens, window = "person", rate.person, left, rate.windows[1]
+    else:
+        who, bucket, tokens, window = "tenant", rate.tenant, held, rate.windows[0]
+    reset = math.ceil((bucket.burst - tokens) / bucket.qps)
+    return Standing(f"{who}-{kind}", bucket.burst, int(tokens) if tokens > 0 else 0, reset, window)
 
 
 def _too_many(kind: str, tenant: float, person: float) -> RateLimited:

@@ -156,6 +156,14 @@ class Engine:
         cache = self._cache.find(Range(key.space, key.group, key.resource), now)
         return None if cache is None else cache.items.get((key.space, key.namespace, key.name))
 
+    def holds(self, key: Key, stored: Stored | None) -> bool:
+        """See ``store.interface.Store``."""
+        now = clock()
+        if now >= self._follower.silent_from:
+            return False
+        cache = self._cache.find(Range(key.space, key.group, key.resource), now)
+        return cache is not None and cache.items.get((key.space, key.namespace, key.name)) is stored
+
     async def get(self, key: Key, *, cached: bool = False) -> Stored | None:
         """See ``store.interface.Store``."""
         now = clock()

@@ -63,6 +63,10 @@ class Store(Reader, Protocol):
         """What ``get`` with ``cached`` returns, where it need not wait; ``None`` also where it would have to."""
         ...
 
+    def holds(self, key: Key, stored: Stored | None) -> bool:
+        """Whether ``get`` with ``cached`` would return just this, ``None`` for what is not there, without waiting."""
+        ...
+
     async def commit(self, *operations: Operation) -> Sequence[Stored]:
         """Write all operations or none, durably; results in the order of the operations (``Check`` omitted).
 

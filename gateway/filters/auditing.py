@@ -9,7 +9,6 @@ import time as clock
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from os import urandom
 
 from audit.requests import RequestRecord
 from gateway.http.messages import Request, Response
@@ -19,12 +18,6 @@ from kube.auditing.policy import Level, Stage
 from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision, Verdict
 from kube.requests.requestinfo import RequestInfo
-
-
-def new_audit_id() -> str:
-    """A random UUID (version 4) as text; one is made for every request, and ``uuid`` takes three times as long."""
-    text = urandom(16).hex()
-    return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-a{text[17:20]}-{text[20:]}"
 
 
 def with_notes(decision: Decision | None, notes: Sequence[Decision]) -> Decision | None:

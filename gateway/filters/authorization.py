@@ -7,17 +7,16 @@ import time
 from dataclasses import replace
 
 from access.authorization.chain import AuthorizationChain
-from access.requestlimits import RateLimited
+from access.requestlimits import RateLimited, Standing
 from gateway.filters.permission import forbidden
-from gateway.http.messages import Headers
 from gateway.process.runtime import Runtime
 from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision
 from kube.requests.requestinfo import RequestInfo
 
 
-async def throttle(runtime: Runtime, principal: Principal, info: RequestInfo) -> None:
-    """Count the request against what its tenant, and its person, may ask. Raises ``TooManyRequests`` (AD6).
+async def throttle(runtime: Runtime, principal: Principal, info: RequestInfo) -> Standing | None:
+    """Count the request against what its tenant, and its person, may ask; what is left. Raises ``TooManyRequests`` (AD6).
 
     Whoever asks again before the time that they were told is refused later: a flood that is refused at once takes as much
     of the loop as its connections can ask for, and slows everybody.
@@ -25,17 +24,11 @@ async def throttle(runtime: Runtime, principal: Principal, info: RequestInfo) ->
     if not runtime.throttle.is_bound(principal.tenant):
         await runtime.tenant_limits.ensure(principal.tenant)
     try:
-        runtime.throttle.take(principal, info, time.monotonic())
+        return runtime.throttle.take(principal, info, time.monotonic())
     except RateLimited as refused:
         if refused.pause:
             await asyncio.sleep(refused.pause)
         raise
-
-
-def rate_headers(runtime: Runtime, principal: Principal | None, info: RequestInfo | None) -> Headers:
-    """What is left to the person or the tenant, for whoever gets the answer (AD6)."""
-    standing = runtime.throttle.standing(principal, info, time.monotonic()) if principal and info else None
-    return standing.headers if standing is not None else ()
 
 
 async def authorize(

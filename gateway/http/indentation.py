@@ -23,6 +23,9 @@ def is_wanted(path: str, query: Mapping[str, str], headers: Mapping[bytes, bytes
     """Whether the answer to this request is to be read by people."""
     if path in _ALWAYS:
         return True
+    if not query and b"accept" not in headers:
+        # Most say nothing about it.
+        return headers.get(b"user-agent", b"").startswith(_BY_PEOPLE) and not path.startswith(_NEVER)
     if path.startswith(_NEVER):
         return False
     asked = query.get("pretty")

@@ -391,11 +391,11 @@ class GatewayProtocol(asyncio.Protocol):
     def _serve(self, cycle: RequestResponseCycle) -> None:
         self._cycle = cycle
         self._deadline = self._loop.time() + REQUEST_SECONDS
-        task = self._task = self._loop.create_task(self._answer(cycle))
-        self._server.tasks.add(task)
-        task.add_done_callback(self._server.tasks.discard)
+        self._task = self._loop.create_task(self._answer(cycle))
+        self._server.tasks.add(self._task)
 
     async def _answer(self, cycle: RequestResponseCycle) -> None:
+        task = self._task
         try:
             await self._application.serve(cycle)
         except asyncio.CancelledError:
@@ -403,6 +403,10 @@ class GatewayProtocol(asyncio.Protocol):
                 raise
         except Exception:
             logger.exception("a request could not be answered")
+        finally:
+            # A callback of the task would cost another turn of the loop. Nobody waits for what is left to be said.
+            if task is not None:
+                self._server.tasks.discard(task)
         if cycle.response_complete or cycle.disconnected:
             return
         # Only failures come here. The connection ends in any case: nobody knows how much of the body has been read.

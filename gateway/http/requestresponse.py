@@ -218,15 +218,18 @@ class RequestResponseCycle:
 
     # The answer.
 
-    async def send_response(self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes) -> None:
+    async def send_response(
+        self, status: int, headers: Sequence[tuple[bytes, bytes]], body: bytes, *, lines: bytes = b""
+    ) -> None:
         """The whole answer, in one piece where it is small: one TLS record and one system call.
 
-        Raises ``RuntimeError``, and nothing is sent, for headers that could be read as others.
+        ``lines`` are headers as ``header_line`` makes them. Raises ``RuntimeError``, and nothing is sent, for headers
+        that could be read as others.
         """
         if self._transport.is_writing_paused:
             await self._transport.drain()
-        length = () if status in _WITHOUT_BODY else ((b"content-length", b"%d" % len(body)),)
-        head = self._head(status, (*headers, *length))
+        length = b"" if status in _WITHOUT_BODY else b"content-length: %d\r\n" % len(body)
+        head = self._head(status, lines, headers, length)
         if self.method == "HEAD" or status in _WITHOUT_BODY:
             body = b""
         if len(body) <= JOIN_MAX:
@@ -241,17 +244,23 @@ class RequestResponseCycle:
         self._finish()
 
     async def start_response(
-        self, status: int, headers: Sequence[tuple[bytes, bytes]], *, long_running: bool = False
+        self,
+        status: int,
+        headers: Sequence[tuple[bytes, bytes]],
+        *,
+        lines: bytes = b"",
+        long_running: bool = False,
     ) -> None:
         """The head of an answer whose length nobody knows yet; after 101 the connection is for another protocol."""
+        coding = b""
         if self._transport.is_writing_paused:
             await self._transport.drain()
         if status == 101:
             self._coded, self.switched, self.keep_alive = bytes, True, False
         elif self.method != "HEAD":
             self._coded = chunk
-            headers = (*headers, (b"transfer-encoding", b"chunked"))
-        self._transport.write(self._head(status, headers))
+            coding = b"transfer-encoding: chunked\r\n"
+        self._transport.write(self._head(status, lines, headers, coding))
         self.long_running = long_running
 
     async def write(self, data: bytes) -> None:
@@ -293,17 +302,19 @@ class RequestResponseCycle:
         if self.response_started and not (self.response_complete and self.keep_alive):
             self._transport.abort()
 
-    def _head(self, status: int, headers: Sequence[tuple[bytes, bytes]]) -> bytes:
+    def _head(self, status: int, lines: bytes, headers: Sequence[tuple[bytes, bytes]], framing: bytes) -> bytes:
         if self.response_started:
             raise RuntimeError("the answer has already begun")
-        if _CONTROL.search(b"".join([part for pair in headers for part in pair])):
-            raise RuntimeError("a header holds a control character")
+        parts = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status]
+        for name, value in self._transport.default_headers:
+            parts += (name, b": ", value, b"\r\n")
+        parts.append(lines)
+        for name, value in headers:
+            parts.append(header_line(name, value))
         self.response_started = True
-        lines = [_STATUS_LINES.get(status) or b"HTTP/1.1 %d \r\n" % status]
-        for name, value in (*self._transport.default_headers, *headers):
-            lines += (name, b": ", value, b"\r\n")
-        lines.append(b"\r\n" if self.keep_alive or self.switched else b"connection: close\r\n\r\n")
-        return b"".join(lines)
+        parts.append(framing)
+        parts.append(b"\r\n" if self.keep_alive or self.switched else b"connection: close\r\n\r\n")
+        return b"".join(parts)
 
     def _finish(self) -> None:
         self.response_complete = True
@@ -311,6 +322,13 @@ class RequestResponseCycle:
         if not self.keep_alive:
             self._transport.close()
         self._transport.on_response_complete(self)
+
+
+def header_line(name: bytes, value: bytes) -> bytes:
+    """A header as it is sent. Raises ``RuntimeError`` for one that could be read as others."""
+    if _CONTROL.search(name) or _CONTROL.search(value):
+        raise RuntimeError("a header holds a control character")
+    return b"%b: %b\r\n" % (name, value)
 
 
 def chunk(data: bytes) -> bytes:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Hashable
+from collections.abc import AsyncIterator, Hashable, Sequence
+from typing import Final
 
 from kube.requests.logicalclusters import space_of, tenant_of
 from store.types import Key
+
+_NO_TURN: Final = contextlib.nullcontext()
 
 
 class KeyedLocks:
@@ -32,15 +35,21 @@ class KeyedLocks:
         """Let those who make or remove objects of a resource in a tenant's space, or below it, take turns from now on."""
         self._wanted.add((space, group, resource))
 
-    @contextlib.asynccontextmanager
-    async def of_quotas(self, key: Key, *, updates: bool = False) -> AsyncIterator[None]:
+    def of_quotas(self, key: Key, *, updates: bool = False) -> contextlib.AbstractAsyncContextManager[None]:
         """One writer at a time where turns are wanted; no waiting elsewhere. Most updates change nothing that counts."""
         tenant = space_of(tenant_of(key.space))
+        names: list[Hashable] = []
+        if (key.space, key.namespace) in self._wanted:
+            names.append((key.space, key.namespace))
+        if not updates and (tenant, key.group, key.resource) in self._wanted:
+            names.append((tenant,))
+        return self._turns(names) if names else _NO_TURN
+
+    @contextlib.asynccontextmanager
+    async def _turns(self, names: Sequence[Hashable]) -> AsyncIterator[None]:
         async with contextlib.AsyncExitStack() as turns:
-            if (key.space, key.namespace) in self._wanted:
-                await turns.enter_async_context(self._turn((key.space, key.namespace)))
-            if not updates and (tenant, key.group, key.resource) in self._wanted:
-                await turns.enter_async_context(self._turn((tenant,)))
+            for name in names:
+                await turns.enter_async_context(self._turn(name))
             yield
 
     def of_tenant_quota(self, space: str) -> contextlib.AbstractAsyncContextManager[None]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import uuid
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any, Final
@@ -14,6 +13,7 @@ import orjson
 from gateway.http.messages import LARGE, Request
 from gateway.http.negotiation import content_type, require_content_type
 from gateway.resources.kinds import Kind, definitions
+from gateway.resources.uids import random_uid
 from kube.customresources.costs import LIGHT, MOST, judging_cost
 from kube.customresources.schemas import with_defaults
 from kube.customresources.validation import without_nulls
@@ -340,7 +340,7 @@ def new_metadata(request: Request, kind: Kind, body: dict[str, Any]) -> str:
         metadata.pop(field, None)
     if not request.dry_run or not metadata.get("resourceVersion"):
         metadata.pop("resourceVersion", None)
-    metadata["uid"] = str(uuid.uuid4())
+    metadata["uid"] = random_uid()
     metadata["creationTimestamp"] = timestamp(request.now)
     if counts_generations(kind):
         metadata["generation"] = 1

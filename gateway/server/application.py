@@ -11,7 +11,7 @@ import gc
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 from access.authentication.anonymous import NOBODY
@@ -20,12 +20,11 @@ from access.authentication.clusterwebhooks import cluster_of
 from access.authentication.impersonation import impersonate
 from access.authorization.tenancy.isolation import ALWAYS_ALLOWED
 from access.outsidebudget import begin_budget
-from access.requestlimits import RateLimited
-from gateway.filters.auditing import Trail, begin_trail, new_audit_id, record_of, with_notes
+from access.requestlimits import RateLimited, Standing
+from gateway.filters.auditing import Trail, begin_trail, record_of, with_notes
 from gateway.filters.authorization import (
     authorize,
     authorize_with_trace,
-    rate_headers,
     recheck,
     require_allowed,
     throttle,
@@ -36,11 +35,12 @@ from gateway.http import indentation
 from gateway.http.bodies import Disconnected, limit_of, read_body
 from gateway.http.certificates import Certificates
 from gateway.http.errors import as_status_error, render
-from gateway.http.messages import Headers, Request, Response, Stream
-from gateway.http.requestresponse import RequestResponseCycle
+from gateway.http.messages import Request, Response, Stream
+from gateway.http.requestresponse import RequestResponseCycle, header_line
 from gateway.options import Options
 from gateway.process.runtime import Runtime
 from gateway.process.streams import PROMPT_SECONDS, STOPPING, Recheck
+from gateway.resources.uids import random_uid
 from gateway.server import assembly
 from kube.auditing.policy import Stage
 from kube.authentication.identity import Principal
@@ -57,7 +57,7 @@ Receive = Callable[[], Awaitable[dict[str, Any]]]
 _METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 _WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _CONNECTION: Final = frozenset({b"close", b"keep-alive", b"upgrade", b""})
-_NOT_KEPT: Final = (b"cache-control", b"no-cache, private")
+_NOT_KEPT: Final = b"cache-control: no-cache, private\r\n"
 _ONCE: Final = frozenset({b"host", b"authorization", b"content-length", b"content-type"})
 
 
@@ -125,10 +125,12 @@ class _RequestPipeline:
     """One request on its way through the stages, with what is known of it so far."""
 
     __slots__ = (
+        "_charges",
         "_cycle",
         "_headers",
         "_query",
         "_runtime",
+        "_standing",
         "audit_id",
         "decision",
         "impersonator",
@@ -147,9 +149,11 @@ class _RequestPipeline:
         self._cycle = cycle
         self._headers: Mapping[bytes, bytes] = {}
         self._query: Mapping[str, str] = {}
+        self._standing: Standing | None = None
+        self._charges = 0
         self.now = time.time()
         self.started = time.perf_counter()
-        self.audit_id = new_audit_id()
+        self.audit_id = random_uid()
         self.principal: Principal | None = None
         self.impersonator: Principal | None = None
         self.info: RequestInfo | None = None
@@ -210,7 +214,7 @@ class _RequestPipeline:
             raise
         info = self.info = self._resolve(principal.tenant)
         self._begin_trail(info)
-        await throttle(runtime, principal, info)
+        self._standing, self._charges = await throttle(runtime, principal, info), runtime.throttle.charges
         decision = self.decision = await authorize_with_trace(runtime, principal, info)
         require_allowed(principal, info, decision)
 
@@ -301,25 +305,26 @@ class _RequestPipeline:
         if response.status in (400, 408, 413, 415, 504) and self._cycle.method in _WITH_BODY:
             # What is left of a body that was not read must not be taken for the next request.
             self._cycle.keep_alive = False
-        headers: Headers = (
-            (b"audit-id", self.audit_id.encode()),
-            _NOT_KEPT,
-            *rate_headers(self._runtime, self.principal, self.info),
-            *response.headers,
-        )
-        if response.status not in (204, 304):
-            # There is no body; on 304 it would take the place of the cached answer's own.
-            headers = (*headers, (b"content-type", response.media))
-        await self._cycle.send_response(response.status, headers, response.body)
+        # There is no body with 204 and 304, and with the latter it would take the place of the cached answer's own.
+        media = b"" if response.status in (204, 304) else _content_type(response.media)
+        lines = b"audit-id: %b\r\n%b%b%b" % (self.audit_id.encode(), _NOT_KEPT, self._rate_lines(), media)
+        await self._cycle.send_response(response.status, response.headers, response.body, lines=lines)
+
+    def _rate_lines(self) -> bytes:
+        """What is left to the person or the tenant, for whoever gets the answer (AD6)."""
+        throttle, standing = self._runtime.throttle, self._standing
+        if standing is None or throttle.charges != self._charges:
+            if self.principal is None or self.info is None:
+                return b""
+            standing = throttle.standing(self.principal, self.info, time.monotonic())
+        return standing.header_lines if standing is not None else b""
 
     async def _stream(self, stream: Stream) -> None:
         self.status = stream.status
         cycle = self._cycle
-        left = rate_headers(self._runtime, self.principal, self.info)
-        headers: Headers = ((b"audit-id", self.audit_id.encode()), *left, *stream.headers)
-        if stream.send is None:
-            headers = ((b"content-type", stream.media), _NOT_KEPT, *headers)
-        await cycle.start_response(stream.status, headers, long_running=stream.long_running)
+        kept = _content_type(stream.media) + _NOT_KEPT if stream.send is None else b""
+        lines = b"%baudit-id: %b\r\n%b" % (kept, self.audit_id.encode(), self._rate_lines())
+        await cycle.start_response(stream.status, stream.headers, lines=lines, long_running=stream.long_running)
         if self.trail is not None:
             self.trail.tell(Stage.RESPONSE_STARTED, status=stream.status, decision=self.decision, request=self.request)
         pump = asyncio.ensure_future(self._pump(stream))
@@ -380,6 +385,11 @@ class _RequestPipeline:
                 user_agent=self._user_agent,
             )
         )
+
+
+@lru_cache(maxsize=256)
+def _content_type(media: bytes) -> bytes:
+    return header_line(b"content-type", media)
 
 
 def _checked_headers(pairs: Sequence[tuple[bytes, bytes]]) -> Mapping[bytes, bytes]:

@@ -15,7 +15,7 @@ import orjson
 
 from access.outsidebudget import begin_budget
 from access.requestlimits import RateLimited
-from gateway.filters.auditing import begin_trail, new_audit_id, record_of, with_notes
+from gateway.filters.auditing import begin_trail, record_of, with_notes
 from gateway.filters.authorization import authorize_with_trace, require_allowed, throttle
 from gateway.handlers import dispatch
 from gateway.http.certificates import prepare
@@ -23,6 +23,7 @@ from gateway.http.errors import as_status_error, render
 from gateway.http.messages import Request, Response, Stream
 from gateway.options import Options
 from gateway.process.runtime import Runtime
+from gateway.resources.uids import random_uid
 from gateway.server import assembly
 from kube.auditing.policy import Stage
 from kube.authentication.identity import Principal
@@ -92,7 +93,7 @@ class Gateway:
     ) -> Response:
         runtime = self._runtime
         assert runtime is not None, "the gateway has not been started"  # noqa: S101 - a programming error
-        started, now, audit_id = time.perf_counter(), time.time(), new_audit_id()
+        started, now, audit_id = time.perf_counter(), time.time(), random_uid()
         info = decision = request = trail = None
         user_agent = headers.get(b"user-agent", b"").decode("latin-1")[:256]
         begin_budget()

@@ -141,7 +141,7 @@ class PlacedPolicies:
             return
         resource = BUILTINS.by_group_resource(info.group, info.resource)
         kind = resource.kind if resource is not None else ""
-        policy, _ = await self._policies.of(info.cluster, info.namespace)
+        policy = (await self._policies.of(info.cluster, info.namespace)).policy
         if not judges(policy, info.group, kind):
             return
         body = await write.object()

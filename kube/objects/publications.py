@@ -36,6 +36,7 @@ ORIGIN: Final = f"{DOMAIN}published-from"
 """The label of copies: the UID of their source."""
 
 ASKING: Final = (PUBLISHED, TENANTS, SECRET)
+_CLAIMS: Final = (*ASKING, REPORT)
 NAMED_MAX: Final = 10
 """Tenants that a report names for one reason."""
 
@@ -155,18 +156,20 @@ def asks(body: Body | None) -> dict[str, str]:
 
 def claims(body: Body | None) -> dict[str, str]:
     """All annotations that speak of being published, the server's report too: none is for a tenant's object."""
-    return _annotations(body, (*ASKING, REPORT))
+    return _annotations(body, _CLAIMS)
 
 
 def _annotations(body: Body | None, names: tuple[str, ...]) -> dict[str, str]:
-    annotations = ((body or {}).get("metadata") or {}).get("annotations") or {}
+    annotations = (body.get("metadata") or {}).get("annotations") if body else None
+    if not annotations:
+        return {}
     return {name: annotations[name] for name in names if name in annotations}
 
 
 def origin_of(body: Body | None) -> str:
     """The UID of a copy's source; empty for what is no copy."""
-    labels = ((body or {}).get("metadata") or {}).get("labels") or {}
-    return str(labels.get(ORIGIN) or "")
+    labels = (body.get("metadata") or {}).get("labels") if body else None
+    return str(labels.get(ORIGIN) or "") if labels else ""
 
 
 def is_copy(body: Body | None) -> bool:

@@ -95,17 +95,19 @@ def rows_of(operations: Sequence[Operation]) -> Rows:
         if not (key.space and key.resource and key.name):
             raise ValueError("a key needs a space, a resource and a name")
         text = "".join(key)
-        if "\0" in text or len(text.encode()) > KEY_BYTES:
+        if "\0" in text or (len(text) * 4 > KEY_BYTES and len(text.encode()) > KEY_BYTES):
             raise ValueError("a key is too long or holds a NUL character")
+        if isinstance(operation, Check):
+            rows.append(Row(CHECK, key, operation.expected, "", b"", b""))
+            continue
         expected = 0 if isinstance(operation, Create) else operation.expected
-        rest = ("", b"", b"") if isinstance(operation, Check) else encode(operation.body)
-        rows.append(Row(_TYPES[type(operation)], key, expected, *rest))
-        if not isinstance(operation, Check):
-            if key in changed:
-                raise ValueError("a write changes an object once")
-            changed[key] = expected
-    if any(row.type == CHECK and changed.get(row.key, row.expected) != row.expected for row in rows):
-        raise ValueError("a write expects two revisions of one object")
+        rows.append(Row(_TYPES[type(operation)], key, expected, *encode(operation.body)))
+        if key in changed:
+            raise ValueError("a write changes an object once")
+        changed[key] = expected
+    for row in rows:
+        if row.type == CHECK and changed.get(row.key, row.expected) != row.expected:
+            raise ValueError("a write expects two revisions of one object")
     return tuple(rows)
 
 

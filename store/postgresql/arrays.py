@@ -7,6 +7,7 @@ in many variants, and it visits each item in Python. These write one fixed type 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from struct import Struct
 from typing import Any
 
@@ -53,9 +54,15 @@ def _header(element: int, count: int) -> bytes:
     return _HEADER.pack(1, 1, element, count, 1) if count else _HEADER.pack(0, 0, element, 0, 0)[:12]
 
 
+@lru_cache(maxsize=4096)
+def _text(item: str) -> bytes:
+    """Most are words that come again with each write: spaces, groups, resources."""
+    data = item.encode()
+    return _LENGTH.pack(len(data)) + data
+
+
 def _texts(value: Texts) -> bytes:
-    items = [item.encode() for item in value.items]
-    return _header(_TEXT, len(items)) + b"".join([_LENGTH.pack(len(item)) + item for item in items])
+    return _header(_TEXT, len(value.items)) + b"".join(map(_text, value.items))
 
 
 def _blobs(value: Blobs) -> bytes:
@@ -120,7 +127,19 @@ def dump(value: Parameter) -> bytes | None:
 
 def bigints(data: bytes | None) -> list[int | None]:
     """The items of a ``bigint[]`` in the binary form."""
-    return [int.from_bytes(item, signed=True) if item is not None else None for item in blobs(data)]
+    items: list[int | None] = []
+    if data is None:
+        return items
+    position, end = _HEADER.size, len(data)
+    while position < end:
+        # A length of -1 stands for NULL.
+        if data[position]:
+            items.append(None)
+            position += _LENGTH.size
+        else:
+            items += _QUAD.unpack_from(data, position + _LENGTH.size)
+            position += _BIGINT.size
+    return items
 
 
 def blobs(data: bytes | None) -> list[bytes | None]:

@@ -12,6 +12,8 @@ from kube.requests.status import Cause, Forbidden, NotFound
 from store.interface import Store
 from store.types import Check, Key, Operation, Stored
 
+_ENDING: Final = b'"deletionTimestamp"'
+
 IMMORTAL: Final = frozenset({"default", "kube-system", "kube-public"})
 
 
@@ -40,7 +42,7 @@ class NamespaceLifecycle(NoopPlugin):
         if attributes.operation != CREATE or not attributes.namespace or not resource.namespaced:
             return ()
         key = Key(attributes.cluster, "", "namespaces", "", attributes.namespace)
-        stored = await self._store.get(key, cached=True) or await self._store.get(key)
+        stored = self._store.peek(key) or await self._store.get(key, cached=True) or await self._store.get(key)
         if stored is None:
             raise NotFound(
                 f'namespaces "{attributes.namespace}" not found', kind="namespaces", name=attributes.namespace
@@ -50,8 +52,8 @@ class NamespaceLifecycle(NoopPlugin):
 
     @staticmethod
     def _refuse_terminating(stored: Stored, attributes: Attributes) -> None:
-        metadata = orjson.loads(stored.data)["metadata"]
-        if "deletionTimestamp" not in metadata:
+        # Most do not end, and do not have the word in them.
+        if _ENDING not in stored.data or "deletionTimestamp" not in orjson.loads(stored.data)["metadata"]:
             return
         resource = attributes.resource
         raise Forbidden(

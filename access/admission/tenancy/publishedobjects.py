@@ -46,13 +46,15 @@ class PublishedObjects(NoopPlugin):
             return ()
         if publications.is_copy(new):
             raise attributes.forbidden(f"the label {ORIGIN} marks copies of published objects, which the server makes")
-        wanted, before = publications.asks(new), publications.asks(old)
         if attributes.cluster != ROOT:
-            if added := sorted(publications.claims(new).items() - publications.claims(old).items()):
+            claimed = publications.claims(new)
+            if claimed and (added := sorted(claimed.items() - publications.claims(old).items())):
                 raise attributes.forbidden(
                     f"only objects of the system space are published: leave the annotation {added[0][0]} out"
                 )
-        elif wanted != before or PUBLISHED in wanted:
+            return ()
+        wanted, before = publications.asks(new), publications.asks(old)
+        if wanted != before or PUBLISHED in wanted:
             await self._judge_source(attributes, wanted, changed=wanted != before)
         return ()
 

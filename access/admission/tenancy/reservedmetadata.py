@@ -29,24 +29,26 @@ class ReservedMetadata(NoopPlugin):
         """Raises ``Forbidden``; the operators' masters may."""
         if attributes.object is None or is_masters(attributes.principal):
             return
-        body, old = attributes.object, attributes.old or {}
-        judged = _JUDGED.get(attributes.place, frozenset())
+        body, old = attributes.object, attributes.old
         for what, field in (("annotation", "annotations"), ("label", "labels")):
-            for key in _changed(_of(body, field), _of(old, field)):
-                if what == "label" or key not in judged:
+            new, before = _of(body, field), _of(old, field)
+            if not new and not before:
+                continue
+            for key in _changed(new, before):
+                if what == "label" or key not in _JUDGED.get(attributes.place, ()):
                     raise attributes.forbidden(f'modification of reserved {what}: "{key}"')
 
 
-def _of(body: Mapping[str, Any], field: str) -> Mapping[str, Any]:
-    metadata = body.get("metadata")
-    found = metadata.get(field) if isinstance(metadata, Mapping) else None
+def _of(body: Mapping[str, Any] | None, field: str) -> Mapping[str, Any]:
+    metadata = body.get("metadata") if body is not None else None
+    found = metadata.get(field) if type(metadata) is dict else None
     # What is no mapping is for validation to refuse.
-    return found if isinstance(found, Mapping) else {}
+    return found if type(found) is dict else {}
 
 
 def _changed(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[str]:
     for key in dict.fromkeys([*new, *old]):
-        if _is_reserved(key) and new.get(key) != old.get(key):
+        if _DOMAIN in key and _is_reserved(key) and new.get(key) != old.get(key):
             yield key
 
 

@@ -34,7 +34,7 @@ class TenantLifecycle(NoopPlugin):
         if attributes.operation != CREATE or tenant == SYSTEM_TENANT:
             return ()
         key = Key(ROOT, "", "tenants", "", tenant)
-        stored = await self._store.get(key, cached=True) or await self._store.get(key)
+        stored = self._store.peek(key) or await self._store.get(key, cached=True) or await self._store.get(key)
         if stored is None:
             raise NotFound(f'tenants "{tenant}" not found', kind="tenants", name=tenant)
         if _ENDING in stored.data and "deletionTimestamp" in orjson.loads(stored.data)["metadata"]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
 import orjson
 
@@ -13,9 +15,29 @@ from kube.requests.logicalclusters import ROOT, tenant_of
 from kube.requests.names import SYSTEM_TENANT
 from kube.requests.status import Forbidden
 from store.interface import Store
-from store.types import Check, Key, Operation
+from store.types import Check, Key, Operation, Stored
 from tenants.clusters.objects import tier_of_namespace
 from tenants.policies import kept_rules, tenant_policies_key, tier_policies_key
+
+_REMEMBERED: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyInForce:
+    """What holds in a namespace, and the objects that it rests on, as they were read; ``None`` is one that is not there."""
+
+    policy: Policy
+    rests_on: Sequence[tuple[Key, Stored | None]]
+    checks: Sequence[Check]
+    """What a write holds that was judged by it."""
+    _judged: dict[tuple[str, str], bool] = field(default_factory=dict)
+
+    def judges(self, group: str, kind: str) -> bool:
+        """See ``kube.policies.violations``; asked of every write, so that it is worked out once."""
+        judged = self._judged.get((group, kind))
+        if judged is None:
+            judged = self._judged[group, kind] = judges(self.policy, group, kind)
+        return judged
 
 
 class TenantPolicies:
@@ -28,14 +50,30 @@ class TenantPolicies:
         """``everybodys`` are the rules of all tenants, below those of their tiers."""
         self._store = store
         self._everybodys = everybodys
+        self._known: dict[tuple[str, str], PolicyInForce] = {}
 
-    async def of(self, cluster: str, namespace: str, *, newest: bool = True) -> tuple[Policy, Sequence[Check]]:
-        """What holds in a namespace of a tenant's space or of a workspace below it, and what that rests on.
+    async def of(self, cluster: str, namespace: str, *, newest: bool = True) -> PolicyInForce:
+        """What holds in a namespace of a tenant's space or of a workspace below it.
 
         Not ``newest`` is what this process has seen: good enough for who holds the checks in the write itself.
         """
+        place = cluster, namespace
+        known = self._known.get(place)
+        if not newest and known is not None:
+            for key, stored in known.rests_on:
+                if not self._store.holds(key, stored):
+                    break
+            else:
+                return known
+        if len(self._known) >= _REMEMBERED:
+            self._known.clear()
+        found = self._known[place] = await self._read(cluster, namespace, newest=newest)
+        return found
+
+    async def _read(self, cluster: str, namespace: str, *, newest: bool) -> PolicyInForce:
         tenant = tenant_of(cluster)
-        owner = await self._store.get(Key(ROOT, "", "tenants", "", tenant), cached=not newest)
+        home = Key(ROOT, "", "tenants", "", tenant)
+        owner = await self._store.get(home, cached=not newest)
         # From here on this process has seen all that was written before.
         place = Key(cluster, "", "namespaces", "", namespace)
         found = await self._store.get(place, cached=True) if namespace else None
@@ -45,7 +83,11 @@ class TenantPolicies:
         policy = policy_of(
             tenant, self._everybodys, *(kept_rules(stored.data) for _, stored in kept if stored is not None)
         )
-        return policy, [Check(key, stored.revision if stored is not None else 0) for key, stored in kept]
+        return PolicyInForce(
+            policy,
+            [(home, owner), *([(place, found)] if namespace else []), *kept],
+            [Check(key, stored.revision if stored is not None else 0) for key, stored in kept],
+        )
 
 
 class TenantPolicyAdmission(NoopPlugin):
@@ -66,15 +108,17 @@ class TenantPolicyAdmission(NoopPlugin):
             return ()
         judged = resource.group, resource.kind, attributes.old, body
         place = attributes.cluster, attributes.namespace
-        policy, checks = await self._policies.of(*place, newest=attributes.dry_run)
-        found = violations(policy, *judged)
+        in_force = await self._policies.of(*place, newest=attributes.dry_run)
+        if not in_force.judges(resource.group, resource.kind):
+            return ()
+        found = violations(in_force.policy, *judged)
         if found:
             # What refuses must be the newest.
-            policy, checks = await self._policies.of(*place)
-            found = violations(policy, *judged)
+            in_force = await self._policies.of(*place)
+            found = violations(in_force.policy, *judged)
         if found:
             raise refusal(resource.group, resource.plural, attributes.name, found)
-        return checks if judges(policy, resource.group, resource.kind) else ()
+        return in_force.checks if in_force.judges(resource.group, resource.kind) else ()
 
 
 def refusal(group: str, plural: str, name: str, found: Sequence[Violation]) -> Forbidden:

@@ -58,8 +58,8 @@ class TenantQuotaAdmission(NoopPlugin):
         self._rules = rules
         self._line_up = line_up
         self._refusals = QuotaRefusals(store)
-        self._known: dict[str, tuple[int, TenantQuota]] = {}
-        """By space: the newest that was read, for most writes ask only what it is about."""
+        self._known: dict[str, tuple[int, TenantQuota, dict[tuple[str, str], bool]]] = {}
+        """By space: the newest that was read, and what it concerns, for most writes ask only that."""
 
     async def admit(self, attributes: Attributes) -> None:
         """Fill in the status of a quota that is changed: what is limited, and what is used already."""
@@ -86,7 +86,7 @@ class TenantQuotaAdmission(NoopPlugin):
         if tenant == SYSTEM_TENANT:
             return ()
         key = tenant_quota_key(tenant)
-        stored = await self._store.get(key, cached=True) or await self._store.get(key)
+        stored = self._store.peek(key) or await self._store.get(key, cached=True) or await self._store.get(key)
         if stored is None:
             return ()  # The tenant is being made, or is gone: its own plug-in refuses what comes in.
         try:
@@ -99,14 +99,13 @@ class TenantQuotaAdmission(NoopPlugin):
             return await self._settle(attributes, newest)
 
     async def _settle(self, attributes: Attributes, stored: Stored) -> Sequence[Operation]:
-        now = datetime.fromtimestamp(attributes.now, UTC)
         try:
-            quota = self._quota(stored)
-            if quota.concerns(*attributes.resource.storage_key):
+            if self._concerns(stored, *attributes.resource.storage_key):
                 self._line_up(stored.key.space, *attributes.resource.place)
             elif not any(isinstance(operation, Create) for operation in attributes.together):
                 return ()
-            change = _change(attributes, quota, now)
+            quota = self._quota(stored)
+            change = _change(attributes, quota, datetime.fromtimestamp(attributes.now, UTC))
             if not change:
                 return ()
             body = orjson.loads(stored.data)
@@ -128,9 +127,17 @@ class TenantQuotaAdmission(NoopPlugin):
         if known is None or known[0] != stored.revision:
             if len(self._known) >= _KNOWN_MAX:
                 self._known.clear()
-            known = stored.revision, self._read(stored.key.space, orjson.loads(stored.data))
+            known = stored.revision, self._read(stored.key.space, orjson.loads(stored.data)), {}
             self._known[stored.key.space] = known
         return known[1]
+
+    def _concerns(self, stored: Stored, group: str, plural: str) -> bool:
+        known = self._known.get(stored.key.space)
+        concerned = known[2].get((group, plural)) if known is not None and known[0] == stored.revision else None
+        if concerned is None:
+            concerned = self._quota(stored).concerns(group, plural)
+            self._known[stored.key.space][2][group, plural] = concerned
+        return concerned
 
     def _read(self, cluster: str, body: dict[str, Any]) -> TenantQuota:
         return tenantquotas.read_tenant_quota(tenant_of(cluster), body, self._rules)
@@ -173,7 +180,7 @@ class TenantQuotaAdmission(NoopPlugin):
         """Whether a tenant's quota bounds anything of what a key is of."""
         stored = await self._store.get(tenant_quota_key(tenant_of(key.space)), cached=True)
         try:
-            return stored is not None and self._quota(stored).concerns(key.group, key.resource.partition(":")[0])
+            return stored is not None and self._concerns(stored, key.group, key.resource.partition(":")[0])
         except InvalidQuantity:
             return False
 
