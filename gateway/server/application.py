@@ -312,10 +312,10 @@ class _RequestPipeline:
 
     def _rate_lines(self) -> bytes:
         """What is left to the person or the tenant, for whoever gets the answer (AD6)."""
+        if self.principal is None or self.info is None:
+            return b""
         throttle, standing = self._runtime.throttle, self._standing
         if standing is None or throttle.charges != self._charges:
-            if self.principal is None or self.info is None:
-                return b""
             standing = throttle.standing(self.principal, self.info, time.monotonic())
         return standing.header_lines if standing is not None else b""
 
