@@ -126,8 +126,8 @@ class Session:
         if data:
             _lib.BIO_write(incoming, data, len(data))
         parts: list[bytes] = []
-        # Asking OpenSSL for what is not there is dear.
-        while _lib.BIO_get_mem_data(incoming, _ffi.NULL) or _lib.SSL_pending(handle):
+        # Asking OpenSSL for what is not there is dear. It takes one record at a time, and each is read whole.
+        while _lib.BIO_get_mem_data(incoming, _ffi.NULL):
             got = _lib.SSL_read(handle, scratch, _RECORD)
             if got <= 0:
                 self._require_patience(got)
