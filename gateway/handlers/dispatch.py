@@ -47,7 +47,7 @@ _PARTS: Final = {
 async def dispatch(runtime: Runtime, request: Request, recheck: Recheck) -> Response | Stream:
     """Answer an authorised request: admission, store and the rest. Raises ``StatusError``.
 
-    Heavy bodies are charged to the tenant by what they cost; warnings go with every answer, refusals included.
+    Heavy bodies and large ones are charged to the tenant by what they cost; warnings go with every answer, refusals included.
     """
     sent = weight(request.body) if request.body else 0
     request.light = runtime.heavy is not None and request.info.verb != "watch"
@@ -56,6 +56,7 @@ async def dispatch(runtime: Runtime, request: Request, recheck: Recheck) -> Resp
     charge = request.charge = partial(_charge, runtime, request.principal, request.info)
     if sent > HEAVY:
         charge(sent // COST_VALUES)
+    request.charge_kept(len(request.body))
     answer: Response | Stream
     try:
         answer = await _handle(runtime, request, recheck)

@@ -174,6 +174,7 @@ async def update_object(
     async def once(current: Stored) -> Stored:
         require_selected(request, kind, current)
         request.weigh(current.data)
+        request.charge_kept(len(current.data))
         old = _kept(current, kind)
         new = settled(current, old, transform(old))
         confine_new(request, kind, key, new)

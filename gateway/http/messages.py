@@ -52,7 +52,7 @@ class ScopeFilter(Protocol):
 
 
 LARGE: Final = 64 * 1024
-"""Bytes of stored objects that are taken apart for one answer without being charged."""
+"""Bytes of stored objects that are taken apart for one answer, or kept by one write, without being charged."""
 
 LONG: Final = 256 * 1024
 """Bytes of one stored object that are taken apart at a time on the event loop."""
@@ -65,7 +65,7 @@ COST_VALUES: Final = 100
 
 WATCH_COST_BYTES: Final = 128 * 1024
 COST_BYTES: Final = 16 * 1024
-"""Bytes of stored objects whose taking apart costs about as much as a small request."""
+"""Bytes of stored objects whose taking apart, or writing, costs about as much as a small request."""
 
 
 class InTurn(Protocol):
@@ -162,6 +162,15 @@ class Request:
             if not self.charged:
                 raise
         self.charged = True
+
+    def charge_kept(self, size: int) -> None:
+        """Have ``size`` bytes charged that are to be kept, once; each is written several times. Raises ``TooManyRequests``.
+
+        Only before anything is kept.
+        """
+        if size > LARGE and not self.charged and not self.dry_run:
+            self.charge(size // COST_BYTES)
+            self.charged = True
 
     @property
     def is_reading(self) -> bool:

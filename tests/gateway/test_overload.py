@@ -391,6 +391,32 @@ async def test_answers_are_charged_and_writes_never_refused_by_them(filled: Runt
     assert orjson.loads(answer.body)["metadata"]["labels"] == {"x": "y"}
 
 
+@pytest.mark.parametrize("by", ["create", "patch"])
+async def test_what_is_written_is_charged_by_its_bytes_however_short_the_request(runtime: Runtime, by: str) -> None:
+    """Fifty objects of a mebibyte a second, or fifty touches of one, would fill any disk."""
+    body = orjson.dumps({"metadata": {"name": "wide"}, "data": {"word": "x" * 500_000}})
+    wide = Expensive("wide", "POST", f"{NAMESPACED}/configmaps", JSON, body)
+    touches = [
+        Expensive(
+            "touch", "PATCH", f"{NAMESPACED}/configmaps/wide", MERGE, b'{"metadata":{"labels":{"x":"%d"}}}' % number
+        )
+        for number in range(3)
+    ]
+    before = runtime.throttle
+    if by == "patch":
+        assert (await ask(runtime, wide)).status == 201
+    limits = Limits(write=TokenBucket(0.001, 20), person_share=100)
+    runtime.throttle = TenantThrottle(limits, lambda *_: 0)
+    try:
+        asked = touches if by == "patch" else [wide, wide, wide]
+        statuses = [(await ask(runtime, each)).status for each in asked]
+    finally:
+        runtime.throttle = before
+        gone = Expensive("gone", "DELETE", f"{NAMESPACED}/configmaps/wide", JSON, b"")
+        assert (await ask(runtime, gone)).status == 200
+    assert statuses == [200 if by == "patch" else 201, 429, 429]
+
+
 @pytest.mark.parametrize(
     "body",
     [
