@@ -228,6 +228,14 @@ class Snapshot:
         """Why a door is locked, or ``None``."""
         return suspension_reason(self._locks, cluster, namespace)
 
+    def peek(self, key: Key) -> Stored | None:  # noqa: ARG002
+        """See ``store.interface.Store``: everything is read in its turn."""
+        return None
+
+    def holds(self, key: Key, stored: Stored | None) -> bool:  # noqa: ARG002
+        """See ``store.interface.Store``."""
+        return False
+
     async def get(self, key: Key, *, cached: bool = False) -> Stored | None:  # noqa: ARG002
         """An object."""
         if key not in self._objects:
