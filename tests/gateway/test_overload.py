@@ -29,7 +29,7 @@ from gateway.process.streams import PROMPT_SECONDS, Recheck
 from gateway.process.watchdog import HOLD_SECONDS, Watchdog
 from gateway.server.assembly import build_runtime
 from kube.authentication.identity import Principal
-from kube.requests.decoding import MAX_VALUES, decode_json
+from kube.requests.decoding import decode_json
 from kube.requests.fielderrors import CAUSES_MAX
 from kube.requests.ratelimits import UNLIMITED, Limits
 from kube.requests.requestinfo import parse, resolve
@@ -44,7 +44,6 @@ from tests.gateway.overloading import (
     JSON,
     MERGE,
     NAMESPACED,
-    REVIEW,
     TABLE,
     YAML,
     Expensive,
@@ -415,48 +414,6 @@ async def test_what_is_written_is_charged_by_its_bytes_however_short_the_request
         gone = Expensive("gone", "DELETE", f"{NAMESPACED}/configmaps/wide", JSON, b"")
         assert (await ask(runtime, gone)).status == 200
     assert statuses == [200 if by == "patch" else 201, 429, 429]
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        b"[" + b"1," * MAX_VALUES + b"1]",
-        b"[" + b"[]," * MAX_VALUES + b"1]",
-        b"{" + b'"a":1,' * MAX_VALUES + b'"b":1}',
-        b'{"a\\\\":[' + b'"\\"",' * MAX_VALUES + b"1]}",
-    ],
-)
-def test_json_of_too_many_values_is_not_decoded(body: bytes) -> None:
-    with pytest.raises(RequestEntityTooLarge):
-        decode_json(body)
-
-
-@pytest.mark.parametrize("text", ["," * 1_000_000, '["a",\\' * 200_000, "\\" * 500_000, '"' * 1_000_000])
-def test_a_text_may_hold_whatever_it_likes(text: str) -> None:
-    assert decode_json(orjson.dumps({"a": text})) == {"a": text}
-
-
-def test_questions_and_options_are_short() -> None:
-    """Whoever needs no right to ask is not listened to for long."""
-    for method, path in (("POST", REVIEW), ("DELETE", f"{NAMESPACED}/pods/a")):
-        assert limit_of(resolve(parse(method, path.encode()), "acme", None)) == 64 * 1024
-    assert limit_of(resolve(parse("POST", b"/api/v1/namespaces/a/pods"), "acme", None)) > 1024 * 1024
-
-
-def test_work_is_charged_by_what_it_costs() -> None:
-    """Who owes waits until it is paid; nobody else does."""
-    throttle = TenantThrottle(Limits(write=TokenBucket(10, 20), person_share=100), lambda *_: 0)
-    info = resolve(parse("POST", b"/api/v1/namespaces/a/pods"), "acme", None)
-    throttle.take(OWNER, info, 0)
-    throttle.charge(OWNER, info, 30, 0)
-    with pytest.raises(TooManyRequests):
-        throttle.charge(OWNER, info, 1, 0.5)
-    with pytest.raises(TooManyRequests):
-        throttle.take(OWNER, info, 0.5)
-    throttle.take(Principal(name="x", tenant="other", authenticator="test"), info, 0.5)
-    throttle.take(OWNER, info, 1.3)
-    throttle.charge(OWNER, info, 10_000, 1.3 + 2)
-    throttle.take(OWNER, info, 1.3 + 2 + 20 / 10 + 0.2)
 
 
 async def test_tenants_take_turns_beside_the_loop() -> None:
