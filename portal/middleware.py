@@ -20,6 +20,7 @@ from portal.http import errors
 from portal.http.actors import scope_of
 from portal.http.proxies import believe
 from portal.signin import refusals
+from portal.signin.sessions import session_seen
 from tenants.suspensions import installation_closed
 
 _CORS_METHODS = "GET, POST, PATCH, DELETE, OPTIONS"
@@ -125,6 +126,19 @@ class ClosedMiddleware:
             if closed and not user.is_staff and request.path != reverse("logout"):
                 return errors.answer(request, 503, closed)
         return self.get_response(request)
+
+
+class SessionsMiddleware:
+    """Notes which sessions are in use, from where, for their people to see and to end (``portal.signin.sessions``)."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """The answer; a session that it has begun is noted too."""
+        response = self.get_response(request)
+        session_seen(request)
+        return response
 
 
 class ScopeMiddleware:

@@ -77,3 +77,9 @@ def require_operator(actor: Actor) -> None:
     """Forbidden for everybody but operators."""
     if not actor.operator:
         raise Forbidden("Only operators may do this.")
+
+
+def require_overseer(actor: Actor) -> None:
+    """Forbidden for everybody but those who see the whole platform: operators and auditors."""
+    if not actor.sees_all:
+        raise Forbidden("Only operators may see this.")

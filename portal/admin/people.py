@@ -145,7 +145,12 @@ class UserAdmin(ServiceBackedAdmin):
             raise Http404
         form = NewPasswordForm(user, request.POST or None)
         if request.method == "POST" and form.is_valid():
-            accounts.password_change(actor=actor(request), user=user, password=form.cleaned_data["password1"])
+            accounts.password_change(
+                actor=actor(request),
+                user=user,
+                password=form.cleaned_data["password1"],
+                keep=str(request.session.session_key),
+            )
             update_session_auth_hash(request, user)
             self.message_user(request, "The password is changed.", messages.SUCCESS)
             return HttpResponseRedirect(reverse("admin:tenants_user_change", args=[user.pk]))

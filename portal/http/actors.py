@@ -19,6 +19,7 @@ def actor_of(request: HttpRequest) -> Actor:
         name=user.email if user.is_authenticated else "",
         user_id=user.pk if user.is_authenticated else None,
         operator=bool(user.is_authenticated and user.is_active and user.is_staff),
+        auditor=bool(user.is_authenticated and user.is_active and user.is_auditor),
         **_origin(request),
     )
 

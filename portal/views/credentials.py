@@ -48,7 +48,7 @@ def credentials(request: HttpRequest) -> HttpResponse:
     """My machines that are signed in, and what was issued to me."""
     user: Any = request.user
     now = timezone.now()
-    machines = [_machine_row(row, logins.login_lives(row, now=now)) for row in logins.logins_of(user)]
+    machines = [machine_row(row, logins.login_lives(row, now=now)) for row in logins.logins_of(user)]
     issued = [credential_row(row) for row in credentials_of_person(actor_of(request))]
     return render(request, "pages/credentials/list.html", {"machines": machines, "credentials": issued})
 
@@ -154,7 +154,7 @@ def credential_end(request: HttpRequest, credential: str) -> HttpResponse:
     )
 
 
-def _machine_row(row: Login, lives: bool) -> dict[str, Any]:
+def machine_row(row: Login, lives: bool) -> dict[str, Any]:
     """A machine as the page lists it."""
     return {
         "name": row.machine or "without a name",
