@@ -36,7 +36,9 @@ def session_seen(request: HttpRequest) -> None:
             # The session's row may be gone, or not be there yet; another request of it may be as far as this one.
             with contextlib.suppress(IntegrityError), transaction.atomic():
                 PortalSession.objects.filter(session_id=key).delete()
-                PortalSession.objects.create(session_id=key, user=user, created_at=now, last_used_at=now, **_by(request))
+                PortalSession.objects.create(
+                    session_id=key, user=user, created_at=now, last_used_at=now, **_by(request)
+                )
         elif found < now - _TOUCH_EVERY:
             PortalSession.objects.filter(session_id=key).update(last_used_at=now, **_by(request))
 

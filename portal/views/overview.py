@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
+from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
@@ -19,7 +20,7 @@ from portal.http.actors import actor_of
 from portal.pages import plots
 from portal.pages.navigation import page
 from tenants import selectors
-from tenants.models import Role, Tenant, Workspace
+from tenants.models import Role, Tenant, User, Workspace
 from tenants.openstreams import streams_counted
 from tenants.rights import require_operator
 
@@ -88,7 +89,7 @@ def requests(request: HttpRequest) -> HttpResponse:
 @require_safe
 @login_required
 def search(request: HttpRequest) -> HttpResponse:
-    """Workspaces, tenants and pages whose names contain the words."""
+    """Workspaces, tenants and pages whose names contain the words; for operators and auditors people as well."""
     actor = actor_of(request)
     words = request.GET.get("q", "").strip()[:63].lower()
     results = [
@@ -111,6 +112,12 @@ def search(request: HttpRequest) -> HttpResponse:
             {"text": tenant.name, "url": reverse("tenant", args=[tenant.name]), "icon": "building-2", "kind": "Tenant"}
             for tenant in selectors.tenants_page(actor, search=words, limit=5)
         ]
+        if actor.sees_all:
+            people = User.objects.filter(Q(email__icontains=words) | Q(name__icontains=words)).order_by("email")[:5]
+            results += [
+                {"text": person.email, "url": reverse("user", args=[person.pk]), "icon": "user", "kind": "User"}
+                for person in people
+            ]
     return render(request, "pages/search.html", {"results": results})
 
 

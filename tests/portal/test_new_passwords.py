@@ -120,7 +120,9 @@ def test_guessed_links_say_nothing(secret: str) -> None:
     assert stranger().get(f"/reset/{secret}/").status_code == 404
 
 
-def test_the_secret_is_kept_nowhere_and_in_no_log(acme: House, operator: User, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_secret_is_kept_nowhere_and_in_no_log(
+    acme: House, operator: User, caplog: pytest.LogCaptureFixture
+) -> None:
     link = link_of(made(operator, acme.owner))
     secret = link.split("/")[2]
     stranger().get(link)

@@ -32,7 +32,9 @@ DOORS = ("/", "/workspaces/", "/profile/", "/tokens/new/", "/admin/", "/device/"
 
 def opened(browser: Client) -> list[str]:
     """Which doors a browser comes through, by pages, REST, and kubectl's consent."""
-    consent = "/oauth/authorize/?client_id=tenantry-login&response_type=code&redirect_uri=http://127.0.0.1:7777/callback"
+    consent = (
+        "/oauth/authorize/?client_id=tenantry-login&response_type=code&redirect_uri=http://127.0.0.1:7777/callback"
+    )
     pages = [path for path in (*DOORS, consent) if browser.get(path).status_code not in (302, 401)]
     routes = ("me/", "workspaces/", "tenants/", "sessions/", "users/")
     return pages + [route for route in routes if send(browser, "GET", route).status_code != 401]
@@ -291,7 +293,13 @@ class TestRequiredOfOperators:
 
 def test_a_wrong_first_code_sets_nothing_up(acme: House) -> None:
     secret, now = factors.secret_new(), timezone.now()
-    for code in ("", "123", "abcdef", "\u0661\u0662\u0663\u0664\u0665\u0666", pyotp.TOTP(secret).at(now + timedelta(minutes=5))):
+    for code in (
+        "",
+        "123",
+        "abcdef",
+        "\u0661\u0662\u0663\u0664\u0665\u0666",
+        pyotp.TOTP(secret).at(now + timedelta(minutes=5)),
+    ):
         with pytest.raises(Exception, match="not the code"):
             factors.factor_add(actor=Actor(name="x"), user=acme.owner, secret=secret, code=code, now=now)
     assert not SecondFactor.objects.exists()

@@ -56,9 +56,7 @@ class SessionsEndOthers(Endpoint):
         """How many there were."""
         require_unbound(request)
         user: Any = request.user
-        ended = sessions_end_others(
-            actor=api_actor(request), user=user, keep=_key(request), now=timezone.now()
-        )
+        ended = sessions_end_others(actor=api_actor(request), user=user, keep=_key(request), now=timezone.now())
         return Response(EndedSessionsSerializer({"ended": ended}).data)
 
 
