@@ -101,6 +101,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "portal.middleware.SessionsMiddleware",
+    "portal.middleware.AuditorMiddleware",
     "portal.middleware.ClosedMiddleware",
     "portal.middleware.ScopeMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",

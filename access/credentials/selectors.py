@@ -19,7 +19,7 @@ def credentials_of_workspace(actor: Actor, workspace: Workspace, *, limit: int =
     """
     role = require_role(actor, workspace.tenant_id, Role.VIEWER)
     rows = Credential.objects.filter(workspace=workspace).select_related("issued_to")
-    if not role_at_least(role, Role.ADMIN):
+    if not (actor.sees_all or role_at_least(role, Role.ADMIN)):
         rows = rows.filter(issued_to_id=actor.user_id)
     return list(rows.order_by("-issued_at")[:limit])
 
@@ -31,7 +31,7 @@ def credentials_of_tenant(actor: Actor, tenant: str, *, limit: int = 50) -> list
     """
     role = require_role(actor, tenant, Role.VIEWER)
     rows = Credential.objects.filter(tenant_id=tenant, workspace=None).select_related("issued_to")
-    if not role_at_least(role, Role.ADMIN):
+    if not (actor.sees_all or role_at_least(role, Role.ADMIN)):
         rows = rows.filter(issued_to_id=actor.user_id)
     return list(rows.order_by("-issued_at")[:limit])
 

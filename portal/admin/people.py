@@ -96,11 +96,11 @@ class UserAdmin(ServiceBackedAdmin):
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Allowed; the service decides about the account itself."""
-        return self.has_module_permission(request)
+        return self.may_change(request)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Allowed; the service decides about the account itself."""
-        return self.has_module_permission(request)
+        return self.may_change(request)
 
     def get_urls(self) -> list[Any]:
         """With Django's address for another's password."""

@@ -38,7 +38,7 @@ class Scoped(BasePermission):
         token: Any = request.auth
         if request.method in view.read_methods:
             return True
-        if request.user.is_auditor and not getattr(view, "personal", False):
+        if request.user.is_auditor and not view.personal:
             self.message = "Auditors see everything and change nothing."
             return False
         return token is None or token.scope in {_Scope.WRITE, _Scope.OPERATE}

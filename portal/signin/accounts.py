@@ -165,6 +165,10 @@ def user_change(*, actor: Actor, user_id: UUID, **changes: Any) -> User:
     detail: dict[str, Any] = {"user": user.email, "before": before, "after": changes}
     if not user.is_active:
         detail |= _all_ended(actor, user).counts()
+    elif user.is_auditor and not before.get("is_auditor", True):
+        # What was issued before would go on by itself.
+        logins_end(actor=actor, user=user, now=timezone.now())
+        detail["credentials_revoked"] = credentials_end(actor=actor, user=user)
     elif before.get("is_staff") and not user.is_staff:
         detail["credentials_revoked"] = credentials_end(actor=actor, user=user)
     if proof != user.get_session_auth_hash():

@@ -22,7 +22,7 @@ from portal.pages.navigation import page
 from tenants import selectors
 from tenants.models import Role, Tenant, User, Workspace
 from tenants.openstreams import streams_counted
-from tenants.rights import require_operator
+from tenants.rights import require_overseer
 
 
 @require_safe
@@ -32,10 +32,10 @@ def overview(request: HttpRequest) -> HttpResponse:
     actor = actor_of(request)
     numbers = selectors.overview_of(actor)
     mine = selectors.workspaces_visible_to(actor)
-    if not actor.operator:
+    if not actor.sees_all:
         mine = mine.filter(user_id=actor.user_id)  # type: ignore[misc]
     workspaces = list(mine.order_by("-created_at", "-id")[:8])
-    mine_only = Filters(user_id=None if actor.operator else actor.user_id, settled=True)
+    mine_only = Filters(user_id=None if actor.sees_all else actor.user_id, settled=True)
     entries = entries_everywhere(filters=mine_only, limit=6).rows
     can_create = actor.operator or bool(editable_tenants(actor))
     steps = first_steps(request, actor, numbers, workspaces, can_create=can_create)
@@ -60,7 +60,7 @@ def overview(request: HttpRequest) -> HttpResponse:
             "value": numbers.working,
             "unit": "",
             "note": f"{numbers.failed} failed" if numbers.failed else "",
-            "url": reverse("operations") if actor.operator and numbers.failed else "",
+            "url": reverse("operations") if actor.sees_all and numbers.failed else "",
         },
         {"icon": "terminal", "label": "Open streams", "value": streams_counted(actor), "unit": "", "note": "now"},
         {"icon": "lock", "label": "Suspended", "value": numbers.suspended, "unit": "", "note": ""},
@@ -70,10 +70,10 @@ def overview(request: HttpRequest) -> HttpResponse:
         "workspaces": workspaces,
         "entries": entries,
         "can_create": can_create,
-        "workspaces_title": "Newest workspaces" if actor.operator else "My workspaces",
-        "next_steps": [] if all(step["done"] for step in steps) else steps,
-        "needs": what_needs(actor, numbers) if actor.operator else [],
-        "summary": "Everything on this platform." if actor.operator else "What is yours on this platform.",
+        "workspaces_title": "Newest workspaces" if actor.sees_all else "My workspaces",
+        "next_steps": [] if actor.auditor or all(step["done"] for step in steps) else steps,
+        "needs": what_needs(actor, numbers) if actor.sees_all else [],
+        "summary": "Everything on this platform." if actor.sees_all else "What is yours on this platform.",
     }
     return render(request, "pages/overview.html", context)
 
@@ -81,8 +81,8 @@ def overview(request: HttpRequest) -> HttpResponse:
 @require_safe
 @login_required
 def requests(request: HttpRequest) -> HttpResponse:
-    """The API server's requests of the last day, as a picture. Operators only."""
-    require_operator(actor_of(request))
+    """The API server's requests of the last day, as a picture. Operators and auditors."""
+    require_overseer(actor_of(request))
     return render(request, "components/charts/plot.html", {"plot": plots.requests_plot(timezone.now())})
 
 

@@ -34,6 +34,8 @@ class SessionList(Endpoint):
 class SessionDetail(Endpoint):
     """A session."""
 
+    personal = True
+
     @extend_schema(operation_id="endSession", summary="End a session", request=None, responses={204: None})
     def delete(self, request: Request, pk: UUID) -> Response:
         """One's own; operators everybody's. Machines that were signed in from it are signed out too."""
@@ -44,6 +46,8 @@ class SessionDetail(Endpoint):
 
 class SessionsEndOthers(Endpoint):
     """All others."""
+
+    personal = True
 
     @extend_schema(
         operation_id="endOtherSessions",
