@@ -166,8 +166,8 @@ def machine_row(row: Login, lives: bool) -> dict[str, Any]:
     }
 
 
-def credential_row(row: Credential) -> dict[str, Any]:
-    """A credential as pages list it."""
+def credential_row(row: Credential, *, revocable: bool = True) -> dict[str, Any]:
+    """A credential as pages list it, for whoever may revoke it or for whoever only looks."""
     now = timezone.now()
     if row.failed_at:
         state = labels.State(labels.DENY, "Not issued")
@@ -190,7 +190,7 @@ def credential_row(row: Credential) -> dict[str, Any]:
         "issued_at": row.issued_at,
         "ends_at": row.revoked_at or row.expires_at,
         "state": state,
-        "revocable": state.text == "Works",
+        "revocable": revocable and state.text == "Works",
         "revoke_url": reverse("credential-revoke", args=[row.jti or row.pk]),
     }
 

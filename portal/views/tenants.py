@@ -91,7 +91,9 @@ def tenant(request: HttpRequest, name: str) -> HttpResponse:
         "entries": entries_of_chain(name, filters=Filters(settled=True, since=chain_began(name)), limit=8).rows
         if may["read_all"]
         else [],
-        "credentials": [credential_row(row) for row in credentials_of_tenant(actor, name, limit=20)],
+        "credentials": [
+            credential_row(row, revocable=not actor.auditor) for row in credentials_of_tenant(actor, name, limit=20)
+        ],
         "suspend_text": "Suspend" if found.state == TenantState.ACTIVE else "Suspend again",
         "suspended_text": f"{found.suspended_reason}. Its space and its workspaces are closed.",
     }

@@ -44,7 +44,7 @@ def user(request: HttpRequest, pk: UUID) -> HttpResponse:
         row["end_url"] = reverse("user-session-end", args=[pk, row["id"]]) if may else ""
     machines = [machine_row(row, logins.login_lives(row, now=now)) for row in logins.logins_of(person)]
     tokens = tokens_of(person)
-    credentials = [credential_row(row) for row in credentials_issued_to(actor, person)]
+    credentials = [credential_row(row, revocable=actor.operator) for row in credentials_issued_to(actor, person)]
     used = [row["last_used_at"] for row in (*found, *machines)] + [token.last_used_at for token in tokens]
     context = {
         "person": person,
@@ -55,7 +55,7 @@ def user(request: HttpRequest, pk: UUID) -> HttpResponse:
         "sessions": found,
         "machines": machines if actor.operator else [{**row, "end_url": ""} for row in machines],
         "tokens": [{"row": token, "state": token_state(token)} for token in tokens],
-        "credentials": credentials if actor.operator else [{**row, "revocable": False} for row in credentials],
+        "credentials": credentials,
         "factor": factors.factor_of(person),
         "codes_left": factors.codes_left(person),
         "last_used_at": max((moment for moment in used if moment is not None), default=person.last_login),
