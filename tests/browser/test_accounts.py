@@ -37,7 +37,7 @@ def test_an_operator_gives_a_password_and_its_person_chooses_another(
     desk, person = visit(), visit()
     desk.sign_in(house["operator"])
     desk.page.goto(f"{desk.site}/users/?q=alice")
-    desk.page.get_by_role("link", name="alice@acme.test").click()
+    desk.page.get_by_role("link", name="alice@acme.test", exact=True).click()
     desk.page.wait_for_selector("h1:text-is('alice@acme.test')")
     desk.check_in_every_look("op-user")
     desk.page.get_by_role("link", name="Reset password").click()
