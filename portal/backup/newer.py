@@ -95,6 +95,8 @@ def accounts_keep(newer: Newer) -> Iterator[str]:
     known = set(User.objects.values_list("pk", flat=True))
     for kept in newer.factors:
         if kept.user_id in known:
+            if isinstance(kept, RecoveryCode):
+                kept.pk = None  # numbers are given anew
             kept.save(force_insert=True)
     for tenant, user_id, role in _roles():
         last_role = newer.memberships.get((tenant, user_id))
