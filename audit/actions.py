@@ -12,6 +12,7 @@ class Action(StrEnum):
     """What happened: the column ``action`` of ``audit_logs`` (GW8)."""
 
     ACCESS_DENIED = "access.deny"
+    ACCESS_ENDED = "user.end"
     AUDIT_EXPORTED = "audit.export"
     AUTHORIZER_FAILED = "authorizer.fail"
     BACKUP_MADE = "backup.create"
@@ -24,6 +25,8 @@ class Action(StrEnum):
     CLUSTER_ROTATED = "cluster.rotate"
     CONNECTION_ENDED = "connection.end"
     CREDENTIAL_REVOKED = "credential.revoke"
+    FACTOR_ADDED = "factor.add"
+    FACTOR_REMOVED = "factor.remove"
     INVITATION_ACCEPTED = "invitation.accept"
     INVITATION_CREATED = "invitation.create"
     INVITATION_REVOKED = "invitation.revoke"
@@ -33,6 +36,8 @@ class Action(StrEnum):
     LOGIN_REVOKED = "login.revoke"
     MEMBERSHIP_REMOVED = "membership.remove"
     MEMBERSHIP_SET = "membership.set"
+    PASSWORD_GIVEN = "password.give"  # noqa: S105 (the name of an event)
+    PASSWORD_LINK_MADE = "password.link"  # noqa: S105 (the name of an event)
     POLICY_CHANGED = "policy.change"
     PRICES_CHANGED = "prices.change"
     RECORDING_BEGUN = "recording.begin"
@@ -42,6 +47,8 @@ class Action(StrEnum):
     REQUESTS_DROPPED = "requests.drop"
     RESTORED = "backup.restore"
     RESTORE_OPENED = "backup.open"
+    RECOVERY_CODES_MADE = "factor.codes"
+    SESSION_ENDED = "session.end"
     SETTINGS_CHANGED = "settings.change"
     SIGN_IN = "session.open"
     SIGN_OUT = "session.close"

@@ -26,14 +26,21 @@ class Actor:
 
     ``operator`` is set for operators and for the product itself (workers, quickstart, an API server that has already
     authorised the request); services let operators act on every tenant, others only as their memberships allow.
+    ``auditor`` is set for whoever sees what operators see, and changes nothing.
     """
 
     name: str
     user_id: UUID | None = None
     operator: bool = False
+    auditor: bool = False
     ip: str | None = None
     user_agent: str = ""
     request_id: str = ""
+
+    @property
+    def sees_all(self) -> bool:
+        """Whether reads are of the whole platform."""
+        return self.operator or self.auditor
 
     def record(
         self,

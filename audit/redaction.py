@@ -31,8 +31,12 @@ _SECRET_TEXT: Final = re.compile(
     r"|(?i:\b(?:bearer|basic)\s+[A-Za-z0-9+/=._~-]{8,})"
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)"
     r"|(?<=://)[^/\s:@]{1,256}:[^/\s@]{1,256}(?=@)"
+    r"|(?<=/join/)[\w-]{20,256}|(?<=/reset/)[\w-]{20,256}"
     r"|(?i:(?<=[?&])(?:access_token|id_token|token|code|client_secret|password)=)[^&\s#]{1,4096}"
 )
+
+_LINK: Final = re.compile(r"(?<=/join/)[^/\s?]+|(?<=/reset/)[^/\s?]+")
+"""The secrets of links whose address is the secret: an invitation, a new password."""
 
 _APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 
@@ -42,6 +46,11 @@ _LINES: Final = "\n\t"
 MAX_TEXT: Final = 2048
 MAX_DEPTH: Final = 6
 MAX_ITEMS: Final = 64
+
+
+def without_links(text: str) -> str:
+    """A line of a log without the secrets of links."""
+    return _LINK.sub(REDACTED, text)
 
 
 def clean_text(text: str, limit: int = MAX_TEXT) -> str:

@@ -2,6 +2,7 @@
 
 from django.contrib.admin import AdminSite
 from django.contrib.admin.apps import AdminConfig
+from django.http import HttpRequest
 
 
 class TenantryAdminSite(AdminSite):
@@ -11,6 +12,11 @@ class TenantryAdminSite(AdminSite):
     site_title = "Tenantry"
     index_title = "Operations"
     site_url = None  # the page's own link leads to the portal
+
+    def has_permission(self, request: HttpRequest) -> bool:
+        """Operators, and auditors, who only look."""
+        user = request.user
+        return user.is_active and (user.is_staff or getattr(user, "is_auditor", False))
 
 
 class TenantryAdminConfig(AdminConfig):

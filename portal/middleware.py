@@ -20,7 +20,17 @@ from portal.http import errors
 from portal.http.actors import scope_of
 from portal.http.proxies import believe
 from portal.signin import refusals
+from portal.signin.sessions import session_seen
 from tenants.suspensions import installation_closed
+
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_OWN = frozenset(
+    {
+        *("login", "logout", "forgotten", "reset", "appearance", "password", "factor", "factor-remove", "factor-codes"),
+        *("session-end", "sessions-end", "token-new", "token-revoke"),
+    }
+)
+"""The pages by which people change what is their own account's."""
 
 _CORS_METHODS = "GET, POST, PATCH, DELETE, OPTIONS"
 _CORS_HEADERS = "Authorization, Content-Type, Idempotency-Key, X-CSRFToken, X-Requested-With"
@@ -125,6 +135,43 @@ class ClosedMiddleware:
             if closed and not user.is_staff and request.path != reverse("logout"):
                 return errors.answer(request, 503, closed)
         return self.get_response(request)
+
+
+class AuditorMiddleware:
+    """Lets auditors look at every page and send none but what concerns their own account (GW8).
+
+    The first of three walls: no service takes anything from them (``tenants.rights``), and every route of the REST API
+    asks by itself (``portal.api.permissions``), for tokens too.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """The answer."""
+        return self.get_response(request)
+
+    def process_view(self, request: HttpRequest, view: object, args: object, kwargs: object) -> HttpResponse | None:
+        """The refusal, if there is one."""
+        user: Any = request.user
+        if not user.is_authenticated or not user.is_auditor or request.method in _SAFE:
+            return None
+        if request.path.startswith("/api/v1/") or request.resolver_match.view_name in _OWN:  # type: ignore[union-attr]
+            return None
+        return errors.answer(request, 403, "Auditors see everything and change nothing.")
+
+
+class SessionsMiddleware:
+    """Notes which sessions are in use, from where, for their people to see and to end (``portal.signin.sessions``)."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """The answer; a session that it has begun is noted too."""
+        response = self.get_response(request)
+        session_seen(request)
+        return response
 
 
 class ScopeMiddleware:

@@ -100,6 +100,8 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "portal.middleware.SessionsMiddleware",
+    "portal.middleware.AuditorMiddleware",
     "portal.middleware.ClosedMiddleware",
     "portal.middleware.ScopeMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
@@ -176,6 +178,12 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 12}},
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
+SECOND_FACTOR_FOR_OPERATORS = env.bool("SECOND_FACTOR_FOR_OPERATORS", False)
+"""Whether an operator who signs in by password needs an authenticator app (docs/sign-in.md)."""
+
+SECOND_FACTOR_ISSUER = env.str("SECOND_FACTOR_ISSUER", "Tenantry")
+"""What apps call this installation."""
+
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "overview"
 LOGOUT_REDIRECT_URL = "login"
@@ -196,6 +204,12 @@ except ValueError as error:
 if bool(OIDC_OP_ISSUER) != bool(OIDC_RP_CLIENT_ID):
     raise ImproperlyConfigured("OIDC_OP_ISSUER and OIDC_RP_CLIENT_ID go together.")
 OIDC_USE_PKCE = True
+
+# Without EMAIL_URL there is no mail server: links are copied, and nobody is sent one that they ask for.
+EMAIL_URL = _secret("EMAIL_URL", "email-url")
+globals().update(env.email_url_config(EMAIL_URL) if EMAIL_URL else {})
+DEFAULT_FROM_EMAIL = env.str("EMAIL_FROM", "Tenantry <tenantry@localhost>")
+EMAIL_TIMEOUT = 10
 
 PORTAL_HTTPS = env.bool("PORTAL_HTTPS", False)
 # Over plain HTTP (the quickstart on 127.0.0.1) browsers keep Secure cookies for this machine alone, and some not even then.

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from celery import shared_task
+from django.utils import timezone
 
-from portal.signin import refusals
+from portal.signin import refusals, resets
 
 
 @shared_task(name="portal.refusals_record", ignore_result=True)
 def refusals_record() -> None:
     """Record how many refusals had no event of their own."""
     refusals.counts_record()
+
+
+@shared_task(name="portal.password_link_ask", ignore_result=True)
+def password_link_ask(email: str) -> None:
+    """Send a link for a new password to whoever has this address here, if anybody has."""
+    resets.password_link_ask(email=email, now=timezone.now())

@@ -16,7 +16,7 @@ from tenants.rights import require_role
 def streams_counted(actor: Actor) -> int:
     """How many streams are open in the actor's tenants; operators see all."""
     rows = StreamCount.objects.filter(seen_at__gt=Now() - LIVING)
-    if not actor.operator:
+    if not actor.sees_all:
         mine = Membership.objects.filter(user_id=actor.user_id)  # type: ignore[misc]
         rows = rows.filter(tenant__in=mine.values("tenant_id"))
     return rows.aggregate(all=Sum("open"))["all"] or 0
@@ -31,7 +31,7 @@ def streams_into(workspace: Workspace) -> int:
 def connections_visible_to(actor: Actor) -> QuerySet[PodConnection]:
     """Who is in which pod now, the newest first: of the tenants whose admin the actor is; operators see all."""
     rows = PodConnection.objects.filter(seen_at__gt=Now() - LIVING).order_by("-opened_at", "id")
-    if actor.operator:
+    if actor.sees_all:
         return rows
     managed = Membership.objects.filter(user_id=actor.user_id, role__in=[Role.OWNER, Role.ADMIN])  # type: ignore[misc]
     return rows.filter(tenant__in=managed.values("tenant_id"))

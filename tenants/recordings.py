@@ -27,7 +27,7 @@ def recordings_visible_to(actor: Actor) -> QuerySet[Recording]:
     Whatever bore a tenant's name before is none of its: its workspaces were others.
     """
     rows = Recording.objects.order_by("-begun_at", "-id")
-    if actor.operator:
+    if actor.sees_all:
         return rows
     managed = Membership.objects.filter(user_id=actor.user_id, role__in=[Role.OWNER, Role.ADMIN])  # type: ignore[misc]
     workspaces = Workspace.objects.filter(tenant__in=managed.values("tenant_id"))
@@ -49,9 +49,9 @@ def recordings_page(actor: Actor, *, after: str = "", limit: int = 50) -> tuple[
 def recording_visible_to(actor: Actor, recording_id: UUID) -> Recording:
     """One of them. Raises ``NotFound``, and ``Forbidden`` for a member of the tenant who is no admin."""
     found = Recording.objects.filter(pk=recording_id).first()
-    if found is None or not (actor.operator or Workspace.objects.filter(pk=found.workspace_id).exists()):
+    if found is None or not (actor.sees_all or Workspace.objects.filter(pk=found.workspace_id).exists()):
         raise NotFound("There is no such recording.", kind="recordings", name=str(recording_id))
-    if not actor.operator:
+    if not actor.sees_all:
         workspace = Workspace.objects.get(pk=found.workspace_id)
         require_role(actor, workspace.tenant_id, Role.ADMIN)
     return found

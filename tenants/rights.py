@@ -18,9 +18,11 @@ def role_at_least(role: str, needed: Role) -> bool:
 
 
 def role_of(actor: Actor, tenant: str) -> Role | None:
-    """The actor's role in the tenant; operators count as owners everywhere."""
+    """The actor's role in the tenant; operators count as owners everywhere, auditors as viewers, whatever else they are."""
     if actor.operator:
         return Role.OWNER
+    if actor.auditor:
+        return Role.VIEWER if Tenant.objects.filter(pk=tenant).exists() else None
     if actor.user_id is None:
         return None
     role = Membership.objects.filter(tenant_id=tenant, user_id=actor.user_id).values_list("role", flat=True).first()
@@ -56,11 +58,15 @@ def _unknown(name: str) -> NotFound:
 def require_open(actor: Actor, tenant: Tenant, workspace: Workspace | None = None) -> None:
     """Forbidden, with the reason, for whoever is no operator where an operator has closed the door, or it ends (GW5).
 
+    And for auditors, wherever it is: they change nothing.
+
     Its people go on to read, may leave, and may end what gives rights (credentials, personal access tokens, policies);
     every service that does anything else with a tenant, or with a workspace of it, asks here.
     """
     if actor.operator:
         return
+    if actor.auditor:
+        raise Forbidden("Auditors see everything and change nothing.", kind="tenants")
     if tenant.state != TenantState.ACTIVE:
         raise Forbidden(
             _closed(f"tenant {tenant.name}", tenant.get_state_display(), tenant.suspended_reason), kind="tenants"
@@ -77,3 +83,9 @@ def require_operator(actor: Actor) -> None:
     """Forbidden for everybody but operators."""
     if not actor.operator:
         raise Forbidden("Only operators may do this.")
+
+
+def require_overseer(actor: Actor) -> None:
+    """Forbidden for everybody but those who see the whole platform: operators and auditors."""
+    if not actor.sees_all:
+        raise Forbidden("Only operators may see this.")

@@ -28,7 +28,7 @@ from tenants.models import (
     User,
     Workspace,
 )
-from tenants.rights import require_operator, require_role, role_at_least, role_of
+from tenants.rights import require_overseer, require_role, role_at_least, role_of
 
 _LIVING: Final = (OperationState.PENDING, OperationState.RUNNING, OperationState.FAILED)
 
@@ -48,7 +48,7 @@ class Overview:
 def tenants_visible_to(actor: Actor) -> QuerySet[Tenant]:
     """The tenants that the actor is a member of; operators see all."""
     rows = Tenant.objects.all()
-    if actor.operator:
+    if actor.sees_all:
         return rows
     return rows.filter(memberships__user_id=actor.user_id) if actor.user_id else rows.none()
 
@@ -132,7 +132,7 @@ def workspaces_visible_to(actor: Actor) -> QuerySet[Workspace]:
     Viewers and editors see all workspaces of their tenants; operators see every tenant's.
     """
     rows = Workspace.objects.exclude(phase=Phase.DELETED).select_related("tenant", "tier", "cluster", "user")
-    if actor.operator:
+    if actor.sees_all:
         return rows
     if actor.user_id is None:
         return rows.none()
@@ -187,7 +187,7 @@ def operations_page(
     ``waiting``: only those that have not ended and were tried in vain. Raises ``BadRequest`` for a foreign cursor.
     """
     rows = Operation.objects.select_related("workspace__tenant", "workspace__cluster", "workspace__user")
-    if not actor.operator:
+    if not actor.sees_all:
         rows = rows.filter(workspace__tenant__in=tenants_visible_to(actor))
     if tenant:
         rows = rows.filter(workspace__tenant_id=tenant)
@@ -207,7 +207,7 @@ def operation_visible_to(actor: Actor, operation_id: UUID | None) -> Operation:
 
 def tiers_offered(actor: Actor) -> list[Tier]:
     """Tiers that the actor may choose, in their order; operators choose among all."""
-    rows = Tier.objects.all() if actor.operator else Tier.objects.filter(is_available=True)
+    rows = Tier.objects.all() if actor.sees_all else Tier.objects.filter(is_available=True)
     return list(rows.order_by("position", "name"))
 
 
@@ -235,7 +235,7 @@ def _present(tenant: Tenant) -> QuerySet[Workspace]:
 
 
 def cluster_named(actor: Actor, name: str) -> Cluster:
-    """A cluster, without its credential. Operators only; raises ``Forbidden`` and ``NotFound``."""
+    """A cluster, without its credential. Operators and auditors; raises ``Forbidden`` and ``NotFound``."""
     for cluster in clusters_all(actor):
         if cluster.name == name:
             return cluster
@@ -243,8 +243,8 @@ def cluster_named(actor: Actor, name: str) -> Cluster:
 
 
 def clusters_all(actor: Actor) -> list[Cluster]:
-    """Every cluster, without its credential. Operators only; raises ``Forbidden``."""
-    require_operator(actor)
+    """Every cluster, without its credential. Operators and auditors; raises ``Forbidden``."""
+    require_overseer(actor)
     return list(Cluster.objects.defer("sealed_credential").order_by("name"))
 
 
@@ -254,7 +254,7 @@ def has_registered_clusters() -> bool:
 
 
 def clusters_to_tend(actor: Actor, *, now: datetime) -> list[Cluster]:
-    """The clusters that do not answer, or whose credential ends soon. Operators only; raises ``Forbidden``."""
+    """The clusters that do not answer, or whose credential ends soon. Operators and auditors; raises ``Forbidden``."""
     return [each for each in clusters_all(actor) if each.unreached_since or credential_ends_soon(each, now=now)]
 
 

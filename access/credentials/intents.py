@@ -104,6 +104,10 @@ def _committed(
     login: Login | None,
 ) -> Credential | None:
     """The row, and its record; one of the portal's is whole from the beginning, and a login's is there once."""
+    if actor.auditor:
+        raise Forbidden(
+            "Auditors see everything and change nothing: they are given no credentials.", kind="credentials"
+        )
     account = workspace.service_accounts.get(objects.ACCOUNTS[role], "") if workspace is not None else ""
     expires_at = None if kind == CredentialKind.DIRECT else now + LIFE
     if kind == CredentialKind.EXEC:

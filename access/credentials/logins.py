@@ -200,9 +200,10 @@ def login_revoke(*, actor: Actor, login_id: UUID, now: datetime) -> None:
         _record(actor, login, Action.LOGIN_REVOKED, way="revoked")
 
 
-def logins_end(*, actor: Actor, user: User, now: datetime) -> int:
-    """End all logins of a person, and what came of them, in the caller's transaction; how many there were."""
-    return _revoke(Login.objects.filter(user=user, revoked_at=None), actor, now)
+def logins_end(*, actor: Actor, user: User, now: datetime, sessions: Iterable[str] | None = None) -> int:
+    """End all logins of a person, or those of some sessions, in the caller's transaction; how many there were."""
+    rows = Login.objects.filter(user=user, revoked_at=None)
+    return _revoke(rows if sessions is None else rows.filter(session__in=list(sessions)), actor, now)
 
 
 def logins_of(user: User) -> list[Login]:

@@ -8,8 +8,8 @@ from uuid import UUID
 from access.models import Credential
 from audit.recorder import Actor
 from kube.requests.status import NotFound
-from tenants.models import Role, Workspace
-from tenants.rights import require_role, role_at_least
+from tenants.models import Role, User, Workspace
+from tenants.rights import require_overseer, require_role, role_at_least
 
 
 def credentials_of_workspace(actor: Actor, workspace: Workspace, *, limit: int = 50) -> list[Credential]:
@@ -19,7 +19,7 @@ def credentials_of_workspace(actor: Actor, workspace: Workspace, *, limit: int =
     """
     role = require_role(actor, workspace.tenant_id, Role.VIEWER)
     rows = Credential.objects.filter(workspace=workspace).select_related("issued_to")
-    if not role_at_least(role, Role.ADMIN):
+    if not (actor.sees_all or role_at_least(role, Role.ADMIN)):
         rows = rows.filter(issued_to_id=actor.user_id)
     return list(rows.order_by("-issued_at")[:limit])
 
@@ -31,7 +31,7 @@ def credentials_of_tenant(actor: Actor, tenant: str, *, limit: int = 50) -> list
     """
     role = require_role(actor, tenant, Role.VIEWER)
     rows = Credential.objects.filter(tenant_id=tenant, workspace=None).select_related("issued_to")
-    if not role_at_least(role, Role.ADMIN):
+    if not (actor.sees_all or role_at_least(role, Role.ADMIN)):
         rows = rows.filter(issued_to_id=actor.user_id)
     return list(rows.order_by("-issued_at")[:limit])
 
@@ -39,6 +39,13 @@ def credentials_of_tenant(actor: Actor, tenant: str, *, limit: int = 50) -> list
 def credentials_of_person(actor: Actor, *, limit: int = 50) -> list[Credential]:
     """What was issued to the actor, in all tenants, newest first."""
     rows = Credential.objects.filter(issued_to_id=actor.user_id).select_related("issued_to", "workspace")
+    return list(rows.order_by("-issued_at")[:limit])
+
+
+def credentials_issued_to(actor: Actor, user: User, *, limit: int = 50) -> list[Credential]:
+    """What was issued to somebody else, newest first. Operators and auditors; raises ``Forbidden``."""
+    require_overseer(actor)
+    rows = Credential.objects.filter(issued_to=user).select_related("issued_to", "workspace")
     return list(rows.order_by("-issued_at")[:limit])
 
 

@@ -43,7 +43,7 @@ class Lines(StreamingHttpResponse):
 
 def visible_chains(actor: Actor) -> list[str]:
     """The chains that the actor may read whole."""
-    if actor.operator:
+    if actor.sees_all:
         return anchored_chain_names()
     admins = Membership.objects.filter(user_id=actor.user_id, role__in=[Role.OWNER, Role.ADMIN])  # type: ignore[misc]
     return list(admins.order_by("tenant_id").values_list("tenant_id", flat=True))
@@ -51,7 +51,7 @@ def visible_chains(actor: Actor) -> list[str]:
 
 def visible_since(actor: Actor, chain: str) -> datetime | None:
     """From when on the actor may read a chain: its tenant's own time, not that of whoever bore the name before."""
-    return None if actor.operator else chain_began(chain)
+    return None if actor.sees_all else chain_began(chain)
 
 
 def entries_page(
@@ -72,9 +72,9 @@ def _as_visible(actor: Actor, filters: Filters, chain: str, chains: Sequence[str
     """The filters, narrowed to what the actor may see."""
     if filters.workspace_id:
         selectors.workspace_visible_to(actor, filters.workspace_id)
-    elif not actor.operator and chain not in chains:
+    elif not actor.sees_all and chain not in chains:
         filters = replace(filters, user_id=actor.user_id)
-    if chain and not actor.operator and chain not in chains:
+    if chain and not actor.sees_all and chain not in chains:
         selectors.tenant_visible_to(actor, chain)
     began = visible_since(actor, chain) if chain else None
     return filters if began is None else replace(filters, since=max(filters.since or began, began))
@@ -84,7 +84,7 @@ def entry_visible_to(actor: Actor, pk: UUID) -> AuditEntry:
     """One event. Raises ``NotFound`` for what is not the actor's to see."""
     entry = AuditEntry.objects.filter(pk=pk).first()
     if entry is None or not (
-        actor.operator or entry.user_id == actor.user_id or is_visible(actor, entry.chain, entry.created_at)
+        actor.sees_all or entry.user_id == actor.user_id or is_visible(actor, entry.chain, entry.created_at)
     ):
         raise NotFound("There is no such event.", kind="audit-logs")
     return entry
@@ -106,7 +106,7 @@ def export_of(
     Raises ``NotFound``, ``Forbidden`` for the chain of a tenant that the actor does not administer, ``BadRequest``.
     """
     filters = _as_visible(actor, filters, chain, chains)
-    if chain and not actor.operator and chain not in chains:
+    if chain and not actor.sees_all and chain not in chains:
         raise Forbidden("Only the tenant's admins may export its audit log.")
     lines = {"csv": (export.csv_lines, "text/csv"), "jsonl": (export.json_lines, "application/jsonl")}.get(form)
     if lines is None:

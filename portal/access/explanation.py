@@ -184,7 +184,7 @@ def _home_of(actor: Actor, name: str, cluster: str) -> str:
     Only operators learn who is whose elsewhere; to others everybody is one of the tenant that they ask about.
     """
     tenant = tenant_of(cluster) if is_valid(cluster) else ""
-    if not actor.operator or tenant == SYSTEM_TENANT or name.startswith(SERVICE_ACCOUNT_PREFIX):
+    if not actor.sees_all or tenant == SYSTEM_TENANT or name.startswith(SERVICE_ACCOUNT_PREFIX):
         return tenant
     tenants = list(
         Membership.objects.filter(user__email__iexact=name).order_by("tenant_id").values_list("tenant_id", flat=True)
@@ -204,7 +204,7 @@ def _explained(
 ) -> Explanation:
     """A decision with what would allow it, for whoever may grant that; of what is allowed also what ``judge`` says."""
     principal, resolved, decision = said
-    if not actor.operator and resolved.tenant not in {tenant, SYSTEM_TENANT}:
+    if not actor.sees_all and resolved.tenant not in {tenant, SYSTEM_TENANT}:
         raise Forbidden(f"You may ask about {space_of(tenant)} and what is in it only.")
     allowing: tuple[Recommendation, ...] = ()
     if not decision.allowed and may_grant(actor, resolved.cluster):
@@ -298,7 +298,7 @@ def _require_permitted(
     actor: Actor, name: str, tenant: str, groups: Sequence[str], cluster: str
 ) -> tuple[str, Sequence[str]]:
     """The tenant and groups to ask with, as far as the actor may."""
-    if actor.operator:
+    if actor.sees_all:
         return tenant or SYSTEM_TENANT, groups or _groups_of(name, tenant)
     roles = dict(Membership.objects.filter(user_id=actor.user_id).values_list("tenant_id", "role"))  # type: ignore[misc]
     tenant = tenant or (min(roles) if roles else "")

@@ -91,7 +91,7 @@ def is_theirs(actor: Actor, cluster: str) -> bool:
     """Whether a logical cluster is of a tenant of the actor's, or the actor an operator."""
     if not is_valid(cluster):
         return False
-    return actor.operator or Membership.objects.filter(user_id=actor.user_id, tenant_id=tenant_of(cluster)).exists()  # type: ignore[misc]
+    return actor.sees_all or Membership.objects.filter(user_id=actor.user_id, tenant_id=tenant_of(cluster)).exists()  # type: ignore[misc]
 
 
 @everything()
@@ -184,7 +184,7 @@ def _of_request(info: RequestInfo) -> dict[str, str]:
 
 def _refused(actor: Actor, audit_id: str) -> ApiRequest:
     row = refused_request(audit_id, since=timezone.now() - FOUND_FOR)
-    if row is None or not (actor.operator or row.actor == actor.name or is_visible(actor, row.tenant, row.created_at)):
+    if row is None or not (actor.sees_all or row.actor == actor.name or is_visible(actor, row.tenant, row.created_at)):
         raise NotFound(f"No refused request of the last {FOUND_FOR.days} days that you may see has this audit ID.")
     return row
 
@@ -194,7 +194,7 @@ def _places(actor: Actor) -> tuple[str, ...]:
     tenants: list[Tenant] = list(selectors.tenants_visible_to(actor).order_by("name")[:CHOICES_MAX])
     spaces = [space_of(tenant.name) for tenant in tenants]
     below = [f"{space}:{stored.key.name}" for space in spaces[:10] for stored in _objects(space, TENANCY, "workspaces")]
-    return _first([*([ROOT] if actor.operator else []), *spaces, *below])
+    return _first([*([ROOT] if actor.sees_all else []), *spaces, *below])
 
 
 def _members(cluster: str) -> list[str]:

@@ -37,7 +37,7 @@ class NewUserForm(SetUnusablePasswordMixin, SetPasswordMixin, forms.ModelForm): 
 
     class Meta:
         model = User
-        fields = ("email", "name", "is_staff")
+        fields = ("email", "name", "is_staff", "is_auditor")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -74,31 +74,33 @@ class NewPasswordForm(AdminPasswordChangeForm):  # type: ignore[type-arg]
 class UserAdmin(ServiceBackedAdmin):
     """Accounts; hashes are never shown, and only superusers make superusers (API-23)."""
 
-    list_display = ("email", "name", "status", "is_staff", "is_superuser", "last_login", "created_at")
-    list_filter = ("status", "is_staff")
+    list_display = ("email", "name", "status", "is_staff", "is_auditor", "is_superuser", "last_login", "created_at")
+    list_filter = ("status", "is_staff", "is_auditor")
     search_fields = ("email__istartswith", "name__istartswith")
     ordering = ("-created_at", "-id")
     fields = (
         "email",
+        "page_link",
         "password_link",
         "name",
         "status",
         "is_staff",
+        "is_auditor",
         "is_superuser",
         "issuer",
         "subject",
         "last_login",
         "created_at",
     )
-    add_fields = ("email", "name", "usable_password", "password1", "password2", "is_staff")
+    add_fields = ("email", "name", "usable_password", "password1", "password2", "is_staff", "is_auditor")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Allowed; the service decides about the account itself."""
-        return self.has_module_permission(request)
+        return self.may_change(request)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Allowed; the service decides about the account itself."""
-        return self.has_module_permission(request)
+        return self.may_change(request)
 
     def get_urls(self) -> list[Any]:
         """With Django's address for another's password."""
@@ -123,8 +125,13 @@ class UserAdmin(ServiceBackedAdmin):
         """The highest right, and whose sign-in at the provider opens the account, only superusers give."""
         if obj is None:
             return ()
-        fixed = ("email", "last_login", "created_at")
+        fixed = ("email", "page_link", "last_login", "created_at")
         return (*fixed, *(("password_link",) if request.user.is_superuser else ("is_superuser", "issuer", "subject")))
+
+    @admin.display(description="In the portal")
+    def page_link(self, user: User) -> str:
+        """The person's page: sessions, tokens, credentials, and their end."""
+        return format_html('<a href="{}">{}</a>', reverse("user", args=[user.pk]), "Sessions, access and password")
 
     @admin.display(description="Password")
     def password_link(self, user: User) -> str:
@@ -145,7 +152,12 @@ class UserAdmin(ServiceBackedAdmin):
             raise Http404
         form = NewPasswordForm(user, request.POST or None)
         if request.method == "POST" and form.is_valid():
-            accounts.password_change(actor=actor(request), user=user, password=form.cleaned_data["password1"])
+            accounts.password_change(
+                actor=actor(request),
+                user=user,
+                password=form.cleaned_data["password1"],
+                keep=str(request.session.session_key),
+            )
             update_session_auth_hash(request, user)
             self.message_user(request, "The password is changed.", messages.SUCCESS)
             return HttpResponseRedirect(reverse("admin:tenants_user_change", args=[user.pk]))
@@ -171,6 +183,7 @@ class UserAdmin(ServiceBackedAdmin):
                 name=said["name"],
                 password=said["password1"] if said["set_usable_password"] else "",
                 is_staff=said["is_staff"],
+                is_auditor=said["is_auditor"],
             )
             obj.pk = made.pk
 

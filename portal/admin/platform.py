@@ -30,15 +30,15 @@ class TierAdmin(ServiceBackedAdmin):
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Allowed; the service decides about the object itself."""
-        return self.has_module_permission(request)
+        return self.may_change(request)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Allowed; the service decides about the object itself."""
-        return self.has_module_permission(request)
+        return self.may_change(request)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Allowed; the service decides about the object itself."""
-        return self.has_module_permission(request)
+        return self.may_change(request)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
         """The name cannot be changed: workspaces refer to it."""
@@ -47,7 +47,7 @@ class TierAdmin(ServiceBackedAdmin):
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         """Lists may be empty, which JSON fields take for nothing; what is not chosen stays as it is."""
         form = super().get_form(request, obj, change, **kwargs)
-        for name in (*_LISTS, *_RULES, *_CHOICES):
+        for name in {*_LISTS, *_RULES, *_CHOICES} & set(form.base_fields):
             form.base_fields[name].required = False
         return form
 
@@ -75,15 +75,15 @@ class UsagePriceAdmin(ServiceBackedAdmin):
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Allowed; the service decides about the object itself."""
-        return self.has_module_permission(request)
+        return self.may_change(request)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Allowed; the service decides about the object itself."""
-        return self.has_module_permission(request)
+        return self.may_change(request)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Allowed; the service decides about the object itself."""
-        return self.has_module_permission(request)
+        return self.may_change(request)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
         """A price is known by its measure."""
@@ -132,11 +132,11 @@ class ClusterAdmin(ServiceBackedAdmin):
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """By the service: another server or CA wipes the credential (API-32)."""
-        return self.has_module_permission(request)
+        return self.may_change(request)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Allowed; the service decides about the object itself."""
-        return self.has_module_permission(request)
+        return self.may_change(request)
 
     def formfield_for_dbfield(self, db_field: Field[Any, Any], request: HttpRequest, **kwargs: Any) -> Any:
         """Kinds of credentials are ticked."""

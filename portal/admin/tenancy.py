@@ -51,11 +51,11 @@ class TenantAdmin(ServiceBackedAdmin):
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Allowed; the service decides about the object itself."""
-        return self.has_module_permission(request)
+        return self.may_change(request)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """By the service, all but the operators' own tenant."""
-        return self.has_module_permission(request) and (obj is None or obj.name != "system")
+        return self.may_change(request) and (obj is None or obj.name != "system")
 
     def save_model(self, request: HttpRequest, obj: Tenant, form: Any, change: bool) -> None:
         """Create the tenant by the service, its space with it."""
@@ -98,15 +98,15 @@ class MembershipAdmin(ServiceBackedAdmin):
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Allowed; the service decides about the object itself."""
-        return self.has_module_permission(request)
+        return self.may_change(request)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Allowed; the service decides about the object itself."""
-        return self.has_module_permission(request)
+        return self.may_change(request)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Allowed; the service decides about the object itself."""
-        return self.has_module_permission(request)
+        return self.may_change(request)
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> tuple[str, ...]:
         """Person and tenant of a membership cannot be changed, only the role."""

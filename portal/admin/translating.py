@@ -44,11 +44,15 @@ class ServiceBackedAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return lookup.partition("__")[0] in self.list_filter and super().lookup_allowed(lookup, value, request)
 
     def has_module_permission(self, request: HttpRequest) -> bool:
-        """Every operator sees every model."""
+        """Every operator sees every model, and every auditor."""
+        return request.user.is_active and (request.user.is_staff or request.user.is_auditor)
+
+    def may_change(self, request: HttpRequest) -> bool:
+        """Operators alone, where there is a service for it."""
         return request.user.is_active and request.user.is_staff
 
     def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        """Every operator reads."""
+        """Whoever sees the model reads."""
         return self.has_module_permission(request)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -64,7 +68,9 @@ class ServiceBackedAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         return False
 
     def get_actions(self, request: HttpRequest) -> Any:
-        """Without the built-in deletion, which goes past the services (API-22)."""
+        """For operators, without the built-in deletion, which goes past the services (API-22)."""
+        if not self.may_change(request):
+            return {}
         actions = super().get_actions(request)
         actions.pop("delete_selected", None)
         return actions

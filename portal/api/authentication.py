@@ -35,7 +35,7 @@ class AccessTokenAuthentication(authentication.BaseAuthentication):
             token = token_authenticate(text.strip(), now=timezone.now())
         if token is None:
             raise exceptions.AuthenticationFailed("The token does not work: it is wrong, has ended or was revoked.")
-        whole = token.scope == PersonalAccessToken.Scope.OPERATE and not token.tenant_id
+        whole = (token.user.is_auditor or token.scope == PersonalAccessToken.Scope.OPERATE) and not token.tenant_id
         become(scope_of(token.user) if whole else Scope(token.user_id, token.tenant_id or ""))
         return token.user, token
 

@@ -31,6 +31,8 @@ class Endpoint(APIView):
     query_parameters: frozenset[str] = frozenset()
     read_methods: frozenset[str] = frozenset(SAFE_METHODS)
     """The methods that change nothing and give nothing out to act with: any scope of a token opens them."""
+    personal = False
+    """Whether it changes the caller's own account alone: auditors may, too."""
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Authenticate and authorise first, then look at the parameters."""

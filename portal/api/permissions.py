@@ -36,13 +36,20 @@ class Scoped(BasePermission):
         if closed and not request.user.is_staff:
             raise ServiceUnavailable(closed)
         token: Any = request.auth
-        return token is None or request.method in view.read_methods or token.scope in {_Scope.WRITE, _Scope.OPERATE}
+        if request.method in view.read_methods:
+            return True
+        if request.user.is_auditor and not view.personal:
+            self.message = "Auditors see everything and change nothing."
+            return False
+        return token is None or token.scope in {_Scope.WRITE, _Scope.OPERATE}
 
 
 def api_actor(request: Request) -> Actor:
     """The caller as an actor: an operator only with a session or a token of scope ``operate`` for all tenants."""
     actor = actor_of(request)
     token: Any = request.auth
+    if token is not None and token.tenant_id:
+        actor = replace(actor, auditor=False)
     if token is not None and (token.scope != _Scope.OPERATE or token.tenant_id):
         actor = replace(actor, operator=False)
     return actor
@@ -53,6 +60,14 @@ def api_operator(request: Request) -> Actor:
     actor = api_actor(request)
     if not actor.operator:
         raise Forbidden("Only operators may do this, with a session or a token of the scope operate.")
+    return actor
+
+
+def api_overseer(request: Request) -> Actor:
+    """The caller, who sees the whole platform: an operator as ``api_operator``, or an auditor. Raises ``Forbidden``."""
+    actor = api_actor(request)
+    if not actor.sees_all:
+        raise Forbidden("Only operators and auditors may see this, with a session or a token for all tenants.")
     return actor
 
 

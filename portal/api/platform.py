@@ -13,7 +13,7 @@ from rest_framework.serializers import Serializer
 
 from audit.recorder import Actor
 from portal.api.endpoint import Endpoint, created_response, page_schema, paginated_response
-from portal.api.permissions import api_actor, api_operator
+from portal.api.permissions import api_actor, api_operator, api_overseer
 from portal.api.serializers.platform import (
     ClusterChangeRequest,
     ClusterCreateRequest,
@@ -60,7 +60,7 @@ _CLUSTERS = _Resource(
     serializer=ClusterSerializer,
     creation=ClusterCreateRequest,
     alteration=ClusterChangeRequest,
-    reader=api_operator,
+    reader=api_overseer,
     listed=selectors.clusters_all,
     named=selectors.cluster_named,
     create=services.cluster_register,

@@ -29,6 +29,8 @@ from tenants import selectors
 class TokenList(Endpoint):
     """My personal access tokens."""
 
+    personal = True
+
     @extend_schema(operation_id="listTokens", summary="List my tokens", responses={200: page_schema(TokenSerializer)})
     def get(self, request: Request) -> Response:
         """Without their texts."""
@@ -65,6 +67,8 @@ class TokenList(Endpoint):
 
 class TokenDetail(Endpoint):
     """A personal access token."""
+
+    personal = True
 
     @extend_schema(operation_id="revokeToken", summary="Revoke a token", request=None, responses={204: None})
     def delete(self, request: Request, pk: UUID) -> Response:

@@ -14,8 +14,18 @@ from portal.api import (
     usage,
     workspaces,
 )
+from portal.api.accounts import sessions, users
 
 urlpatterns = [
+    path("users/", users.UserList.as_view()),
+    path("users/<uuid:pk>/", users.UserDetail.as_view()),
+    path("users/<uuid:pk>/reset", users.UserReset.as_view()),
+    path("users/<uuid:pk>/end-access", users.UserEndAccess.as_view()),
+    path("users/<uuid:pk>/second-factor", users.UserSecondFactor.as_view()),
+    path("users/<uuid:pk>/sessions/", users.UserSessions.as_view()),
+    path("sessions/", sessions.SessionList.as_view()),
+    path("sessions/end-others", sessions.SessionsEndOthers.as_view()),
+    path("sessions/<uuid:pk>/", sessions.SessionDetail.as_view()),
     path("me/", operations.Me.as_view()),
     path("operations/", operations.OperationList.as_view()),
     path("operations/<str:pk>/", operations.OperationDetail.as_view()),

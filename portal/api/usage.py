@@ -21,7 +21,7 @@ from portal.api.endpoint import (
     paginated_response,
     parse_timestamp,
 )
-from portal.api.permissions import api_actor, api_operator, require_tenant
+from portal.api.permissions import api_actor, api_operator, api_overseer, require_tenant
 from portal.api.serializers.usage import BillSerializer, PriceSerializer, PricesRequest, UsageHourSerializer
 from tenants import selectors, services
 from tenants.charges import bill_of_tenant, bills_of_month, month_of, prices_all
@@ -102,7 +102,7 @@ class Charges(Endpoint):
     )
     def get(self, request: Request) -> Response | StreamingHttpResponse:
         """By the names of the tenants, those that have ended too; as CSV all of them. Raises ``BadRequest``."""
-        api_operator(request)
+        api_overseer(request)
         query = request.query_params
         month = month_of(query.get("month", ""), timezone.now())
         form = query.get("format", "json")

@@ -28,7 +28,17 @@ from portal.backup.newer import RESTORE, Newer, closings
 from store import synchronous
 from store.types import Range, Update
 from tenants.clusters.changes import cluster_changed
-from tenants.models import Invitation, Phase, Status, Tenant, TenantState, User, Workspace
+from tenants.models import (
+    Invitation,
+    PasswordReset,
+    Phase,
+    SecondFactor,
+    Status,
+    Tenant,
+    TenantState,
+    User,
+    Workspace,
+)
 from tenants.services import desiredstate
 from tenants.services.revocation import credentials_changed
 from tenants.services.tenants import tenant_suspend
@@ -44,6 +54,7 @@ def credentials_end_all(*, now: datetime) -> Iterator[str]:
         revoked_at=now, revoked_by=RESTORE.name
     )
     # What was used or revoked after the backup waits again in it.
+    PasswordReset.objects.filter(ended_at=None).update(ended_at=now)
     Invitation.objects.filter(accepted_at=None, revoked_at=None).update(revoked_at=now)
     credentials_changed()
     asking = sorted(set(WebhookCredential.objects.values_list("cluster__name", flat=True)))
@@ -88,18 +99,24 @@ def tenants_close(newer: Newer) -> Iterator[str]:
 
 
 def accounts_forget(operator: str) -> str:
-    """Let no password count and leave one operator, who is given a new password: the answer; empty without anybody."""
+    """Let no password count and leave one operator, who is given a new password: the answer; empty without anybody.
+
+    That one is asked for no second factor: whoever restores may not have the phone of then. The others' stay.
+    """
     chosen = _chosen(operator)
     for user in User.objects.order_by("pk").select_for_update(no_key=True):
         user.set_unusable_password()
         user.is_staff = user.is_superuser = user.pk == getattr(chosen, "pk", None)
-        user.save(update_fields=["password", "is_staff", "is_superuser"])
+        user.is_auditor = False
+        user.save(update_fields=["password", "is_staff", "is_auditor", "is_superuser"])
     if chosen is None:
         return ""
     password = secrets.token_urlsafe(15)
     chosen.refresh_from_db()
     chosen.set_password(password)
-    chosen.save(update_fields=["password"])
+    chosen.password_given = False
+    chosen.save(update_fields=["password", "password_given"])
+    SecondFactor.objects.filter(user=chosen).delete()
     return f"{chosen.email} signs in with the password {password}"
 
 

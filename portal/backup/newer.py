@@ -10,7 +10,18 @@ from uuid import UUID
 from audit.models import AuditChain, AuditEntry
 from audit.recorder import Actor
 from portal.backup.archive import Manifest
-from tenants.models import Membership, Phase, Role, Status, Tenant, TenantState, User, Workspace
+from tenants.models import (
+    Membership,
+    Phase,
+    RecoveryCode,
+    Role,
+    SecondFactor,
+    Status,
+    Tenant,
+    TenantState,
+    User,
+    Workspace,
+)
 
 RESTORE: Final = Actor(name="system:restore", operator=True)
 """Who closed what ``restore --open`` opens again."""
@@ -20,7 +31,7 @@ GONE: Final = "system:restore:deleted"
 
 DELETED: Final = "It was deleted after the backup that was restored."
 
-_ACCOUNT: Final = ("password", "status", "is_staff", "is_superuser")
+_ACCOUNT: Final = ("password", "password_given", "status", "is_staff", "is_auditor", "is_superuser")
 _RANK: Final = list(reversed(Role.values))
 
 
@@ -30,6 +41,8 @@ class Newer:
 
     continues: bool = False
     accounts: Mapping[UUID, Mapping[str, Any]] = field(default_factory=dict)
+    factors: tuple[SecondFactor | RecoveryCode, ...] = ()
+    """What is asked for after passwords, and what stands in for it."""
     memberships: Mapping[tuple[str, UUID], str] = field(default_factory=dict)
     tenants: Mapping[str, Tenant] = field(default_factory=dict)
     workspaces: Mapping[UUID, Workspace] = field(default_factory=dict)
@@ -53,6 +66,7 @@ def newer_than(manifest: Manifest) -> Newer:
     return Newer(
         continues=True,
         accounts={row.pop("id"): row for row in User.objects.values("id", *_ACCOUNT)},
+        factors=(*SecondFactor.objects.all(), *RecoveryCode.objects.all()),
         memberships={(tenant, user): role for tenant, user, role in _roles()},
         tenants={tenant.name: tenant for tenant in Tenant.objects.all()},
         workspaces={each.pk: each for each in Workspace.objects.select_related("cluster")},
@@ -75,6 +89,15 @@ def accounts_keep(newer: Newer) -> Iterator[str]:
         if changed:
             user.save(update_fields=changed)
             yield f"account {user.email}: {', '.join(changed)} as it was last, not as in the backup"
+    # A second factor that was set up since is asked for, and a code that was used since opens nothing.
+    SecondFactor.objects.all().delete()
+    RecoveryCode.objects.all().delete()
+    known = set(User.objects.values_list("pk", flat=True))
+    for kept in newer.factors:
+        if kept.user_id in known:
+            if isinstance(kept, RecoveryCode):
+                kept.pk = None  # numbers are given anew
+            kept.save(force_insert=True)
     for tenant, user_id, role in _roles():
         last_role = newer.memberships.get((tenant, user_id))
         row = Membership.objects.filter(tenant=tenant, user=user_id)

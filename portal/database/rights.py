@@ -95,6 +95,10 @@ RIGHTS: Final[Mapping[str, Right]] = {
         _ALL, _ALL, rows=f"user_id = {_USER} AND (tenant_id IS NULL OR {_of('tenant_id')})"
     ),
     "logins": Right(_ALL, "SELECT, UPDATE", rows=f"user_id = {_USER}"),
+    "portal_sessions": Right(_ALL, _ALL, rows=f"user_id = {_USER}"),
+    "second_factors": Right(_ALL, _ALL, rows=f"user_id = {_USER}"),
+    "recovery_codes": Right(_ALL, _ALL, rows=f"user_id = {_USER}"),
+    "password_resets": Right(_ALL, "SELECT, UPDATE", rows=f"user_id = {_USER}"),
     "webhook_credentials": Right(_ALL),
     "auth_group": Right(_ALL, _READ),
     "auth_group_permissions": Right(_ALL, _READ),

@@ -19,15 +19,16 @@ def actor_of(request: HttpRequest) -> Actor:
         name=user.email if user.is_authenticated else "",
         user_id=user.pk if user.is_authenticated else None,
         operator=bool(user.is_authenticated and user.is_active and user.is_staff),
+        auditor=bool(user.is_authenticated and user.is_active and user.is_auditor),
         **_origin(request),
     )
 
 
 def scope_of(user: Any) -> Scope | None:
-    """Whose rows a request of this person may see: operators everybody's, others those of their tenants."""
+    """Whose rows a request of this person may see: operators and auditors everybody's, others those of their tenants."""
     if not user.is_authenticated:
         return NOBODY
-    return None if user.is_active and user.is_staff else Scope(user.pk)
+    return None if user.is_active and (user.is_staff or user.is_auditor) else Scope(user.pk)
 
 
 def person_named(email: str, *, field: str) -> User:

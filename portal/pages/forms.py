@@ -363,10 +363,11 @@ class UserForm(forms.Form):
         required=False,
         strip=False,
         max_length=MAX_PASSWORD,
-        help_text="At least 12 characters. Empty: single sign-on only.",
+        help_text="At least 12 characters; to be changed at the first sign-in. Empty: single sign-on, or a link later.",
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
     )
     is_staff = forms.BooleanField(required=False, label="Operator of this platform")
+    is_auditor = forms.BooleanField(required=False, label="Auditor: sees everything, changes nothing")
 
 
 class PasswordForm(forms.Form):

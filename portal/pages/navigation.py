@@ -82,14 +82,14 @@ def page(request: HttpRequest) -> dict[str, Any]:
     user: Any = getattr(request, "user", None)
     if user is not None and user.is_authenticated:
         context["closed"] = getattr(request, "closed", "")
-        context["navigation"] = _sections(request.path, operator=user.is_staff)
+        context["navigation"] = _sections(request.path, overseer=user.is_staff or user.is_auditor)
     return context
 
 
-def _sections(path: str, *, operator: bool) -> list[Section]:
+def _sections(path: str, *, overseer: bool) -> list[Section]:
     sections = []
-    for title, operators_only, entries in _SECTIONS:
-        if operators_only and not operator:
+    for title, overseers_only, entries in _SECTIONS:
+        if overseers_only and not overseer:
             continue
         made = [(text, reverse(name), icon) for text, name, icon in entries]
         sections.append(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -14,20 +14,24 @@ from django.core.validators import validate_email
 from django.db import IntegrityError, transaction
 from django.http import HttpRequest
 from django.utils import timezone
+from django.views.decorators.debug import sensitive_variables
 
 from access.credentials.logins import logins_end
 from audit.actions import Action
 from audit.recorder import SYSTEM_CHAIN, Actor
-from kube.requests.status import AlreadyExists, Cause, Conflict, Forbidden, Invalid, NotFound
+from kube.requests.status import AlreadyExists, Cause, Conflict, Forbidden, Invalid
 from portal.database.scopes import everything
 from portal.http.actors import actor_of, visitor_of
 from portal.signin import attempts, refusals
+from portal.signin.ranks import is_superuser, person_below
+from portal.signin.sessions import sessions_end
 from tenants.models import User
 from tenants.rights import require_operator
 from tenants.services.invitations import invitation_accept, invitation_that_counts
 from tenants.services.revocation import access_tokens_end, credentials_end
 
-_CHANGEABLE = ("name", "status", "is_staff", "is_superuser", "issuer", "subject")
+_CHANGEABLE = ("name", "status", "is_staff", "is_auditor", "is_superuser", "issuer", "subject")
+_RIGHTS = {"status", "is_staff", "is_auditor", "is_superuser"}
 _SUPERUSERS_ONLY = {"is_superuser", "issuer", "subject"}
 
 MAX_EMAIL = 254
@@ -37,10 +41,10 @@ MAX_PASSWORD = 128
 
 
 @everything()
-def sign_in(request: HttpRequest, *, email: str, password: str) -> User | None:
-    """Sign the person in and return them, or ``None``: which of the two was wrong is never said.
+def password_try(request: HttpRequest, *, email: str, password: str) -> User | None:
+    """Whose password this is, or ``None``: which of the two was wrong is never said. Nobody is signed in by it alone.
 
-    Counted before any hashing (``portal.signin.attempts``); raises ``TooManyRequests``. Both ends are audited.
+    Counted before any hashing (``portal.signin.attempts``); raises ``TooManyRequests``. A wrong one is audited.
     """
     attempt = attempts.attempt(request, email=email)
     found: Any = auth.authenticate(request, username=email, password=password)
@@ -49,8 +53,6 @@ def sign_in(request: HttpRequest, *, email: str, password: str) -> User | None:
         return None
     attempt.succeeded()
     user: User = found
-    auth.login(request, user)
-    visitor_of(request, user.email, user).record(Action.SIGN_IN, chain=SYSTEM_CHAIN, target="session")
     return user
 
 
@@ -75,15 +77,21 @@ def user_create(
     name: str = "",
     password: str = "",
     is_staff: bool = False,
+    is_auditor: bool = False,
     issuer: str = "",
     subject: str = "",
 ) -> User:
-    """Create an account; without a password only single sign-on, as ``subject`` of ``issuer``, opens it.
+    """Create an account; without a password only single sign-on, as ``subject`` of ``issuer``, opens it, or a link.
 
-    Operators only. Raises ``AlreadyExists``, ``Invalid``.
+    The password has to be changed at the first sign-in: whoever has made the account knows it. Operators only. Raises
+    ``AlreadyExists``, ``Conflict``, ``Invalid``.
     """
     require_operator(actor)
-    return _created(actor, email, name, password, is_staff=is_staff, issuer=issuer, subject=subject)
+    if is_staff and is_auditor:
+        raise Conflict("An operator is no auditor: auditors change nothing.", kind="users")
+    rights = {"is_staff": is_staff, "is_auditor": is_auditor}
+    given = bool(password)
+    return _created(actor, email, name, password, **rights, issuer=issuer, subject=subject, password_given=given)
 
 
 @transaction.atomic
@@ -105,10 +113,7 @@ def _created(
     email: str,
     name: str,
     password: str,
-    *,
-    is_staff: bool = False,
-    issuer: str = "",
-    subject: str = "",
+    **fields: Any,
 ) -> User:
     email = email.strip()
     try:
@@ -122,54 +127,101 @@ def _created(
         raise Invalid(f"User is invalid: {causes[0].message}", kind="User", causes=causes) from error
     try:
         with transaction.atomic():
-            user = User.objects.create_user(
-                email, password or None, name=name.strip()[:128], is_staff=is_staff, issuer=issuer, subject=subject
-            )
+            user = User.objects.create_user(email, password or None, name=name.strip()[:128], **fields)
     except IntegrityError:
         raise AlreadyExists(f"There is an account for {email} already.", kind="users") from None
-    actor.record(
-        Action.USER_CREATED, chain=SYSTEM_CHAIN, target=f"users/{user.id}", detail={"user": email, "operator": is_staff}
-    )
+    detail = {"user": email, "operator": user.is_staff, "auditor": user.is_auditor}
+    actor.record(Action.USER_CREATED, chain=SYSTEM_CHAIN, target=f"users/{user.id}", detail=detail)
     return user
 
 
 @transaction.atomic
 def user_change(*, actor: Actor, user_id: UUID, **changes: Any) -> User:
-    """Change name, status, is_staff, is_superuser, issuer or subject of an account. Operators only.
+    """Change name, status, is_staff, is_auditor, is_superuser, issuer or subject of an account. Operators only.
 
     Never one's own rights. Only superusers change superusers or make them (API-23), or say whose sign-in at the
     OpenID Connect provider opens an account.
 
-    Disabling ends the person's sessions with their next request, and their credentials and personal access tokens: who is
-    enabled again signs in again. Raises ``NotFound``, ``Conflict``, ``Forbidden``.
+    Disabling ends all that opens anything for the person (``access_end``): who is enabled again signs in again. Raises
+    ``NotFound``, ``Conflict``, ``Forbidden``.
     """
-    require_operator(actor)
-    user = User.objects.select_for_update(no_key=True).filter(pk=user_id).first()
-    if user is None:
-        raise NotFound("There is no such user.", kind="users")
-    if actor.user_id == user.pk and {"status", "is_staff", "is_superuser"} & set(changes):
-        raise Conflict("You cannot disable or demote yourself; ask another operator.", kind="users")
-    if (user.is_superuser or _SUPERUSERS_ONLY & set(changes)) and not _is_superuser(actor):
-        raise Forbidden("Only superusers change superusers, or link accounts to a provider.", kind="users")
     changes = {field: value for field, value in changes.items() if field in _CHANGEABLE}
+    user = person_below(actor, user_id)
+    if actor.user_id == user.pk and _RIGHTS & set(changes):
+        raise Conflict("You cannot disable or demote yourself; ask another operator.", kind="users")
+    if _SUPERUSERS_ONLY & set(changes) and not is_superuser(actor):
+        raise Forbidden("Only superusers change superusers, or link accounts to a provider.", kind="users")
     before = {field: getattr(user, field) for field in changes}
-    for field in _CHANGEABLE:
-        if field in changes:
-            setattr(user, field, changes[field])
-    if not user.is_active:
-        user.session_epoch += 1
+    proof = user.get_session_auth_hash()
+    for field, value in changes.items():
+        setattr(user, field, value)
+    if user.is_auditor and user.is_staff:
+        raise Conflict("An operator is no auditor: auditors change nothing.", kind="users")
     try:
         with transaction.atomic():
-            user.save(update_fields=[*(field for field in _CHANGEABLE if field in changes), "session_epoch"])
+            user.save(update_fields=list(changes))
     except IntegrityError:
         raise Conflict("Another account is linked to this subject already.", kind="users") from None
     detail: dict[str, Any] = {"user": user.email, "before": before, "after": changes}
-    if not user.is_active or (before.get("is_staff") and not user.is_staff):
-        detail["credentials_revoked"] = credentials_end(actor=actor, user=user)
     if not user.is_active:
-        detail["tokens_revoked"] = access_tokens_end(user)
+        detail |= _all_ended(actor, user).counts()
+    elif user.is_auditor and not before.get("is_auditor", True):
+        # What was issued before would go on by itself.
+        logins_end(actor=actor, user=user, now=timezone.now())
+        detail["credentials_revoked"] = credentials_end(actor=actor, user=user)
+    elif before.get("is_staff") and not user.is_staff:
+        detail["credentials_revoked"] = credentials_end(actor=actor, user=user)
+    if proof != user.get_session_auth_hash():
+        sessions_end(actor=actor, user=user, now=timezone.now())
     actor.record(Action.USER_CHANGED, chain=SYSTEM_CHAIN, target=f"users/{user.id}", detail=detail)
     return user
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What ended with a person's access: how many of each. Credentials of a cluster end there within seconds."""
+
+    sessions: int
+    machines: int
+    tokens: int
+    credentials: int
+    links: int
+
+    def counts(self) -> dict[str, int]:
+        """The same for the audit."""
+        return {f"{name}_ended": number for name, number in asdict(self).items()}
+
+
+@transaction.atomic
+def access_end(*, actor: Actor, user_id: UUID) -> tuple[Ended, UUID]:
+    """Disable an account and end all that opens anything for its person; what that was, and the event that says so.
+
+    Sessions, machines, personal access tokens, credentials, links for a new password: also of an account that is disabled
+    already. Operators, never for themselves. Raises ``NotFound``, ``Conflict``, ``Forbidden``.
+    """
+    user = person_below(actor, user_id)
+    if actor.user_id == user.pk:
+        raise Conflict("You cannot end your own access; ask another operator.", kind="users")
+    user.status = User.Status.DISABLED
+    user.save(update_fields=["status"])
+    ended = _all_ended(actor, user)
+    detail = {"user": user.email, **ended.counts()}
+    entry = actor.record(Action.ACCESS_ENDED, chain=SYSTEM_CHAIN, target=f"users/{user.id}", detail=detail)
+    return ended, entry.pk
+
+
+def _all_ended(actor: Actor, user: User) -> Ended:
+    now = timezone.now()
+    user.session_epoch += 1
+    user.save(update_fields=["session_epoch"])
+    machines = logins_end(actor=actor, user=user, now=now)
+    return Ended(
+        sessions=sessions_end(actor=actor, user=user, now=now),
+        machines=machines,
+        tokens=access_tokens_end(user),
+        credentials=credentials_end(actor=actor, user=user),
+        links=user.password_resets.filter(ended_at=None).update(ended_at=now),
+    )
 
 
 @transaction.atomic
@@ -189,27 +241,37 @@ def email_follow(*, actor: Actor, user: User, email: str) -> None:
 
 
 @transaction.atomic
-def password_change(*, actor: Actor, user: User, password: str) -> None:
-    """Set a new password; all other sessions of the person end. Raises ``Invalid`` for a weak one.
+def password_change(*, actor: Actor, user: User, password: str, keep: str = "") -> None:
+    """Set a new password; all sessions of the person end but the one with the key ``keep``. Raises ``Invalid``.
 
-    Everybody their own, superusers anybody's; raises ``Forbidden``.
+    Everybody their own, and another one than before; superusers anybody's, which its person has to change then.
+    Raises ``Forbidden``.
     """
-    if actor.user_id != user.pk and not _is_superuser(actor):
+    theirs = actor.user_id == user.pk
+    if not theirs and not is_superuser(actor):
         raise Forbidden("Only superusers change other people's passwords.", kind="users")
+    password_set(actor=actor, user=user, password=password, given=not theirs, keep=keep)
+
+
+@sensitive_variables("password")
+def password_set(*, actor: Actor, user: User, password: str, given: bool = False, keep: str = "") -> None:
+    """The same in the caller's transaction, for whoever has shown a right to it. Raises ``Invalid``."""
     try:
         _check_password(password, user)
+        if user.check_password(password):
+            raise ValidationError("This is the password from before; choose another one.")
     except ValidationError as error:
         causes = [Cause("FieldValueInvalid", message, "password") for message in error.messages]
         raise Invalid(f"Password is invalid: {causes[0].message}", kind="User", causes=causes) from error
+    now = timezone.now()
     user.set_password(password)
-    user.save(update_fields=["password"])
-    logins_end(actor=actor, user=user, now=timezone.now())
-    detail = {"user": user.email, "changed": "sign-in"}
+    user.password_given = given
+    user.save(update_fields=["password", "password_given"])
+    logins_end(actor=actor, user=user, now=now)
+    ended = sessions_end(actor=actor, user=user, now=now, keep=keep)
+    user.password_resets.filter(ended_at=None).update(ended_at=now)
+    detail = {"user": user.email, "changed": "sign-in", "sessions_ended": ended}
     actor.record(Action.USER_CHANGED, chain=SYSTEM_CHAIN, target=f"users/{user.id}", detail=detail)
-
-
-def _is_superuser(actor: Actor) -> bool:
-    return actor.user_id is not None and User.objects.filter(pk=actor.user_id, is_superuser=True).exists()
 
 
 def _check_email(email: str) -> None:

@@ -30,9 +30,16 @@ ACCOUNT: Final = Bucket("sign-in-account", burst=100, interval=30)
 """Against guessing from many addresses. Reached only by those whose addresses are not refused themselves."""
 
 DEVICE: Final = Bucket("sign-in-device", burst=10, interval=30)
+FACTOR: Final = Bucket("second-factor", burst=10, interval=300)
+"""Codes of one account, from whichever addresses: three of a million are right at any moment."""
+
 SESSION: Final = Bucket("sign-in-again", burst=10, interval=30)
 BEGUN: Final = Bucket("sign-in-begun", burst=10, interval=30)
 """Ways to the single sign-on provider that are begun and not finished."""
+
+LINK_ADDRESS: Final = Bucket("password-link-address", burst=10, interval=60)
+LINK_ACCOUNT: Final = Bucket("password-link", burst=3, interval=600)
+"""Links for a new password that one account is sent."""
 
 DEVICE_SECONDS: Final = 180 * 24 * 3600
 _ACCOUNTS_PER_DEVICE: Final = 5
@@ -79,6 +86,21 @@ def return_from_single_sign_on(request: HttpRequest) -> Attempt:
 def present_password(user: User) -> Attempt:
     """Count an attempt to say the password of a session's own account. Raises ``TooManyRequests``."""
     return _taken((SESSION, str(user.pk)))
+
+
+def present_code(request: HttpRequest, user: User) -> Attempt:
+    """Count an attempt to say a code of the second factor of ``user``'s. Raises ``TooManyRequests``."""
+    known = next((each for each in _devices(request) if each.account == str(user.pk) and each.is_current()), None)
+    return _taken((FACTOR, f"{user.pk}:{known.device}" if known else str(user.pk)))
+
+
+def ask_for_link(request: HttpRequest, *, email: str) -> bool:
+    """Count a question for a new password; whether the account is to be sent another link so soon.
+
+    Raises ``TooManyRequests`` by address alone: what is told does not depend on the account.
+    """
+    actionlimits.take(LINK_ADDRESS, network_of(request))
+    return actionlimits.wait_for(LINK_ACCOUNT, email.strip().lower()) == 0
 
 
 def remember_device(request: HttpRequest, response: HttpResponseBase, user: User) -> None:

@@ -326,7 +326,7 @@ def _actor(request: HttpRequest, login: Login) -> Actor:
     """The person of a login, from where the plugin asks."""
     user = login.user
     actor = visitor_of(request, user.email if user is not None else "", user)
-    return replace(actor, operator=user is not None and user.is_staff)
+    return actor if user is None else replace(actor, operator=user.is_staff, auditor=user.is_auditor)
 
 
 def _place(resource: str) -> tuple[str, UUID | None]:

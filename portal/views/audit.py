@@ -47,7 +47,7 @@ def audit(request: HttpRequest) -> HttpResponse:
         "filters": query.urlencode(),
         "pager": pager(request, page.next),
         "requests_shown": bool(chains),
-        "chain_status": _chain_status(chain or SYSTEM_CHAIN) if chain or actor.operator else None,
+        "chain_status": _chain_status(chain or SYSTEM_CHAIN) if chain or actor.sees_all else None,
     }
     return render(request, "pages/audit/list.html", context)
 
@@ -67,11 +67,11 @@ def audit_requests(request: HttpRequest) -> HttpResponse:
     """Requests to the API server, the refused ones first of all: for operators and tenants' admins."""
     actor = actor_of(request)
     chains = visible_chains(actor)
-    if not chains and not actor.operator:
+    if not chains and not actor.sees_all:
         raise NotFound("There is no such audit log.", kind="audit-logs")
-    if not actor.operator and request.GET.get("tenant", "") not in ["", *chains]:
+    if not actor.sees_all and request.GET.get("tenant", "") not in ["", *chains]:
         raise NotFound("There is no such audit log.", kind="audit-logs")
-    first = SYSTEM_CHAIN if actor.operator else chains[0]
+    first = SYSTEM_CHAIN if actor.sees_all else chains[0]
     # What is shown when nothing is chosen stands first in the list, and so is what the list says.
     form = ApiRequestForm(request.GET or None, tenants=[first, *(name for name in chains if name != first)])
     data: dict[str, Any] = form.cleaned_data if form.is_bound and form.is_valid() else {}
@@ -101,7 +101,7 @@ def audit_request(request: HttpRequest, key: str) -> HttpResponse:
     """One request with its trace, where one was kept (AZ11)."""
     actor = actor_of(request)
     row = request_of(key)
-    if row is None or not (actor.operator or is_visible(actor, row.tenant, row.created_at)):
+    if row is None or not (actor.sees_all or is_visible(actor, row.tenant, row.created_at)):
         raise NotFound("There is no such request.", kind="audit-logs")
     return render(request, "pages/audit/request.html", {"row": row, "explanation": traced_request(row)})
 
@@ -136,11 +136,11 @@ def _asked(request: HttpRequest, actor: Actor, chains: list[str]) -> tuple[Audit
     if workspace:
         return form, "", filters
     # Who administers one tenant and asks for nothing in particular means that one.
-    return form, data.get("chain") or (chains[0] if len(chains) == 1 and not actor.operator else ""), filters
+    return form, data.get("chain") or (chains[0] if len(chains) == 1 and not actor.sees_all else ""), filters
 
 
 def _choices(actor: Actor, chains: list[str]) -> list[tuple[str, str]]:
-    first = "Everything" if actor.operator else (chains[0] if len(chains) == 1 else "What I did")
+    first = "Everything" if actor.sees_all else (chains[0] if len(chains) == 1 else "What I did")
     return [("", first), *((name, name) for name in chains)]
 
 

@@ -48,7 +48,7 @@ def credentials(request: HttpRequest) -> HttpResponse:
     """My machines that are signed in, and what was issued to me."""
     user: Any = request.user
     now = timezone.now()
-    machines = [_machine_row(row, logins.login_lives(row, now=now)) for row in logins.logins_of(user)]
+    machines = [machine_row(row, logins.login_lives(row, now=now)) for row in logins.logins_of(user)]
     issued = [credential_row(row) for row in credentials_of_person(actor_of(request))]
     return render(request, "pages/credentials/list.html", {"machines": machines, "credentials": issued})
 
@@ -154,7 +154,7 @@ def credential_end(request: HttpRequest, credential: str) -> HttpResponse:
     )
 
 
-def _machine_row(row: Login, lives: bool) -> dict[str, Any]:
+def machine_row(row: Login, lives: bool) -> dict[str, Any]:
     """A machine as the page lists it."""
     return {
         "name": row.machine or "without a name",
@@ -166,8 +166,8 @@ def _machine_row(row: Login, lives: bool) -> dict[str, Any]:
     }
 
 
-def credential_row(row: Credential) -> dict[str, Any]:
-    """A credential as pages list it."""
+def credential_row(row: Credential, *, revocable: bool = True) -> dict[str, Any]:
+    """A credential as pages list it, for whoever may revoke it or for whoever only looks."""
     now = timezone.now()
     if row.failed_at:
         state = labels.State(labels.DENY, "Not issued")
@@ -190,7 +190,7 @@ def credential_row(row: Credential) -> dict[str, Any]:
         "issued_at": row.issued_at,
         "ends_at": row.revoked_at or row.expires_at,
         "state": state,
-        "revocable": state.text == "Works",
+        "revocable": revocable and state.text == "Works",
         "revoke_url": reverse("credential-revoke", args=[row.jti or row.pk]),
     }
 

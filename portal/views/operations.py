@@ -21,7 +21,7 @@ from portal.pages.progress import TITLES
 from portal.views.actions import render_action
 from tenants import selectors, services
 from tenants.models import Desired, Operation
-from tenants.rights import require_operator
+from tenants.rights import require_operator, require_overseer
 
 
 @require_safe
@@ -29,7 +29,7 @@ from tenants.rights import require_operator
 def operations(request: HttpRequest) -> HttpResponse:
     """Operations that were tried in vain, or all of them, newest first. Operators only."""
     actor = actor_of(request)
-    require_operator(actor)
+    require_overseer(actor)
     everything = request.GET.get("show") == "all"
     page = selectors.operations_page(actor, waiting=not everything, after=request.GET.get("after", ""))
     context = {

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from django.contrib.auth.decorators import login_required
+from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
@@ -19,9 +20,9 @@ from portal.http.actors import actor_of
 from portal.pages import plots
 from portal.pages.navigation import page
 from tenants import selectors
-from tenants.models import Role, Tenant, Workspace
+from tenants.models import Role, Tenant, User, Workspace
 from tenants.openstreams import streams_counted
-from tenants.rights import require_operator
+from tenants.rights import require_overseer
 
 
 @require_safe
@@ -31,10 +32,10 @@ def overview(request: HttpRequest) -> HttpResponse:
     actor = actor_of(request)
     numbers = selectors.overview_of(actor)
     mine = selectors.workspaces_visible_to(actor)
-    if not actor.operator:
+    if not actor.sees_all:
         mine = mine.filter(user_id=actor.user_id)  # type: ignore[misc]
     workspaces = list(mine.order_by("-created_at", "-id")[:8])
-    mine_only = Filters(user_id=None if actor.operator else actor.user_id, settled=True)
+    mine_only = Filters(user_id=None if actor.sees_all else actor.user_id, settled=True)
     entries = entries_everywhere(filters=mine_only, limit=6).rows
     can_create = actor.operator or bool(editable_tenants(actor))
     steps = first_steps(request, actor, numbers, workspaces, can_create=can_create)
@@ -59,7 +60,7 @@ def overview(request: HttpRequest) -> HttpResponse:
             "value": numbers.working,
             "unit": "",
             "note": f"{numbers.failed} failed" if numbers.failed else "",
-            "url": reverse("operations") if actor.operator and numbers.failed else "",
+            "url": reverse("operations") if actor.sees_all and numbers.failed else "",
         },
         {"icon": "terminal", "label": "Open streams", "value": streams_counted(actor), "unit": "", "note": "now"},
         {"icon": "lock", "label": "Suspended", "value": numbers.suspended, "unit": "", "note": ""},
@@ -69,10 +70,10 @@ def overview(request: HttpRequest) -> HttpResponse:
         "workspaces": workspaces,
         "entries": entries,
         "can_create": can_create,
-        "workspaces_title": "Newest workspaces" if actor.operator else "My workspaces",
-        "next_steps": [] if all(step["done"] for step in steps) else steps,
-        "needs": what_needs(actor, numbers) if actor.operator else [],
-        "summary": "Everything on this platform." if actor.operator else "What is yours on this platform.",
+        "workspaces_title": "Newest workspaces" if actor.sees_all else "My workspaces",
+        "next_steps": [] if actor.auditor or all(step["done"] for step in steps) else steps,
+        "needs": what_needs(actor, numbers) if actor.sees_all else [],
+        "summary": "Everything on this platform." if actor.sees_all else "What is yours on this platform.",
     }
     return render(request, "pages/overview.html", context)
 
@@ -80,15 +81,15 @@ def overview(request: HttpRequest) -> HttpResponse:
 @require_safe
 @login_required
 def requests(request: HttpRequest) -> HttpResponse:
-    """The API server's requests of the last day, as a picture. Operators only."""
-    require_operator(actor_of(request))
+    """The API server's requests of the last day, as a picture. Operators and auditors."""
+    require_overseer(actor_of(request))
     return render(request, "components/charts/plot.html", {"plot": plots.requests_plot(timezone.now())})
 
 
 @require_safe
 @login_required
 def search(request: HttpRequest) -> HttpResponse:
-    """Workspaces, tenants and pages whose names contain the words."""
+    """Workspaces, tenants and pages whose names contain the words; for operators and auditors people as well."""
     actor = actor_of(request)
     words = request.GET.get("q", "").strip()[:63].lower()
     results = [
@@ -111,6 +112,12 @@ def search(request: HttpRequest) -> HttpResponse:
             {"text": tenant.name, "url": reverse("tenant", args=[tenant.name]), "icon": "building-2", "kind": "Tenant"}
             for tenant in selectors.tenants_page(actor, search=words, limit=5)
         ]
+        if actor.sees_all:
+            people = User.objects.filter(Q(email__icontains=words) | Q(name__icontains=words)).order_by("email")[:5]
+            results += [
+                {"text": person.email, "url": reverse("user", args=[person.pk]), "icon": "user", "kind": "User"}
+                for person in people
+            ]
     return render(request, "pages/search.html", {"results": results})
 
 

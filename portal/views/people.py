@@ -27,11 +27,11 @@ from portal.pages import labels
 from portal.pages.forms import AppearanceForm, EmptyForm, PasswordForm, TokenForm, UserForm, add_status_error
 from portal.pages.navigation import page
 from portal.pages.pagination import pager
-from portal.signin import accounts, attempts
+from portal.signin import accounts, attempts, factors
 from portal.views.actions import form_status, render_action
 from tenants import selectors
 from tenants.models import User
-from tenants.rights import require_operator
+from tenants.rights import require_operator, require_overseer
 
 _YEAR = 365 * 86400
 
@@ -45,7 +45,7 @@ def tokens(request: HttpRequest) -> HttpResponse:
     rows = tokens_of(user)
     for row in rows:
         row.live = row.revoked_at is None and row.expires_at > now  # type: ignore[attr-defined]
-        row.state = _token_state(row)  # type: ignore[attr-defined]
+        row.state = token_state(row)  # type: ignore[attr-defined]
     return render(request, "pages/tokens/list.html", {"rows": rows, "listed": "Tokens"})
 
 
@@ -142,7 +142,12 @@ def password(request: HttpRequest) -> HttpResponse:
                 form.add_error("old", "This is not your present password.")
             else:
                 attempt.succeeded()
-                accounts.password_change(actor=actor_of(request), user=user, password=form.cleaned_data["password"])
+                accounts.password_change(
+                    actor=actor_of(request),
+                    user=user,
+                    password=form.cleaned_data["password"],
+                    keep=str(request.session.session_key),
+                )
                 auth.update_session_auth_hash(request, user)
                 messages.success(request, "The password is changed; your other sessions are over.", extra_tags="allow")
                 return redirect("profile")
@@ -154,8 +159,8 @@ def password(request: HttpRequest) -> HttpResponse:
 @require_safe
 @login_required
 def users(request: HttpRequest) -> HttpResponse:
-    """Everybody, newest first. Operators only."""
-    require_operator(actor_of(request))
+    """Everybody, newest first. Operators and auditors."""
+    require_overseer(actor_of(request))
     query = request.GET.get("q", "").strip()[:128]
     rows = User.objects.annotate(tenant_count=Count("memberships"))
     if query:
@@ -219,12 +224,15 @@ def _profile(request: HttpRequest, form: PasswordForm, status: int = 200) -> Htt
     context = {
         "appearance": AppearanceForm(initial={"theme": look["theme"], "density": look["density"]}),
         "password": form if user.has_usable_password() else None,
+        "factor": factors.factor_of(user),
+        "codes_left": factors.codes_left(user),
         "memberships": user.memberships.order_by("tenant_id")[:100],
     }
     return render(request, "pages/profile/profile.html", context, status=status)
 
 
-def _token_state(token: PersonalAccessToken) -> labels.State:
+def token_state(token: PersonalAccessToken) -> labels.State:
+    """Whether a token works, in words."""
     if token.revoked_at:
         return labels.State(labels.DENY, "Revoked")
     if token.expires_at <= timezone.now():

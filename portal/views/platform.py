@@ -21,7 +21,7 @@ from portal.pages.tiers import tier_card
 from portal.views.actions import render_action
 from tenants import selectors, services
 from tenants.models import Cluster, CredentialKind, Phase, Status, Workspace
-from tenants.rights import require_operator
+from tenants.rights import require_operator, require_overseer
 
 
 @require_safe
@@ -29,7 +29,7 @@ from tenants.rights import require_operator
 def tiers(request: HttpRequest) -> HttpResponse:
     """All tiers, withdrawn ones too, with the number of their workspaces. Operators only."""
     actor = actor_of(request)
-    require_operator(actor)
+    require_overseer(actor)
     counts = dict(Workspace.objects.exclude(phase=Phase.DELETED).values_list("tier_id").annotate(Count("pk")))
     cards = [{**tier_card(tier), "workspaces": counts.get(tier.name, 0)} for tier in selectors.tiers_offered(actor)]
     return render(request, "pages/tiers/list.html", {"tiers": cards})
@@ -60,7 +60,7 @@ def tier_new(request: HttpRequest) -> HttpResponse:
 def tier(request: HttpRequest, name: str) -> HttpResponse:
     """The form, and the changed tier; its workspaces follow (GW2). Operators only."""
     actor = actor_of(request)
-    require_operator(actor)
+    require_overseer(actor)
     found = selectors.tier_visible_to(actor, name)
     form = TierForm(request.POST or None, initial={field: getattr(found, field) for field in TierForm.base_fields})
     del form.fields["name"]
@@ -107,7 +107,7 @@ def tier_delete(request: HttpRequest, name: str) -> HttpResponse:
 @login_required
 def clusters(request: HttpRequest) -> HttpResponse:
     """All clusters with the number of their workspaces. Operators only."""
-    require_operator(actor_of(request))
+    require_overseer(actor_of(request))
     rows = Cluster.objects.defer("sealed_credential").order_by("name")
     found = list(rows.annotate(workspace_count=Count("workspaces", filter=~Q(workspaces__phase=Phase.DELETED))))
     for cluster in found:

@@ -30,6 +30,7 @@ def policies(request: HttpRequest, name: str) -> HttpResponse:
         "rows": rows,
         "listed": "Policies",
         "may_end": selectors.may_manage(actor, name),
+        "reads_all": actor.sees_all or selectors.may_manage(actor, name),
     }
     return render(request, "pages/tenants/policies.html", context)
 

@@ -35,7 +35,7 @@ def tenant_quota_page(request: HttpRequest, name: str) -> HttpResponse:
     actor = actor_of(request)
     found = selectors.tenant_visible_to(actor, name)
     role = role_of(actor, name)
-    reads_all = actor.operator or (role is not None and role_at_least(role, Role.ADMIN))
+    reads_all = actor.sees_all or (role is not None and role_at_least(role, Role.ADMIN))
     quota = tenant_quota(name)
     since = max(filter(None, (timezone.now() - _LOOK_BACK, chain_began(name))))
     context = {

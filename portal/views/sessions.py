@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlencode
 
+from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -14,10 +15,12 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
 from kube.requests.status import Forbidden, TooManyRequests
+from portal.database.scopes import everything
 from portal.pages.forms import SignInForm, add_status_error
-from portal.signin import accounts, attempts
+from portal.signin import accounts, steps
 from portal.signin.oidc.provider import configured
 from portal.views import oidc
+from portal.views.accounts.steps import go_on
 
 
 @sensitive_post_parameters("password")
@@ -34,7 +37,7 @@ def login(request: HttpRequest) -> HttpResponse:
         status = 422
         if form.is_valid():
             try:
-                user = accounts.sign_in(
+                user = accounts.password_try(
                     request, email=form.cleaned_data["username"], password=form.cleaned_data["password"]
                 )
             except TooManyRequests as error:
@@ -42,13 +45,12 @@ def login(request: HttpRequest) -> HttpResponse:
                 status, retry_after = 429, error.retry_after
             else:
                 if user is not None:
-                    answer = redirect(target)
-                    attempts.remember_device(request, answer, user)
-                    return answer
+                    with everything():
+                        return go_on(request, steps.begin(request, user, target=target))
                 form.add_error(None, "The e-mail address or the password is wrong.")
                 status = 401
     context: dict[str, Any] = {"form": form, "next": target, "single_sign_on": _single_sign_on(target)}
-    context["ended"] = "ended" in request.GET
+    context |= {"ended": "ended" in request.GET, "mail": bool(settings.EMAIL_URL)}
     response = render(request, "pages/sessions/login.html", context, status=status)
     if retry_after:
         response["Retry-After"] = str(retry_after)

@@ -66,8 +66,8 @@ def tenant(request: HttpRequest, name: str) -> HttpResponse:
     may = {
         "suspend": actor.operator and not system,
         "resume": actor.operator and found.state == TenantState.SUSPENDED,
-        "read_all": role is not None and role_at_least(role, Role.ADMIN),
-        "issue": role is not None and numbers.ready > 0 and found.state == TenantState.ACTIVE,
+        "read_all": actor.sees_all or (role is not None and role_at_least(role, Role.ADMIN)),
+        "issue": role is not None and not actor.auditor and numbers.ready > 0 and found.state == TenantState.ACTIVE,
         "create_workspace": role is not None and role_at_least(role, Role.EDITOR) and found.state == TenantState.ACTIVE,
         "delete": role is Role.OWNER and found.state != TenantState.TERMINATING and not system,
     }
@@ -91,7 +91,9 @@ def tenant(request: HttpRequest, name: str) -> HttpResponse:
         "entries": entries_of_chain(name, filters=Filters(settled=True, since=chain_began(name)), limit=8).rows
         if may["read_all"]
         else [],
-        "credentials": [credential_row(row) for row in credentials_of_tenant(actor, name, limit=20)],
+        "credentials": [
+            credential_row(row, revocable=not actor.auditor) for row in credentials_of_tenant(actor, name, limit=20)
+        ],
         "suspend_text": "Suspend" if found.state == TenantState.ACTIVE else "Suspend again",
         "suspended_text": f"{found.suspended_reason}. Its space and its workspaces are closed.",
     }
@@ -111,10 +113,10 @@ def tenant_activity(request: HttpRequest, name: str) -> HttpResponse:
 @require_safe
 @login_required
 def tenant_requests(request: HttpRequest, name: str) -> HttpResponse:
-    """Its requests to the API server, each with the person behind the service account. Admins only."""
+    """Its requests to the API server, each with the person behind the service account. Admins and auditors."""
     actor = actor_of(request)
     found = selectors.tenant_visible_to(actor, name)
-    require_role(actor, name, Role.ADMIN)
+    require_role(actor, name, Role.VIEWER if actor.auditor else Role.ADMIN)
     outcome = request.GET.get("outcome", "")
     allowed = {"allowed": True, "refused": False}.get(outcome)
     page = requests_of_tenant(name, since=chain_began(name), allowed=allowed, after=request.GET.get("after", ""))
@@ -225,7 +227,8 @@ def members(request: HttpRequest, name: str) -> HttpResponse:
         "rows": selectors.members_of(actor, name),
         "listed": "Members",
         "may_manage": may_manage,
-        "invitations": invitations_waiting(actor, name, now=timezone.now()) if may_manage else [],
+        "reads_all": actor.sees_all or may_manage,
+        "invitations": invitations_waiting(actor, name, now=timezone.now()) if may_manage or actor.auditor else [],
         "roles": Role.choices,
     }
     return render(request, "pages/tenants/members.html", context)

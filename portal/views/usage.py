@@ -21,7 +21,7 @@ from portal.views.actions import render_action
 from tenants import selectors, services
 from tenants.charges import bill_of_tenant, bills_of_month, month_of, prices_all, prices_of_month
 from tenants.models import Role, UsageHour
-from tenants.rights import require_operator, role_at_least, role_of
+from tenants.rights import require_operator, require_overseer, role_at_least, role_of
 from tenants.usage import usage_hours
 
 _MONTH: Final = timedelta(days=31)
@@ -39,7 +39,7 @@ def tenant_usage(request: HttpRequest, name: str) -> HttpResponse:
     role = role_of(actor, name)
     context: dict[str, Any] = {
         "tenant": found,
-        "reads_all": actor.operator or (role is not None and role_at_least(role, Role.ADMIN)),
+        "reads_all": actor.sees_all or (role is not None and role_at_least(role, Role.ADMIN)),
         "newest": newest,
         "stats": _stats(newest) if newest else [],
         "plot": usage_plot(now, found),
@@ -77,7 +77,7 @@ def _stats(hour: UsageHour) -> list[dict[str, Any]]:
 @login_required
 def charges(request: HttpRequest) -> HttpResponse | StreamingHttpResponse:
     """The bills of a month by tenant, as a page, or all of them as CSV. Operators only."""
-    require_operator(actor_of(request))
+    require_overseer(actor_of(request))
     month = month_of(request.GET.get("month", "")[:7], timezone.now())
     if request.GET.get("format") == "csv":
         return charges_file(month)

@@ -104,7 +104,9 @@ def workspace(request: HttpRequest, pk: UUID) -> HttpResponse:
     """One workspace: state, quota, credentials, members, activity."""
     actor = actor_of(request)
     found = selectors.workspace_visible_to(actor, pk)
-    credentials = [credential_row(row) for row in credentials_of_workspace(actor, found, limit=20)]
+    credentials = [
+        credential_row(row, revocable=not actor.auditor) for row in credentials_of_workspace(actor, found, limit=20)
+    ]
     suspended_by = f" (suspended by {found.suspended_by})" if found.suspended_by else ""
     context = {
         "workspace": found,
@@ -263,7 +265,11 @@ def _rights(actor: Actor, found: Workspace) -> dict[str, bool]:
     alive = found.status != Status.DELETED
     open_ = found.status == Status.ACTIVE and found.tenant.state == TenantState.ACTIVE
     return {
-        "issue": role is not None and open_ and found.ready_at is not None and bool(found.cluster.credential_kinds),
+        "issue": role is not None
+        and not actor.auditor
+        and open_
+        and found.ready_at is not None
+        and bool(found.cluster.credential_kinds),
         "suspend": actor.operator and found.phase != Phase.DELETED,
         "resume": actor.operator and found.status == Status.SUSPENDED,
         "delete": own and alive,

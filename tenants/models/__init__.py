@@ -1,5 +1,6 @@
 """What is stored about tenants, and cannot be wrong: the constraints are in the database."""
 
+from tenants.models.accounts import PasswordReset, PortalSession, RecoveryCode, SecondFactor
 from tenants.models.clusters import Cluster, ClusterProbe, CredentialKind, Network, PodSecurity, RecordingMode, Tier
 from tenants.models.people import Invitation, Membership, Role, Tenant, TenantState, User
 from tenants.models.recordings import Recording, RecordingChunk
@@ -19,14 +20,18 @@ __all__ = [
     "Network",
     "Operation",
     "OperationState",
+    "PasswordReset",
     "PastPrice",
     "Phase",
     "PodConnection",
     "PodSecurity",
+    "PortalSession",
     "Recording",
     "RecordingChunk",
     "RecordingMode",
+    "RecoveryCode",
     "Role",
+    "SecondFactor",
     "Status",
     "StreamCount",
     "Tenant",

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
+from django.conf import settings
 from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
 from django.contrib.auth.models import PermissionsMixin
 from django.db import models
@@ -43,7 +44,11 @@ class User(AbstractBaseUser, PermissionsMixin):
     name = models.CharField(_("name"), max_length=128, blank=True)
     password = models.CharField(_("password"), max_length=256, db_column="password_hash")
     status = models.CharField(max_length=8, choices=Status.choices, default=Status.ACTIVE)
+    password_given = models.BooleanField(_("the password was given"), default=False)
+    """Somebody else chose the password: it opens nothing but the choice of another one."""
     is_staff = models.BooleanField(_("operator"), default=False)
+    is_auditor = models.BooleanField(_("auditor"), default=False)
+    """Sees what operators see, and changes nothing; an operator is none."""
     issuer = models.CharField(_("OpenID issuer"), max_length=255, blank=True)
     subject = models.CharField(_("OpenID subject"), max_length=255, blank=True)
     session_epoch = models.PositiveIntegerField(default=0, editable=False)
@@ -66,19 +71,29 @@ class User(AbstractBaseUser, PermissionsMixin):
                 condition=~models.Q(subject=""),
                 name="user_issuer_subject_unique",
             ),
+            models.CheckConstraint(
+                condition=~models.Q(is_staff=True, is_auditor=True), name="user_operator_or_auditor"
+            ),
         ]
 
     def __str__(self) -> str:
         return self.email
 
     def get_session_auth_hash(self) -> str:
-        """What a session has to carry: it changes with the password, and when all sessions are ended."""
-        return f"{super().get_session_auth_hash()}{self.session_epoch or ''}"
+        """What a session has to carry: it changes with the password, and when all sessions are ended.
+
+        Where operators need a second factor, so it does when somebody becomes one: who came without it signs in anew.
+        """
+        return f"{super().get_session_auth_hash()}{self._session_epoch()}"
 
     def get_session_auth_fallback_hash(self) -> Iterator[str]:
         """The same by the secret keys of before."""
         for known in super().get_session_auth_fallback_hash():
-            yield f"{known}{self.session_epoch or ''}"
+            yield f"{known}{self._session_epoch()}"
+
+    def _session_epoch(self) -> str:
+        needed = "f" if self.is_staff and settings.SECOND_FACTOR_FOR_OPERATORS else ""
+        return f"{self.session_epoch or ''}{needed}"
 
     @property
     def is_active(self) -> bool:  # type: ignore[override]

@@ -91,8 +91,8 @@ def invitation_revoke(*, actor: Actor, tenant: str, invitation_id: UUID, now: da
 
 
 def invitations_waiting(actor: Actor, tenant: str, *, now: datetime) -> list[Invitation]:
-    """Those of a tenant that still count, newest first. Admins. Raises ``NotFound``, ``Forbidden``."""
-    require_role(actor, tenant, Role.ADMIN)
+    """Those of a tenant that still count, newest first. Admins and auditors. Raises ``NotFound``, ``Forbidden``."""
+    require_role(actor, tenant, Role.VIEWER if actor.auditor else Role.ADMIN)
     rows = Invitation.objects.filter(tenant_id=tenant, accepted_at=None, revoked_at=None, expires_at__gt=now)
     return list(rows.select_related("invited_by").order_by("-created_at", "-id")[:WAITING_MAX])
 

@@ -23,12 +23,14 @@ from tests.portal.test_api import routes, send
 from tests.portal.test_scopes import TRACES
 from tests.tenants.conftest import OPERATOR, actor_of
 
-TRACES_OF_REFUSALS = {"django_session", "store_revision"}
+TRACES_OF_REFUSALS = {"django_session", "portal_sessions", "store_revision"}
 
 SEPARATE = {"login", "logout", "oidc_authentication_init", "oidc_authentication_callback"}
+SEPARATE |= {"login-code", "login-factor", "login-password", "login-further", "forgotten", "reset", "reset-by"}
 """Signing in is no tenant's."""
 
-PERSONAL = {"appearance", "password", "profile"}
+PERSONAL = {"appearance", "password", "profile", "factor", "factor-remove", "factor-codes"}
+PERSONAL |= {"sessions", "session-end", "sessions-end"}
 """What a person changes of their own, whatever becomes of a tenant."""
 
 
@@ -94,6 +96,7 @@ def address(name: str, acme: House) -> str:
         "policy": "p",
         "key": "0",
         "secret": "none",
+        "session": acme.workspace.pk,
     }
     pattern = next(each for each in urls.urlpatterns if getattr(each, "name", None) == name)
     return reverse(name, kwargs={part: values[part] for part in pattern.pattern.converters})

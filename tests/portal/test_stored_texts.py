@@ -10,6 +10,7 @@ from urllib.parse import urlencode
 
 from django.apps import apps
 from django.contrib import admin
+from django.contrib.sessions.models import Session
 from django.db import Error, models, transaction
 from django.test import Client
 from django.urls import URLPattern, reverse
@@ -24,9 +25,13 @@ from tenants.models import (
     ClusterProbe,
     Invitation,
     Operation,
+    PasswordReset,
     PodConnection,
+    PortalSession,
     Recording,
+    RecoveryCode,
     Role,
+    SecondFactor,
     Status,
     Workspace,
 )
@@ -48,11 +53,14 @@ _KEPT = {
     ("credential", "jti"),
     ("cluster", "credential_kinds"),
     ("invitation", "digest"),
+    ("passwordreset", "digest"),
 }
 """What pages are found by, and what proves who somebody is: names have rules of their own."""
 
 _NO_PAGES = {"logout", "oidc_authentication_init", "oidc_authentication_callback", "oauth-token", "oauth-device"}
 _NO_PAGES |= {"oauth-revoke", "login-plugin", "tenant-usage-export", "audit-export"}
+# These sign whoever opens them out.
+_NO_PAGES |= {"reset-by"}
 
 
 _SECRET = "of-a-link"
@@ -151,6 +159,16 @@ def full_house(operator: Any) -> House:
         PersonalAccessToken.objects.create(
             user=person, name="x", scope="read", digest=str(person.pk), expires_at=now + timedelta(days=1)
         )
+    for person in (acme.owner, acme.viewer, operator):
+        session = Session.objects.create(
+            session_key=person.pk.hex, session_data="", expire_date=now + timedelta(days=1)
+        )
+        PortalSession.objects.create(session=session, user=person, ip_address="192.0.2.1", user_agent="x")
+    SecondFactor.objects.create(user=acme.viewer, sealed_secret=b"x")
+    RecoveryCode.objects.create(user=acme.viewer, digest="x")
+    PasswordReset.objects.create(
+        user=acme.viewer, digest=digest_of(_SECRET), made_by="x", expires_at=now + timedelta(days=1)
+    )
     factories.pod_connection(acme.workspace, acme.owner)
     factories.recording(acme.workspace, acme.owner, shown="x")
     Invitation.objects.create(
@@ -175,13 +193,14 @@ def addresses(acme: House, person: Any) -> list[str]:
         "logins": {"pk": str(Login.objects.filter(user=person)[0].pk)},
         "recordings": {"pk": first(Recording)},
         "join": {"secret": _SECRET},
+        "profile": {"pk": str(PortalSession.objects.filter(user=person)[0].pk)},
         "tenants": {"name": "acme", "user_id": acme.viewer.pk, "policy": "p", "pk": first(Invitation)},
         "tokens": {"pk": str(PersonalAccessToken.objects.filter(user=person)[0].pk)},
         "audit": {"pk": first(AuditEntry), "key": found.key},
         "operations": {"pk": first(Operation)},
         "tiers": {"name": acme.workspace.tier_id},
         "clusters": {"name": acme.workspace.cluster.name},
-        "users": {"pk": acme.viewer.pk},
+        "users": {"pk": acme.viewer.pk, "session": PortalSession.objects.filter(user=acme.viewer)[0].pk},
     }
     made = []
     for pattern in urls.urlpatterns:
@@ -195,8 +214,8 @@ def addresses(acme: House, person: Any) -> list[str]:
             row = model._default_manager.first()
             if row is not None:
                 made.append(reverse(f"{name}_change", args=[row.pk]))
-    # What somebody is invited to is shown once the link was opened.
-    return [*made, reverse("join")]
+    # What somebody is invited to is shown once the link was opened; who opens a link for a new password is signed out.
+    return [*made, reverse("join"), reverse("reset-by", args=[_SECRET]), reverse("reset")]
 
 
 def look(client: Client, path: str, told: list[str]) -> bool:

@@ -11,6 +11,7 @@ import pytest
 from django.apps import apps
 from django.contrib.auth.models import AnonymousUser, Group, Permission
 from django.contrib.contenttypes.models import ContentType
+from django.contrib.sessions.models import Session
 from django.db import Error, connection, models, transaction
 from django.http import HttpResponse, StreamingHttpResponse
 from django.test import RequestFactory
@@ -32,9 +33,13 @@ from store.postgresql import statements
 from store.types import Create, Key
 from tenants.models import (
     Invitation,
+    PasswordReset,
     PodConnection,
+    PortalSession,
     Recording,
     RecordingChunk,
+    RecoveryCode,
+    SecondFactor,
     StreamCount,
     Tenant,
     UsageHour,
@@ -69,6 +74,11 @@ def fill(of: House) -> None:
         user=of.owner, name="x", digest=uuid.uuid4().hex, prefix="tnt_0000", expires_at=now + timedelta(days=1)
     )
     Login.objects.create(user=of.owner, expires_at=now + timedelta(days=1))
+    session = Session.objects.create(session_key=name, session_data="", expire_date=now + timedelta(days=1))
+    PortalSession.objects.create(session=session, user=of.owner)
+    SecondFactor.objects.create(user=of.owner, sealed_secret=b"x")
+    RecoveryCode.objects.create(user=of.owner, digest=uuid.uuid4().hex)
+    PasswordReset.objects.create(user=of.owner, digest=uuid.uuid4().hex, expires_at=now)
     Invitation.objects.create(
         tenant=of.tenant, email="x@x.test", role="viewer", digest=uuid.uuid4().hex, invited_by=of.owner, expires_at=now
     )
@@ -112,7 +122,16 @@ def test_every_table_with_an_owner_has_a_wall():
     assert not RIGHTS["django_admin_log"].scoped
 
 
-PERSONAL = {"logins", "personal_access_tokens", "users_groups", "users_user_permissions"}
+PERSONAL = {
+    "portal_sessions",
+    "second_factors",
+    "recovery_codes",
+    "password_resets",
+    "logins",
+    "personal_access_tokens",
+    "users_groups",
+    "users_user_permissions",
+}
 
 
 @pytest.mark.parametrize("model", WALLED, ids=lambda model: model._meta.label)

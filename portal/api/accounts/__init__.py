@@ -1,0 +1,1 @@
+"""Accounts for operators' automation, and everybody's own sessions."""

@@ -1,0 +1,93 @@
+"""Forms of what opens accounts: codes, passwords, and what operators do for people who are locked out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+
+from portal.signin.accounts import MAX_PASSWORD
+
+
+def _code(label: str, help_text: str) -> forms.CharField:
+    attributes = {"autocomplete": "one-time-code", "autofocus": True, "spellcheck": "false", "autocapitalize": "none"}
+    return forms.CharField(label=label, max_length=32, help_text=help_text, widget=forms.TextInput(attrs=attributes))
+
+
+def _password(label: str, autocomplete: str, help_text: str = "") -> forms.CharField:
+    return forms.CharField(
+        label=label,
+        strip=False,
+        max_length=MAX_PASSWORD,
+        help_text=help_text,
+        widget=forms.PasswordInput(attrs={"autocomplete": autocomplete}),
+    )
+
+
+class CodeForm(forms.Form):
+    """A code of the app, or a recovery code."""
+
+    code = _code("Code", "Six digits from your app, or one of your recovery codes.")
+
+
+class EnrolForm(forms.Form):
+    """The first code of an app."""
+
+    code = _code("Code", "The six digits that the app shows now.")
+
+
+class PresentPasswordForm(forms.Form):
+    """The present password, asked again before what opens an account is changed."""
+
+    old = _password("Present password", "current-password")
+
+
+class OwnEnrolForm(EnrolForm, PresentPasswordForm):
+    """The first code of an app, and the password of whoever sets it up."""
+
+    field_order = ("code", "old")
+
+
+class NewPasswordForm(forms.Form):
+    """A password of one's own."""
+
+    password = _password("New password", "new-password", "At least 12 characters.")
+
+
+class AskForm(forms.Form):
+    """Whose password was forgotten."""
+
+    email = forms.EmailField(
+        label="E-mail address",
+        max_length=254,
+        widget=forms.EmailInput(attrs={"autocomplete": "username", "autofocus": True}),
+    )
+
+
+class ResetForm(forms.Form):
+    """How somebody else gets a new password."""
+
+    way = forms.ChoiceField(label="How", widget=forms.RadioSelect)
+
+    def __init__(self, *args: Any, mail: bool, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        ways = [("link", "A link to copy: they choose the password. It works once, for 24 hours.")]
+        if mail:
+            ways.append(("mail", "The same link, sent to their e-mail address."))
+        ways.append(("password", "A password made up now, which they change at the next sign-in."))
+        self.fields["way"].choices = ways  # type: ignore[attr-defined]
+        self.fields["way"].initial = ways[0][0]
+
+
+class RightsForm(forms.Form):
+    """What an account is on the platform."""
+
+    kind = forms.ChoiceField(
+        label="The person is",
+        widget=forms.RadioSelect,
+        choices=[
+            ("user", "A user: what their memberships give"),
+            ("auditor", "An auditor: sees everything, changes nothing"),
+            ("operator", "An operator: sees and changes everything"),
+        ],
+    )
