@@ -26,6 +26,7 @@ from kube.workspaces.types import RequiredGroupsSyntax
 from portal.http import proxies
 from portal.quickstart.embedded.sockets import OWNER, postgresql_url, redis_url
 from portal.signin.oidc import mapping
+from tenants.approvers import approvers_read
 
 env = environ.Env()
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -309,6 +310,14 @@ FAILPOINT = env.str("TENANTRY_FAILPOINT", "") if env.bool("TENANTRY_ALLOW_FAILPO
 
 API_REQUESTS_KEEP_DAYS = env.int("API_REQUESTS_KEEP_DAYS", 90)
 """How long requests to the API server are kept; audit entries are kept for ever."""
+
+try:
+    REQUEST_APPROVERS = approvers_read(env.json("REQUEST_APPROVERS", default={}))
+except ValueError as error:
+    raise ImproperlyConfigured(f"REQUEST_APPROVERS: {error}") from None
+"""Who decides what people ask for, by kind: ``owner``, ``operator`` or ``two`` (GW18, docs/requests.md)."""
+REQUEST_DAYS = env.int("REQUEST_DAYS", 14)
+"""After how many days a request that nobody has decided ends."""
 
 RECORDINGS_KEEP_DAYS = env.int("RECORDINGS_KEEP_DAYS", 30)
 """How long recordings of sessions in pods are kept after their end."""

@@ -26,6 +26,7 @@ from portal.views import (
     workspaces,
 )
 from portal.views.joining import invitations
+from portal.views.requests import asking, deciding
 
 handler400 = "portal.http.errors.bad_request"
 handler403 = "portal.http.errors.permission_denied"
@@ -35,6 +36,14 @@ handler500 = "portal.http.errors.server_error"
 urlpatterns = [
     path("", overview.overview, name="overview"),
     path("requests/", overview.requests, name="requests"),
+    path("inbox/", deciding.inbox, name="inbox"),
+    path("inbox/<uuid:pk>/", asking.request_detail, name="request"),
+    path("inbox/<uuid:pk>/approve/", deciding.request_yes, name="request-approve"),
+    path("inbox/<uuid:pk>/deny/", deciding.request_no, name="request-deny"),
+    path("inbox/<uuid:pk>/withdraw/", asking.request_take_back, name="request-withdraw"),
+    path("inbox/<uuid:pk>/comment/", asking.request_say, name="request-comment"),
+    path("my-requests/", asking.my_requests, name="my-requests"),
+    path("my-requests/new/<slug:kind>/", asking.request_new, name="request-new"),
     path("search/", overview.search, name="search"),
     path("login/", sessions.login, name="login"),
     path("join/", invitations.join, name="join"),

@@ -16,7 +16,7 @@ from kube.requests.status import StatusError
 from portal.pages import labels
 from portal.pages.navigation import DENSITIES, THEMES
 from portal.signin.accounts import MAX_PASSWORD
-from tenants.models import CredentialKind, Network, PodSecurity, RecordingMode, Role, Tier
+from tenants.models import Approval, CredentialKind, Network, PodSecurity, RecordingMode, Role, Tier
 
 
 class Renderer(TemplatesSetting):
@@ -300,6 +300,12 @@ class TierForm(forms.Form):
         empty_value=RecordingMode.OFF,
         label="Recorded of sessions in pods",
         help_text="Of commands, shells and attached terminals through Tenantry. What people type never is.",
+    )
+    approval = forms.ChoiceField(
+        required=False,
+        choices=[("", "Nobody: it is taken freely"), *Approval.choices],
+        label="Given on request by",
+        help_text="With somebody named here nobody takes it for themselves: it is asked for.",
     )
     workspaces_per_user = forms.IntegerField(min_value=0, max_value=1000, initial=1, label="Workspaces per person")
     position = forms.IntegerField(min_value=0, max_value=1000, initial=0, help_text="Smaller ones come first.")

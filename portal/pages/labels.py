@@ -7,7 +7,16 @@ from typing import Final
 
 from audit.actions import Action
 from audit.models import Outcome
-from tenants.models import OperationState, Phase, Status, TenantState, Workspace
+from tenants.models import (
+    AccessRequest,
+    OperationState,
+    Phase,
+    RequestKind,
+    RequestState,
+    Status,
+    TenantState,
+    Workspace,
+)
 
 ALLOW: Final = "allow"
 DENY: Final = "deny"
@@ -50,6 +59,13 @@ _OUTCOMES: Final = {
     Outcome.DENIED: State(DENY, "Denied"),
     Outcome.FAILURE: State(DENY, "Failure"),
 }
+_REQUESTS: Final = {
+    RequestState.OPEN: State(WAIT, "Open"),
+    RequestState.APPROVED: State(ALLOW, "Approved"),
+    RequestState.DENIED: State(DENY, "Denied"),
+    RequestState.WITHDRAWN: State(PASS, "Withdrawn"),
+    RequestState.EXPIRED: State(PASS, "Expired"),
+}
 _PENDING_PHASE: Final = {Status.SUSPENDED: Phase.SUSPENDED, Status.DELETED: Phase.DELETED}
 
 
@@ -80,6 +96,42 @@ def operation_state(state: str) -> State:
 def outcome_state(outcome: str) -> State:
     """How an audited event ended."""
     return _OUTCOMES[Outcome(outcome)]
+
+
+def request_state(state: str) -> State:
+    """What has become of a request."""
+    return _REQUESTS[RequestState(state)]
+
+
+def wish(found: AccessRequest) -> str:
+    """What a request asks for, in a few words."""
+    tenant = found.tenant_id or found.name
+    role = found.get_role_display().lower()
+    texts = {
+        RequestKind.TENANT: f"a tenant {tenant}",
+        RequestKind.TIER: f"the tier {found.tier or 'that is gone'} for {found.workspace}",
+        RequestKind.QUOTA: f"more quota for {tenant}",
+        RequestKind.ROLE: f"the role {role} in {tenant}",
+        RequestKind.BREAK_GLASS: f"break-glass as {role} in {tenant} for {found.minutes} minutes",
+    }
+    return texts[RequestKind(found.kind)]
+
+
+def wish_facts(found: AccessRequest) -> list[tuple[str, str]]:
+    """The same, fact by fact."""
+    facts = [
+        ("Asked for", found.get_kind_display()),
+        ("Tenant", found.tenant_id or found.name),
+        ("Display name", found.display_name),
+        ("Workspace", str(found.workspace or "")),
+        ("Tier now", str(found.workspace.tier) if found.workspace else ""),
+        ("Tier asked for", str(found.tier or "")),
+        ("Role", found.get_role_display()),
+        ("For", f"{found.minutes} minutes" if found.minutes else ""),
+        *((resource_name(name), amount) for name, amount in found.hard.items()),
+        ("Decided by", found.get_approvers_display()),
+    ]
+    return [(name, str(value)) for name, value in facts if value]
 
 
 STEPS: Final = {
@@ -194,6 +246,8 @@ ACTIONS: Final = {
     Action.LOGIN_ALLOWED: "Machine signed in",
     Action.LOGIN_DENIED: "Machine turned away",
     Action.LOGIN_REVOKED: "Machine signed out",
+    Action.MEMBERSHIP_LOWERED: "Break-glass ended",
+    Action.MEMBERSHIP_RAISED: "Break-glass",
     Action.MEMBERSHIP_REMOVED: "Member removed",
     Action.MEMBERSHIP_SET: "Member set",
     Action.POLICY_CHANGED: "Policy changed",
@@ -202,6 +256,13 @@ ACTIONS: Final = {
     Action.RECORDING_ENDED: "Recorded session ended",
     Action.RECORDING_WATCHED: "Recording watched",
     Action.RECORDINGS_FORGOTTEN: "Recordings past their time deleted",
+    Action.REQUEST_APPROVED: "Request approved",
+    Action.REQUEST_COMMENTED: "Request commented",
+    Action.REQUEST_CREATED: "Request made",
+    Action.REQUEST_DENIED: "Request denied",
+    Action.REQUEST_EXPIRED: "Request expired",
+    Action.REQUEST_SECONDED: "Request approved by the first of two",
+    Action.REQUEST_WITHDRAWN: "Request withdrawn",
     Action.RESTORED: "Backup restored",
     Action.RESTORE_OPENED: "Opened after a restore",
     Action.SETTINGS_CHANGED: "Settings changed",

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils.functional import SimpleLazyObject
+
+from portal.http.actors import actor_of
+from portal.pages.inbox import inbox_counted
 
 THEMES: Final = ("auto", "light", "dark")
 DENSITIES: Final = ("compact", "comfortable")
@@ -21,6 +26,8 @@ class Entry:
     url: str
     icon: str
     current: bool
+    count: Any = 0
+    """How much waits there; asked for only where it is drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +44,10 @@ _SECTIONS: Final = (
         False,
         (
             ("Overview", "overview", "layers"),
+            ("Inbox", "inbox", "inbox"),
             ("Workspaces", "workspaces", "boxes"),
             ("Tenants", "tenants", "building-2"),
+            ("My requests", "my-requests", "send"),
         ),
     ),
     (
@@ -82,18 +91,21 @@ def page(request: HttpRequest) -> dict[str, Any]:
     user: Any = getattr(request, "user", None)
     if user is not None and user.is_authenticated:
         context["closed"] = getattr(request, "closed", "")
-        context["navigation"] = _sections(request.path, operator=user.is_staff)
+        waiting = SimpleLazyObject(lambda: inbox_counted(actor_of(request)))
+        context["navigation"] = _sections(request.path, operator=user.is_staff, counts={"inbox": waiting})
     return context
 
 
-def _sections(path: str, *, operator: bool) -> list[Section]:
+def _sections(path: str, *, operator: bool, counts: Mapping[str, Any]) -> list[Section]:
     sections = []
     for title, operators_only, entries in _SECTIONS:
         if operators_only and not operator:
             continue
-        made = [(text, reverse(name), icon) for text, name, icon in entries]
+        made = [(text, reverse(name), icon, counts.get(name, 0)) for text, name, icon in entries]
         sections.append(
-            Section(title, tuple(Entry(text, url, icon, _is_current(path, url)) for text, url, icon in made))
+            Section(
+                title, tuple(Entry(text, url, icon, _is_current(path, url), count) for text, url, icon, count in made)
+            )
         )
     return sections
 

@@ -1,14 +1,26 @@
 """What is stored about tenants, and cannot be wrong: the constraints are in the database."""
 
-from tenants.models.clusters import Cluster, ClusterProbe, CredentialKind, Network, PodSecurity, RecordingMode, Tier
+from tenants.models.clusters import (
+    Approval,
+    Cluster,
+    ClusterProbe,
+    CredentialKind,
+    Network,
+    PodSecurity,
+    RecordingMode,
+    Tier,
+)
 from tenants.models.people import Invitation, Membership, Role, Tenant, TenantState, User
 from tenants.models.recordings import Recording, RecordingChunk
+from tenants.models.requests import AccessRequest, RequestComment, RequestKind, RequestState
 from tenants.models.streams import LIVING, PodConnection, StreamCount
 from tenants.models.usage import PastPrice, UsageHour, UsagePrice
 from tenants.models.workspaces import Desired, Lock, Operation, OperationState, Phase, Status, Workspace
 
 __all__ = [
     "LIVING",
+    "AccessRequest",
+    "Approval",
     "Cluster",
     "ClusterProbe",
     "CredentialKind",
@@ -26,6 +38,9 @@ __all__ = [
     "Recording",
     "RecordingChunk",
     "RecordingMode",
+    "RequestComment",
+    "RequestKind",
+    "RequestState",
     "Role",
     "Status",
     "StreamCount",

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
 from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
 from django.contrib.auth.models import PermissionsMixin
 from django.db import models
-from django.db.models.functions import Lower
+from django.db.models.functions import Lower, Now
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
@@ -156,8 +156,20 @@ class Role(models.TextChoices):
     VIEWER = "viewer", _("Viewer")
 
 
+class LivingMemberships(models.Manager["Membership"]):
+    """Those that have not ended: what is over gives nothing any more, whether a worker has seen it or not."""
+
+    def get_queryset(self) -> models.QuerySet[Membership]:
+        """By the database's clock, which every process shares."""
+        return super().get_queryset().filter(models.Q(expires_at=None) | models.Q(expires_at__gt=Now()))
+
+
 class Membership(models.Model):
-    """A user's part in a tenant."""
+    """A user's part in a tenant; ``objects`` are those that count, ``stored`` all of them.
+
+    It ends at ``expires_at``. Until ``raised_until`` it gives ``raised_role``, which is more than ``role``: what
+    break-glass gives a member. ``break_glass`` marks what it gives to whoever is none, which ends as a whole (GW18).
+    """
 
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="memberships")
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
@@ -165,21 +177,53 @@ class Membership(models.Model):
     managed_by = models.CharField(max_length=63, blank=True, editable=False)
     """As of a tenant: the declaration that made it."""
     created_at = models.DateTimeField(default=timezone.now, editable=False)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    break_glass = models.BooleanField(default=False, editable=False)
+    raised_role = models.CharField(max_length=6, choices=Role.choices, blank=True, editable=False)
+    raised_until = models.DateTimeField(null=True, editable=False)
+
+    objects = LivingMemberships()
+    stored = models.Manager["Membership"]()
 
     class Meta:
         db_table = "memberships"
         verbose_name = _("membership")
         verbose_name_plural = _("memberships")
         indexes = [
-            models.Index(fields=["managed_by"], condition=~models.Q(managed_by=""), name="membership_managed_by")
+            models.Index(fields=["managed_by"], condition=~models.Q(managed_by=""), name="membership_managed_by"),
+            models.Index(fields=["expires_at"], condition=models.Q(expires_at__isnull=False), name="membership_end"),
+            models.Index(
+                fields=["raised_until"], condition=models.Q(raised_until__isnull=False), name="membership_raise"
+            ),
         ]
         constraints = [
             models.UniqueConstraint(fields=["tenant", "user"], name="membership_unique"),
             models.CheckConstraint(condition=models.Q(role__in=Role.values), name="membership_role_known"),
+            models.CheckConstraint(
+                condition=models.Q(raised_role="", raised_until__isnull=True)
+                | (~models.Q(raised_role="") & models.Q(raised_until__isnull=False)),
+                name="membership_raise_ends",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(break_glass=False) | models.Q(expires_at__isnull=False),
+                name="membership_break_glass_ends",
+            ),
         ]
 
     def __str__(self) -> str:
         return f"{self.user} in {self.tenant} as {self.role}"
+
+    @property
+    def present_role(self) -> str:
+        """What it gives now."""
+        raised = self.raised_until is not None and self.raised_until > timezone.now()
+        return self.raised_role if raised else self.role
+
+    @classmethod
+    def as_one_of(cls, roles: Iterable[Role]) -> models.Q:
+        """Those that give one of these roles now, where with each of them every greater one is meant."""
+        roles = list(roles)
+        return models.Q(role__in=roles) | models.Q(raised_role__in=roles, raised_until__gt=Now())
 
 
 class Invitation(models.Model):

@@ -13,6 +13,7 @@ from audit.recorder import Actor
 from kube.requests.status import AlreadyExists, Cause, Conflict, Forbidden, Invalid, NotFound, ServiceUnavailable
 from tenants import actionlimits
 from tenants.models import (
+    Approval,
     Cluster,
     Desired,
     Membership,
@@ -145,7 +146,7 @@ def workspace_change_tier(*, actor: Actor, workspace_id: UUID, tier: str) -> Wor
         return workspace
     before = workspace.tier_id
     User.objects.select_for_update(no_key=True).get(pk=workspace.user_id)
-    workspace.tier = _offered(actor, tier)
+    workspace.tier = _offered(actor, tier, workspace.tenant_id)
     _require_room(workspace.user_id, workspace.tier)
     desiredstate.request_ready(workspace, actor)
     _record(actor, Action.WORKSPACE_TIER_CHANGED, workspace, before=before, after=tier)
@@ -190,7 +191,7 @@ def _init(
         raise Forbidden("Viewers cannot create workspaces.", kind="workspaces")
     require_open(actor, tenant)
     _require_active(tenant)
-    tier = _offered(actor, tier_name)
+    tier = _offered(actor, tier_name, tenant.name)
     _require_room(user.id, tier)
     identifier = uuid.uuid4()
     workspace = Workspace(
@@ -274,12 +275,15 @@ def _made_name(user: User, tenant: Tenant, tier: str) -> str:
     return next(name for name in [*names, f"ws-{uuid.uuid4().hex[:12]}"] if name not in taken)
 
 
-def _offered(actor: Actor, name: str) -> Tier:
-    """The tier, row shared: it must exist and be offered; operators may give withdrawn ones."""
+def _offered(actor: Actor, name: str, tenant: str) -> Tier:
+    """The tier: it must exist and be offered; operators may give withdrawn ones, and those that are given on request."""
     tier = Tier.objects.filter(name=name).first()
     if tier is None or not (tier.is_available or actor.operator):
         causes = [Cause("FieldValueNotSupported", f'Unsupported value: "{name[:63]}"', "tier")]
         raise Invalid(f'Workspace is invalid: tier: Unsupported value: "{name[:63]}"', kind="Workspace", causes=causes)
+    may_give = tier.approval == Approval.OWNER and role_of(actor, tenant) is Role.OWNER
+    if tier.approval and not (actor.operator or may_give):
+        raise Forbidden(f"The tier {tier} is given on request: take another, then ask for this one.", kind="workspaces")
     return tier
 
 

@@ -75,6 +75,7 @@ def forms(acme: House) -> dict[str, dict[str, Any]]:
         "member-invite": {"email": "new@acme.test", "role": "viewer", "days": "7"},
         "member-role": {"role": "editor"},
         "member-remove": {},
+        "request-new": {"tenant": acme.tenant.name, "role": "owner", "reason": "on call"},
         "token-new": {"name": "t", "scope": "read", "tenant": acme.tenant.name, "days": "30"},
     }
 
@@ -94,6 +95,7 @@ def address(name: str, acme: House) -> str:
         "policy": "p",
         "key": "0",
         "secret": "none",
+        "kind": "role",
     }
     pattern = next(each for each in urls.urlpatterns if getattr(each, "name", None) == name)
     return reverse(name, kwargs={part: values[part] for part in pattern.pattern.converters})

@@ -21,6 +21,7 @@ from audit.models import ApiRequest, AuditEntry, Outcome
 from audit.recorder import record
 from portal import urls
 from tenants.models import (
+    AccessRequest,
     ClusterProbe,
     Invitation,
     Operation,
@@ -153,6 +154,9 @@ def full_house(operator: Any) -> House:
         )
     factories.pod_connection(acme.workspace, acme.owner)
     factories.recording(acme.workspace, acme.owner, shown="x")
+    asked = factories.access_request(acme.tenant, acme.viewer)
+    asked.comments.create(author="x", text="x")
+    factories.access_request(acme.tenant, acme.owner, answer="x", decided_at=now, decided_by="x", state="denied")
     Invitation.objects.create(
         tenant=acme.tenant,
         email="x@invited.test",
@@ -175,6 +179,8 @@ def addresses(acme: House, person: Any) -> list[str]:
         "logins": {"pk": str(Login.objects.filter(user=person)[0].pk)},
         "recordings": {"pk": first(Recording)},
         "join": {"secret": _SECRET},
+        "inbox": {"pk": str(AccessRequest.objects.get(state="open").pk)},
+        "my-requests": {"kind": "role"},
         "tenants": {"name": "acme", "user_id": acme.viewer.pk, "policy": "p", "pk": first(Invitation)},
         "tokens": {"pk": str(PersonalAccessToken.objects.filter(user=person)[0].pk)},
         "audit": {"pk": first(AuditEntry), "key": found.key},

@@ -72,6 +72,8 @@ def fill(of: House) -> None:
     Invitation.objects.create(
         tenant=of.tenant, email="x@x.test", role="viewer", digest=uuid.uuid4().hex, invited_by=of.owner, expires_at=now
     )
+    asked = factories.access_request(of.tenant, of.editor)
+    asked.comments.create(author="x", text="x")
     UsageHour.objects.create(tenant=name, hour=now)
     here = {"process": uuid.uuid4(), "tenant": name, "namespace": "x", "seen_at": now}
     StreamCount.objects.create(**here, open=1)
