@@ -70,7 +70,9 @@ class Action(StrEnum):
     TOKEN_REVOKED = "token.revoke"  # noqa: S105 (the name of an event)
     USER_CHANGED = "user.change"
     USER_CREATED = "user.create"
+    WEBHOOK_CREATED = "webhook.create"
     WEBHOOK_CREDENTIAL_ISSUED = "webhook.credential"
+    WEBHOOK_DELETED = "webhook.delete"
     WORKSPACE_ABANDONED = "workspace.abandon"
     WORKSPACE_CREATED = "workspace.create"
     WORKSPACE_DELETED = "workspace.delete"

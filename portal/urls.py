@@ -26,7 +26,7 @@ from portal.views import (
     workspaces,
 )
 from portal.views.joining import invitations
-from portal.views.requests import asking, deciding
+from portal.views.requests import asking, deciding, notifications, webhooks
 
 handler400 = "portal.http.errors.bad_request"
 handler403 = "portal.http.errors.permission_denied"
@@ -44,6 +44,13 @@ urlpatterns = [
     path("inbox/<uuid:pk>/comment/", asking.request_say, name="request-comment"),
     path("my-requests/", asking.my_requests, name="my-requests"),
     path("my-requests/new/<slug:kind>/", asking.request_new, name="request-new"),
+    path("notifications/", notifications.notifications, name="notifications"),
+    path("notifications/read/", notifications.notifications_done, name="notifications-read"),
+    path("notifications/choices/", notifications.choices, name="notification-choices"),
+    path("webhooks/", webhooks.webhooks, name="webhooks"),
+    path("webhooks/new/", webhooks.webhook_new, name="webhook-new"),
+    path("webhooks/<uuid:pk>/", webhooks.webhook, name="webhook"),
+    path("webhooks/<uuid:pk>/delete/", webhooks.webhook_end, name="webhook-delete"),
     path("search/", overview.search, name="search"),
     path("login/", sessions.login, name="login"),
     path("join/", invitations.join, name="join"),
@@ -91,6 +98,8 @@ urlpatterns = [
     path("tenants/<str:name>/suspend/", tenants.tenant_suspend, name="tenant-suspend"),
     path("tenants/<str:name>/resume/", tenants.tenant_resume, name="tenant-resume"),
     path("tenants/<str:name>/delete/", tenants.tenant_delete, name="tenant-delete"),
+    path("tenants/<str:name>/webhooks/", webhooks.webhooks, name="tenant-webhooks"),
+    path("tenants/<str:name>/webhooks/new/", webhooks.webhook_new, name="tenant-webhook-new"),
     path("tenants/<str:name>/members/", tenants.members, name="members"),
     path("tenants/<str:name>/members/add/", tenants.member_add, name="member-add"),
     path("tenants/<str:name>/members/invite/", invitations.member_invite, name="member-invite"),

@@ -75,6 +75,11 @@ RIGHTS: Final[Mapping[str, Right]] = {
         rows=f"asked_by_id = {_USER} OR {_of('tenant_id')}",
     ),
     "request_comments": Right(_ALL, "SELECT, INSERT", rows="request_id IN (SELECT id FROM access_requests)"),
+    # Whoever does something may note it; who is to hear of it is the worker's to find.
+    "notices": Right(_ALL, "SELECT, INSERT", rows=_of("tenant_id"), added="true"),
+    "notifications": Right(_ALL, "SELECT, UPDATE", rows=f"user_id = {_USER}"),
+    "webhooks": Right(_ALL, "SELECT, INSERT, DELETE", rows=_of("tenant_id")),
+    "deliveries": Right(_ALL, "SELECT, DELETE", rows="webhook_id IN (SELECT id FROM webhooks)"),
     "workspaces": Right(_ALL, "SELECT, INSERT, UPDATE", rows=_of("tenant_id")),
     "operations": Right(_ALL, "SELECT, INSERT, UPDATE", rows=_OF_WORKSPACE),
     "stream_counts": Right(_ALL, _READ, rows=_of("tenant")),

@@ -93,7 +93,7 @@ def _requests(actor: Actor) -> Group | None:
 
 def _request(found: AccessRequest) -> Line:
     return Line(
-        title=f"{found.asked_by.email}: {labels.wish(found)}",
+        title=f"{found.asked_by.email}: {found}",
         text=found.reason,
         since=found.created_at,
         url=reverse("request", args=[found.pk]),

@@ -9,9 +9,9 @@ from audit.actions import Action
 from audit.models import Outcome
 from tenants.models import (
     AccessRequest,
+    DeliveryState,
     OperationState,
     Phase,
-    RequestKind,
     RequestState,
     Status,
     TenantState,
@@ -66,6 +66,11 @@ _REQUESTS: Final = {
     RequestState.WITHDRAWN: State(PASS, "Withdrawn"),
     RequestState.EXPIRED: State(PASS, "Expired"),
 }
+_DELIVERIES: Final = {
+    DeliveryState.WAITING: State(WAIT, "Waiting"),
+    DeliveryState.SENT: State(ALLOW, "Sent"),
+    DeliveryState.FAILED: State(DENY, "Given up"),
+}
 _PENDING_PHASE: Final = {Status.SUSPENDED: Phase.SUSPENDED, Status.DELETED: Phase.DELETED}
 
 
@@ -103,22 +108,13 @@ def request_state(state: str) -> State:
     return _REQUESTS[RequestState(state)]
 
 
-def wish(found: AccessRequest) -> str:
-    """What a request asks for, in a few words."""
-    tenant = found.tenant_id or found.name
-    role = found.get_role_display().lower()
-    texts = {
-        RequestKind.TENANT: f"a tenant {tenant}",
-        RequestKind.TIER: f"the tier {found.tier or 'that is gone'} for {found.workspace}",
-        RequestKind.QUOTA: f"more quota for {tenant}",
-        RequestKind.ROLE: f"the role {role} in {tenant}",
-        RequestKind.BREAK_GLASS: f"break-glass as {role} in {tenant} for {found.minutes} minutes",
-    }
-    return texts[RequestKind(found.kind)]
+def delivery_state(state: str) -> State:
+    """Where a message to a webhook is."""
+    return _DELIVERIES[DeliveryState(state)]
 
 
 def wish_facts(found: AccessRequest) -> list[tuple[str, str]]:
-    """The same, fact by fact."""
+    """What a request asks for, fact by fact."""
     facts = [
         ("Asked for", found.get_kind_display()),
         ("Tenant", found.tenant_id or found.name),
@@ -284,6 +280,8 @@ ACTIONS: Final = {
     Action.TOKEN_REVOKED: "Access token revoked",
     Action.USER_CHANGED: "User changed",
     Action.USER_CREATED: "User created",
+    Action.WEBHOOK_CREATED: "Webhook made",
+    Action.WEBHOOK_DELETED: "Webhook deleted",
     Action.WORKSPACE_CREATED: "Workspace asked for",
     Action.WORKSPACE_DELETED: "Workspace deletion begun",
     Action.WORKSPACE_DRIFTED: "Drift repaired",

@@ -12,6 +12,7 @@ from django.utils.functional import SimpleLazyObject
 
 from portal.http.actors import actor_of
 from portal.pages.inbox import inbox_counted
+from tenants.models import Notification
 
 THEMES: Final = ("auto", "light", "dark")
 DENSITIES: Final = ("compact", "comfortable")
@@ -72,6 +73,7 @@ _SECTIONS: Final = (
             ("Clusters", "clusters", "server"),
             ("Operations", "operations", "history"),
             ("Users", "users", "users"),
+            ("Webhooks", "webhooks", "globe"),
             ("Admin", "admin:index", "wrench"),
         ),
     ),
@@ -91,6 +93,7 @@ def page(request: HttpRequest) -> dict[str, Any]:
     user: Any = getattr(request, "user", None)
     if user is not None and user.is_authenticated:
         context["closed"] = getattr(request, "closed", "")
+        context["unread"] = SimpleLazyObject(lambda: Notification.objects.filter(user=user, read_at=None).count())
         waiting = SimpleLazyObject(lambda: inbox_counted(actor_of(request)))
         context["navigation"] = _sections(request.path, operator=user.is_staff, counts={"inbox": waiting})
     return context

@@ -9,7 +9,8 @@ from uuid import UUID
 from django import forms
 
 from portal.pages.forms import QuantitiesField
-from tenants.models import RequestKind, Role, Tier, Workspace
+from tenants.models import NoticeKind, RequestKind, Role, Tier, Workspace
+from tenants.services.notices import MAIL, PORTAL, WAYS
 from tenants.services.requests import Wish
 
 
@@ -125,6 +126,45 @@ class DenyForm(forms.Form):
         label="Reason",
         help_text="Shown to whoever asked, and kept in the audit log.",
         widget=forms.TextInput(attrs={"autocomplete": "off"}),
+    )
+
+
+class NoticeChoicesForm(forms.Form):
+    """What one is told, and how: a field a kind."""
+
+    def __init__(self, *args: Any, off: Sequence[str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for kind, label in NoticeKind.choices:
+            self.fields[kind.replace(".", "-")] = forms.MultipleChoiceField(
+                required=False,
+                label=label,
+                choices=[(PORTAL, "here"), (MAIL, "by e-mail")],
+                initial=[way for way in WAYS if f"{kind}/{way}" not in off],
+                widget=forms.CheckboxSelectMultiple,
+            )
+
+    def wanted(self) -> list[str]:
+        """What is chosen, as the service takes it."""
+        return [
+            f"{kind}/{way}" for kind in NoticeKind.values for way in self.cleaned_data.get(kind.replace(".", "-")) or []
+        ]
+
+
+class WebhookForm(forms.Form):
+    """An address that is told what happens."""
+
+    url = forms.CharField(
+        max_length=512,
+        label="URL",
+        help_text="Begins with <code>https://</code> and leads to a public address. Every message is signed.",
+        widget=forms.URLInput(attrs={"autocomplete": "off", "spellcheck": "false", "placeholder": "https://"}),
+    )
+    kinds = forms.MultipleChoiceField(
+        required=False,
+        label="Told of",
+        choices=NoticeKind.choices,
+        widget=forms.CheckboxSelectMultiple,
+        help_text="Of everything when nothing is chosen.",
     )
 
 

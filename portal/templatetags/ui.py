@@ -85,6 +85,5 @@ for label in (
     labels.action_name,
     labels.target_name,
     labels.resource_name,
-    labels.wish,
 ):
     register.filter(label.__name__, label)

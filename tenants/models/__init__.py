@@ -10,6 +10,7 @@ from tenants.models.clusters import (
     RecordingMode,
     Tier,
 )
+from tenants.models.notices import Delivery, DeliveryState, Notice, NoticeKind, Notification, Webhook
 from tenants.models.people import Invitation, Membership, Role, Tenant, TenantState, User
 from tenants.models.recordings import Recording, RecordingChunk
 from tenants.models.requests import AccessRequest, RequestComment, RequestKind, RequestState
@@ -24,11 +25,16 @@ __all__ = [
     "Cluster",
     "ClusterProbe",
     "CredentialKind",
+    "Delivery",
+    "DeliveryState",
     "Desired",
     "Invitation",
     "Lock",
     "Membership",
     "Network",
+    "Notice",
+    "NoticeKind",
+    "Notification",
     "Operation",
     "OperationState",
     "PastPrice",
@@ -50,5 +56,6 @@ __all__ = [
     "UsageHour",
     "UsagePrice",
     "User",
+    "Webhook",
     "Workspace",
 ]

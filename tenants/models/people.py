@@ -48,6 +48,8 @@ class User(AbstractBaseUser, PermissionsMixin):
     subject = models.CharField(_("OpenID subject"), max_length=255, blank=True)
     session_epoch = models.PositiveIntegerField(default=0, editable=False)
     """How often all sessions of the person were ended."""
+    notices_off = models.JSONField(default=list, blank=True, editable=False)
+    """What the person does not want to be told, each as ``kind/way`` (``tenants.services.notices``)."""
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
     USERNAME_FIELD = "email"

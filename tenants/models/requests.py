@@ -97,7 +97,16 @@ class AccessRequest(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.get_kind_display()} for {self.asked_by_id}"
+        tenant = self.tenant_id or self.name
+        role = self.get_role_display().lower()
+        texts = {
+            RequestKind.TENANT: f"a tenant {tenant}",
+            RequestKind.TIER: f"the tier {self.tier or 'that is gone'} for {self.workspace}",
+            RequestKind.QUOTA: f"more quota for {tenant}",
+            RequestKind.ROLE: f"the role {role} in {tenant}",
+            RequestKind.BREAK_GLASS: f"break-glass as {role} in {tenant} for {self.minutes} minutes",
+        }
+        return texts[RequestKind(self.kind)]
 
 
 class RequestComment(models.Model):

@@ -12,8 +12,9 @@ from django.db.models.functions import Now
 from audit.actions import Action
 from audit.recorder import WORKER, Actor
 from kube.requests.status import Cause, Conflict, Forbidden, Invalid, NotFound
-from tenants.models import Membership, Role, User
+from tenants.models import Membership, NoticeKind, Role, User
 from tenants.naming import check_manager
+from tenants.notices import note
 from tenants.rights import (
     require_lasting_role,
     require_open,
@@ -55,6 +56,7 @@ def membership_set(*, actor: Actor, tenant: str, user: User, role: Role, managed
     if before and _rank(role) < _rank(Role(before)):
         detail["credentials_revoked"] = credentials_end(actor=actor, user=user, tenant=tenant)
     actor.record(Action.MEMBERSHIP_SET, chain=tenant, target=f"tenants/{tenant}/members/{user.id}", detail=detail)
+    _tell(actor, user, tenant, f"You are {Role(role).label.lower()} in {tenant}")
     return membership
 
 
@@ -70,6 +72,7 @@ def membership_remove(*, actor: Actor, tenant: str, user: User) -> None:
     ended = credentials_end(actor=actor, user=user, tenant=tenant)
     detail = {"user": user.email, "before": membership.role, "credentials_revoked": ended}
     membership.delete()
+    _tell(actor, user, tenant, f"You are no member of {tenant} any more")
     actor.record(Action.MEMBERSHIP_REMOVED, chain=tenant, target=f"tenants/{tenant}/members/{user.id}", detail=detail)
 
 
@@ -111,6 +114,7 @@ def membership_break_glass(
     credentials_changed()
     detail = {"user": user.email, "role": str(role), "until": until.isoformat()}
     actor.record(Action.MEMBERSHIP_RAISED, chain=tenant, target=f"tenants/{tenant}/members/{user.id}", detail=detail)
+    _tell(actor, user, tenant, f"You are {Role(role).label.lower()} in {tenant} until {until:%d %b %H:%M} UTC")
     return membership
 
 
@@ -134,9 +138,11 @@ def membership_lapsed_end(tenant: str, user: User) -> bool:
         membership.raised_role, membership.raised_until = "", None
         membership.save(update_fields=["raised_role", "raised_until"])
         WORKER.record(Action.MEMBERSHIP_LOWERED, chain=tenant, target=target, detail=detail)
+        _tell(WORKER, user, tenant, f"Break-glass has ended: you are {Role(membership.role).label.lower()} in {tenant}")
         return True
     detail |= {"before": membership.role, "ended": str(membership.expires_at)}
     membership.delete()
+    _tell(WORKER, user, tenant, f"Your membership in {tenant} has ended")
     WORKER.record(Action.MEMBERSHIP_REMOVED, chain=tenant, target=target, detail=detail)
     return True
 
@@ -172,6 +178,10 @@ def _current(actor: Actor, tenant: str, user: User, role: Role | None) -> Member
         if not others.exists():
             raise Conflict(f"{user.email} is the last owner of {tenant}; make another owner first.", kind="members")
     return membership
+
+
+def _tell(actor: Actor, user: User, tenant: str, words: str) -> None:
+    note(NoticeKind.MEMBERSHIP_CHANGED, words, actor=actor, tenant=tenant, user=user)
 
 
 def _rank(role: Role) -> int:

@@ -20,8 +20,9 @@ from kube.requests.status import AlreadyExists, Conflict
 from kube.validation.quotas import resource_quota_causes
 from store.types import PreconditionFailed
 from tenants import spaces
-from tenants.models import Membership, Phase, Role, Status, Tenant, TenantState, User, Workspace
+from tenants.models import Membership, NoticeKind, Phase, Role, Status, Tenant, TenantState, User, Workspace
 from tenants.naming import check_manager, check_tenant_name, check_text
+from tenants.notices import note
 from tenants.quotas import tenant_quota, tenant_quota_write
 from tenants.rights import require_open, require_operator, require_role, tenant_locked
 from tenants.services import desiredstate
@@ -169,6 +170,7 @@ def tenant_suspend(*, actor: Actor, name: str, reason: str, stop: bool = False) 
         _stop(there, actor)
     detail = {"reason": reason, "stop": stop, "tokens_revoked": access_tokens_end(tenant)}
     actor.record(Action.TENANT_SUSPENDED, chain=name, target=f"tenants/{name}", detail=detail)
+    note(NoticeKind.WORKSPACE_SUSPENDED, f"The tenant {name} is suspended: {reason}", actor=actor, tenant=tenant)
     if tenant.state == TenantState.SUSPENDED:
         spaces.tenant_mark_phase(tenant)
     desiredstate.retry_now(there)
@@ -202,6 +204,7 @@ def tenant_resume(*, actor: Actor, name: str) -> Tenant:
     for workspace in held.select_for_update(no_key=True).order_by("id"):
         desiredstate.request_resumed(workspace, actor)
     actor.record(Action.TENANT_RESUMED, chain=name, target=f"tenants/{name}")
+    note(NoticeKind.WORKSPACE_RESUMED, f"The tenant {name} is open again", actor=actor, tenant=tenant)
     spaces.tenant_mark_phase(tenant)
     transaction.on_commit(desiredstate.enqueue_sweep)
     return tenant

@@ -17,6 +17,7 @@ from tenants.models import (
     Cluster,
     Desired,
     Membership,
+    NoticeKind,
     Operation,
     Phase,
     Role,
@@ -28,6 +29,7 @@ from tenants.models import (
     Workspace,
 )
 from tenants.naming import check_label, check_namespace_of, check_text
+from tenants.notices import note
 from tenants.rights import require_open, require_operator, require_role, role_at_least, role_of, tenant_locked
 from tenants.services import desiredstate
 
@@ -88,6 +90,12 @@ def workspace_suspend(*, actor: Actor, workspace_id: UUID, reason: str, stop: bo
         return workspace
     desiredstate.request_suspended(workspace, actor, reason, stop=stop)
     _record(actor, Action.WORKSPACE_SUSPENDED, workspace, reason=reason, stop=stop)
+    note(
+        NoticeKind.WORKSPACE_SUSPENDED,
+        f"The workspace {workspace} is suspended: {reason}",
+        actor=actor,
+        workspace=workspace,
+    )
     desiredstate.retry_now(Workspace.objects.filter(pk=workspace.pk))
     return workspace
 
@@ -108,6 +116,7 @@ def workspace_resume(*, actor: Actor, workspace_id: UUID) -> Workspace:
         return workspace
     desiredstate.request_resumed(workspace, actor)
     _record(actor, Action.WORKSPACE_RESUMED, workspace)
+    note(NoticeKind.WORKSPACE_RESUMED, f"The workspace {workspace} is open again", actor=actor, workspace=workspace)
     transaction.on_commit(desiredstate.enqueue_sweep)
     return workspace
 

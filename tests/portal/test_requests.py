@@ -28,6 +28,7 @@ from tenants.services import (
     membership_set,
     tenant_create,
     tenant_delete,
+    tenant_quota_change,
     tenant_suspend,
     tier_change,
 )

@@ -118,7 +118,7 @@ def request_take_back(request: HttpRequest, pk: UUID) -> HttpResponse:
         submit="Withdraw",
         done="Withdrawn.",
         back=reverse("request", args=[pk]),
-        texts=[f"{labels.wish(found)}. Nobody decides it any more."],
+        texts=[f"{found}. Nobody decides it any more."],
         destroys=True,
     )
 
@@ -129,7 +129,7 @@ def _detail(request: HttpRequest, actor: Actor, found: AccessRequest) -> HttpRes
     mine = found.asked_by_id == actor.user_id
     context = {
         "found": found,
-        "title": labels.wish(found),
+        "title": str(found),
         "state": labels.request_state(found.state),
         "facts": labels.wish_facts(found),
         "may_decide": decides and found.approved_first_id != actor.user_id,

@@ -15,7 +15,6 @@ from django.views.decorators.http import require_http_methods, require_safe
 from kube.requests.status import Forbidden
 from portal.database.scopes import everything
 from portal.http.actors import actor_of
-from portal.pages import labels
 from portal.pages.inbox import inbox_of
 from portal.pages.requestforms import ApproveForm, DenyForm
 from portal.views.actions import render_action
@@ -52,7 +51,7 @@ def request_yes(request: HttpRequest, pk: UUID) -> HttpResponse:
         done="Approved; a second person decides." if waits else "Approved and done.",
         back=reverse("inbox"),
         texts=[
-            f"{labels.wish(found)}, for {found.asked_by.email}.",
+            f"{found}, for {found.asked_by.email}.",
             "A second person has to say yes as well." if waits else "It is done with your rights, at once.",
         ],
         crumbs=[{"text": "Inbox", "url": reverse("inbox")}],
@@ -72,7 +71,7 @@ def request_no(request: HttpRequest, pk: UUID) -> HttpResponse:
         submit="Deny",
         done="Denied.",
         back=reverse("inbox"),
-        texts=[f"{labels.wish(found)}, for {found.asked_by.email}."],
+        texts=[f"{found}, for {found.asked_by.email}."],
         crumbs=[{"text": "Inbox", "url": reverse("inbox")}],
         destroys=True,
     )

@@ -20,6 +20,7 @@ from kube.requests.status import AlreadyExists, Cause, Conflict, Forbidden, Inva
 from tenants import actionlimits
 from tenants.models import (
     AccessRequest,
+    NoticeKind,
     RequestComment,
     RequestKind,
     RequestState,
@@ -29,6 +30,7 @@ from tenants.models import (
     Workspace,
 )
 from tenants.naming import check_tenant_name, check_text
+from tenants.notices import note
 from tenants.quotas import tenant_quota
 from tenants.requests import OPEN_OF_PERSON_MAX, OPEN_OF_TENANT_MAX, may_decide
 from tenants.rights import require_open, require_role, role_at_least, role_of, tenant_locked
@@ -91,6 +93,13 @@ def request_create(*, actor: Actor, wish: Wish, now: datetime) -> AccessRequest:
         target=f"requests/{row.pk}",
         detail={**facts_of(row), "reason": reason},
     )
+    note(
+        NoticeKind.REQUEST_OPENED,
+        f"{actor.name} asks for {row}",
+        actor=actor,
+        tenant=row.tenant_id,
+        request=row,
+    )
     return row
 
 
@@ -122,6 +131,8 @@ def request_comment(*, actor: Actor, request_id: UUID, text: str, now: datetime)
         raise Conflict(f"At most {COMMENTS_MAX} comments: talk to each other.", kind="requests")
     comment = RequestComment.objects.create(request=found, author=actor.name[:254], text=text, created_at=now)
     actor.record(Action.REQUEST_COMMENTED, chain=chain_of(found), target=f"requests/{found.pk}")
+    words = f"{actor.name} on the request for {found}: {text}"
+    note(NoticeKind.REQUEST_COMMENTED, words, actor=actor, tenant=found.tenant_id, request=found)
     return comment
 
 
@@ -190,13 +201,13 @@ def more_than(present: Mapping[str, str], asked: Mapping[str, str]) -> dict[str,
     return {**present, **asked}
 
 
-def _tenant(_actor: Actor, wish: Wish, row: AccessRequest) -> None:
+def _wants_tenant(_actor: Actor, wish: Wish, row: AccessRequest) -> None:
     # Whether the name is free is not told before somebody decides who may know.
     row.name = check_tenant_name(wish.tenant)
     row.display_name = check_text(wish.display_name, field="display_name", kind="Request", limit=128)
 
 
-def _tier(actor: Actor, wish: Wish, row: AccessRequest) -> None:
+def _wants_tier(actor: Actor, wish: Wish, row: AccessRequest) -> None:
     rows = Workspace.objects.select_related("tenant")
     found = rows.filter(pk=wish.workspace).first() if wish.workspace else None
     if found is None or role_of(actor, found.tenant_id) is None:
@@ -212,7 +223,7 @@ def _tier(actor: Actor, wish: Wish, row: AccessRequest) -> None:
     row.approvers = tier.approval or row.approvers
 
 
-def _quota(actor: Actor, wish: Wish, row: AccessRequest) -> None:
+def _wants_quota(actor: Actor, wish: Wish, row: AccessRequest) -> None:
     require_role(actor, wish.tenant, Role.EDITOR)
     row.tenant = tenant_locked(wish.tenant)
     require_open(actor, row.tenant)
@@ -220,7 +231,7 @@ def _quota(actor: Actor, wish: Wish, row: AccessRequest) -> None:
     row.hard = {str(name)[:253]: str(amount)[:40] for name, amount in wish.hard.items()}
 
 
-def _role(actor: Actor, wish: Wish, row: AccessRequest) -> None:
+def _wants_role(actor: Actor, wish: Wish, row: AccessRequest) -> None:
     if wish.role not in Role.values:
         raise _invalid("role", f'Unsupported value: "{wish.role[:32]}"')
     row.role = wish.role
@@ -234,21 +245,21 @@ def _role(actor: Actor, wish: Wish, row: AccessRequest) -> None:
     row.tenant, row.name = found, "" if found else check_tenant_name(wish.tenant)
 
 
-def _break_glass(actor: Actor, wish: Wish, row: AccessRequest) -> None:
+def _wants_break_glass(actor: Actor, wish: Wish, row: AccessRequest) -> None:
     if wish.role == Role.OWNER:
         raise _invalid("role", "Break-glass gives admin, editor or viewer.")
     if not 1 <= wish.minutes <= BREAK_GLASS_MINUTES_MAX:
         raise _invalid("minutes", f"From 1 to {BREAK_GLASS_MINUTES_MAX} minutes.")
-    _role(actor, wish, row)
+    _wants_role(actor, wish, row)
     row.minutes = wish.minutes
 
 
 _CHECKS: Final = {
-    RequestKind.TENANT: _tenant,
-    RequestKind.TIER: _tier,
-    RequestKind.QUOTA: _quota,
-    RequestKind.ROLE: _role,
-    RequestKind.BREAK_GLASS: _break_glass,
+    RequestKind.TENANT: _wants_tenant,
+    RequestKind.TIER: _wants_tier,
+    RequestKind.QUOTA: _wants_quota,
+    RequestKind.ROLE: _wants_role,
+    RequestKind.BREAK_GLASS: _wants_break_glass,
 }
 
 

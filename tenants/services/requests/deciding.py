@@ -12,8 +12,9 @@ from django.db import transaction
 from audit.actions import Action
 from audit.recorder import WORKER, Actor
 from kube.requests.status import Conflict, Forbidden
-from tenants.models import AccessRequest, Approval, RequestKind, RequestState, Role, User
+from tenants.models import AccessRequest, Approval, NoticeKind, RequestKind, RequestState, Role, User
 from tenants.naming import check_text
+from tenants.notices import note
 from tenants.quotas import tenant_quota
 from tenants.requests import may_decide, user_may_decide
 from tenants.rights import require_open, role_at_least, role_of
@@ -100,30 +101,32 @@ def _decide(
     found.save()
     detail = {**facts_of(found), "answer": answer, "first": first}
     actor.record(action, chain=chain_of(found), target=f"requests/{found.pk}", detail=detail)
+    words = f"{found.get_state_display()}: {found}{answer and f' ({answer})'}"
+    note(NoticeKind.REQUEST_DECIDED, words, actor=actor, tenant=found.tenant_id, request=found, user=found.asked_by)
 
 
 def _answer(text: str, *, required: bool = False) -> str:
     return check_text(text, field="answer", kind="Request", limit=512, required=required)
 
 
-def _tenant(actor: Actor, found: AccessRequest, _now: datetime) -> None:
+def _give_tenant(actor: Actor, found: AccessRequest, _now: datetime) -> None:
     tenant_create(actor=actor, name=found.name, display_name=found.display_name, owner=_asker(found))
 
 
-def _tier(actor: Actor, found: AccessRequest, _now: datetime) -> None:
+def _give_tier(actor: Actor, found: AccessRequest, _now: datetime) -> None:
     _require_member(found)
     if found.workspace_id is None or found.tier_id is None:
         raise Conflict("The tier is gone that was asked for.", kind="requests")
     workspace_change_tier(actor=actor, workspace_id=found.workspace_id, tier=found.tier_id)
 
 
-def _quota(actor: Actor, found: AccessRequest, _now: datetime) -> None:
+def _give_quota(actor: Actor, found: AccessRequest, _now: datetime) -> None:
     _require_member(found)
     tenant = _of_tenant(found)
     tenant_quota_change(actor=actor, name=tenant, hard=more_than(tenant_quota(tenant).hard, found.hard))
 
 
-def _role(actor: Actor, found: AccessRequest, _now: datetime) -> None:
+def _give_role(actor: Actor, found: AccessRequest, _now: datetime) -> None:
     tenant, asker = _of_tenant(found), _asker(found)
     own = role_of(Actor(name=asker.email, user_id=asker.pk), tenant)
     if own is not None and role_at_least(own, Role(found.role)):
@@ -131,7 +134,7 @@ def _role(actor: Actor, found: AccessRequest, _now: datetime) -> None:
     membership_set(actor=actor, tenant=tenant, user=asker, role=Role(found.role))
 
 
-def _break_glass(actor: Actor, found: AccessRequest, now: datetime) -> None:
+def _give_break_glass(actor: Actor, found: AccessRequest, now: datetime) -> None:
     membership_break_glass(
         actor=actor,
         tenant=_of_tenant(found),
@@ -143,11 +146,11 @@ def _break_glass(actor: Actor, found: AccessRequest, now: datetime) -> None:
 
 
 _CARRIED_OUT: Final[dict[RequestKind, Callable[[Actor, AccessRequest, datetime], None]]] = {
-    RequestKind.TENANT: _tenant,
-    RequestKind.TIER: _tier,
-    RequestKind.QUOTA: _quota,
-    RequestKind.ROLE: _role,
-    RequestKind.BREAK_GLASS: _break_glass,
+    RequestKind.TENANT: _give_tenant,
+    RequestKind.TIER: _give_tier,
+    RequestKind.QUOTA: _give_quota,
+    RequestKind.ROLE: _give_role,
+    RequestKind.BREAK_GLASS: _give_break_glass,
 }
 
 
