@@ -80,13 +80,12 @@ def inbox_counted(actor: Actor) -> int:
 
 def _requests(actor: Actor) -> Group | None:
     rows = requests_to_decide(actor)
-    found = list(rows[: SHOWN + 1])
-    count = len(found) if len(found) <= SHOWN else rows.count()
+    found, count = list(rows[:SHOWN]), rows.count()
     return _group(
         "requests",
         "Requests",
         f"{_count(count, 'request')} {'waits' if count == 1 else 'wait'} for you",
-        [_request(each) for each in found[:SHOWN]],
+        [_request(each) for each in found],
         count,
     )
 
@@ -111,13 +110,12 @@ def _operations(actor: Actor, now: datetime) -> Group | None:
     if not actor.operator:
         owned = Membership.objects.filter(user_id=actor.user_id, role=Role.OWNER)  # type: ignore[misc]
         rows = rows.filter(workspace__tenant__in=owned.values("tenant_id"))
-    found = list(rows.order_by("created_at", "id")[: SHOWN + 1])
-    count = len(found) if len(found) <= SHOWN else rows.count()
+    found, count = list(rows.order_by("created_at", "id")[:SHOWN]), rows.count()
     return _group(
         "operations",
         "Operations that failed or do not end",
         f"{_count(count, 'operation')} failed",
-        [_operation(actor, each) for each in found[:SHOWN]],
+        [_operation(actor, each) for each in found],
         count,
         url=reverse("operations") if actor.operator else "",
     )

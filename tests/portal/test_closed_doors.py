@@ -28,7 +28,7 @@ TRACES_OF_REFUSALS = {"django_session", "store_revision"}
 SEPARATE = {"login", "logout", "oidc_authentication_init", "oidc_authentication_callback"}
 """Signing in is no tenant's."""
 
-PERSONAL = {"appearance", "password", "profile"}
+PERSONAL = {"appearance", "notification-choices", "password", "profile"}
 """What a person changes of their own, whatever becomes of a tenant."""
 
 
@@ -75,6 +75,7 @@ def forms(acme: House) -> dict[str, dict[str, Any]]:
         "member-invite": {"email": "new@acme.test", "role": "viewer", "days": "7"},
         "member-role": {"role": "editor"},
         "member-remove": {},
+        "tenant-webhook-new": {"url": "https://hooks.test/"},
         "request-new": {"tenant": acme.tenant.name, "role": "owner", "reason": "on call"},
         "token-new": {"name": "t", "scope": "read", "tenant": acme.tenant.name, "days": "30"},
     }

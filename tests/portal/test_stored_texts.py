@@ -24,11 +24,13 @@ from tenants.models import (
     AccessRequest,
     ClusterProbe,
     Invitation,
+    Notification,
     Operation,
     PodConnection,
     Recording,
     Role,
     Status,
+    Webhook,
     Workspace,
 )
 from tenants.services.invitations import digest_of
@@ -156,6 +158,10 @@ def full_house(operator: Any) -> House:
     factories.recording(acme.workspace, acme.owner, shown="x")
     asked = factories.access_request(acme.tenant, acme.viewer)
     asked.comments.create(author="x", text="x")
+    for person in (acme.owner, operator):
+        Notification.objects.create(kind="request.opened", text="x", tenant=acme.tenant, request=asked, user=person)
+    hook = Webhook.objects.create(tenant=acme.tenant, url="https://x.test/", sealed_secret=b"x", created_by="x")
+    hook.deliveries.create(kind="request.opened", body="x", answer="x")
     factories.access_request(acme.tenant, acme.owner, answer="x", decided_at=now, decided_by="x", state="denied")
     Invitation.objects.create(
         tenant=acme.tenant,
@@ -181,6 +187,7 @@ def addresses(acme: House, person: Any) -> list[str]:
         "join": {"secret": _SECRET},
         "inbox": {"pk": str(AccessRequest.objects.get(state="open").pk)},
         "my-requests": {"kind": "role"},
+        "webhooks": {"pk": first(Webhook)},
         "tenants": {"name": "acme", "user_id": acme.viewer.pk, "policy": "p", "pk": first(Invitation)},
         "tokens": {"pk": str(PersonalAccessToken.objects.filter(user=person)[0].pk)},
         "audit": {"pk": first(AuditEntry), "key": found.key},

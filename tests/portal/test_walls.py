@@ -32,6 +32,8 @@ from store.postgresql import statements
 from store.types import Create, Key
 from tenants.models import (
     Invitation,
+    Notice,
+    Notification,
     PodConnection,
     Recording,
     RecordingChunk,
@@ -39,6 +41,7 @@ from tenants.models import (
     Tenant,
     UsageHour,
     User,
+    Webhook,
     Workspace,
 )
 from tenants.suspensions import lock_set
@@ -74,6 +77,10 @@ def fill(of: House) -> None:
     )
     asked = factories.access_request(of.tenant, of.editor)
     asked.comments.create(author="x", text="x")
+    Notice.objects.create(kind="request.opened", text="x", tenant=of.tenant)
+    Notification.objects.create(kind="request.opened", text="x", tenant=of.tenant, user=of.owner)
+    hook = Webhook.objects.create(tenant=of.tenant, url="https://x.test/", sealed_secret=b"x", created_by="x")
+    hook.deliveries.create(kind="request.opened", body="x")
     UsageHour.objects.create(tenant=name, hour=now)
     here = {"process": uuid.uuid4(), "tenant": name, "namespace": "x", "seen_at": now}
     StreamCount.objects.create(**here, open=1)
@@ -114,7 +121,7 @@ def test_every_table_with_an_owner_has_a_wall():
     assert not RIGHTS["django_admin_log"].scoped
 
 
-PERSONAL = {"logins", "personal_access_tokens", "users_groups", "users_user_permissions"}
+PERSONAL = {"logins", "notifications", "personal_access_tokens", "users_groups", "users_user_permissions"}
 
 
 @pytest.mark.parametrize("model", WALLED, ids=lambda model: model._meta.label)

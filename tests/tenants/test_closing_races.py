@@ -42,6 +42,7 @@ from tenants.services import (
 )
 from tenants.services.invitations import digest_of, invitation_accept, invitation_create
 from tenants.services.memberships import membership_break_glass
+from tenants.services.notices import webhook_create
 from tenants.services.requests import Wish, request_approve, request_comment, request_create
 from tests import factories
 from tests.requirements import FLOORS, ROOT
@@ -132,6 +133,9 @@ SERVICES: dict[str, Callable[[Scene], object]] = {
         actor=scene.actor, request_id=scene.asked.pk, text="why?", now=NOW
     ),
     "membership_break_glass": break_glass,
+    "webhook_create": lambda scene: webhook_create(
+        actor=scene.actor, tenant=scene.tenant.name, url="https://hooks.test/", kinds=(), now=NOW
+    ),
     "token_create": token,
     "intend_for_tenant": lambda scene: intend_for_tenant(scene.actor, scene.tenant.name, "", CredentialKind.EXEC, NOW),
     "_chosen": lambda scene: intend(scene.actor, scene.open.pk, Role.VIEWER, "", NOW),
