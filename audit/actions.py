@@ -80,6 +80,7 @@ class Action(StrEnum):
     WORKSPACE_FAILED = "workspace.fail"
     WORKSPACE_GONE = "workspace.gone"
     WORKSPACE_READY = "workspace.ready"
+    WORKSPACE_RENEWED = "workspace.renew"
     WORKSPACE_RESUMED = "workspace.resume"
     WORKSPACE_SUSPENDED = "workspace.suspend"
     WORKSPACE_SUSPENSION_HELD = "workspace.suspension.hold"

@@ -26,7 +26,7 @@ from portal.views import (
     workspaces,
 )
 from portal.views.joining import invitations
-from portal.views.requests import asking, deciding, notifications, webhooks
+from portal.views.requests import asking, deciding, endings, notifications, webhooks
 
 handler400 = "portal.http.errors.bad_request"
 handler403 = "portal.http.errors.permission_denied"
@@ -68,6 +68,7 @@ urlpatterns = [
     path("workspaces/<uuid:pk>/suspend/", workspaces.workspace_suspend, name="workspace-suspend"),
     path("workspaces/<uuid:pk>/resume/", workspaces.workspace_resume, name="workspace-resume"),
     path("workspaces/<uuid:pk>/delete/", workspaces.workspace_delete, name="workspace-delete"),
+    path("workspaces/<uuid:pk>/end/", endings.workspace_end, name="workspace-end"),
     path("workspaces/<uuid:pk>/tier/", workspaces.workspace_tier, name="workspace-tier"),
     path("credentials/", credentials.credentials, name="credentials"),
     path("credentials/<str:credential>/revoke/", credentials.credential_end, name="credential-revoke"),
@@ -105,6 +106,7 @@ urlpatterns = [
     path("tenants/<str:name>/members/invite/", invitations.member_invite, name="member-invite"),
     path("tenants/<str:name>/invitations/<uuid:pk>/revoke/", invitations.invitation_end, name="invitation-revoke"),
     path("tenants/<str:name>/members/<uuid:user_id>/role/", tenants.member_role, name="member-role"),
+    path("tenants/<str:name>/members/<uuid:user_id>/end/", endings.member_end, name="member-end"),
     path("tenants/<str:name>/members/<uuid:user_id>/remove/", tenants.member_remove, name="member-remove"),
     path("tenants/<str:name>/policies/", policies.policies, name="policies"),
     path("tenants/<str:name>/policies/<str:policy>/end/", policies.policy_end, name="policy-end"),

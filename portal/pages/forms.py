@@ -94,13 +94,32 @@ class ReasonForm(forms.Form):
 
 
 class SuspendForm(ReasonForm):
-    """Why, and how far."""
+    """Why, until when, and how far."""
+
+    until = forms.DateTimeField(
+        required=False,
+        label="Until",
+        help_text="UTC. It is resumed then by itself; without, by an operator.",
+        widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
+    )
 
     stop = forms.BooleanField(
         required=False,
         label="and stop everything",
         help_text="Pods end within 30 seconds, open shells and port-forwards with them, and none can begin. What owns "
         "them (Deployments, StatefulSets) brings them back on resume; pods without an owner are lost.",
+    )
+
+
+class EndForm(forms.Form):
+    """When something ends by itself."""
+
+    days = forms.TypedChoiceField(
+        label="Ends in",
+        coerce=int,
+        initial=30,
+        choices=[(7, "7 days"), (30, "30 days"), (90, "90 days"), (365, "1 year"), (0, "It does not end")],
+        help_text="Its people are warned a week and a day before.",
     )
 
 

@@ -288,6 +288,7 @@ ACTIONS: Final = {
     Action.WORKSPACE_FAILED: "Workspace failed",
     Action.WORKSPACE_GONE: "Workspace gone",
     Action.WORKSPACE_READY: "Workspace ready",
+    Action.WORKSPACE_RENEWED: "Workspace's end set",
     Action.WORKSPACE_RESUMED: "Workspace resumed",
     Action.WORKSPACE_SUSPENDED: "Workspace suspended",
     Action.WORKSPACE_SUSPENSION_HELD: "Suspension confirmed",

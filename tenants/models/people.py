@@ -105,6 +105,8 @@ class Tenant(models.Model):
     suspended_reason = models.CharField(_("reason of the suspension"), max_length=512, blank=True)
     suspended_at = models.DateTimeField(null=True, blank=True)
     suspended_by = models.CharField(max_length=254, blank=True)
+    suspended_until = models.DateTimeField(null=True, blank=True)
+    """When a worker resumes it; a suspension without is ended by hand."""
     credentials_not_before = models.DateTimeField(null=True, editable=False)
     """From when on what is made out to the tenant's name counts: it was resumed, or given a name that another had."""
     policies = models.JSONField(default=dict, blank=True)
@@ -180,6 +182,8 @@ class Membership(models.Model):
     """As of a tenant: the declaration that made it."""
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     expires_at = models.DateTimeField(null=True, blank=True)
+    warned_days = models.PositiveSmallIntegerField(null=True, editable=False)
+    """How many days before its end the person was warned last."""
     break_glass = models.BooleanField(default=False, editable=False)
     raised_role = models.CharField(max_length=6, choices=Role.choices, blank=True, editable=False)
     raised_until = models.DateTimeField(null=True, editable=False)

@@ -77,6 +77,38 @@ def membership_remove(*, actor: Actor, tenant: str, user: User) -> None:
 
 
 @transaction.atomic
+def membership_end_at(
+    *, actor: Actor, tenant: str, user: User, expires_at: datetime | None, now: datetime
+) -> Membership:
+    """Let a membership end by itself, later than it would, or not at all; nobody does so with their own but operators.
+
+    Who may set the role. Raises as ``membership_set`` does, ``NotFound`` for no member, ``Conflict`` for break-glass, and
+    for the last owner who stays.
+    """
+    found = Membership.objects.filter(tenant_id=tenant, user=user).first()
+    membership = _current(actor, tenant, user, Role(found.role) if found else Role.VIEWER)
+    if membership is None:
+        raise NotFound(f"{user.email} is no member of {tenant}.", kind="members", name=str(user.id))
+    if actor.user_id == user.id and not actor.operator:
+        raise Forbidden("Somebody else says when a membership ends.", kind="members")
+    if membership.break_glass:
+        raise Conflict("This is break-glass, which has an end of its own.", kind="members")
+    if expires_at is not None and expires_at <= now:
+        causes = [Cause("FieldValueInvalid", "An end is ahead.", "expires_at")]
+        raise Invalid("Membership is invalid: expires_at: An end is ahead.", kind="Membership", causes=causes)
+    if membership.role == Role.OWNER and expires_at is not None and not _other_owners(membership):
+        raise Conflict(f"{user.email} is the last owner of {tenant} who stays; make another one first.", kind="members")
+    membership.expires_at, membership.warned_days = expires_at, None
+    membership.save(update_fields=["expires_at", "warned_days"])
+    credentials_changed()
+    words = f"until {expires_at:%d %b %Y %H:%M} UTC" if expires_at else "without an end"
+    detail = {"user": user.email, "role": membership.role, "expires_at": expires_at and expires_at.isoformat()}
+    actor.record(Action.MEMBERSHIP_SET, chain=tenant, target=f"tenants/{tenant}/members/{user.id}", detail=detail)
+    _tell(actor, user, tenant, f"You are {Role(membership.role).label.lower()} in {tenant} {words}")
+    return membership
+
+
+@transaction.atomic
 def membership_break_glass(
     *, actor: Actor, tenant: str, user: User, role: Role, minutes: int, now: datetime
 ) -> Membership:
@@ -173,11 +205,15 @@ def _current(actor: Actor, tenant: str, user: User, role: Role | None) -> Member
     highest = max((r for r in (role, Role(membership.role) if membership else None) if r), key=_rank, default=None)
     if highest is Role.OWNER and not role_at_least(own, Role.OWNER):
         raise Forbidden("Only owners may make, change or remove owners.", kind="members")
-    if membership and membership.role == Role.OWNER and role is not Role.OWNER:
-        others = Membership.objects.filter(tenant_id=tenant, role=Role.OWNER, expires_at=None).exclude(pk=membership.pk)
-        if not others.exists():
-            raise Conflict(f"{user.email} is the last owner of {tenant}; make another owner first.", kind="members")
+    if membership and membership.role == Role.OWNER and role is not Role.OWNER and not _other_owners(membership):
+        raise Conflict(f"{user.email} is the last owner of {tenant}; make another owner first.", kind="members")
     return membership
+
+
+def _other_owners(membership: Membership) -> bool:
+    """Whether somebody else owns the tenant and stays."""
+    owners = Membership.objects.filter(tenant_id=membership.tenant_id, role=Role.OWNER, expires_at=None)
+    return owners.exclude(pk=membership.pk).exists()
 
 
 def _tell(actor: Actor, user: User, tenant: str, words: str) -> None:

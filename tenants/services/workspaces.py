@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from datetime import datetime
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
@@ -28,7 +29,7 @@ from tenants.models import (
     User,
     Workspace,
 )
-from tenants.naming import check_label, check_namespace_of, check_text
+from tenants.naming import check_label, check_namespace_of, check_text, check_until
 from tenants.notices import note
 from tenants.rights import require_open, require_operator, require_role, role_at_least, role_of, tenant_locked
 from tenants.services import desiredstate
@@ -72,24 +73,29 @@ def workspace_init(
 
 
 @transaction.atomic
-def workspace_suspend(*, actor: Actor, workspace_id: UUID, reason: str, stop: bool = False) -> Workspace:
+def workspace_suspend(
+    *, actor: Actor, workspace_id: UUID, reason: str, stop: bool = False, until: datetime | None = None
+) -> Workspace:
     """Pull the kill switch: refused everywhere from the commit on, proved on the cluster by a worker (GW5).
 
-    With ``stop`` its pods end as well; what owns them brings them back on resume. Whatever still exists can be
+    With ``stop`` its pods end as well; what owns them brings them back on resume. ``until`` is when a worker resumes it;
+    the newest word about that counts. Whatever still exists can be
     suspended: what is being deleted is closed once more and goes on ending. Suspending twice keeps the first, and what
     waits for another attempt is tried at once. Operators only. Raises ``NotFound``, ``Forbidden``, ``Invalid`` without
     a reason, ``Conflict`` when it is gone.
     """
     reason = check_text(reason, field="reason", kind="Workspace", limit=512, required=True)
-    workspace = _locked(actor, workspace_id)
+    workspace = workspace_locked(actor, workspace_id)
     require_operator(actor)
     if workspace.phase == Phase.DELETED:
         raise Conflict("The workspace is deleted.", kind="workspaces", name=str(workspace_id))
+    check_until(until, kind="Workspace")
     if workspace.status == Status.SUSPENDED:
-        _suspend_again(actor, workspace, reason, stop=stop)
+        _suspend_again(actor, workspace, reason, stop=stop, until=until)
         return workspace
-    desiredstate.request_suspended(workspace, actor, reason, stop=stop)
-    _record(actor, Action.WORKSPACE_SUSPENDED, workspace, reason=reason, stop=stop)
+    desiredstate.request_suspended(workspace, actor, reason, stop=stop, until=until)
+    said = {"until": until.isoformat()} if until else {}
+    _record(actor, Action.WORKSPACE_SUSPENDED, workspace, reason=reason, stop=stop, **said)
     note(
         NoticeKind.WORKSPACE_SUSPENDED,
         f"The workspace {workspace} is suspended: {reason}",
@@ -107,7 +113,7 @@ def workspace_resume(*, actor: Actor, workspace_id: UUID) -> Workspace:
     Resuming what is active changes nothing. Raises ``NotFound``, ``Forbidden``, ``Conflict`` when it is deleted or its
     tenant is not active.
     """
-    workspace = _locked(actor, workspace_id)
+    workspace = workspace_locked(actor, workspace_id)
     require_operator(actor)
     if workspace.status == Status.DELETED:
         raise Conflict("The workspace is deleted.", kind="workspaces", name=str(workspace_id))
@@ -128,8 +134,8 @@ def workspace_delete(*, actor: Actor, workspace_id: UUID) -> Workspace:
     Operators, and unless it is closed its own user and admins of the tenant. Deleting twice is one deletion. Raises
     ``NotFound``, ``Forbidden``.
     """
-    workspace = _locked(actor, workspace_id)
-    _require_own(actor, workspace)
+    workspace = workspace_locked(actor, workspace_id)
+    require_own(actor, workspace)
     if workspace.status == Status.DELETED:
         return workspace
     require_open(actor, workspace.tenant, workspace)
@@ -146,8 +152,8 @@ def workspace_change_tier(*, actor: Actor, workspace_id: UUID, tier: str) -> Wor
     Its own user, admins of the tenant, operators. Raises ``NotFound``, ``Forbidden`` (also over the new tier's limit),
     ``Invalid`` for an unknown or withdrawn tier, ``Conflict`` when it is not active.
     """
-    workspace = _locked(actor, workspace_id)
-    _require_own(actor, workspace)
+    workspace = workspace_locked(actor, workspace_id)
+    require_own(actor, workspace)
     require_open(actor, workspace.tenant, workspace)
     if workspace.status != Status.ACTIVE:
         raise Conflict("Only an active workspace can change its tier.", kind="workspaces", name=str(workspace_id))
@@ -229,8 +235,16 @@ def _init(
     return workspace
 
 
-def _suspend_again(actor: Actor, workspace: Workspace, reason: str, *, stop: bool) -> None:
-    news = False
+def _suspend_again(actor: Actor, workspace: Workspace, reason: str, *, stop: bool, until: datetime | None) -> None:
+    news = workspace.suspended_until != until
+    if news:
+        workspace.suspended_until = until
+        workspace.save(update_fields=["suspended_until"])
+    if workspace.suspended_by == desiredstate.EXPIRY.name:
+        # Closed by somebody from now on: a renewal must not open it.
+        workspace.suspended_by, workspace.suspended_reason = actor.name, reason
+        workspace.save(update_fields=["suspended_by", "suspended_reason"])
+        news = True
     if workspace.suspended_with_tenant:
         # Now it is meant by itself: it must not end with the tenant's suspension.
         workspace.suspended_with_tenant, workspace.suspended_reason = False, reason
@@ -342,7 +356,7 @@ def _chosen_namespace(tenant: Tenant, name: str) -> str:
     return name
 
 
-def _locked(actor: Actor, workspace_id: UUID) -> Workspace:
+def workspace_locked(actor: Actor, workspace_id: UUID) -> Workspace:
     """The workspace, its row and before it the tenant's locked; NotFound when the actor may not know of it."""
     if tenant := Workspace.objects.filter(pk=workspace_id).values_list("tenant_id", flat=True).first():
         tenant_locked(tenant)
@@ -357,7 +371,8 @@ def _locked(actor: Actor, workspace_id: UUID) -> Workspace:
     return workspace
 
 
-def _require_own(actor: Actor, workspace: Workspace) -> None:
+def require_own(actor: Actor, workspace: Workspace) -> None:
+    """Forbidden for whoever is neither its user, as an editor at least, nor an admin of the tenant."""
     role = require_role(actor, workspace.tenant_id, Role.VIEWER)
     owns = actor.user_id == workspace.user_id and role_at_least(role, Role.EDITOR)
     if not owns and not role_at_least(role, Role.ADMIN):

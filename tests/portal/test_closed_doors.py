@@ -76,6 +76,8 @@ def forms(acme: House) -> dict[str, dict[str, Any]]:
         "member-role": {"role": "editor"},
         "member-remove": {},
         "tenant-webhook-new": {"url": "https://hooks.test/"},
+        "workspace-end": {"days": "30"},
+        "member-end": {"days": "30"},
         "request-new": {"tenant": acme.tenant.name, "role": "owner", "reason": "on call"},
         "token-new": {"name": "t", "scope": "read", "tenant": acme.tenant.name, "days": "30"},
     }

@@ -40,6 +40,7 @@ from tenants.services import (
     workspace_init,
     workspace_resume,
 )
+from tenants.services.endings import workspace_end_at
 from tenants.services.invitations import digest_of, invitation_accept, invitation_create
 from tenants.services.memberships import membership_break_glass
 from tenants.services.notices import webhook_create
@@ -133,6 +134,9 @@ SERVICES: dict[str, Callable[[Scene], object]] = {
         actor=scene.actor, request_id=scene.asked.pk, text="why?", now=NOW
     ),
     "membership_break_glass": break_glass,
+    "workspace_end_at": lambda scene: workspace_end_at(
+        actor=scene.actor, workspace_id=scene.open.pk, expires_at=NOW + timedelta(days=9), now=NOW
+    ),
     "webhook_create": lambda scene: webhook_create(
         actor=scene.actor, tenant=scene.tenant.name, url="https://hooks.test/", kinds=(), now=NOW
     ),
