@@ -1,7 +1,7 @@
 """Which addresses the product speaks to when somebody else names them: public ones, and those that an operator allows.
 
 A name is looked up once, every address of the answer is judged, and the connection goes to what was judged: a name that
-means something else a moment later leads nowhere else (GW18).
+means something else a moment later leads nowhere else (GW25).
 """
 
 from __future__ import annotations

@@ -334,7 +334,7 @@ try:
     REQUEST_APPROVERS = approvers_read(env.json("REQUEST_APPROVERS", default={}))
 except ValueError as error:
     raise ImproperlyConfigured(f"REQUEST_APPROVERS: {error}") from None
-"""Who decides what people ask for, by kind: ``owner``, ``operator`` or ``two`` (GW18, docs/requests.md)."""
+"""Who decides what people ask for, by kind: ``owner``, ``operator`` or ``two`` (GW25, docs/requests.md)."""
 REQUEST_DAYS = env.int("REQUEST_DAYS", 14)
 """After how many days a request that nobody has decided ends."""
 

@@ -1,4 +1,4 @@
-"""Who decides what people ask for: the policy of an installation, by kind (GW18).
+"""Who decides what people ask for: the policy of an installation, by kind (GW25).
 
 Read by the settings, so nothing here needs models.
 """

@@ -1,4 +1,4 @@
-"""Noting what has happened, in the transaction in which it does; a worker tells whoever is to hear of it (GW18)."""
+"""Noting what has happened, in the transaction in which it does; a worker tells whoever is to hear of it (GW25)."""
 
 from __future__ import annotations
 

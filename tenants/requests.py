@@ -1,4 +1,4 @@
-"""Reads of requests: whose they are, who may decide them (GW18)."""
+"""Reads of requests: whose they are, who may decide them (GW25)."""
 
 from __future__ import annotations
 

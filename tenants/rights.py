@@ -38,7 +38,7 @@ def require_role(actor: Actor, tenant: str, needed: Role) -> Role:
 
 
 def require_lasting_role(actor: Actor, tenant: str, needed: Role) -> Role:
-    """The same without what break-glass gives: whoever is let in for an hour lets in nobody else (GW18)."""
+    """The same without what break-glass gives: whoever is let in for an hour lets in nobody else (GW25)."""
     role = require_role(actor, tenant, needed)
     if actor.operator:
         return role

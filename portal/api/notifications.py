@@ -1,4 +1,4 @@
-"""What a person is told in the portal (GW18)."""
+"""What a person is told in the portal (GW25)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests of people to people, and what waits for a person (GW18)."""
+"""Requests of people to people, and what waits for a person (GW25)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sends the messages that are due, each once for every attempt (GW18).
+"""Sends the messages that are due, each once for every attempt (GW25).
 
 A webhook's message is signed: ``Tenantry-Signature: t=<seconds>,v1=<HMAC-SHA256 of "<seconds>.<body>">`` in hexadecimal,
 by the secret that was shown when it was made.

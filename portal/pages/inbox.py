@@ -1,4 +1,4 @@
-"""What waits for a person: one selector for the inbox, for REST, and for the overview's "what needs me now" (GW18).
+"""What waits for a person: one selector for the inbox, for REST, and for the overview's "what needs me now" (GW25).
 
 A fixed number of queries, whatever there is; of each kind the oldest are shown and the rest is counted.
 """

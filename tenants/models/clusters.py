@@ -54,7 +54,7 @@ class Tier(models.Model):
     ``quota`` is the ``hard`` map of a ResourceQuota; ``limit_range`` the ``limits`` list of a LimitRange.
     ``policies`` are the rules of ``kube.policies.policy`` that hold in its workspaces, ``request_limits`` the settings of
     ``kube.requests.ratelimits`` for their tenants. ``recording`` is what is kept of sessions in their pods. With
-    ``approval`` nobody takes it for themselves: it is asked for, and this is who decides (GW18).
+    ``approval`` nobody takes it for themselves: it is asked for, and this is who decides (GW25).
     """
 
     name = models.SlugField(max_length=63, primary_key=True)

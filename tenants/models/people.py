@@ -172,7 +172,7 @@ class Membership(models.Model):
     """A user's part in a tenant; ``objects`` are those that count, ``stored`` all of them.
 
     It ends at ``expires_at``. Until ``raised_until`` it gives ``raised_role``, which is more than ``role``: what
-    break-glass gives a member. ``break_glass`` marks what it gives to whoever is none, which ends as a whole (GW18).
+    break-glass gives a member. ``break_glass`` marks what it gives to whoever is none, which ends as a whole (GW25).
     """
 
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="memberships")

@@ -35,7 +35,7 @@ class RequestState(models.TextChoices):
 
 
 class AccessRequest(models.Model):
-    """Somebody's wish that somebody else has to decide (GW18).
+    """Somebody's wish that somebody else has to decide (GW25).
 
     ``tenant`` and ``workspace`` are the very ones it was asked about: it ends with them, and a later one of the same
     name has none of it. ``name`` is that of a tenant to be made, or of one that was asked about and is not there.

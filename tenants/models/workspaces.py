@@ -75,7 +75,7 @@ class Workspace(models.Model):
     receipt = models.JSONField(default=list, blank=True)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     expires_at = models.DateTimeField(null=True, blank=True)
-    """When it is suspended, and kept, unless somebody renews it (GW18)."""
+    """When it is suspended, and kept, unless somebody renews it (GW25)."""
     warned_days = models.PositiveSmallIntegerField(null=True, editable=False)
     """How many days before its end its people were warned last."""
     ready_at = models.DateTimeField(null=True, blank=True)

@@ -1,4 +1,4 @@
-"""Ends what has a time and is past it, each thing in a transaction of its own (GW18).
+"""Ends what has a time and is past it, each thing in a transaction of its own (GW25).
 
 What is over gives nothing any more before this runs: rows are asked for their end on every use. This takes away what is
 left of them, so that credentials end as well, and says so.

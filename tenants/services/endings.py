@@ -1,4 +1,4 @@
-"""What ends by itself: workspaces that nobody renews are suspended and kept, suspensions with an end are over (GW18)."""
+"""What ends by itself: workspaces that nobody renews are suspended and kept, suspensions with an end are over (GW25)."""
 
 from __future__ import annotations
 

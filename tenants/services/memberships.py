@@ -1,4 +1,4 @@
-"""Members of tenants; the last owner stays. Some memberships end by themselves, and some give more for a while (GW18)."""
+"""Members of tenants; the last owner stays. Some memberships end by themselves, and some give more for a while (GW25)."""
 
 from __future__ import annotations
 

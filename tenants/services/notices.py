@@ -1,4 +1,4 @@
-"""Telling people and machines what has happened: in the portal, by e-mail, by webhooks (GW18).
+"""Telling people and machines what has happened: in the portal, by e-mail, by webhooks (GW25).
 
 1. Services note it in their own transaction (``tenants.notices``); a worker makes of each notice what is to be told to
    whom, in one transaction with the end of the notice: once, however often the worker is killed.

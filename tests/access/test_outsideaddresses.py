@@ -1,4 +1,4 @@
-"""Whom the product speaks to when a tenant names the address: public addresses, whatever form they have (GW18)."""
+"""Whom the product speaks to when a tenant names the address: public addresses, whatever form they have (GW25)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ends by itself: warned of, renewed by a click, at last taken away or kept closed; suspensions until a time (GW18)."""
+"""What ends by itself: warned of, renewed by a click, at last taken away or kept closed; suspensions until a time (GW25)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One inbox of what needs a person, each line with what to do about it; the overview says the same (GW18)."""
+"""One inbox of what needs a person, each line with what to do about it; the overview says the same (GW25)."""
 
 from __future__ import annotations
 

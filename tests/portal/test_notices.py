@@ -1,4 +1,4 @@
-"""Being told what has happened: in the portal, by e-mail, by signed webhooks; bounded, chosen, and never to others (GW18)."""
+"""Being told what has happened: in the portal, by e-mail, by signed webhooks; bounded, chosen, and never to others (GW25)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asking others for something: asked by forms, decided once by whom it is for, done by the same services (GW18)."""
+"""Asking others for something: asked by forms, decided once by whom it is for, done by the same services (GW25)."""
 
 from __future__ import annotations
 

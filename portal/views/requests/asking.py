@@ -1,4 +1,4 @@
-"""One's own requests: what was asked, a form a kind, and what was said to it (GW18)."""
+"""One's own requests: what was asked, a form a kind, and what was said to it (GW25)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The inbox, and the yes and no to what others ask for (GW18)."""
+"""The inbox, and the yes and no to what others ask for (GW25)."""
 
 from __future__ import annotations
 

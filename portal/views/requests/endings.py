@@ -1,4 +1,4 @@
-"""When workspaces and memberships end by themselves, and their renewal (GW18)."""
+"""When workspaces and memberships end by themselves, and their renewal (GW25)."""
 
 from __future__ import annotations
 

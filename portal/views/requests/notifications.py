@@ -1,4 +1,4 @@
-"""What a person is told in the portal, and the choice of what that is (GW18)."""
+"""What a person is told in the portal, and the choice of what that is (GW25)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Addresses outside that are told what happens in a tenant, or on the platform (GW18)."""
+"""Addresses outside that are told what happens in a tenant, or on the platform (GW25)."""
 
 from __future__ import annotations
 
