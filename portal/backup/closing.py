@@ -3,7 +3,7 @@
 What ended after the backup would live again with it: so all of it ends, whether it is in the backup or not.
 
 1. Sessions of the portal are in no backup; machines' logins, personal access tokens, people's credentials and the
-   invitations that wait are revoked.
+   invitations that wait are revoked; requests are withdrawn, break-glass ends, and what waited to be told is not.
 2. Credentials of clusters for the webhooks end: operators issue new ones.
 3. Service accounts of the system space are made anew; tenants' tokens and certificates of before end with the opening of
    their tenant (``credentials_spend``).
@@ -28,7 +28,20 @@ from portal.backup.newer import RESTORE, Newer, closings
 from store import synchronous
 from store.types import Range, Update
 from tenants.clusters.changes import cluster_changed
-from tenants.models import Invitation, Phase, Status, Tenant, TenantState, User, Workspace
+from tenants.models import (
+    AccessRequest,
+    Delivery,
+    Invitation,
+    Membership,
+    Notice,
+    Phase,
+    RequestState,
+    Status,
+    Tenant,
+    TenantState,
+    User,
+    Workspace,
+)
 from tenants.services import desiredstate
 from tenants.services.revocation import credentials_changed
 from tenants.services.tenants import tenant_suspend
@@ -45,6 +58,12 @@ def credentials_end_all(*, now: datetime) -> Iterator[str]:
     )
     # What was used or revoked after the backup waits again in it.
     Invitation.objects.filter(accepted_at=None, revoked_at=None).update(revoked_at=now)
+    waiting = AccessRequest.objects.filter(state=RequestState.OPEN)
+    waiting.update(state=RequestState.WITHDRAWN, decided_at=now, decided_by=RESTORE.name)
+    Membership.stored.filter(break_glass=True).delete()
+    Membership.stored.exclude(raised_role="").update(raised_role="", raised_until=None)
+    Notice.objects.all().delete()
+    Delivery.objects.all().delete()
     credentials_changed()
     asking = sorted(set(WebhookCredential.objects.values_list("cluster__name", flat=True)))
     WebhookCredential.objects.all().delete()

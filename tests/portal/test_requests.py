@@ -17,6 +17,7 @@ from access.models import PersonalAccessToken
 from audit.models import AuditEntry
 from audit.recorder import Actor
 from kube.requests.status import Conflict, StatusError
+from portal.backup.closing import credentials_end_all
 from tenants import actionlimits
 from tenants.approvers import approvers_read
 from tenants.models import AccessRequest, Membership, RequestState, Role, Tenant, User
@@ -407,3 +408,15 @@ def test_a_request_is_decided_once_however_many_decide() -> None:
 def test_a_policy_that_could_not_be_carried_out_is_refused_at_the_start(wrong: Any) -> None:
     with pytest.raises(ValueError, match=r"."):
         approvers_read(wrong)
+
+
+def test_nothing_that_waited_or_was_for_an_hour_outlives_a_restore(acme: House, operator: User) -> None:
+    """What was decided, or taken away, after the backup would wait and count again in it (P12)."""
+    raised, found = ask(acme.viewer, "break-glass", **GLASS), ask(factories.user(), "role", **ROLE)
+    stranger = factories.user()
+    decide(operator, raised)
+    decide(operator, ask(stranger, "break-glass", **GLASS))
+    list(credentials_end_all(now=timezone.now()))
+    assert (state(raised), state(found)) == ("approved", "withdrawn")
+    assert Membership.objects.get(user=acme.viewer).present_role == "viewer"
+    assert not stranger.memberships.exists()
