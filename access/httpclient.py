@@ -19,6 +19,7 @@ from urllib.parse import urlencode
 
 import aiohttp
 import orjson
+from aiohttp.abc import AbstractResolver
 from yarl import URL
 
 from access.outsidebudget import BUDGET_SECONDS, Unreachable
@@ -64,7 +65,9 @@ class HttpClient:
         server_name: str = "",
         headers: Mapping[str, str] | None = None,
         timeout: float = 10.0,
+        resolver: AbstractResolver | None = None,
     ) -> None:
+        self._resolver = resolver
         self._tls = tls or ssl.create_default_context()
         self._server_name = server_name or None
         self._headers = dict(headers or {})
@@ -78,14 +81,14 @@ class HttpClient:
         *,
         json: Any = None,
         form: Mapping[str, str] | None = None,
+        body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """One question, with a body of JSON or of a form's fields.
+        """One question, with a body of JSON, of a form's fields, or as it is.
 
         Raises ``Unreachable`` without an answer in time, with a redirect, or with too much of one.
         """
         sent = {"Accept": "application/json", "Accept-Encoding": "identity", **self._headers, **(headers or {})}
-        body = None
         if json is not None:
             body = orjson.dumps(json)
             sent["Content-Type"] = "application/json"
@@ -124,7 +127,7 @@ class HttpClient:
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = aiohttp.ClientSession(
-                connector=aiohttp.TCPConnector(limit=CONNECTIONS_MAX),
+                connector=aiohttp.TCPConnector(limit=CONNECTIONS_MAX, resolver=self._resolver),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(total=self._timeout, sock_connect=_CONNECT_SECONDS),
                 trust_env=False,

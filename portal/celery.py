@@ -15,6 +15,8 @@ app.conf.beat_schedule = {
     "drift": {"task": "tenants.workspaces_reconcile", "schedule": 10.0, "options": {"expires": 10}},
     "clusters": {"task": "tenants.clusters_recheck", "schedule": 60.0, "options": {"expires": 60}},
     "probes": {"task": "tenants.clusters_probe", "schedule": 30.0, "options": {"expires": 30}},
+    "lapses": {"task": "tenants.lapses_sweep", "schedule": 5.0, "options": {"expires": 5}},
+    "notices": {"task": "portal.notices_send", "schedule": 5.0, "options": {"expires": 5}},
     "recordings": {"task": "tenants.recordings_sweep", "schedule": 60.0, "options": {"expires": 60}},
     "endings": {"task": "tenants.tenants_end", "schedule": 5.0, "options": {"expires": 5}},
     "credentials": {"task": "access.credentials_expire", "schedule": 30.0, "options": {"expires": 30}},

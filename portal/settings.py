@@ -26,6 +26,7 @@ from kube.workspaces.types import RequiredGroupsSyntax
 from portal.http import proxies
 from portal.quickstart.embedded.sockets import OWNER, postgresql_url, redis_url
 from portal.signin.oidc import mapping
+from tenants.approvers import approvers_read
 
 env = environ.Env()
 BASE_DIR = Path(__file__).resolve().parent.parent
@@ -284,6 +285,10 @@ SPECTACULAR_SETTINGS = {
         "RoleEnum": "tenants.models.Role",
         "WorkspaceStatusEnum": "tenants.models.Status",
         "TenantStateEnum": "tenants.models.TenantState",
+        "NoticeKindEnum": "tenants.models.NoticeKind",
+        "RequestKindEnum": "tenants.models.RequestKind",
+        "RequestStateEnum": "tenants.models.RequestState",
+        "ApprovalEnum": "tenants.models.Approval",
         "OutcomeEnum": "audit.models.Outcome",
         "CredentialKindEnum": "tenants.models.CredentialKind",
         "CredentialRoleEnum": "portal.api.serializers.workspaces.CREDENTIAL_ROLES",
@@ -321,8 +326,31 @@ SEALING_KEYS: list[str] = env.list("TENANTRY_SEALING_KEYS", default=[]) or [
 FAILPOINT = env.str("TENANTRY_FAILPOINT", "") if env.bool("TENANTRY_ALLOW_FAILPOINTS", False) else ""
 """Where a worker of a test run kills itself (``tenants.failpoints``)."""
 
+EMAIL_URL = env.str("EMAIL_URL", "")
+"""The mail server, as in ``smtp+tls://user:password@mail.example.org:587``; without one nothing is sent."""
+EMAIL_CONFIG = env.email_url("EMAIL_URL", default="dummymail://")
+vars().update(EMAIL_CONFIG)
+EMAIL_IS_SET = bool(EMAIL_URL)
+EMAIL_TIMEOUT = 10
+DEFAULT_FROM_EMAIL = env.str("DEFAULT_FROM_EMAIL", "tenantry@localhost")
+try:
+    WEBHOOK_ALLOWED_NETWORKS = proxies.parse(env.list("WEBHOOK_ALLOWED_NETWORKS", default=[]))
+except ValueError as error:
+    raise ImproperlyConfigured(f"WEBHOOK_ALLOWED_NETWORKS must name addresses or networks: {error}") from None
+"""Networks that webhooks may speak to although they are not public: none by default."""
+WEBHOOK_CA_FILE = _path("WEBHOOK_CA_FILE")
+"""Certificates of the authorities that webhooks' servers are trusted by; the system's without one."""
+
 API_REQUESTS_KEEP_DAYS = env.int("API_REQUESTS_KEEP_DAYS", 90)
 """How long requests to the API server are kept; audit entries are kept for ever."""
+
+try:
+    REQUEST_APPROVERS = approvers_read(env.json("REQUEST_APPROVERS", default={}))
+except ValueError as error:
+    raise ImproperlyConfigured(f"REQUEST_APPROVERS: {error}") from None
+"""Who decides what people ask for, by kind: ``owner``, ``operator`` or ``two`` (GW25, docs/requests.md)."""
+REQUEST_DAYS = env.int("REQUEST_DAYS", 14)
+"""After how many days a request that nobody has decided ends."""
 
 RECORDINGS_KEEP_DAYS = env.int("RECORDINGS_KEEP_DAYS", 30)
 """How long recordings of sessions in pods are kept after their end."""

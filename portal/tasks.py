@@ -5,6 +5,7 @@ from __future__ import annotations
 from celery import shared_task
 from django.utils import timezone
 
+from portal.notices import sending
 from portal.signin import refusals, resets
 
 
@@ -18,3 +19,9 @@ def refusals_record() -> None:
 def password_link_ask(email: str) -> None:
     """Send a link for a new password to whoever has this address here, if anybody has."""
     resets.password_link_ask(email=email, now=timezone.now())
+
+
+@shared_task(name="portal.notices_send", ignore_result=True)
+def notices_send() -> None:
+    """Tell people and machines what has happened."""
+    sending.notices_send(now=timezone.now())

@@ -27,6 +27,7 @@ from portal.views import (
 )
 from portal.views.accounts import factors, mine, persons, resets, steps
 from portal.views.joining import invitations
+from portal.views.requests import asking, deciding, endings, notifications, webhooks
 
 handler400 = "portal.http.errors.bad_request"
 handler403 = "portal.http.errors.permission_denied"
@@ -36,6 +37,21 @@ handler500 = "portal.http.errors.server_error"
 urlpatterns = [
     path("", overview.overview, name="overview"),
     path("requests/", overview.requests, name="requests"),
+    path("inbox/", deciding.inbox, name="inbox"),
+    path("inbox/<uuid:pk>/", asking.request_detail, name="request"),
+    path("inbox/<uuid:pk>/approve/", deciding.request_yes, name="request-approve"),
+    path("inbox/<uuid:pk>/deny/", deciding.request_no, name="request-deny"),
+    path("inbox/<uuid:pk>/withdraw/", asking.request_take_back, name="request-withdraw"),
+    path("inbox/<uuid:pk>/comment/", asking.request_say, name="request-comment"),
+    path("my-requests/", asking.my_requests, name="my-requests"),
+    path("my-requests/new/<slug:kind>/", asking.request_new, name="request-new"),
+    path("notifications/", notifications.notifications, name="notifications"),
+    path("notifications/read/", notifications.notifications_done, name="notifications-read"),
+    path("notifications/choices/", notifications.choices, name="notification-choices"),
+    path("webhooks/", webhooks.webhooks, name="webhooks"),
+    path("webhooks/new/", webhooks.webhook_new, name="webhook-new"),
+    path("webhooks/<uuid:pk>/", webhooks.webhook, name="webhook"),
+    path("webhooks/<uuid:pk>/delete/", webhooks.webhook_end, name="webhook-delete"),
     path("search/", overview.search, name="search"),
     path("login/", sessions.login, name="login"),
     path("login/code/", steps.code, name="login-code"),
@@ -60,6 +76,7 @@ urlpatterns = [
     path("workspaces/<uuid:pk>/suspend/", workspaces.workspace_suspend, name="workspace-suspend"),
     path("workspaces/<uuid:pk>/resume/", workspaces.workspace_resume, name="workspace-resume"),
     path("workspaces/<uuid:pk>/delete/", workspaces.workspace_delete, name="workspace-delete"),
+    path("workspaces/<uuid:pk>/end/", endings.workspace_end, name="workspace-end"),
     path("workspaces/<uuid:pk>/tier/", workspaces.workspace_tier, name="workspace-tier"),
     path("credentials/", credentials.credentials, name="credentials"),
     path("credentials/<str:credential>/revoke/", credentials.credential_end, name="credential-revoke"),
@@ -90,11 +107,14 @@ urlpatterns = [
     path("tenants/<str:name>/suspend/", tenants.tenant_suspend, name="tenant-suspend"),
     path("tenants/<str:name>/resume/", tenants.tenant_resume, name="tenant-resume"),
     path("tenants/<str:name>/delete/", tenants.tenant_delete, name="tenant-delete"),
+    path("tenants/<str:name>/webhooks/", webhooks.webhooks, name="tenant-webhooks"),
+    path("tenants/<str:name>/webhooks/new/", webhooks.webhook_new, name="tenant-webhook-new"),
     path("tenants/<str:name>/members/", tenants.members, name="members"),
     path("tenants/<str:name>/members/add/", tenants.member_add, name="member-add"),
     path("tenants/<str:name>/members/invite/", invitations.member_invite, name="member-invite"),
     path("tenants/<str:name>/invitations/<uuid:pk>/revoke/", invitations.invitation_end, name="invitation-revoke"),
     path("tenants/<str:name>/members/<uuid:user_id>/role/", tenants.member_role, name="member-role"),
+    path("tenants/<str:name>/members/<uuid:user_id>/end/", endings.member_end, name="member-end"),
     path("tenants/<str:name>/members/<uuid:user_id>/remove/", tenants.member_remove, name="member-remove"),
     path("tenants/<str:name>/policies/", policies.policies, name="policies"),
     path("tenants/<str:name>/policies/<str:policy>/end/", policies.policy_end, name="policy-end"),

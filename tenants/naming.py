@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime, timedelta
 from typing import Final
+
+from django.utils import timezone
 
 from kube.requests.names import tenant_name
 from kube.requests.status import Cause, Invalid
 
 _LABEL: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
+_UNTIL_DAYS_MAX: Final = 1000
 _RESERVED_NAMESPACES: Final = "kube-"
 
 
@@ -58,6 +62,13 @@ def check_namespace_of(tenant: str, value: str) -> str:
             f'Namespace "{value}" is invalid: metadata.name: {message}', kind="Namespace", name=value, causes=[cause]
         )
     return value
+
+
+def check_until(value: datetime | None, *, kind: str) -> None:
+    """``Invalid`` for an end that is over, or no end of anything that is planned."""
+    if value is not None and not timedelta(0) < value - timezone.now() <= timedelta(days=_UNTIL_DAYS_MAX):
+        cause = Cause("FieldValueInvalid", f"Between now and {_UNTIL_DAYS_MAX} days ahead.", "until")
+        raise Invalid(f"{kind} is invalid: until: {cause.message}", kind=kind, causes=[cause])
 
 
 def check_text(value: str, *, field: str, kind: str, limit: int, required: bool = False) -> str:

@@ -33,7 +33,7 @@ def connections_visible_to(actor: Actor) -> QuerySet[PodConnection]:
     rows = PodConnection.objects.filter(seen_at__gt=Now() - LIVING).order_by("-opened_at", "id")
     if actor.sees_all:
         return rows
-    managed = Membership.objects.filter(user_id=actor.user_id, role__in=[Role.OWNER, Role.ADMIN])  # type: ignore[misc]
+    managed = Membership.objects.filter(Membership.as_one_of([Role.OWNER, Role.ADMIN]), user_id=actor.user_id)  # type: ignore[misc]
     return rows.filter(tenant__in=managed.values("tenant_id"))
 
 

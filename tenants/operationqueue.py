@@ -42,7 +42,8 @@ from audit.models import Outcome as AuditOutcome
 from audit.recorder import WORKER
 from tenants.clusters.client import CALL_SECONDS, Answer, ClusterClient, ClusterUnusable, Outcome, client_for
 from tenants.failpoints import failpoint
-from tenants.models import Cluster, Desired, Operation, OperationState, Workspace
+from tenants.models import Cluster, Desired, NoticeKind, Operation, OperationState, Workspace
+from tenants.notices import note
 
 logger = logging.getLogger(__name__)
 
@@ -219,6 +220,8 @@ class OperationLease:
                     workspace_id=self.workspace.id,
                     detail={"step": self.operation.step, "error": error},
                 )
+                words = f"The workspace {self.workspace} fails: {error}"
+                note(NoticeKind.WORKSPACE_FAILED, words, actor=WORKER, workspace=self.workspace)
 
     @property
     def _closes(self) -> bool:

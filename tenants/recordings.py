@@ -29,7 +29,7 @@ def recordings_visible_to(actor: Actor) -> QuerySet[Recording]:
     rows = Recording.objects.order_by("-begun_at", "-id")
     if actor.sees_all:
         return rows
-    managed = Membership.objects.filter(user_id=actor.user_id, role__in=[Role.OWNER, Role.ADMIN])  # type: ignore[misc]
+    managed = Membership.objects.filter(Membership.as_one_of([Role.OWNER, Role.ADMIN]), user_id=actor.user_id)  # type: ignore[misc]
     workspaces = Workspace.objects.filter(tenant__in=managed.values("tenant_id"))
     return rows.filter(workspace_id__in=workspaces.values("pk"))
 

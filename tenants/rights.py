@@ -25,18 +25,29 @@ def role_of(actor: Actor, tenant: str) -> Role | None:
         return Role.VIEWER if Tenant.objects.filter(pk=tenant).exists() else None
     if actor.user_id is None:
         return None
-    role = Membership.objects.filter(tenant_id=tenant, user_id=actor.user_id).values_list("role", flat=True).first()
-    return Role(role) if role else None
+    found = Membership.objects.filter(tenant_id=tenant, user_id=actor.user_id).first()
+    return Role(found.present_role) if found else None
 
 
 def require_role(actor: Actor, tenant: str, needed: Role) -> Role:
     """The actor's role, which is at least ``needed``; else Forbidden, or NotFound for whoever is no member."""
     role = role_of(actor, tenant)
     if role is None:
-        raise _unknown(tenant)
+        raise tenant_unknown(tenant)
     if not role_at_least(role, needed):
         raise Forbidden(f"This needs the role {needed.label} in {tenant}; yours is {role.label}.", kind="tenants")
     return role
+
+
+def require_lasting_role(actor: Actor, tenant: str, needed: Role) -> Role:
+    """The same without what break-glass gives: whoever is let in for an hour lets in nobody else (GW25)."""
+    role = require_role(actor, tenant, needed)
+    if actor.operator:
+        return role
+    own = Membership.objects.get(tenant_id=tenant, user_id=actor.user_id)  # type: ignore[misc]
+    if own.break_glass or not role_at_least(own.role, needed):
+        raise Forbidden(f"A role by break-glass does not do this: it needs {needed.label} in {tenant} for good.")
+    return Role(own.role)
 
 
 def tenant_locked(name: str) -> Tenant:
@@ -46,11 +57,11 @@ def tenant_locked(name: str) -> Tenant:
     """
     tenant = Tenant.objects.select_for_update(no_key=True).filter(name=name).first()
     if tenant is None:
-        raise _unknown(name)
+        raise tenant_unknown(name)
     return tenant
 
 
-def _unknown(name: str) -> NotFound:
+def tenant_unknown(name: str) -> NotFound:
     """The same for a tenant that is not and one that is nothing to the actor."""
     return NotFound(f"There is no tenant {name[:63]!r}.", kind="tenants", name=name[:63])
 

@@ -50,7 +50,9 @@ def tenants_visible_to(actor: Actor) -> QuerySet[Tenant]:
     rows = Tenant.objects.all()
     if actor.sees_all:
         return rows
-    return rows.filter(memberships__user_id=actor.user_id) if actor.user_id else rows.none()
+    if actor.user_id is None:
+        return rows.none()
+    return rows.filter(Exists(Membership.objects.filter(user_id=actor.user_id, tenant_id=OuterRef("pk"))))
 
 
 def tenants_page(
@@ -95,7 +97,7 @@ def members_of(actor: Actor, tenant: str) -> list[Membership]:
     """The members of a tenant, owners first, with their users. Raises ``NotFound``."""
     require_role(actor, tenant, Role.VIEWER)
     rows = Membership.objects.filter(tenant_id=tenant).select_related("user").order_by("user__email")
-    return sorted(rows, key=lambda membership: list(Role).index(Role(membership.role)))
+    return sorted(rows, key=lambda membership: list(Role).index(Role(membership.present_role)))
 
 
 def memberships_page(actor: Actor, *, managed_by: str, after: int = 0, limit: int = 50) -> list[Membership]:

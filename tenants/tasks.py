@@ -6,7 +6,7 @@ from celery import shared_task
 from django.utils import timezone
 
 from tenants import services
-from tenants.reconciler import deletion, reachability, reconciler
+from tenants.reconciler import deletion, lapses, reachability, reconciler
 
 
 @shared_task(name="tenants.operations_sweep", ignore_result=True)
@@ -37,6 +37,12 @@ def clusters_probe() -> None:
 def tenants_end() -> None:
     """End tenants that have become empty."""
     deletion.tenants_end()
+
+
+@shared_task(name="tenants.lapses_sweep", ignore_result=True)
+def lapses_sweep() -> None:
+    """End what has a time and is past it: memberships, break-glass, requests that nobody has decided."""
+    lapses.lapses_sweep(now=timezone.now())
 
 
 @shared_task(name="tenants.recordings_sweep", ignore_result=True)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
+from django.db import connection
 from django.db.models import QuerySet, Sum
 from django.db.models.functions import TruncDay
 
@@ -106,3 +107,23 @@ def table_of(rows: Iterable[UsageHour]) -> Iterator[list[Any]]:
         ]
         measures = [getattr(row, measure) for measure in MEASURES]
         yield [row.tenant, row.namespace, f"{row.hour:%Y-%m-%dT%H:%M:%SZ}", *measures, *quota]
+
+
+def quotas_nearly_full(share: float, *, limit: int) -> list[tuple[str, str, float]]:
+    """Tenants that use more than ``share`` of a name of their quota, the fullest first: tenant, name, what part of it.
+
+    As counted last, hour by hour; not those that have gone since. One query.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(_NEARLY_FULL, [share, limit])
+        return [(tenant, name, float(part)) for tenant, name, part in cursor.fetchall()]
+
+
+_NEARLY_FULL: Final = """
+SELECT u.tenant, q.name, (u.used ->> q.name)::numeric / q.hard::numeric AS part
+FROM usage_hours u JOIN tenants t ON t.name = u.tenant AND t.state = 'active' AND t.created_at < u.hour + interval '1 hour'
+CROSS JOIN LATERAL jsonb_each_text(u.hard) AS q(name, hard)
+WHERE u.hour = (SELECT max(hour) FROM usage_hours) AND u.namespace = '' AND u.used ? q.name
+  AND q.hard::numeric > 0 AND (u.used ->> q.name)::numeric > q.hard::numeric * %s
+ORDER BY part DESC, u.tenant, q.name LIMIT %s
+"""

@@ -18,6 +18,8 @@ from audit.models import ApiRequest, Outcome
 from audit.recorder import Actor, record
 from gateway.upstream.recording.asciicast import Asciicast
 from tenants.models import (
+    AccessRequest,
+    Approval,
     Cluster,
     Desired,
     Membership,
@@ -156,6 +158,14 @@ def credential(of: Workspace, to: User, *, issued_at: datetime | None = None, **
         **fields,
     }
     return Credential.objects.create(tenant=of.tenant, workspace=of, issued_to=to, issued_at=issued_at, **values)
+
+
+def access_request(of: Tenant, who: User, **fields: Any) -> AccessRequest:
+    """Somebody's wish for a role in the tenant."""
+    values = {"kind": "role", "role": Role.OWNER, "reason": "on call", "approvers": Approval.OWNER, **fields}
+    return AccessRequest.objects.create(
+        tenant=of, asked_by=who, expires_at=timezone.now() + timedelta(days=14), **values
+    )
 
 
 def pod_connection(into: Workspace, caller: User, **fields: Any) -> PodConnection:

@@ -48,7 +48,7 @@ _RANK: Final = ("viewer", "editor", "admin", "owner")
 # A resume makes accounts anew, and whatever was issued before it stays dead (GW5).
 _QUESTION: Final = """
 SELECT c.jti, c.issued_to_id, u.email, c.tenant_id, coalesce(w.k8s_namespace, ''), c.role,
-  CASE WHEN u.is_staff THEN 'owner' ELSE m.role END
+  CASE WHEN u.is_staff THEN 'owner' WHEN m.raised_until > now() THEN m.raised_role ELSE m.role END
 FROM credentials c
 JOIN users u ON u.id = c.issued_to_id AND u.status = 'active'
 JOIN tenants t ON t.name = c.tenant_id AND t.state <> 'terminating'
@@ -56,6 +56,7 @@ LEFT JOIN workspaces w ON w.id = c.workspace_id
 LEFT JOIN logins l ON l.id = c.login_id AND l.revoked_at IS NULL
 LEFT JOIN django_session s ON s.session_key = l.session_id AND s.expire_date > now()
 LEFT JOIN memberships m ON m.tenant_id = c.tenant_id AND m.user_id = c.issued_to_id
+  AND coalesce(m.expires_at > now(), true)
 WHERE c.jti = ANY (%s) AND c.kind <> 'direct' AND c.revoked_at IS NULL AND c.expires_at > now()
   AND (c.workspace_id IS NULL OR (w.status <> 'deleted' AND jsonb_path_exists(
     w.service_accounts, '$.* ? (@ == $uid)', jsonb_build_object('uid', c.anchor_uid))))

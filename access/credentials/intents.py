@@ -22,7 +22,8 @@ from audit.recorder import Actor
 from kube.requests.status import Conflict, Forbidden, NotFound, StatusError, TooManyRequests
 from tenants import actionlimits
 from tenants.clusters import objects
-from tenants.models import CredentialKind, Phase, Role, Status, Tenant, TenantState, Workspace
+from tenants.models import CredentialKind, NoticeKind, Phase, Role, Status, Tenant, TenantState, User, Workspace
+from tenants.notices import note
 from tenants.rights import require_role, role_of, tenant_locked
 
 LIFE: Final = timedelta(seconds=SECONDS)
@@ -137,6 +138,10 @@ def _committed(
     detail: dict[str, object] = {"id": str(identifier), "role": role}
     if not direct:
         detail |= {"jti": credential.jti, "expires": credential.expires_at}
+    if user != actor.user_id:
+        what = f"A credential for {workspace or tenant.name} is issued for you by {actor.name}"
+        to = User.objects.get(pk=user)
+        note(NoticeKind.CREDENTIAL_ISSUED, what, actor=actor, tenant=tenant, workspace=workspace, user=to)
     issue_record(actor, credential, Outcome.INTENT if direct else Outcome.SUCCESS, detail)
     return credential
 

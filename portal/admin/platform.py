@@ -18,7 +18,7 @@ from tenants.models import Cluster, CredentialKind, Tier, UsagePrice
 
 _LISTS = ("limit_range",)
 _RULES = ("policies", "request_limits")
-_CHOICES = ("pod_security", "network", "recording")
+_CHOICES = ("pod_security", "network", "recording", "approval")
 
 
 @admin.register(Tier)

@@ -160,7 +160,7 @@ class TenantSuspend(Endpoint):
         _visible(request, name)
         actor = api_operator(request)
         wanted = self.validated_body(request, SuspendRequest)
-        closed = services.tenant_suspend(actor=actor, name=name, reason=wanted["reason"], stop=wanted["stop"])
+        closed = services.tenant_suspend(actor=actor, name=name, **wanted)
         return Response(TenantSerializer(closed).data)
 
 

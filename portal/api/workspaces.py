@@ -160,9 +160,7 @@ class WorkspaceSuspend(Endpoint):
         found = _visible(request, pk)
         actor = api_operator(request)
         wanted = self.validated_body(request, SuspendRequest)
-        closed = services.workspace_suspend(
-            actor=actor, workspace_id=found.pk, reason=wanted["reason"], stop=wanted["stop"]
-        )
+        closed = services.workspace_suspend(actor=actor, workspace_id=found.pk, **wanted)
         return Response(WorkspaceSerializer(closed).data)
 
 

@@ -3,7 +3,7 @@
 What ended after the backup would live again with it: so all of it ends, whether it is in the backup or not.
 
 1. Sessions of the portal are in no backup; machines' logins, personal access tokens, people's credentials and the
-   invitations that wait are revoked.
+   invitations that wait are revoked; requests are withdrawn, break-glass ends, and what waited to be told is not.
 2. Credentials of clusters for the webhooks end: operators issue new ones.
 3. Service accounts of the system space are made anew; tenants' tokens and certificates of before end with the opening of
    their tenant (``credentials_spend``).
@@ -29,9 +29,14 @@ from store import synchronous
 from store.types import Range, Update
 from tenants.clusters.changes import cluster_changed
 from tenants.models import (
+    AccessRequest,
+    Delivery,
     Invitation,
+    Membership,
+    Notice,
     PasswordReset,
     Phase,
+    RequestState,
     SecondFactor,
     Status,
     Tenant,
@@ -56,6 +61,12 @@ def credentials_end_all(*, now: datetime) -> Iterator[str]:
     # What was used or revoked after the backup waits again in it.
     PasswordReset.objects.filter(ended_at=None).update(ended_at=now)
     Invitation.objects.filter(accepted_at=None, revoked_at=None).update(revoked_at=now)
+    waiting = AccessRequest.objects.filter(state=RequestState.OPEN)
+    waiting.update(state=RequestState.WITHDRAWN, decided_at=now, decided_by=RESTORE.name)
+    Membership.stored.filter(break_glass=True).delete()
+    Membership.stored.exclude(raised_role="").update(raised_role="", raised_until=None)
+    Notice.objects.all().delete()
+    Delivery.objects.all().delete()
     credentials_changed()
     asking = sorted(set(WebhookCredential.objects.values_list("cluster__name", flat=True)))
     WebhookCredential.objects.all().delete()

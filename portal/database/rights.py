@@ -69,6 +69,17 @@ RIGHTS: Final[Mapping[str, Right]] = {
     "tenants": Right(_ALL, "SELECT, UPDATE", rows=_of("name")),
     "memberships": Right(_ALL, _ALL, rows=_of("tenant_id")),
     "invitations": Right(_ALL, "SELECT, INSERT, UPDATE", rows=_of("tenant_id")),
+    "access_requests": Right(
+        _ALL,
+        "SELECT, INSERT, UPDATE",
+        rows=f"asked_by_id = {_USER} OR {_of('tenant_id')}",
+    ),
+    "request_comments": Right(_ALL, "SELECT, INSERT", rows="request_id IN (SELECT id FROM access_requests)"),
+    # Whoever does something may note it; who is to hear of it is the worker's to find.
+    "notices": Right(_ALL, "SELECT, INSERT", rows=_of("tenant_id"), added="true"),
+    "notifications": Right(_ALL, "SELECT, UPDATE", rows=f"user_id = {_USER}"),
+    "webhooks": Right(_ALL, "SELECT, INSERT, DELETE", rows=_of("tenant_id")),
+    "deliveries": Right(_ALL, "SELECT, DELETE", rows="webhook_id IN (SELECT id FROM webhooks)"),
     "workspaces": Right(_ALL, "SELECT, INSERT, UPDATE", rows=_of("tenant_id")),
     "operations": Right(_ALL, "SELECT, INSERT, UPDATE", rows=_OF_WORKSPACE),
     "stream_counts": Right(_ALL, _READ, rows=_of("tenant")),
@@ -86,7 +97,7 @@ RIGHTS: Final[Mapping[str, Right]] = {
         _ALL,
         "SELECT, UPDATE",
         rows=f"id = {_USER} OR {_known_by('memberships', 'user_id')} OR {_known_by('workspaces', 'user_id')}"
-        f" OR {_known_by('credentials', 'issued_to_id')}",
+        f" OR {_known_by('credentials', 'issued_to_id')} OR {_known_by('access_requests', 'asked_by_id')}",
     ),
     "users_groups": Right(_ALL, _READ, rows=f"user_id = {_USER}"),
     "users_user_permissions": Right(_ALL, _READ, rows=f"user_id = {_USER}"),
@@ -129,7 +140,7 @@ AS $$ SELECT nullif(current_setting('tenantry.user', true), '')::uuid $$;
 CREATE OR REPLACE FUNCTION tenantry_tenants() RETURNS text[] LANGUAGE sql STABLE SECURITY DEFINER
 SET search_path = public, pg_temp AS $$
   SELECT coalesce(array_agg(tenant_id), '{}') FROM memberships
-  WHERE user_id = tenantry_user()
+  WHERE user_id = tenantry_user() AND coalesce(expires_at > statement_timestamp(), true)
     AND coalesce(nullif(current_setting('tenantry.tenant', true), ''), tenant_id) = tenant_id
 $$;
 """

@@ -16,7 +16,7 @@ from kube.requests.status import StatusError
 from portal.pages import labels
 from portal.pages.navigation import DENSITIES, THEMES
 from portal.signin.accounts import MAX_PASSWORD
-from tenants.models import CredentialKind, Network, PodSecurity, RecordingMode, Role, Tier
+from tenants.models import Approval, CredentialKind, Network, PodSecurity, RecordingMode, Role, Tier
 
 
 class Renderer(TemplatesSetting):
@@ -94,13 +94,32 @@ class ReasonForm(forms.Form):
 
 
 class SuspendForm(ReasonForm):
-    """Why, and how far."""
+    """Why, until when, and how far."""
+
+    until = forms.DateTimeField(
+        required=False,
+        label="Until",
+        help_text="UTC. It is resumed then by itself; without, by an operator.",
+        widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
+    )
 
     stop = forms.BooleanField(
         required=False,
         label="and stop everything",
         help_text="Pods end within 30 seconds, open shells and port-forwards with them, and none can begin. What owns "
         "them (Deployments, StatefulSets) brings them back on resume; pods without an owner are lost.",
+    )
+
+
+class EndForm(forms.Form):
+    """When something ends by itself."""
+
+    days = forms.TypedChoiceField(
+        label="Ends in",
+        coerce=int,
+        initial=30,
+        choices=[(7, "7 days"), (30, "30 days"), (90, "90 days"), (365, "1 year"), (0, "It does not end")],
+        help_text="Its people are warned a week and a day before.",
     )
 
 
@@ -300,6 +319,12 @@ class TierForm(forms.Form):
         empty_value=RecordingMode.OFF,
         label="Recorded of sessions in pods",
         help_text="Of commands, shells and attached terminals through Tenantry. What people type never is.",
+    )
+    approval = forms.ChoiceField(
+        required=False,
+        choices=[("", "Nobody: it is taken freely"), *Approval.choices],
+        label="Given on request by",
+        help_text="With somebody named here nobody takes it for themselves: it is asked for.",
     )
     workspaces_per_user = forms.IntegerField(min_value=0, max_value=1000, initial=1, label="Workspaces per person")
     position = forms.IntegerField(min_value=0, max_value=1000, initial=0, help_text="Smaller ones come first.")

@@ -7,7 +7,16 @@ from typing import Final
 
 from audit.actions import Action
 from audit.models import Outcome
-from tenants.models import OperationState, Phase, Status, TenantState, Workspace
+from tenants.models import (
+    AccessRequest,
+    DeliveryState,
+    OperationState,
+    Phase,
+    RequestState,
+    Status,
+    TenantState,
+    Workspace,
+)
 
 ALLOW: Final = "allow"
 DENY: Final = "deny"
@@ -50,6 +59,18 @@ _OUTCOMES: Final = {
     Outcome.DENIED: State(DENY, "Denied"),
     Outcome.FAILURE: State(DENY, "Failure"),
 }
+_REQUESTS: Final = {
+    RequestState.OPEN: State(WAIT, "Open"),
+    RequestState.APPROVED: State(ALLOW, "Approved"),
+    RequestState.DENIED: State(DENY, "Denied"),
+    RequestState.WITHDRAWN: State(PASS, "Withdrawn"),
+    RequestState.EXPIRED: State(PASS, "Expired"),
+}
+_DELIVERIES: Final = {
+    DeliveryState.WAITING: State(WAIT, "Waiting"),
+    DeliveryState.SENT: State(ALLOW, "Sent"),
+    DeliveryState.FAILED: State(DENY, "Given up"),
+}
 _PENDING_PHASE: Final = {Status.SUSPENDED: Phase.SUSPENDED, Status.DELETED: Phase.DELETED}
 
 
@@ -80,6 +101,33 @@ def operation_state(state: str) -> State:
 def outcome_state(outcome: str) -> State:
     """How an audited event ended."""
     return _OUTCOMES[Outcome(outcome)]
+
+
+def request_state(state: str) -> State:
+    """What has become of a request."""
+    return _REQUESTS[RequestState(state)]
+
+
+def delivery_state(state: str) -> State:
+    """Where a message to a webhook is."""
+    return _DELIVERIES[DeliveryState(state)]
+
+
+def wish_facts(found: AccessRequest) -> list[tuple[str, str]]:
+    """What a request asks for, fact by fact."""
+    facts = [
+        ("Asked for", found.get_kind_display()),
+        ("Tenant", found.tenant_id or found.name),
+        ("Display name", found.display_name),
+        ("Workspace", str(found.workspace or "")),
+        ("Tier now", str(found.workspace.tier) if found.workspace else ""),
+        ("Tier asked for", str(found.tier or "")),
+        ("Role", found.get_role_display()),
+        ("For", f"{found.minutes} minutes" if found.minutes else ""),
+        *((resource_name(name), amount) for name, amount in found.hard.items()),
+        ("Decided by", found.get_approvers_display()),
+    ]
+    return [(name, str(value)) for name, value in facts if value]
 
 
 STEPS: Final = {
@@ -197,6 +245,8 @@ ACTIONS: Final = {
     Action.LOGIN_ALLOWED: "Machine signed in",
     Action.LOGIN_DENIED: "Machine turned away",
     Action.LOGIN_REVOKED: "Machine signed out",
+    Action.MEMBERSHIP_LOWERED: "Break-glass ended",
+    Action.MEMBERSHIP_RAISED: "Break-glass",
     Action.MEMBERSHIP_REMOVED: "Member removed",
     Action.MEMBERSHIP_SET: "Member set",
     Action.PASSWORD_GIVEN: "Password given",
@@ -207,6 +257,13 @@ ACTIONS: Final = {
     Action.RECORDING_ENDED: "Recorded session ended",
     Action.RECORDING_WATCHED: "Recording watched",
     Action.RECORDINGS_FORGOTTEN: "Recordings past their time deleted",
+    Action.REQUEST_APPROVED: "Request approved",
+    Action.REQUEST_COMMENTED: "Request commented",
+    Action.REQUEST_CREATED: "Request made",
+    Action.REQUEST_DENIED: "Request denied",
+    Action.REQUEST_EXPIRED: "Request expired",
+    Action.REQUEST_SECONDED: "Request approved by the first of two",
+    Action.REQUEST_WITHDRAWN: "Request withdrawn",
     Action.RESTORED: "Backup restored",
     Action.RESTORE_OPENED: "Opened after a restore",
     Action.RECOVERY_CODES_MADE: "Recovery codes made",
@@ -230,12 +287,15 @@ ACTIONS: Final = {
     Action.TOKEN_REVOKED: "Access token revoked",
     Action.USER_CHANGED: "User changed",
     Action.USER_CREATED: "User created",
+    Action.WEBHOOK_CREATED: "Webhook made",
+    Action.WEBHOOK_DELETED: "Webhook deleted",
     Action.WORKSPACE_CREATED: "Workspace asked for",
     Action.WORKSPACE_DELETED: "Workspace deletion begun",
     Action.WORKSPACE_DRIFTED: "Drift repaired",
     Action.WORKSPACE_FAILED: "Workspace failed",
     Action.WORKSPACE_GONE: "Workspace gone",
     Action.WORKSPACE_READY: "Workspace ready",
+    Action.WORKSPACE_RENEWED: "Workspace's end set",
     Action.WORKSPACE_RESUMED: "Workspace resumed",
     Action.WORKSPACE_SUSPENDED: "Workspace suspended",
     Action.WORKSPACE_SUSPENSION_HELD: "Suspension confirmed",

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils.functional import SimpleLazyObject
+
+from portal.http.actors import actor_of
+from portal.pages.inbox import inbox_counted
+from tenants.models import Notification
 
 THEMES: Final = ("auto", "light", "dark")
 DENSITIES: Final = ("compact", "comfortable")
@@ -21,6 +27,8 @@ class Entry:
     url: str
     icon: str
     current: bool
+    count: Any = 0
+    """How much waits there; asked for only where it is drawn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +45,10 @@ _SECTIONS: Final = (
         False,
         (
             ("Overview", "overview", "layers"),
+            ("Inbox", "inbox", "inbox"),
             ("Workspaces", "workspaces", "boxes"),
             ("Tenants", "tenants", "building-2"),
+            ("My requests", "my-requests", "send"),
         ),
     ),
     (
@@ -63,6 +73,7 @@ _SECTIONS: Final = (
             ("Clusters", "clusters", "server"),
             ("Operations", "operations", "history"),
             ("Users", "users", "users"),
+            ("Webhooks", "webhooks", "globe"),
             ("Admin", "admin:index", "wrench"),
         ),
     ),
@@ -82,18 +93,23 @@ def page(request: HttpRequest) -> dict[str, Any]:
     user: Any = getattr(request, "user", None)
     if user is not None and user.is_authenticated:
         context["closed"] = getattr(request, "closed", "")
-        context["navigation"] = _sections(request.path, overseer=user.is_staff or user.is_auditor)
+        context["unread"] = SimpleLazyObject(lambda: Notification.objects.filter(user=user, read_at=None).count())
+        waiting = SimpleLazyObject(lambda: inbox_counted(actor_of(request)))
+        overseer = user.is_staff or user.is_auditor
+        context["navigation"] = _sections(request.path, overseer=overseer, counts={"inbox": waiting})
     return context
 
 
-def _sections(path: str, *, overseer: bool) -> list[Section]:
+def _sections(path: str, *, overseer: bool, counts: Mapping[str, Any]) -> list[Section]:
     sections = []
     for title, overseers_only, entries in _SECTIONS:
         if overseers_only and not overseer:
             continue
-        made = [(text, reverse(name), icon) for text, name, icon in entries]
+        made = [(text, reverse(name), icon, counts.get(name, 0)) for text, name, icon in entries]
         sections.append(
-            Section(title, tuple(Entry(text, url, icon, _is_current(path, url)) for text, url, icon in made))
+            Section(
+                title, tuple(Entry(text, url, icon, _is_current(path, url), count) for text, url, icon, count in made)
+            )
         )
     return sections
 

@@ -18,9 +18,10 @@ from audit.recorder import Actor
 from audit.selectors import Filters, entries_everywhere
 from portal.http.actors import actor_of
 from portal.pages import plots
+from portal.pages.inbox import Group, inbox_of
 from portal.pages.navigation import page
 from tenants import selectors
-from tenants.models import Role, Tenant, User, Workspace
+from tenants.models import Membership, Role, Tenant, User, Workspace
 from tenants.openstreams import streams_counted
 from tenants.rights import require_overseer
 
@@ -72,7 +73,7 @@ def overview(request: HttpRequest) -> HttpResponse:
         "can_create": can_create,
         "workspaces_title": "Newest workspaces" if actor.sees_all else "My workspaces",
         "next_steps": [] if actor.auditor or all(step["done"] for step in steps) else steps,
-        "needs": what_needs(actor, numbers) if actor.sees_all else [],
+        "needs": what_needs(inbox_of(actor, now=timezone.now())) if actor.sees_all else [],
         "summary": "Everything on this platform." if actor.sees_all else "What is yours on this platform.",
     }
     return render(request, "pages/overview.html", context)
@@ -178,34 +179,17 @@ def first_steps(
     ]
 
 
-def what_needs(actor: Actor, numbers: selectors.Overview) -> list[dict[str, str]]:
-    """What an operator should look at now, each with what to do: operations that failed, clusters, their credentials."""
+def what_needs(groups: Sequence[Group]) -> list[dict[str, str]]:
+    """What the inbox holds, in a line each kind; what is worth it in a line of its own."""
     told = []
-    if numbers.failed:
-        told.append(
-            {
-                "title": f"{_count(numbers.failed, 'operation')} failed",
-                "text": "Each says why, and can be tried again at once or given up.",
-                "url": reverse("operations"),
-                "action": "Look at them",
-            }
-        )
-    now = timezone.now()
-    for cluster in selectors.clusters_to_tend(actor, now=now):
-        page = {"url": reverse("cluster", args=[cluster.name]), "action": "Look at it"}
-        if cluster.unreached_since:
-            since = f"{cluster.unreached_since:%d %b %H:%M} UTC"
-            told.append({"title": f"{cluster.name} is away since {since}", "text": cluster.unreached_why, **page})
-        if selectors.credential_ends_soon(cluster, now=now):
-            ends = f"{cluster.credential_expires_at:%d %b %Y %H:%M} UTC"
-            told.append(
-                {
-                    "title": f"The gateway's credential of {cluster.name} ends on {ends}",
-                    "text": "Make a new one and rotate it, or nothing can be changed there any more.",
-                    "url": reverse("cluster-credential", args=[cluster.name]),
-                    "action": "Rotate it",
-                }
-            )
+    for group in groups:
+        if group.apart:
+            told += [
+                {"title": line.title, "text": line.text, "url": line.url, "action": line.action} for line in group.lines
+            ]
+        else:
+            url = group.url or f"{reverse('inbox')}#{group.key}"
+            told.append({"title": group.headline, "text": "", "url": url, "action": "Look at it"})
     return told
 
 
@@ -213,9 +197,9 @@ def editable_tenants(actor: Actor) -> list[Tenant]:
     """The tenants in which the actor may create workspaces; the first two hundred by name."""
     rows = selectors.tenants_visible_to(actor).filter(state="active")
     if not actor.operator:
-        rows = rows.filter(  # type: ignore[misc]
-            memberships__user_id=actor.user_id, memberships__role__in=[Role.OWNER, Role.ADMIN, Role.EDITOR]
-        )
+        editing = Membership.as_one_of([Role.OWNER, Role.ADMIN, Role.EDITOR])
+        mine = Membership.objects.filter(editing, user_id=actor.user_id)  # type: ignore[misc]
+        rows = rows.filter(name__in=mine.values("tenant_id"))
     return list(rows.order_by("name")[:200])
 
 

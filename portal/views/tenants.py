@@ -95,7 +95,8 @@ def tenant(request: HttpRequest, name: str) -> HttpResponse:
             credential_row(row, revocable=not actor.auditor) for row in credentials_of_tenant(actor, name, limit=20)
         ],
         "suspend_text": "Suspend" if found.state == TenantState.ACTIVE else "Suspend again",
-        "suspended_text": f"{found.suspended_reason}. Its space and its workspaces are closed.",
+        "suspended_text": f"{found.suspended_reason}. Its space and its workspaces are closed"
+        + (f" until {found.suspended_until:%d %b %Y %H:%M} UTC." if found.suspended_until else "."),
     }
     return render(request, "pages/tenants/detail.html", context)
 
@@ -163,7 +164,7 @@ def tenant_suspend(request: HttpRequest, name: str) -> HttpResponse:
     return render_action(
         request,
         SuspendForm(request.POST or None),
-        lambda data: services.tenant_suspend(actor=actor, name=name, reason=data["reason"], stop=data["stop"]),
+        lambda data: services.tenant_suspend(actor=actor, name=name, **data),
         title=f"Suspend {found.name}",
         submit="Suspend now",
         done=f"{found.name} is suspended.",

@@ -33,6 +33,7 @@ from portal.views.overview import editable_tenants
 from tenants import selectors, services
 from tenants.models import Cluster, CredentialKind, Phase, Role, Status, TenantState, Workspace
 from tenants.rights import role_at_least, role_of
+from tenants.services.desiredstate import EXPIRY
 
 _LAYERS = (
     "The portal and the gateway refuse every request at once.",
@@ -122,7 +123,7 @@ def workspace(request: HttpRequest, pk: UUID) -> HttpResponse:
         "members": selectors.members_of(actor, found.tenant_id)[:8],
         "entries": entries_everywhere(filters=Filters(workspace_id=found.pk, settled=True), limit=8).rows,
         "suspend_text": "Suspend" if found.status == Status.ACTIVE else "Suspend again",
-        "suspended_text": f"{found.suspended_reason}{suspended_by}. Only operators can resume it.",
+        "suspended_text": f"{found.suspended_reason}{suspended_by}. {_how_resumed(found)}",
     }
     return render(request, "pages/workspaces/detail.html", context)
 
@@ -166,7 +167,7 @@ def workspace_suspend(request: HttpRequest, pk: UUID) -> HttpResponse:
         request,
         SuspendForm(request.POST or None),
         lambda data: services.workspace_suspend(
-            actor=actor, workspace_id=found.pk, reason=data["reason"], stop=data["stop"]
+            actor=actor, workspace_id=found.pk, reason=data["reason"], stop=data["stop"], until=data["until"]
         ),
         title=f"Suspend {found.name}",
         submit="Suspend now",
@@ -243,6 +244,13 @@ def workspace_tier(request: HttpRequest, pk: UUID) -> HttpResponse:
     )
 
 
+def _how_resumed(found: Workspace) -> str:
+    if found.suspended_by == EXPIRY.name:
+        return "Whoever renews it opens it again."
+    until = f" It is resumed on {found.suspended_until:%d %b %Y %H:%M} UTC." if found.suspended_until else ""
+    return f"Only operators can resume it.{until}"
+
+
 def _why_not(actor: Actor) -> dict[str, str]:
     """Why nobody offers the person a tenant for a workspace, and what to do."""
     mine = list(selectors.tenants_visible_to(actor).order_by("name")[:200])
@@ -274,6 +282,10 @@ def _rights(actor: Actor, found: Workspace) -> dict[str, bool]:
         "resume": actor.operator and found.status == Status.SUSPENDED,
         "delete": own and alive,
         "change_tier": own and open_,
+        "renew": own
+        and alive
+        and (open_ or found.suspended_by == EXPIRY.name)
+        and (admin or found.expires_at is not None),
         "manage_members": admin,
         "see_tenant": role is not None,
     }

@@ -1,23 +1,41 @@
 """What is stored about tenants, and cannot be wrong: the constraints are in the database."""
 
 from tenants.models.accounts import PasswordReset, PortalSession, RecoveryCode, SecondFactor
-from tenants.models.clusters import Cluster, ClusterProbe, CredentialKind, Network, PodSecurity, RecordingMode, Tier
+from tenants.models.clusters import (
+    Approval,
+    Cluster,
+    ClusterProbe,
+    CredentialKind,
+    Network,
+    PodSecurity,
+    RecordingMode,
+    Tier,
+)
+from tenants.models.notices import Delivery, DeliveryState, Notice, NoticeKind, Notification, Webhook
 from tenants.models.people import Invitation, Membership, Role, Tenant, TenantState, User
 from tenants.models.recordings import Recording, RecordingChunk
+from tenants.models.requests import AccessRequest, RequestComment, RequestKind, RequestState
 from tenants.models.streams import LIVING, PodConnection, StreamCount
 from tenants.models.usage import PastPrice, UsageHour, UsagePrice
 from tenants.models.workspaces import Desired, Lock, Operation, OperationState, Phase, Status, Workspace
 
 __all__ = [
     "LIVING",
+    "AccessRequest",
+    "Approval",
     "Cluster",
     "ClusterProbe",
     "CredentialKind",
+    "Delivery",
+    "DeliveryState",
     "Desired",
     "Invitation",
     "Lock",
     "Membership",
     "Network",
+    "Notice",
+    "NoticeKind",
+    "Notification",
     "Operation",
     "OperationState",
     "PasswordReset",
@@ -30,6 +48,9 @@ __all__ = [
     "RecordingChunk",
     "RecordingMode",
     "RecoveryCode",
+    "RequestComment",
+    "RequestKind",
+    "RequestState",
     "Role",
     "SecondFactor",
     "Status",
@@ -40,5 +61,6 @@ __all__ = [
     "UsageHour",
     "UsagePrice",
     "User",
+    "Webhook",
     "Workspace",
 ]

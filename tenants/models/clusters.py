@@ -40,12 +40,21 @@ class RecordingMode(models.TextChoices):
     OUTPUT = "output", _("The same, and all that was shown")
 
 
+class Approval(models.TextChoices):
+    """Who says yes to what somebody asks for; nobody ever decides about what they asked for themselves."""
+
+    OWNER = "owner", _("An owner of the tenant, or an operator")
+    OPERATOR = "operator", _("An operator")
+    TWO = "two", _("Two persons, each of whom may")
+
+
 class Tier(models.Model):
     """A plan: the quota and limits of a workspace and how many of them a user may have (GW2).
 
     ``quota`` is the ``hard`` map of a ResourceQuota; ``limit_range`` the ``limits`` list of a LimitRange.
     ``policies`` are the rules of ``kube.policies.policy`` that hold in its workspaces, ``request_limits`` the settings of
-    ``kube.requests.ratelimits`` for their tenants. ``recording`` is what is kept of sessions in their pods.
+    ``kube.requests.ratelimits`` for their tenants. ``recording`` is what is kept of sessions in their pods. With
+    ``approval`` nobody takes it for themselves: it is asked for, and this is who decides (GW25).
     """
 
     name = models.SlugField(max_length=63, primary_key=True)
@@ -66,6 +75,7 @@ class Tier(models.Model):
     )
     workspaces_per_user = models.PositiveIntegerField(_("workspaces per user"), default=1)
     is_available = models.BooleanField(_("offered to users"), default=True)
+    approval = models.CharField(_("given on request by"), max_length=8, choices=Approval.choices, blank=True)
     position = models.PositiveSmallIntegerField(default=0)
     managed_by = models.CharField(max_length=63, blank=True, editable=False)
     """As of a tenant: the declaration that made it."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, ClassVar
 
 from django.conf import settings
 from django.contrib.auth.base_user import AbstractBaseUser, BaseUserManager
 from django.contrib.auth.models import PermissionsMixin
 from django.db import models
-from django.db.models.functions import Lower
+from django.db.models.functions import Lower, Now
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
@@ -53,6 +53,8 @@ class User(AbstractBaseUser, PermissionsMixin):
     subject = models.CharField(_("OpenID subject"), max_length=255, blank=True)
     session_epoch = models.PositiveIntegerField(default=0, editable=False)
     """How often all sessions of the person were ended."""
+    notices_off = models.JSONField(default=list, blank=True, editable=False)
+    """What the person does not want to be told, each as ``kind/way`` (``tenants.services.notices``)."""
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
     USERNAME_FIELD = "email"
@@ -118,6 +120,8 @@ class Tenant(models.Model):
     suspended_reason = models.CharField(_("reason of the suspension"), max_length=512, blank=True)
     suspended_at = models.DateTimeField(null=True, blank=True)
     suspended_by = models.CharField(max_length=254, blank=True)
+    suspended_until = models.DateTimeField(null=True, blank=True)
+    """When a worker resumes it; a suspension without is ended by hand."""
     credentials_not_before = models.DateTimeField(null=True, editable=False)
     """From when on what is made out to the tenant's name counts: it was resumed, or given a name that another had."""
     policies = models.JSONField(default=dict, blank=True)
@@ -171,8 +175,20 @@ class Role(models.TextChoices):
     VIEWER = "viewer", _("Viewer")
 
 
+class LivingMemberships(models.Manager["Membership"]):
+    """Those that have not ended: what is over gives nothing any more, whether a worker has seen it or not."""
+
+    def get_queryset(self) -> models.QuerySet[Membership]:
+        """By the database's clock, which every process shares."""
+        return super().get_queryset().filter(models.Q(expires_at=None) | models.Q(expires_at__gt=Now()))
+
+
 class Membership(models.Model):
-    """A user's part in a tenant."""
+    """A user's part in a tenant; ``objects`` are those that count, ``stored`` all of them.
+
+    It ends at ``expires_at``. Until ``raised_until`` it gives ``raised_role``, which is more than ``role``: what
+    break-glass gives a member. ``break_glass`` marks what it gives to whoever is none, which ends as a whole (GW25).
+    """
 
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="memberships")
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
@@ -180,21 +196,55 @@ class Membership(models.Model):
     managed_by = models.CharField(max_length=63, blank=True, editable=False)
     """As of a tenant: the declaration that made it."""
     created_at = models.DateTimeField(default=timezone.now, editable=False)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    warned_days = models.PositiveSmallIntegerField(null=True, editable=False)
+    """How many days before its end the person was warned last."""
+    break_glass = models.BooleanField(default=False, editable=False)
+    raised_role = models.CharField(max_length=6, choices=Role.choices, blank=True, editable=False)
+    raised_until = models.DateTimeField(null=True, editable=False)
+
+    objects = LivingMemberships()
+    stored = models.Manager["Membership"]()
 
     class Meta:
         db_table = "memberships"
         verbose_name = _("membership")
         verbose_name_plural = _("memberships")
         indexes = [
-            models.Index(fields=["managed_by"], condition=~models.Q(managed_by=""), name="membership_managed_by")
+            models.Index(fields=["managed_by"], condition=~models.Q(managed_by=""), name="membership_managed_by"),
+            models.Index(fields=["expires_at"], condition=models.Q(expires_at__isnull=False), name="membership_end"),
+            models.Index(
+                fields=["raised_until"], condition=models.Q(raised_until__isnull=False), name="membership_raise"
+            ),
         ]
         constraints = [
             models.UniqueConstraint(fields=["tenant", "user"], name="membership_unique"),
             models.CheckConstraint(condition=models.Q(role__in=Role.values), name="membership_role_known"),
+            models.CheckConstraint(
+                condition=models.Q(raised_role="", raised_until__isnull=True)
+                | (~models.Q(raised_role="") & models.Q(raised_until__isnull=False)),
+                name="membership_raise_ends",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(break_glass=False) | models.Q(expires_at__isnull=False),
+                name="membership_break_glass_ends",
+            ),
         ]
 
     def __str__(self) -> str:
         return f"{self.user} in {self.tenant} as {self.role}"
+
+    @property
+    def present_role(self) -> str:
+        """What it gives now."""
+        raised = self.raised_until is not None and self.raised_until > timezone.now()
+        return self.raised_role if raised else self.role
+
+    @classmethod
+    def as_one_of(cls, roles: Iterable[Role]) -> models.Q:
+        """Those that give one of these roles now, where with each of them every greater one is meant."""
+        roles = list(roles)
+        return models.Q(role__in=roles) | models.Q(raised_role__in=roles, raised_until__gt=Now())
 
 
 class Invitation(models.Model):

@@ -63,6 +63,8 @@ class Workspace(models.Model):
     suspended_reason = models.CharField(_("reason of the suspension"), max_length=512, blank=True)
     suspended_at = models.DateTimeField(null=True, blank=True)
     suspended_by = models.CharField(max_length=254, blank=True)
+    suspended_until = models.DateTimeField(null=True, blank=True)
+    """When a worker resumes it; a suspension without is ended by hand."""
     suspended_with_tenant = models.BooleanField(default=False)
     stopped = models.BooleanField(default=False)
     accounts_spent = models.BooleanField(default=False, editable=False)
@@ -72,6 +74,10 @@ class Workspace(models.Model):
     renewed_accounts = models.JSONField(default=list, editable=False)
     receipt = models.JSONField(default=list, blank=True)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    """When it is suspended, and kept, unless somebody renews it (GW25)."""
+    warned_days = models.PositiveSmallIntegerField(null=True, editable=False)
+    """How many days before its end its people were warned last."""
     ready_at = models.DateTimeField(null=True, blank=True)
     deleted_at = models.DateTimeField(null=True, blank=True)
     checked_at = models.DateTimeField(null=True, editable=False)
@@ -120,6 +126,10 @@ class Workspace(models.Model):
             models.Index(fields=["tenant", "-created_at", "-id"], name="workspace_tenant_time"),
             models.Index(fields=["-created_at", "-id"], name="workspace_time"),
             models.Index(fields=["checked_at"], name="workspace_checked"),
+            models.Index(fields=["expires_at"], condition=models.Q(expires_at__isnull=False), name="workspace_end"),
+            models.Index(
+                fields=["suspended_until"], condition=models.Q(suspended_until__isnull=False), name="workspace_until"
+            ),
         ]
 
     def __str__(self) -> str:

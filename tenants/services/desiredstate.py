@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from datetime import datetime
+from typing import Final
 
 from celery import current_app
 from django.db import transaction
@@ -20,6 +21,9 @@ from tenants.openstreams import streams_into
 from tenants.operationqueue import operations_retry_now
 from tenants.suspensions import lock_set
 
+EXPIRY: Final = Actor(name="system:expiry", operator=True)
+"""Whoever suspends what nobody has renewed; by this name a renewal knows what it may open again."""
+
 
 def request_ready(workspace: Workspace, actor: Actor) -> Operation:
     """Make it as its rows say: after creation, and after a change of its tier or of the tier itself."""
@@ -28,7 +32,13 @@ def request_ready(workspace: Workspace, actor: Actor) -> Operation:
 
 
 def request_suspended(
-    workspace: Workspace, actor: Actor, reason: str, *, with_tenant: bool = False, stop: bool = False
+    workspace: Workspace,
+    actor: Actor,
+    reason: str,
+    *,
+    with_tenant: bool = False,
+    stop: bool = False,
+    until: datetime | None = None,
 ) -> Operation:
     """Close it: refused from the commit on, proved on the cluster by the worker (GW5); with ``stop`` its pods end too.
 
@@ -36,7 +46,7 @@ def request_suspended(
     """
     _close(workspace)
     workspace.suspended_reason, workspace.suspended_by = reason, actor.name
-    workspace.suspended_at = timezone.now()
+    workspace.suspended_at, workspace.suspended_until = timezone.now(), until
     lock_set(space=workspace.tenant.cluster_path, namespace=workspace.k8s_namespace, reason=reason)
     if workspace.status == Status.DELETED:
         return _next_generation(workspace, actor, Desired.DELETED)
@@ -55,6 +65,7 @@ def request_resumed(workspace: Workspace, actor: Actor) -> Operation:
     """Bring it back with new accounts, whatever the suspension had reached; then the door opens."""
     workspace.status, workspace.phase = Status.ACTIVE, Phase.RESUMING
     workspace.suspended_reason, workspace.suspended_at, workspace.suspended_by = "", None, ""
+    workspace.suspended_until = None
     workspace.suspended_with_tenant, workspace.stopped = False, False
     return _next_generation(workspace, actor, Desired.READY)
 

@@ -17,7 +17,8 @@ from audit.actions import Action
 from audit.recorder import Actor
 from kube.requests.status import AlreadyExists, Cause, Conflict, Forbidden, Invalid, NotFound
 from tenants.models import Invitation, Membership, Role, Tenant, User
-from tenants.rights import require_open, require_role, role_at_least, tenant_locked
+from tenants.rights import require_lasting_role, require_open, require_role, role_at_least, tenant_locked
+from tenants.services.memberships import membership_lapsed_end
 
 DAYS_MAX: Final = 30
 WAITING_MAX: Final = 200
@@ -129,6 +130,7 @@ def invitation_accept(*, actor: Actor, user: User, digest: str, now: datetime) -
         raise Forbidden(
             f"{author.email}, who invited you, may not do so any more. Ask for another invitation.", kind="invitations"
         ) from None
+    membership_lapsed_end(tenant.name, user)
     membership, made = Membership.objects.get_or_create(tenant=tenant, user=user, defaults={"role": found.role})
     if not made:
         raise Conflict(f"You are a member of {tenant.name} already.", kind="invitations")
@@ -149,7 +151,7 @@ def _locked(actor: Actor, tenant: str, role: Role) -> Tenant:
 
 
 def _require_giving(actor: Actor, tenant: str, role: Role) -> None:
-    own = require_role(actor, tenant, Role.ADMIN)
+    own = require_lasting_role(actor, tenant, Role.ADMIN)
     if role is Role.OWNER and not role_at_least(own, Role.OWNER):
         raise Forbidden("Only owners may make, change or remove owners.", kind="members")
 

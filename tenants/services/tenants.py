@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 from django.conf import settings
 from django.db import IntegrityError, transaction
@@ -20,8 +21,9 @@ from kube.requests.status import AlreadyExists, Conflict
 from kube.validation.quotas import resource_quota_causes
 from store.types import PreconditionFailed
 from tenants import spaces
-from tenants.models import Membership, Phase, Role, Status, Tenant, TenantState, User, Workspace
-from tenants.naming import check_manager, check_tenant_name, check_text
+from tenants.models import Membership, NoticeKind, Phase, Role, Status, Tenant, TenantState, User, Workspace
+from tenants.naming import check_manager, check_tenant_name, check_text, check_until
+from tenants.notices import note
 from tenants.quotas import tenant_quota, tenant_quota_write
 from tenants.rights import require_open, require_operator, require_role, tenant_locked
 from tenants.services import desiredstate
@@ -140,27 +142,36 @@ def tenant_delete(*, actor: Actor, name: str) -> Tenant:
 
 
 @transaction.atomic
-def tenant_suspend(*, actor: Actor, name: str, reason: str, stop: bool = False) -> Tenant:
+def tenant_suspend(
+    *, actor: Actor, name: str, reason: str, stop: bool = False, until: datetime | None = None
+) -> Tenant:
     """Close a tenant's space and suspend its workspaces, from the commit on (GW5). Operators only.
 
     All that still exist, those that are being deleted too; with ``stop`` their pods end as well. Personal access tokens
     for this tenant alone end. Suspending twice keeps the first and tries at once what waits. A tenant that is being
-    deleted goes on ending. Raises ``NotFound``, ``Forbidden``, ``Invalid`` without a reason.
+    deleted goes on ending. ``until`` is when a worker resumes it; the newest word about that counts. Raises ``NotFound``,
+    ``Forbidden``, ``Invalid`` without a reason.
     """
     require_operator(actor)
     reason = check_text(reason, field="reason", kind="Tenant", limit=512, required=True)
+    check_until(until, kind="Tenant")
     tenant = _locked(actor, name, Role.OWNER)
     there = tenant.workspaces.exclude(phase=Phase.DELETED)
     if tenant.state == TenantState.SUSPENDED:
+        news = tenant.suspended_until != until
+        if news:
+            tenant.suspended_until = until
+            tenant.save(update_fields=["suspended_until"])
         if stop:
             _stop(there, actor)
-            detail = {"reason": reason, "stop": stop}
+        if stop or news:
+            detail = {"reason": reason, "stop": stop, "until": until and until.isoformat()}
             actor.record(Action.TENANT_SUSPENDED, chain=name, target=f"tenants/{name}", detail=detail)
         desiredstate.retry_now(there)
         return tenant
     tenant.suspended_reason, tenant.suspended_at, tenant.suspended_by = reason, timezone.now(), actor.name
     if tenant.state != TenantState.TERMINATING:
-        tenant.state = TenantState.SUSPENDED
+        tenant.state, tenant.suspended_until = TenantState.SUSPENDED, until
     tenant.save()
     lock_set(space=tenant.cluster_path, reason=reason)
     for workspace in there.exclude(status=Status.SUSPENDED).select_for_update(no_key=True).order_by("id"):
@@ -168,7 +179,10 @@ def tenant_suspend(*, actor: Actor, name: str, reason: str, stop: bool = False) 
     if stop:
         _stop(there, actor)
     detail = {"reason": reason, "stop": stop, "tokens_revoked": access_tokens_end(tenant)}
+    if until is not None:
+        detail["until"] = until.isoformat()
     actor.record(Action.TENANT_SUSPENDED, chain=name, target=f"tenants/{name}", detail=detail)
+    note(NoticeKind.WORKSPACE_SUSPENDED, f"The tenant {name} is suspended: {reason}", actor=actor, tenant=tenant)
     if tenant.state == TenantState.SUSPENDED:
         spaces.tenant_mark_phase(tenant)
     desiredstate.retry_now(there)
@@ -190,6 +204,7 @@ def tenant_resume(*, actor: Actor, name: str) -> Tenant:
     if tenant.state == TenantState.ACTIVE:
         return tenant
     tenant.state, tenant.suspended_reason, tenant.suspended_at, tenant.suspended_by = TenantState.ACTIVE, "", None, ""
+    tenant.suspended_until = None
     tenant.save()
     credentials_spend(tenant)
     lock_clear(space=tenant.cluster_path)
@@ -202,6 +217,7 @@ def tenant_resume(*, actor: Actor, name: str) -> Tenant:
     for workspace in held.select_for_update(no_key=True).order_by("id"):
         desiredstate.request_resumed(workspace, actor)
     actor.record(Action.TENANT_RESUMED, chain=name, target=f"tenants/{name}")
+    note(NoticeKind.WORKSPACE_RESUMED, f"The tenant {name} is open again", actor=actor, tenant=tenant)
     spaces.tenant_mark_phase(tenant)
     transaction.on_commit(desiredstate.enqueue_sweep)
     return tenant

@@ -13,7 +13,7 @@ from audit.actions import Action
 from audit.recorder import SYSTEM_CHAIN, Actor
 from kube.requests.ratelimits import read_settings
 from kube.requests.status import AlreadyExists, Cause, Conflict, Invalid, NotFound
-from tenants.models import Network, PodSecurity, RecordingMode, Status, Tier, Workspace
+from tenants.models import Approval, Network, PodSecurity, RecordingMode, Status, Tier, Workspace
 from tenants.naming import check_label, check_manager, check_text
 from tenants.policies import tier_show
 from tenants.rights import require_operator
@@ -33,6 +33,7 @@ _PLAIN: Final = frozenset(
         "policies",
         "request_limits",
         "recording",
+        "approval",
     }
 )
 """What else may change of one."""
@@ -178,6 +179,7 @@ def tier_create(
     policies: Mapping[str, Any] | None = None,
     request_limits: Mapping[str, Any] | None = None,
     recording: str = RecordingMode.OFF,
+    approval: str = "",
     managed_by: str = "",
 ) -> Tier:
     """Create a tier. Operators only. ``managed_by`` names the declaration that makes it.
@@ -199,6 +201,7 @@ def tier_create(
         policies=checked_policies(policies or {}, kind="Tier", name=name),
         request_limits=_checked_request_limits(request_limits or {}),
         recording=_checked_choice(recording, RecordingMode, "recording"),
+        approval=_checked_choice(approval, Approval, "approval") if approval else "",
         managed_by=check_manager(managed_by, kind="Tier"),
     )
     try:
@@ -217,7 +220,7 @@ def tier_change(*, actor: Actor, name: str, **changes: Any) -> Tier:
 
     Its policies, and its limits on requests (AD6), hold from the commit on; its recording for sessions that begin then.
     ``changes`` are any of display_name, description, quota, limit_range, pod_security, network, policies, request_limits,
-    recording, workspaces_per_user, is_available, position.
+    recording, approval, workspaces_per_user, is_available, position.
     Raises ``NotFound``, ``Invalid``.
     """
     require_operator(actor)
@@ -239,6 +242,8 @@ def tier_change(*, actor: Actor, name: str, **changes: Any) -> Tier:
         changes["network"] = _checked_choice(changes["network"], Network, "network")
     if "recording" in changes:
         changes["recording"] = _checked_choice(changes["recording"], RecordingMode, "recording")
+    if changes.get("approval"):
+        changes["approval"] = _checked_choice(changes["approval"], Approval, "approval")
     if "request_limits" in changes:
         changes["request_limits"] = _checked_request_limits(changes["request_limits"])
     reaches = any(field in changes and changes[field] != getattr(tier, field) for field in _REACHING)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from datetime import datetime
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
@@ -13,9 +14,11 @@ from audit.recorder import Actor
 from kube.requests.status import AlreadyExists, Cause, Conflict, Forbidden, Invalid, NotFound, ServiceUnavailable
 from tenants import actionlimits
 from tenants.models import (
+    Approval,
     Cluster,
     Desired,
     Membership,
+    NoticeKind,
     Operation,
     Phase,
     Role,
@@ -26,7 +29,8 @@ from tenants.models import (
     User,
     Workspace,
 )
-from tenants.naming import check_label, check_namespace_of, check_text
+from tenants.naming import check_label, check_namespace_of, check_text, check_until
+from tenants.notices import note
 from tenants.rights import require_open, require_operator, require_role, role_at_least, role_of, tenant_locked
 from tenants.services import desiredstate
 
@@ -69,24 +73,35 @@ def workspace_init(
 
 
 @transaction.atomic
-def workspace_suspend(*, actor: Actor, workspace_id: UUID, reason: str, stop: bool = False) -> Workspace:
+def workspace_suspend(
+    *, actor: Actor, workspace_id: UUID, reason: str, stop: bool = False, until: datetime | None = None
+) -> Workspace:
     """Pull the kill switch: refused everywhere from the commit on, proved on the cluster by a worker (GW5).
 
-    With ``stop`` its pods end as well; what owns them brings them back on resume. Whatever still exists can be
+    With ``stop`` its pods end as well; what owns them brings them back on resume. ``until`` is when a worker resumes it;
+    the newest word about that counts. Whatever still exists can be
     suspended: what is being deleted is closed once more and goes on ending. Suspending twice keeps the first, and what
     waits for another attempt is tried at once. Operators only. Raises ``NotFound``, ``Forbidden``, ``Invalid`` without
     a reason, ``Conflict`` when it is gone.
     """
     reason = check_text(reason, field="reason", kind="Workspace", limit=512, required=True)
-    workspace = _locked(actor, workspace_id)
+    workspace = workspace_locked(actor, workspace_id)
     require_operator(actor)
     if workspace.phase == Phase.DELETED:
         raise Conflict("The workspace is deleted.", kind="workspaces", name=str(workspace_id))
+    check_until(until, kind="Workspace")
     if workspace.status == Status.SUSPENDED:
-        _suspend_again(actor, workspace, reason, stop=stop)
+        _suspend_again(actor, workspace, reason, stop=stop, until=until)
         return workspace
-    desiredstate.request_suspended(workspace, actor, reason, stop=stop)
-    _record(actor, Action.WORKSPACE_SUSPENDED, workspace, reason=reason, stop=stop)
+    desiredstate.request_suspended(workspace, actor, reason, stop=stop, until=until)
+    said = {"until": until.isoformat()} if until else {}
+    _record(actor, Action.WORKSPACE_SUSPENDED, workspace, reason=reason, stop=stop, **said)
+    note(
+        NoticeKind.WORKSPACE_SUSPENDED,
+        f"The workspace {workspace} is suspended: {reason}",
+        actor=actor,
+        workspace=workspace,
+    )
     desiredstate.retry_now(Workspace.objects.filter(pk=workspace.pk))
     return workspace
 
@@ -98,7 +113,7 @@ def workspace_resume(*, actor: Actor, workspace_id: UUID) -> Workspace:
     Resuming what is active changes nothing. Raises ``NotFound``, ``Forbidden``, ``Conflict`` when it is deleted or its
     tenant is not active.
     """
-    workspace = _locked(actor, workspace_id)
+    workspace = workspace_locked(actor, workspace_id)
     require_operator(actor)
     if workspace.status == Status.DELETED:
         raise Conflict("The workspace is deleted.", kind="workspaces", name=str(workspace_id))
@@ -107,6 +122,7 @@ def workspace_resume(*, actor: Actor, workspace_id: UUID) -> Workspace:
         return workspace
     desiredstate.request_resumed(workspace, actor)
     _record(actor, Action.WORKSPACE_RESUMED, workspace)
+    note(NoticeKind.WORKSPACE_RESUMED, f"The workspace {workspace} is open again", actor=actor, workspace=workspace)
     transaction.on_commit(desiredstate.enqueue_sweep)
     return workspace
 
@@ -118,8 +134,8 @@ def workspace_delete(*, actor: Actor, workspace_id: UUID) -> Workspace:
     Operators, and unless it is closed its own user and admins of the tenant. Deleting twice is one deletion. Raises
     ``NotFound``, ``Forbidden``.
     """
-    workspace = _locked(actor, workspace_id)
-    _require_own(actor, workspace)
+    workspace = workspace_locked(actor, workspace_id)
+    require_own(actor, workspace)
     if workspace.status == Status.DELETED:
         return workspace
     require_open(actor, workspace.tenant, workspace)
@@ -136,8 +152,8 @@ def workspace_change_tier(*, actor: Actor, workspace_id: UUID, tier: str) -> Wor
     Its own user, admins of the tenant, operators. Raises ``NotFound``, ``Forbidden`` (also over the new tier's limit),
     ``Invalid`` for an unknown or withdrawn tier, ``Conflict`` when it is not active.
     """
-    workspace = _locked(actor, workspace_id)
-    _require_own(actor, workspace)
+    workspace = workspace_locked(actor, workspace_id)
+    require_own(actor, workspace)
     require_open(actor, workspace.tenant, workspace)
     if workspace.status != Status.ACTIVE:
         raise Conflict("Only an active workspace can change its tier.", kind="workspaces", name=str(workspace_id))
@@ -145,7 +161,7 @@ def workspace_change_tier(*, actor: Actor, workspace_id: UUID, tier: str) -> Wor
         return workspace
     before = workspace.tier_id
     User.objects.select_for_update(no_key=True).get(pk=workspace.user_id)
-    workspace.tier = _offered(actor, tier)
+    workspace.tier = _offered(actor, tier, workspace.tenant_id)
     _require_room(workspace.user_id, workspace.tier)
     desiredstate.request_ready(workspace, actor)
     _record(actor, Action.WORKSPACE_TIER_CHANGED, workspace, before=before, after=tier)
@@ -190,7 +206,7 @@ def _init(
         raise Forbidden("Viewers cannot create workspaces.", kind="workspaces")
     require_open(actor, tenant)
     _require_active(tenant)
-    tier = _offered(actor, tier_name)
+    tier = _offered(actor, tier_name, tenant.name)
     _require_room(user.id, tier)
     identifier = uuid.uuid4()
     workspace = Workspace(
@@ -219,8 +235,16 @@ def _init(
     return workspace
 
 
-def _suspend_again(actor: Actor, workspace: Workspace, reason: str, *, stop: bool) -> None:
-    news = False
+def _suspend_again(actor: Actor, workspace: Workspace, reason: str, *, stop: bool, until: datetime | None) -> None:
+    news = workspace.suspended_until != until
+    if news:
+        workspace.suspended_until = until
+        workspace.save(update_fields=["suspended_until"])
+    if workspace.suspended_by == desiredstate.EXPIRY.name:
+        # Closed by somebody from now on: a renewal must not open it.
+        workspace.suspended_by, workspace.suspended_reason = actor.name, reason
+        workspace.save(update_fields=["suspended_by", "suspended_reason"])
+        news = True
     if workspace.suspended_with_tenant:
         # Now it is meant by itself: it must not end with the tenant's suspension.
         workspace.suspended_with_tenant, workspace.suspended_reason = False, reason
@@ -274,12 +298,15 @@ def _made_name(user: User, tenant: Tenant, tier: str) -> str:
     return next(name for name in [*names, f"ws-{uuid.uuid4().hex[:12]}"] if name not in taken)
 
 
-def _offered(actor: Actor, name: str) -> Tier:
-    """The tier, row shared: it must exist and be offered; operators may give withdrawn ones."""
+def _offered(actor: Actor, name: str, tenant: str) -> Tier:
+    """The tier: it must exist and be offered; operators may give withdrawn ones, and those that are given on request."""
     tier = Tier.objects.filter(name=name).first()
     if tier is None or not (tier.is_available or actor.operator):
         causes = [Cause("FieldValueNotSupported", f'Unsupported value: "{name[:63]}"', "tier")]
         raise Invalid(f'Workspace is invalid: tier: Unsupported value: "{name[:63]}"', kind="Workspace", causes=causes)
+    may_give = tier.approval == Approval.OWNER and role_of(actor, tenant) is Role.OWNER
+    if tier.approval and not (actor.operator or may_give):
+        raise Forbidden(f"The tier {tier} is given on request: take another, then ask for this one.", kind="workspaces")
     return tier
 
 
@@ -329,7 +356,7 @@ def _chosen_namespace(tenant: Tenant, name: str) -> str:
     return name
 
 
-def _locked(actor: Actor, workspace_id: UUID) -> Workspace:
+def workspace_locked(actor: Actor, workspace_id: UUID) -> Workspace:
     """The workspace, its row and before it the tenant's locked; NotFound when the actor may not know of it."""
     if tenant := Workspace.objects.filter(pk=workspace_id).values_list("tenant_id", flat=True).first():
         tenant_locked(tenant)
@@ -344,7 +371,8 @@ def _locked(actor: Actor, workspace_id: UUID) -> Workspace:
     return workspace
 
 
-def _require_own(actor: Actor, workspace: Workspace) -> None:
+def require_own(actor: Actor, workspace: Workspace) -> None:
+    """Forbidden for whoever is neither its user, as an editor at least, nor an admin of the tenant."""
     role = require_role(actor, workspace.tenant_id, Role.VIEWER)
     owns = actor.user_id == workspace.user_id and role_at_least(role, Role.EDITOR)
     if not owns and not role_at_least(role, Role.ADMIN):

@@ -29,7 +29,7 @@ SEPARATE = {"login", "logout", "oidc_authentication_init", "oidc_authentication_
 SEPARATE |= {"login-code", "login-factor", "login-password", "login-further", "forgotten", "reset", "reset-by"}
 """Signing in is no tenant's."""
 
-PERSONAL = {"appearance", "password", "profile", "factor", "factor-remove", "factor-codes"}
+PERSONAL = {"appearance", "notification-choices", "password", "profile", "factor", "factor-remove", "factor-codes"}
 PERSONAL |= {"sessions", "session-end", "sessions-end"}
 """What a person changes of their own, whatever becomes of a tenant."""
 
@@ -77,6 +77,10 @@ def forms(acme: House) -> dict[str, dict[str, Any]]:
         "member-invite": {"email": "new@acme.test", "role": "viewer", "days": "7"},
         "member-role": {"role": "editor"},
         "member-remove": {},
+        "tenant-webhook-new": {"url": "https://hooks.test/"},
+        "workspace-end": {"days": "30"},
+        "member-end": {"days": "30"},
+        "request-new": {"tenant": acme.tenant.name, "role": "owner", "reason": "on call"},
         "token-new": {"name": "t", "scope": "read", "tenant": acme.tenant.name, "days": "30"},
     }
 
@@ -97,6 +101,7 @@ def address(name: str, acme: House) -> str:
         "key": "0",
         "secret": "none",
         "session": acme.workspace.pk,
+        "kind": "role",
     }
     pattern = next(each for each in urls.urlpatterns if getattr(each, "name", None) == name)
     return reverse(name, kwargs={part: values[part] for part in pattern.pattern.converters})

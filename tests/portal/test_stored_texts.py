@@ -22,8 +22,10 @@ from audit.models import ApiRequest, AuditEntry, Outcome
 from audit.recorder import record
 from portal import urls
 from tenants.models import (
+    AccessRequest,
     ClusterProbe,
     Invitation,
+    Notification,
     Operation,
     PasswordReset,
     PodConnection,
@@ -33,6 +35,7 @@ from tenants.models import (
     Role,
     SecondFactor,
     Status,
+    Webhook,
     Workspace,
 )
 from tenants.services.invitations import digest_of
@@ -171,6 +174,13 @@ def full_house(operator: Any) -> House:
     )
     factories.pod_connection(acme.workspace, acme.owner)
     factories.recording(acme.workspace, acme.owner, shown="x")
+    asked = factories.access_request(acme.tenant, acme.viewer)
+    asked.comments.create(author="x", text="x")
+    for person in (acme.owner, operator):
+        Notification.objects.create(kind="request.opened", text="x", tenant=acme.tenant, request=asked, user=person)
+    hook = Webhook.objects.create(tenant=acme.tenant, url="https://x.test/", sealed_secret=b"x", created_by="x")
+    hook.deliveries.create(kind="request.opened", body="x", answer="x")
+    factories.access_request(acme.tenant, acme.owner, answer="x", decided_at=now, decided_by="x", state="denied")
     Invitation.objects.create(
         tenant=acme.tenant,
         email="x@invited.test",
@@ -194,6 +204,9 @@ def addresses(acme: House, person: Any) -> list[str]:
         "recordings": {"pk": first(Recording)},
         "join": {"secret": _SECRET},
         "profile": {"pk": str(PortalSession.objects.filter(user=person)[0].pk)},
+        "inbox": {"pk": str(AccessRequest.objects.get(state="open").pk)},
+        "my-requests": {"kind": "role"},
+        "webhooks": {"pk": first(Webhook)},
         "tenants": {"name": "acme", "user_id": acme.viewer.pk, "policy": "p", "pk": first(Invitation)},
         "tokens": {"pk": str(PersonalAccessToken.objects.filter(user=person)[0].pk)},
         "audit": {"pk": first(AuditEntry), "key": found.key},

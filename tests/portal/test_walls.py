@@ -33,6 +33,8 @@ from store.postgresql import statements
 from store.types import Create, Key
 from tenants.models import (
     Invitation,
+    Notice,
+    Notification,
     PasswordReset,
     PodConnection,
     PortalSession,
@@ -44,6 +46,7 @@ from tenants.models import (
     Tenant,
     UsageHour,
     User,
+    Webhook,
     Workspace,
 )
 from tenants.suspensions import lock_set
@@ -82,6 +85,12 @@ def fill(of: House) -> None:
     Invitation.objects.create(
         tenant=of.tenant, email="x@x.test", role="viewer", digest=uuid.uuid4().hex, invited_by=of.owner, expires_at=now
     )
+    asked = factories.access_request(of.tenant, of.editor)
+    asked.comments.create(author="x", text="x")
+    Notice.objects.create(kind="request.opened", text="x", tenant=of.tenant)
+    Notification.objects.create(kind="request.opened", text="x", tenant=of.tenant, user=of.owner)
+    hook = Webhook.objects.create(tenant=of.tenant, url="https://x.test/", sealed_secret=b"x", created_by="x")
+    hook.deliveries.create(kind="request.opened", body="x")
     UsageHour.objects.create(tenant=name, hour=now)
     here = {"process": uuid.uuid4(), "tenant": name, "namespace": "x", "seen_at": now}
     StreamCount.objects.create(**here, open=1)
@@ -128,6 +137,7 @@ PERSONAL = {
     "recovery_codes",
     "password_resets",
     "logins",
+    "notifications",
     "personal_access_tokens",
     "users_groups",
     "users_user_permissions",

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from django.db import connections, transaction
@@ -17,7 +18,17 @@ from access.credentials.tokens import token_create
 from access.models import PersonalAccessToken
 from audit.recorder import Actor
 from kube.requests.status import StatusError
-from tenants.models import CredentialKind, Invitation, OperationState, Role, Status, Tenant, User, Workspace
+from tenants.models import (
+    AccessRequest,
+    CredentialKind,
+    Invitation,
+    OperationState,
+    Role,
+    Status,
+    Tenant,
+    User,
+    Workspace,
+)
 from tenants.services import (
     membership_set,
     operation_retry,
@@ -29,7 +40,11 @@ from tenants.services import (
     workspace_init,
     workspace_resume,
 )
+from tenants.services.endings import workspace_end_at
 from tenants.services.invitations import digest_of, invitation_accept, invitation_create
+from tenants.services.memberships import membership_break_glass
+from tenants.services.notices import webhook_create
+from tenants.services.requests import Wish, request_approve, request_comment, request_create
 from tests import factories
 from tests.requirements import FLOORS, ROOT
 from tests.tenants.conftest import OPERATOR
@@ -50,6 +65,8 @@ class Scene:
     guest: User
     open: Workspace
     closed: Workspace
+    viewer: User
+    asked: AccessRequest
 
     @property
     def actor(self) -> Actor:
@@ -77,6 +94,16 @@ def retry(scene: Scene) -> object:
     return operation_retry(actor=scene.actor, operation_id=scene.open.operations.earliest("generation").pk)
 
 
+def wish(scene: Scene, kind: str, **of: Any) -> object:
+    return request_create(actor=scene.actor, wish=Wish(kind=kind, reason="load", **of), now=NOW)
+
+
+def break_glass(scene: Scene) -> object:
+    return membership_break_glass(
+        actor=scene.actor, tenant=scene.tenant.name, user=scene.guest, role=Role.ADMIN, minutes=60, now=NOW
+    )
+
+
 # By the function that asks: what calls it.
 SERVICES: dict[str, Callable[[Scene], object]] = {
     "_init": init,
@@ -95,6 +122,24 @@ SERVICES: dict[str, Callable[[Scene], object]] = {
         actor=scene.actor, tenant=scene.tenant.name, email="late@invited.test", role=Role.VIEWER, days=1, now=NOW
     ),
     "invitation_accept": accept,
+    "_wants_tier": lambda scene: wish(scene, "tier", workspace=scene.open.pk, tier="roomy"),
+    "_wants_quota": lambda scene: wish(scene, "quota", tenant=scene.tenant.name, hard={"pods": "9"}),
+    "_wants_role": lambda scene: request_create(
+        actor=Actor(name="viewer", user_id=scene.viewer.pk),
+        wish=Wish(kind="role", reason="x", tenant=scene.tenant.name, role="admin"),
+        now=NOW,
+    ),
+    "_to_decide": lambda scene: request_approve(actor=scene.actor, request_id=scene.asked.pk, now=NOW),
+    "request_comment": lambda scene: request_comment(
+        actor=scene.actor, request_id=scene.asked.pk, text="why?", now=NOW
+    ),
+    "membership_break_glass": break_glass,
+    "workspace_end_at": lambda scene: workspace_end_at(
+        actor=scene.actor, workspace_id=scene.open.pk, expires_at=NOW + timedelta(days=9), now=NOW
+    ),
+    "webhook_create": lambda scene: webhook_create(
+        actor=scene.actor, tenant=scene.tenant.name, url="https://hooks.test/", kinds=(), now=NOW
+    ),
     "token_create": token,
     "intend_for_tenant": lambda scene: intend_for_tenant(scene.actor, scene.tenant.name, "", CredentialKind.EXEC, NOW),
     "_chosen": lambda scene: intend(scene.actor, scene.open.pk, Role.VIEWER, "", NOW),
@@ -123,6 +168,8 @@ def scene() -> Scene:
         guest,
         workspace,
         factories.workspace(tenant, owner, status=Status.SUSPENDED, suspended_at=NOW),
+        factories.member(tenant, Role.VIEWER),
+        factories.access_request(tenant, guest, role=Role.VIEWER),
     )
 
 

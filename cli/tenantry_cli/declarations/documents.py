@@ -49,6 +49,7 @@ _FIELDS: Mapping[Kind, Mapping[str, type]] = {
         "policies": dict,
         "request_limits": dict,
         "recording": str,
+        "approval": str,
         "workspaces_per_user": int,
         "is_available": bool,
         "position": int,

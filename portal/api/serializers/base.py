@@ -20,10 +20,13 @@ class RequestSerializer(serializers.Serializer[Any]):
 
 
 class SuspendRequest(RequestSerializer):
-    """Why a workspace or a tenant is closed, and whether its pods end too."""
+    """Why a workspace or a tenant is closed, until when, and whether its pods end too."""
 
     reason = serializers.CharField(max_length=512)
     stop = serializers.BooleanField(required=False, default=False)
+    until = serializers.DateTimeField(
+        required=False, allow_null=True, default=None, help_text="When it is resumed by itself; by hand without."
+    )
 
 
 class CreateRequest(RequestSerializer):

@@ -7,11 +7,13 @@ from rest_framework import serializers
 from kube.requests.ratelimits import SETTINGS
 from portal.api.serializers.base import CreateRequest, RequestSerializer
 from portal.api.serializers.policies import PoliciesSerializer
-from tenants.models import Cluster, CredentialKind, Network, PodSecurity, RecordingMode, Tier
+from tenants.models import Approval, Cluster, CredentialKind, Network, PodSecurity, RecordingMode, Tier
 
 _LIMITS = f"What its tenants may ask of an API server: {', '.join(SETTINGS)}."
 _RECORDING = "What is kept of sessions (exec, attach) in pods of its workspaces; input never is."
 _KINDS = "What people may be given for its workspaces; everything when nothing is said."
+
+_APPROVAL = "Who decides when it is asked for; empty: it is taken freely."
 
 
 class TierChangeRequest(RequestSerializer):
@@ -32,6 +34,9 @@ class TierChangeRequest(RequestSerializer):
     )
     recording = serializers.ChoiceField(
         choices=RecordingMode.choices, required=False, default=RecordingMode.OFF, help_text=_RECORDING
+    )
+    approval = serializers.ChoiceField(
+        choices=Approval.choices, required=False, default="", allow_blank=True, help_text=_APPROVAL
     )
     workspaces_per_user = serializers.IntegerField(min_value=0, max_value=1000, required=False, default=1)
     is_available = serializers.BooleanField(required=False, default=True)
@@ -99,6 +104,7 @@ class TierSerializer(serializers.ModelSerializer[Tier]):
             "policies",
             "request_limits",
             "recording",
+            "approval",
             "workspaces_per_user",
             "is_available",
             "position",

@@ -7,8 +7,9 @@ from argparse import ArgumentParser
 from typing import Any
 
 from django.core.management.base import BaseCommand
+from django.utils import timezone
 
-from tenants.reconciler import deletion, reconciler
+from tenants.reconciler import deletion, lapses, reconciler
 
 
 class Command(BaseCommand):
@@ -26,6 +27,7 @@ class Command(BaseCommand):
         while True:
             reconciler.operations_sweep()
             deletion.tenants_end()
+            lapses.lapses_sweep(now=timezone.now())
             if options["once"]:
                 return
             if time.monotonic() - reconciled >= 10:

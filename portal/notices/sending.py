@@ -1,0 +1,122 @@
+"""Sends the messages that are due, each once for every attempt (GW25).
+
+A webhook's message is signed: ``Tenantry-Signature: t=<seconds>,v1=<HMAC-SHA256 of "<seconds>.<body>">`` in hexadecimal,
+by the secret that was shown when it was made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import logging
+import smtplib
+import ssl
+from datetime import datetime
+from typing import Final
+
+from asgiref.sync import async_to_sync
+from django.conf import settings
+from django.core.mail import EmailMessage
+from django.urls import reverse
+
+from access.httpclient import HttpClient, verifying
+from access.outsideaddresses import NotPublic, PublicResolver, require_allowed
+from access.outsidebudget import Unreachable
+from tenants.clusters.encryption import DecryptionError, decrypt
+from tenants.models import Delivery, NoticeKind, Notification
+from tenants.notices import one_line
+from tenants.services.notices import deliveries_claim, delivery_end, notices_tell
+
+logger = logging.getLogger(__name__)
+
+_AT_ONCE: Final = 20
+_SECONDS: Final = 10.0
+
+
+def notices_send(*, now: datetime) -> int:
+    """Tell what has happened, then send what is due; how many messages were tried (a worker's sweep)."""
+    notices_tell(now=now)
+    due = deliveries_claim(now=now, limit=_AT_ONCE)
+    hooks = [each for each in due if each.webhook is not None]
+    outcomes = async_to_sync(_post_all)([(each.webhook.url, *_signed(each, now)) for each in hooks if each.webhook])
+    for each, (sent, answer) in zip(hooks, outcomes, strict=True):
+        delivery_end(each, sent=sent, answer=answer, now=now)
+    for each in due:
+        if each.notification is not None:
+            sent, answer = _mail(each.notification)
+            delivery_end(each, sent=sent, answer=answer, now=now)
+    return len(due)
+
+
+def address_of(notification: Notification) -> str:
+    """The page that a notification leads to."""
+    if notification.request_id is not None:
+        return reverse("request", args=[notification.request_id])
+    if notification.workspace_id is not None:
+        return reverse("workspace", args=[notification.workspace_id])
+    if notification.tenant_id is not None:
+        return reverse("tenant", args=[notification.tenant_id])
+    return reverse("notifications")
+
+
+def _signed(delivery: Delivery, now: datetime) -> tuple[bytes, dict[str, str]]:
+    """Body and headers; without a signature nothing is sent."""
+    body, moment = delivery.body.encode(), int(now.timestamp())
+    headers = {
+        "Content-Type": "application/json",
+        "User-Agent": "Tenantry",
+        "Tenantry-Event": delivery.kind,
+        "Tenantry-Delivery": str(delivery.pk),
+    }
+    assert delivery.webhook is not None  # noqa: S101 - the caller has looked
+    try:
+        secret = decrypt(delivery.webhook.sealed_secret)
+    except DecryptionError:
+        return b"", {}
+    digest = hmac.new(secret.encode(), b"%d.%s" % (moment, body), hashlib.sha256).hexdigest()
+    return body, {**headers, "Tenantry-Signature": f"t={moment},v1={digest}"}
+
+
+async def _post_all(messages: list[tuple[str, bytes, dict[str, str]]]) -> list[tuple[bool, str]]:
+    if not messages:
+        return []
+    tls = verifying(settings.WEBHOOK_CA_FILE)
+    return await asyncio.gather(*(_post(tls, *message) for message in messages))
+
+
+async def _post(tls: ssl.SSLContext, url: str, body: bytes, headers: dict[str, str]) -> tuple[bool, str]:
+    """Whether it was taken (2xx), and what was said; nothing of an answer's body is kept."""
+    if not headers:
+        return False, "the secret cannot be opened with the configured sealing keys"
+    networks = settings.WEBHOOK_ALLOWED_NETWORKS
+    client = HttpClient(tls=tls, timeout=_SECONDS, resolver=PublicResolver(networks))
+    try:
+        require_allowed(url, networks)
+        answer = await client.request("POST", url, body=body, headers=headers)
+    except NotPublic as error:
+        return False, str(error)
+    except Unreachable as error:
+        return False, str(error)
+    finally:
+        await client.close()
+    return 200 <= answer.status < 300, f"status {answer.status}"
+
+
+def _mail(notification: Notification) -> tuple[bool, str]:
+    url = f"{settings.PORTAL_URL}{address_of(notification)}"
+    label = NoticeKind(notification.kind).label
+    choices = f"{settings.PORTAL_URL}{reverse('notification-choices')}"
+    message = EmailMessage(
+        subject=f"[Tenantry] {one_line(notification.text)[:150]}",
+        body=f"{notification.text}\n\n{url}\n\n{label}. What you are told: {choices}\n",
+        to=[notification.user.email],
+    )
+    if not notification.user.is_active:
+        return True, "the account is disabled"
+    try:
+        message.send()
+    except (OSError, smtplib.SMTPException, ValueError) as error:
+        logger.warning("an e-mail was not sent: %s", type(error).__name__)
+        return False, type(error).__name__
+    return True, "sent"

@@ -1,0 +1,321 @@
+"""Being told what has happened: in the portal, by e-mail, by signed webhooks; bounded, chosen, and never to others (GW25)."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import ssl
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+import trustme
+import werkzeug.serving
+from django.core import mail
+from django.utils import timezone
+
+from access.credentials.intents import intend
+from audit.recorder import WORKER
+from portal.http import proxies
+from portal.notices.sending import notices_send
+from tenants.models import Delivery, Notice, Notification, Role, User, Webhook
+from tenants.operationqueue import run_one
+from tenants.services import membership_set, tenant_suspend, workspace_resume, workspace_suspend
+from tenants.services.notices import KEPT_OF_PERSON, webhook_create
+from tests import factories
+from tests.portal.conftest import House, signed_in
+from tests.portal.test_api import bearer, send
+from tests.portal.test_requests import ROLE, _many, ask, decide, text  # noqa: F401
+from tests.tenants.conftest import OPERATOR
+
+AUTHORITY = trustme.CA()
+
+
+class Sink:
+    """Somebody's HTTPS server: what came, and what it answers."""
+
+    def __init__(self) -> None:
+        self.came: list[tuple[dict[str, str], bytes]] = []
+        self.status, self.location, self.url = "204 No Content", "", ""
+
+    def __call__(self, environ: dict[str, Any], start: Any) -> Any:
+        body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
+        self.came.append(({name: value for name, value in environ.items() if name.startswith("HTTP_")}, body))
+        start(self.status, [("Location", self.location)] if self.location else [])
+        return [b""]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Sink, Path]]:
+    sink, context = Sink(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    AUTHORITY.issue_cert("localhost", "127.0.0.1").configure_cert(context)
+    authority = tmp_path_factory.mktemp("hook") / "ca.pem"
+    AUTHORITY.cert_pem.write_to_path(str(authority))
+    made = werkzeug.serving.make_server("127.0.0.1", 0, sink, threaded=True, ssl_context=context)
+    thread = threading.Thread(target=made.serve_forever, args=(0.02,))
+    thread.start()
+    sink.url = f"https://localhost:{made.server_port}/hook"
+    yield sink, authority
+    made.shutdown()
+    thread.join()
+    made.server_close()
+
+
+@pytest.fixture
+def sink(server: tuple[Sink, Path], settings: Any) -> Sink:
+    """The server, which an operator has allowed, with nothing come yet."""
+    found, authority = server
+    found.came, found.status, found.location = [], "204 No Content", ""
+    settings.WEBHOOK_CA_FILE = authority
+    settings.WEBHOOK_ALLOWED_NETWORKS = proxies.parse(["127.0.0.0/8", "::1"])
+    return found
+
+
+def told(user: User) -> list[str]:
+    notices_send(now=timezone.now())
+    return list(Notification.objects.filter(user=user).order_by("created_at", "id").values_list("text", flat=True))
+
+
+def hook(url: str, tenant: str = "acme", kinds: tuple[str, ...] = ()) -> tuple[Webhook, str]:
+    made = webhook_create(actor=OPERATOR, tenant=tenant, url=url, kinds=kinds, now=timezone.now())
+    return made.webhook, made.secret
+
+
+def test_those_who_decide_and_whoever_asked_are_told(acme: House, globex: House, operator: User) -> None:
+    found = ask(acme.viewer, "role", **ROLE)
+    assert told(acme.owner) == [f"{acme.viewer.email} asks for the role admin in acme"]
+    assert told(acme.viewer) == told(operator) == told(globex.owner) == told(acme.admin) == []
+    page = text(acme.owner, "/")
+    assert 'aria-label="Notifications, 1 unread"' in page
+    assert f'href="/inbox/{found.pk}/"' in text(acme.owner, "/notifications/")
+    decide(acme.owner, found, "deny", answer="not now")
+    assert told(acme.viewer) == ["Denied: the role admin in acme (not now)"]
+    assert len(told(acme.owner)) == 1, "nobody is told what they did themselves"
+    signed_in(acme.owner).post("/notifications/read/")
+    assert 'aria-label="Notifications"' in text(acme.owner, "/")
+    assert not Notice.objects.exists()
+    assert told(acme.viewer) == ["Denied: the role admin in acme (not now)"], "once"
+
+
+def test_everything_that_concerns_a_person_is_told(acme: House, operator: User) -> None:
+    membership_set(actor=OPERATOR, tenant="acme", user=acme.viewer, role=Role.EDITOR)
+    assert told(acme.viewer) == ["You are editor in acme"]
+    workspace_suspend(actor=OPERATOR, workspace_id=acme.workspace.pk, reason="mining")
+    workspace_resume(actor=OPERATOR, workspace_id=acme.workspace.pk)
+    words = [f"The workspace {acme.workspace} is suspended: mining", f"The workspace {acme.workspace} is open again"]
+    assert told(acme.owner) == told(acme.editor) == words
+    tenant_suspend(actor=OPERATOR, name="acme", reason="unpaid")
+    assert told(acme.owner)[-1] == "The tenant acme is suspended: unpaid"
+    assert told(acme.viewer) == ["You are editor in acme"]
+
+
+def test_a_failure_and_a_credential_by_somebody_else_are_told(acme: House) -> None:
+    from tenants.operationqueue import Refused
+
+    made = factories.workspace(acme.tenant, acme.editor, "late", phase="provisioning", observed_generation=0)
+    made.operations.update(state="pending")
+
+    def refuse(_lease: Any) -> None:
+        raise Refused("the quota is refused")
+
+    assert run_one(refuse, made.pk)
+    assert told(acme.editor) == ["The workspace acme/late fails: the quota is refused"]
+    intend(WORKER, acme.workspace.pk, "viewer", "direct", timezone.now())
+    assert told(acme.editor)[-1] == f"A credential for {acme.workspace} is issued for you by system:worker"
+    intend(OPERATOR, acme.workspace.pk, "viewer", "direct", timezone.now())
+
+
+def test_e_mail_goes_out_where_a_server_is_configured_and_wanted(acme: House, settings: Any) -> None:
+    membership_set(actor=OPERATOR, tenant="acme", user=acme.viewer, role=Role.EDITOR)
+    told(acme.viewer)
+    assert mail.outbox == []
+    settings.EMAIL_IS_SET = True
+    membership_set(actor=OPERATOR, tenant="acme", user=acme.viewer, role=Role.ADMIN)
+    told(acme.viewer)
+    (message,) = mail.outbox
+    assert (message.to, message.subject) == ([acme.viewer.email], "[Tenantry] You are admin in acme")
+    assert f"{settings.PORTAL_URL}/tenants/acme/" in message.body
+    client = signed_in(acme.viewer)
+    sent = {"membership-changed": ["portal"], "request-decided": ["mail"]}
+    assert client.post("/notifications/choices/", sent).status_code == 302
+    membership_set(actor=OPERATOR, tenant="acme", user=acme.viewer, role=Role.EDITOR)
+    assert told(acme.viewer)[-1] == "You are editor in acme"
+    assert len(mail.outbox) == 1
+    decide(acme.owner, ask(acme.viewer, "role", **ROLE))
+    told(acme.viewer)
+    assert mail.outbox[-1].subject.startswith("[Tenantry] Approved: the role admin")
+    unread = Notification.objects.filter(user=acme.viewer, read_at=None, kind="request.decided")
+    assert not unread.exists(), "by e-mail alone"
+
+
+@pytest.mark.parametrize(
+    "hostile", ["x\r\nBcc: all@else.test", "x\nSubject: y", "\x85Bcc: z", "\u2028Bcc: z", "=?utf-8?q?=0ABcc:_a?="]
+)
+def test_no_text_of_anybody_becomes_a_header(acme: House, settings: Any, hostile: str) -> None:
+    settings.EMAIL_IS_SET = True
+    found = ask(acme.viewer, "role", **ROLE)
+    from tenants.services.requests import request_comment
+    from tests.portal.test_requests import actor
+
+    request_comment(actor=actor(acme.viewer), request_id=found.pk, text=f"a {hostile}", now=timezone.now())
+    told(acme.owner)
+    for message in mail.outbox:
+        assert not {"bcc", "cc"} & {name.lower() for name in message.message()}
+        assert len(message.message().get_all("Subject")) == 1
+        assert message.recipients() == [acme.owner.email]
+    assert len(mail.outbox) == 2
+
+
+def test_what_a_person_is_told_is_bounded(acme: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tenants.services.notices.KEPT_OF_PERSON", 3)
+    for number in range(6):
+        membership_set(actor=OPERATOR, tenant="acme", user=acme.viewer, role=[Role.EDITOR, Role.ADMIN][number % 2])
+    assert len(told(acme.viewer)) == 3
+    assert KEPT_OF_PERSON == 200
+
+
+def test_hostile_words_are_text_in_the_list(acme: House) -> None:
+    tenant_suspend(actor=OPERATOR, name="acme", reason="<script>alert(1)</script>")
+    told(acme.owner)
+    page = text(acme.owner, "/notifications/")
+    assert "&lt;script&gt;" in page
+    assert "<script>alert" not in page
+
+
+def test_a_webhook_gets_signed_messages_of_its_tenant_alone(acme: House, globex: House, sink: Sink) -> None:
+    page = signed_in(acme.owner).post("/tenants/acme/webhooks/new/", {"url": sink.url, "kinds": ["membership.changed"]})
+    secret = re.search(r">([\w-]{43})<", page.content.decode())[1]  # type: ignore[index]
+    made = Webhook.objects.get()
+    assert secret.encode() not in bytes(made.sealed_secret)
+    assert secret not in text(acme.owner, f"/webhooks/{made.pk}/")
+    for tenant, user in (("acme", acme.viewer), ("globex", globex.viewer)):
+        membership_set(actor=OPERATOR, tenant=tenant, user=user, role=Role.EDITOR)
+    workspace_suspend(actor=OPERATOR, workspace_id=acme.workspace.pk, reason="mining")
+    notices_send(now=timezone.now())
+    ((headers, body),) = sink.came
+    message = orjson.loads(body)
+    assert (message["kind"], message["tenant"], message["text"]) == (
+        "membership.changed",
+        "acme",
+        "You are editor in acme",
+    )
+    moment, digest = re.fullmatch(r"t=(\d+),v1=([0-9a-f]{64})", headers["HTTP_TENANTRY_SIGNATURE"]).groups()  # type: ignore[union-attr]
+    assert digest == hmac.new(secret.encode(), f"{moment}.".encode() + body, hashlib.sha256).hexdigest()
+    assert abs(int(moment) - timezone.now().timestamp()) < 300
+    assert "status 204" in text(acme.owner, f"/webhooks/{made.pk}/")
+
+
+def test_the_platforms_webhook_is_told_everything(acme: House, operator: User, sink: Sink) -> None:
+    assert signed_in(acme.owner).get("/webhooks/").status_code == 403
+    signed_in(operator).post("/webhooks/new/", {"url": sink.url})
+    ask(factories.user(), "tenant", tenant="newts", reason="x")
+    membership_set(actor=OPERATOR, tenant="acme", user=acme.viewer, role=Role.EDITOR)
+    notices_send(now=timezone.now())
+    assert {orjson.loads(body)["kind"] for _, body in sink.came} == {"request.opened", "membership.changed"}
+
+
+def test_what_is_not_taken_is_tried_again_and_given_up(acme: House, sink: Sink) -> None:
+    hook(sink.url)
+    sink.status = "500 Oh"
+    membership_set(actor=OPERATOR, tenant="acme", user=acme.viewer, role=Role.EDITOR)
+    now = timezone.now()
+    notices_send(now=now)
+    notices_send(now=now + timedelta(seconds=5))
+    assert len(sink.came) == 1, "not at once"
+    notices_send(now=now + timedelta(seconds=11))
+    row = Delivery.objects.get()
+    assert (len(sink.came), row.attempts, row.state, row.answer) == (2, 2, "waiting", "status 500")
+    notices_send(now=now + timedelta(days=2))
+    row.refresh_from_db()
+    assert row.state == "failed"
+    notices_send(now=now + timedelta(days=3))
+    assert len(sink.came) == 3
+
+
+def test_a_redirect_leads_nowhere(acme: House, sink: Sink) -> None:
+    hook(sink.url)
+    sink.status, sink.location = "307 Go", sink.url.replace("/hook", "/elsewhere")
+    membership_set(actor=OPERATOR, tenant="acme", user=acme.viewer, role=Role.EDITOR)
+    notices_send(now=timezone.now())
+    assert len(sink.came) == 1
+    assert "redirect" in Delivery.objects.get().answer
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "[::ffff:127.0.0.1]", "127.1", "0x7f000001"])
+def test_our_own_network_is_told_nothing_unless_an_operator_allows_it(
+    acme: House, sink: Sink, settings: Any, host: str
+) -> None:
+    settings.WEBHOOK_ALLOWED_NETWORKS = ()
+    hook(sink.url.replace("localhost", host))
+    membership_set(actor=OPERATOR, tenant="acme", user=acme.viewer, role=Role.EDITOR)
+    notices_send(now=timezone.now())
+    assert sink.came == []
+    row = Delivery.objects.get()
+    assert row.state == "waiting"
+    assert "status" not in row.answer
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("http://hooks.test/", "ftp://hooks.test/", "https://", "https:///x", "javascript:alert(1)", "//hooks.test/"),
+        *(
+            "https://user:pass@hooks.test/",
+            "https://hooks.test/#x",
+            "https://hooks.test:99999/",
+            "https://hooks.test:0/",
+        ),
+        *(
+            "https://hooks.test/\r\nX: y",
+            "https://hööks.test/",
+            "https://hooks.test\\@x.test/",
+            f"https://x.test/{'a' * 512}",
+        ),
+    ],
+)
+def test_what_is_no_address_for_a_webhook_is_refused(acme: House, url: str) -> None:
+    answer = signed_in(acme.owner).post("/tenants/acme/webhooks/new/", {"url": url})
+    assert answer.status_code == 422
+    assert not Webhook.objects.exists()
+
+
+def test_webhooks_are_for_admins_of_the_tenant(acme: House, globex: House) -> None:
+    made, _ = hook("https://hooks.test/")
+    for who, status in ((acme.editor, 403), (globex.owner, 404)):
+        client = signed_in(who)
+        assert client.get("/tenants/acme/webhooks/").status_code == status
+        assert client.get(f"/webhooks/{made.pk}/").status_code == status
+        assert client.post(f"/webhooks/{made.pk}/delete/").status_code == status
+    assert signed_in(acme.admin).post(f"/webhooks/{made.pk}/delete/").status_code == 302
+    assert not Webhook.objects.exists()
+
+
+def test_the_log_of_a_webhook_is_bounded(acme: House, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tenants.services.notices.KEPT_OF_WEBHOOK", 2)
+    hook("https://hooks.test/")
+    for role in (Role.EDITOR, Role.ADMIN, Role.EDITOR, Role.ADMIN):
+        membership_set(actor=OPERATOR, tenant="acme", user=acme.viewer, role=role)
+    from tenants.services.notices import notices_tell
+
+    notices_tell(now=timezone.now())
+    assert Delivery.objects.count() == 2
+
+
+def test_the_rest_api_lists_and_marks_them(acme: House, globex: House) -> None:
+    membership_set(actor=OPERATOR, tenant="acme", user=acme.viewer, role=Role.EDITOR)
+    membership_set(actor=OPERATOR, tenant="globex", user=acme.viewer, role=Role.EDITOR)
+    told(acme.viewer)
+    client = bearer(acme.viewer)
+    rows = send(client, "GET", "notifications/?unread=true").json()["results"]
+    assert {row["tenant"] for row in rows} == {"acme", "globex"}
+    bound = send(bearer(acme.viewer, tenant=acme.tenant), "GET", "notifications/").json()["results"]
+    assert [row["tenant"] for row in bound] == ["acme"]
+    assert send(client, "POST", "notifications/read", {"id": rows[0]["id"]}).json() == {"read": 1}
+    assert send(bearer(acme.owner), "POST", "notifications/read", {"id": rows[1]["id"]}).json() == {"read": 0}
+    assert send(client, "POST", "notifications/read").json() == {"read": 1}
+    assert send(client, "GET", "notifications/?unread=maybe").status_code == 400
