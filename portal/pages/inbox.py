@@ -132,7 +132,7 @@ def _operation(actor: Actor, found: Operation) -> Line:
         url=reverse("workspace", args=[found.workspace_id]),
         action="Look at it",
         dialog=abandon,
-        post=None if actor.auditor else (reverse("operation-retry", args=[found.pk]), "Try again"),
+        post=("", "") if actor.auditor else (reverse("operation-retry", args=[found.pk]), "Try again"),
     )
 
 
