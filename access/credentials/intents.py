@@ -46,10 +46,11 @@ def intend(
     *,
     login: Login | None = None,
     limited: bool = True,
+    given_away: bool = True,
 ) -> Intent:
     """Check everything under the workspace's row lock and commit the intent, or the refusal; raise the refusal.
 
-    Without ``kind`` it is what the cluster recommends.
+    Without ``kind`` it is what the cluster recommends. What is ``given_away`` is of a kind that the cluster offers.
     """
     refusal: StatusError
     with transaction.atomic():
@@ -62,7 +63,9 @@ def intend(
         kind = kind or next(iter(workspace.cluster.credential_kinds), "")
         try:
             member = role_of(actor, workspace.tenant_id)
-            chosen = _chosen(workspace, member, role, kind, workspace_id)
+            chosen = _chosen(workspace, member, role, workspace_id)
+            if given_away:
+                _require_offered(workspace, kind)
             if limited:
                 actionlimits.take(actionlimits.CREDENTIAL, actor.user_id or actor.name)
         except StatusError as error:
@@ -146,16 +149,15 @@ def _renewed(
     if before is None:
         return None
     if before.revoked_at is not None:
-        raise Forbidden(
-            "This credential was revoked; tenantry-login logout, then sign in again for another.", kind="credentials"
-        )
+        way = "sign out of the portal" if login.of_portal else "tenantry-login logout"
+        raise Forbidden(f"This credential was revoked; {way}, then sign in again for another.", kind="credentials")
     if before.expires_at != expires_at:
         before.expires_at = expires_at
         before.save(update_fields=["expires_at"])
     return before
 
 
-def _chosen(workspace: Workspace, member: Role | None, role: str, kind: str, workspace_id: UUID) -> str:
+def _chosen(workspace: Workspace, member: Role | None, role: str, workspace_id: UUID) -> str:
     """The role of the credential; raises the refusal that fits."""
     if member is None:
         raise _unknown(workspace_id)
@@ -169,10 +171,13 @@ def _chosen(workspace: Workspace, member: Role | None, role: str, kind: str, wor
         raise Conflict("The workspace is closed.", kind="workspaces")
     if workspace.phase != Phase.READY:
         raise Conflict("The workspace is not ready yet.", kind="workspaces", name=workspace.name)
+    return chosen
+
+
+def _require_offered(workspace: Workspace, kind: str) -> None:
     if kind not in workspace.cluster.credential_kinds:
         offered = ", ".join(workspace.cluster.credential_kinds) or "none"
         raise Conflict(f"The cluster {workspace.cluster.name} offers other credentials: {offered}.", kind="workspaces")
-    return chosen
 
 
 def _unknown(workspace_id: UUID) -> NotFound:
