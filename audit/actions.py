@@ -23,6 +23,7 @@ class Action(StrEnum):
     CLUSTER_REGISTERED = "cluster.register"
     CLUSTER_ROTATED = "cluster.rotate"
     CONNECTION_ENDED = "connection.end"
+    CONTENTS_OPENED = "contents.open"
     CREDENTIAL_REVOKED = "credential.revoke"
     INVITATION_ACCEPTED = "invitation.accept"
     INVITATION_CREATED = "invitation.create"

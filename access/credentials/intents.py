@@ -46,11 +46,10 @@ def intend(
     *,
     login: Login | None = None,
     limited: bool = True,
-    given_away: bool = True,
 ) -> Intent:
     """Check everything under the workspace's row lock and commit the intent, or the refusal; raise the refusal.
 
-    Without ``kind`` it is what the cluster recommends. What is ``given_away`` is of a kind that the cluster offers.
+    Without ``kind`` it is what the cluster recommends.
     """
     refusal: StatusError
     with transaction.atomic():
@@ -63,9 +62,7 @@ def intend(
         kind = kind or next(iter(workspace.cluster.credential_kinds), "")
         try:
             member = role_of(actor, workspace.tenant_id)
-            chosen = _chosen(workspace, member, role, workspace_id)
-            if given_away:
-                _require_offered(workspace, kind)
+            chosen = _chosen(workspace, member, role, kind, workspace_id)
             if limited:
                 actionlimits.take(actionlimits.CREDENTIAL, actor.user_id or actor.name)
         except StatusError as error:
@@ -157,7 +154,7 @@ def _renewed(
     return before
 
 
-def _chosen(workspace: Workspace, member: Role | None, role: str, workspace_id: UUID) -> str:
+def _chosen(workspace: Workspace, member: Role | None, role: str, kind: str, workspace_id: UUID) -> str:
     """The role of the credential; raises the refusal that fits."""
     if member is None:
         raise _unknown(workspace_id)
@@ -171,13 +168,10 @@ def _chosen(workspace: Workspace, member: Role | None, role: str, workspace_id: 
         raise Conflict("The workspace is closed.", kind="workspaces")
     if workspace.phase != Phase.READY:
         raise Conflict("The workspace is not ready yet.", kind="workspaces", name=workspace.name)
-    return chosen
-
-
-def _require_offered(workspace: Workspace, kind: str) -> None:
     if kind not in workspace.cluster.credential_kinds:
         offered = ", ".join(workspace.cluster.credential_kinds) or "none"
         raise Conflict(f"The cluster {workspace.cluster.name} offers other credentials: {offered}.", kind="workspaces")
+    return chosen
 
 
 def _unknown(workspace_id: UUID) -> NotFound:

@@ -1,7 +1,7 @@
 """The portal's own way to the API server, as the person who is signed in to it (D2, D9).
 
 A session of the portal is a login like that of a machine, but one that no secret opens: it is listed among the person's
-machines, ends with the session, and can be ended before. It has a credential for each workspace that is looked into,
+machines, ends with the session, and can be ended before. It has a credential for each tenant that is looked into,
 recorded once; each answer of the portal makes a token of its own, which lives a minute and is kept nowhere.
 """
 
@@ -16,15 +16,16 @@ from django.db import transaction
 from django.utils.crypto import salted_hmac
 from django.views.decorators.debug import sensitive_variables
 
-from access.credentials.intents import intend
+from access.credentials.intents import intend_for_tenant
 from access.credentials.logins import login_end, login_lives
 from access.credentials.portaltokens import own_apiserver, portal_token
-from access.models import Login
+from access.models import Credential, Login
 from audit.actions import Action
 from audit.addresses import address_of
 from audit.recorder import SYSTEM_CHAIN, Actor
 from kube.requests.status import Forbidden, Unauthorized
-from tenants.models import CredentialKind, User
+from tenants.models import CredentialKind, Role, User
+from tenants.rights import require_role
 
 PORTAL: Final = "this portal"
 """What the login is called among machines."""
@@ -69,16 +70,19 @@ def session_login(*, actor: Actor, user: User, session_key: str, now: datetime) 
 
 
 @sensitive_variables()
-def session_token(*, actor: Actor, login: Login, workspace_id: UUID, now: datetime) -> tuple[str, str]:
-    """A token for a workspace with all rights that the membership gives there, and the ID of its credential.
+def session_token(*, actor: Actor, login: Login, tenant: str, now: datetime) -> tuple[str, str]:
+    """A token for a tenant's space with all rights that the membership gives there, and the ID of its credential.
 
-    Whatever ways a cluster offers to people: this one is not given away. Raises as ``kubeconfig_issue`` does, and
-    ``Forbidden`` for a credential that was revoked.
+    Whatever ways a cluster offers to people: this one is not given away. Raises ``NotFound`` for who is no member,
+    ``Conflict`` where the tenant is closed, ``Forbidden`` for a credential that was revoked.
     """
-    intent = intend(actor, workspace_id, "", CredentialKind.EXEC, now, login=login, limited=False, given_away=False)
-    assert intent.credential is not None  # noqa: S101 - a login always gets one
-    token = portal_token(intent.credential, now=now, expires_at=now + _LIFE)
-    return token, str(intent.credential.jti)
+    role = require_role(actor, tenant, Role.VIEWER)
+    known = Credential.objects.filter(login=login, tenant_id=tenant, workspace=None, role=role.value)
+    # Whether it still counts is asked by the API server, each time.
+    credential = known.filter(revoked_at=None, expires_at__gt=now).first()
+    credential = credential or intend_for_tenant(actor, tenant, "", CredentialKind.EXEC, now, login=login)
+    assert credential is not None  # noqa: S101 - a login always gets one
+    return portal_token(credential, now=now, expires_at=now + _LIFE), str(credential.jti)
 
 
 def _identifier(session_key: str, user: User) -> UUID:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+from typing import Final
+
+from kube.display.text import acts
+
+_WRITTEN: Final = re.compile(r"[^ -~]|[\\']")
 
 
 def kubectl(namespace: str, *arguments: str) -> str:
     """A command in a namespace; whatever a shell would read is quoted."""
-    return shlex.join(["kubectl", "-n", namespace, *(argument for argument in arguments if argument)])
+    return " ".join(map(_quoted, ["kubectl", "-n", namespace, *(argument for argument in arguments if argument)]))
 
 
 def get_list(namespace: str, resource: str, *, labels: str = "") -> str:
@@ -39,3 +45,10 @@ def scale(namespace: str, resource: str, name: str, replicas: int) -> str:
 def delete(namespace: str, resource: str, name: str) -> str:
     """The end of one."""
     return kubectl(namespace, "delete", resource, name)
+
+
+def _quoted(argument: str) -> str:
+    """As a shell takes it; letters that act as escapes, which bash and zsh read."""
+    if not acts(argument):
+        return shlex.quote(argument)
+    return "$'" + _WRITTEN.sub(lambda found: f"\\U{ord(found[0]):08x}", argument) + "'"

@@ -41,8 +41,28 @@ class Value:
 
 def yaml_of(found: Mapping[str, Any]) -> str:
     """The object without ``managedFields`` and without values; letters that act are written as escapes."""
-    text = _dumped(_readable(found), unicode=True)
-    return _dumped(_readable(found), unicode=False) if acts(text) else text
+    shown = readable(found)
+    text = _dumped(shown, unicode=True)
+    return _dumped(shown, unicode=False) if acts(text) else text
+
+
+def readable(found: Mapping[str, Any]) -> dict[str, Any]:
+    """The object as it may be shown: no ``managedFields``, no values, and no annotation that repeats them."""
+    shown = dict(found)
+    metadata = shown.get("metadata")
+    if isinstance(metadata, dict):
+        metadata = {name: value for name, value in metadata.items() if name != "managedFields"}
+        annotations = metadata.get("annotations")
+        if isinstance(annotations, dict) and has_values(found):
+            # It repeats what was applied, values included.
+            metadata["annotations"] = {name: value for name, value in annotations.items() if name != _APPLIED}
+        shown["metadata"] = metadata
+    if has_values(found):
+        sizes = {value.key: f"<{value.size} bytes>" for value in values_of(found)}
+        for part in _PARTS:
+            if isinstance(shown.get(part), dict):
+                shown[part] = {key: sizes.get(key, "<not text>") for key in shown[part]}
+    return shown
 
 
 def has_values(found: Mapping[str, Any]) -> bool:
@@ -76,24 +96,6 @@ def _decoded(text: str) -> bytes:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
         return text.encode()
-
-
-def _readable(found: Mapping[str, Any]) -> dict[str, Any]:
-    shown = dict(found)
-    metadata = shown.get("metadata")
-    if isinstance(metadata, dict):
-        metadata = {name: value for name, value in metadata.items() if name != "managedFields"}
-        annotations = metadata.get("annotations")
-        if isinstance(annotations, dict) and has_values(found):
-            # It repeats what was applied, values included.
-            metadata["annotations"] = {name: value for name, value in annotations.items() if name != _APPLIED}
-        shown["metadata"] = metadata
-    if has_values(found):
-        sizes = {value.key: f"<{value.size} bytes>" for value in values_of(found)}
-        for part in _PARTS:
-            if isinstance(shown.get(part), dict):
-                shown[part] = {key: sizes.get(key, "<not text>") for key in shown[part]}
-    return shown
 
 
 def _dumped(value: Any, *, unicode: bool) -> str:

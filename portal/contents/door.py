@@ -49,7 +49,10 @@ _PIECE: Final = 65536
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """One person's way to one workspace's namespace, for as long as one answer is made."""
+    """One person's way to one workspace's namespace, for as long as one answer is made.
+
+    The token opens what the person may reach in the tenant; the paths that are made here are in the namespace.
+    """
 
     server: Cluster
     namespace: str
@@ -104,14 +107,14 @@ class Door:
 def door_of(request: HttpRequest, workspace: Workspace) -> Door:
     """The way of the signed-in person into a workspace.
 
-    Raises ``Conflict`` while it is not ready or suspended, ``NotFound`` for who is no member, ``Forbidden`` where the
-    portal's credential was revoked, ``ServiceUnavailable`` where the portal has no key.
+    Raises ``NotFound`` for who is no member, ``Conflict`` where the tenant is closed, ``Forbidden`` where the portal's
+    credential was revoked, ``ServiceUnavailable`` where the portal has no key.
     """
     actor, now = actor_of(request), timezone.now()
     user: Any = request.user
     with everything():  # a login is nobody's row until it is there
         login = session_login(actor=actor, user=user, session_key=str(request.session.session_key), now=now)
-    token, credential = session_token(actor=actor, login=login, workspace_id=workspace.pk, now=now)
+    token, credential = session_token(actor=actor, login=login, tenant=workspace.tenant_id, now=now)
     request_id = str(getattr(request, "request_id", ""))
     return Door(own_apiserver(), workspace.k8s_namespace, credential, request_id, token)
 

@@ -264,6 +264,7 @@ def _rights(actor: Actor, found: Workspace) -> dict[str, bool]:
     open_ = found.status == Status.ACTIVE and found.tenant.state == TenantState.ACTIVE
     return {
         "issue": role is not None and open_ and found.ready_at is not None and bool(found.cluster.credential_kinds),
+        "look": role is not None and open_ and found.ready_at is not None,
         "suspend": actor.operator and found.phase != Phase.DELETED,
         "resume": actor.operator and found.status == Status.SUSPENDED,
         "delete": own and alive,

@@ -8,6 +8,7 @@ from urllib.parse import quote
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils.encoding import escape_uri_path
 
 from kube.display import commands
 from kube.display.kinds import kind_named
@@ -93,6 +94,14 @@ def url_of(place: Place, resource: str, name: str) -> str:
     return place.url("workspace-kind", resource) + f"{quote(name, safe='')}/"
 
 
+def file_name(*parts: str, ending: str) -> str:
+    """Of what is taken away: letters, digits, dashes and dots of the names that it has."""
+    letters = "".join(
+        letter if (letter.isascii() and letter.isalnum()) or letter in "-." else "-" for letter in "-".join(parts)
+    )
+    return f"{letters[:200]}.{ending}"
+
+
 def refused_in_part(request: HttpRequest, error: StatusError) -> HttpResponse:
     """A refusal within another page, which is well without it."""
     context = {"title": "What runs here cannot be read", "text": error.message, "remedy": ""}
@@ -130,4 +139,4 @@ def _address(request: HttpRequest, after: str) -> str:
         query.pop(name, None)
     if after:
         query["after"] = after
-    return f"{request.path}?{query.urlencode()}"
+    return f"{escape_uri_path(request.path)}?{query.urlencode()}"

@@ -12,7 +12,7 @@ from kube.display.loglines import read_lines
 from kube.display.text import visible
 from kube.requests.status import NotFound, StatusError
 from portal.contents import reading
-from portal.views.contents.lists import url_of
+from portal.views.contents.lists import file_name, url_of
 from portal.views.contents.place import Place, living, through_the_door
 
 _EVERY = 2
@@ -80,8 +80,8 @@ def log_file(request: HttpRequest, place: Place, name: str) -> HttpResponse:
         times=True,
     )
     response = HttpResponse(raw, content_type="text/plain; charset=utf-8")
-    kept = "".join(letter if letter.isalnum() or letter in "-." else "-" for letter in f"{name}-{asked['container']}")
-    response["Content-Disposition"] = f'attachment; filename="{kept[:200]}.log"'
+    kept = file_name(name, asked["container"], ending="log")
+    response["Content-Disposition"] = f'attachment; filename="{kept}"'
     return response
 
 

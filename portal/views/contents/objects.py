@@ -16,7 +16,7 @@ from kube.display.kinds import ServedKind
 from kube.display.text import visible
 from kube.requests.status import NotFound
 from portal.contents import changing, reading
-from portal.views.contents.lists import rows_of, url_of
+from portal.views.contents.lists import file_name, rows_of, url_of
 from portal.views.contents.place import Place, living, through_the_door
 
 _EVERY = 10
@@ -73,7 +73,7 @@ def value(request: HttpRequest, place: Place, resource: str, name: str, key: str
 
 def _still(place: Place, kind: ServedKind, found: Mapping[str, Any], name: str) -> dict[str, Any]:
     """What does not change by itself: asked for once."""
-    namespace = place.workspace.k8s_namespace
+    namespace, shown_object = place.workspace.k8s_namespace, yamltext.readable(found)
     url = url_of(place, kind.name, name)
     may = {
         "restart": kind.name in changing.RESTARTABLE and reading.may(place.door, kind, name, "patch"),
@@ -92,8 +92,8 @@ def _still(place: Place, kind: ServedKind, found: Mapping[str, Any], name: str) 
     return {
         "created_at": parse_datetime(facts.text_at(found, "metadata", "creationTimestamp") or "-"),
         "uid": visible(facts.text_at(found, "metadata", "uid"), most=64),
-        "object_labels": facts.texts_of(found, "labels"),
-        "annotations": facts.texts_of(found, "annotations"),
+        "object_labels": facts.texts_of(shown_object, "labels"),
+        "annotations": facts.texts_of(shown_object, "annotations"),
         "owners": [
             {
                 "text": visible(f"{owner.kind} {owner.name}", most=300),
@@ -107,7 +107,7 @@ def _still(place: Place, kind: ServedKind, found: Mapping[str, Any], name: str) 
         ],
         "has_values": yamltext.has_values(found),
         "yaml": yamltext.yaml_of(found),
-        "filename": f"{kind.resource}-{name}.yaml",
+        "filename": file_name(kind.resource, name, ending="yaml"),
         "may": may,
         "object_url": url,
         "commands": [{"label": label, "text": text, "id": f"command-{label.split()[-1]}"} for label, text in shown],

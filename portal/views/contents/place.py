@@ -14,6 +14,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.template.loader import render_to_string
 from django.urls import reverse
+from django.utils.encoding import escape_uri_path
 from django.utils.safestring import mark_safe
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
@@ -122,7 +123,7 @@ def refused(place: Place, error: StatusError) -> HttpResponse:
         "remedy": "" if place.closed else _REMEDIES.get(error.code, ""),
         "closed": bool(place.closed),
         "code": error.code,
-        "first_page": place.request.path if error.code == 410 else "",
+        "first_page": escape_uri_path(place.request.path) if error.code in {400, 410} and place.request.GET.get("after") else "",
     }
     if place.is_live:
         return _fragment(place, "pages/contents/refusal.html", context, seconds=15)
@@ -156,7 +157,7 @@ def _live(place: Place, part: str, context: dict[str, Any], seconds: int) -> tup
     digest = hashlib.sha256(body.encode()).hexdigest()[:16]
     query = place.request.GET.copy()
     query["seen"] = digest
-    shell = {"body": mark_safe(body), "url": f"{place.request.path}?{query.urlencode()}", "seconds": seconds}  # noqa: S308 # drawn by a template just now
+    shell = {"body": mark_safe(body), "url": f"{escape_uri_path(place.request.path)}?{query.urlencode()}", "seconds": seconds}  # noqa: S308 # drawn by a template just now
     return render_to_string("pages/contents/live.html", shell), digest
 
 
