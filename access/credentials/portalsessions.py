@@ -1,4 +1,4 @@
-"""The portal's own way to the API server, as the person who is signed in to it (D2, D9).
+"""The portal's own way to the API server, as the person who is signed in to it (GW27).
 
 A session of the portal is a login like that of a machine, but one that no secret opens: it is listed among the person's
 machines, ends with the session, and can be ended before. It has a credential for each tenant that is looked into,

@@ -61,7 +61,7 @@ class Reference:
 
 def facts_of(found: Mapping[str, Any]) -> list[Fact]:
     """What its kind is asked for most; nothing that is not there."""
-    kind, spec, status = found.get("kind"), _dict(found.get("spec")), _dict(found.get("status"))
+    kind, spec, status = text_at(found, "kind"), _dict(found.get("spec")), _dict(found.get("status"))
     facts: list[tuple[str, Any]] = []
     if kind in _REPLICATED:
         facts.append(("Replicas", _replicas(spec, status)))

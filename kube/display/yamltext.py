@@ -67,7 +67,7 @@ def readable(found: Mapping[str, Any]) -> dict[str, Any]:
 
 def has_values(found: Mapping[str, Any]) -> bool:
     """Whether what it holds is shown one by one alone."""
-    return found.get("kind") in _WITH_VALUES and found.get("apiVersion") == "v1"
+    return str(found.get("kind")) in _WITH_VALUES and found.get("apiVersion") == "v1"
 
 
 def values_of(found: Mapping[str, Any]) -> list[Value]:

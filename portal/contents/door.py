@@ -1,4 +1,4 @@
-"""The portal as a client of the product's API server: over TLS, as the person, with a token of one answer's life (D2, D9).
+"""The portal as a client of the product's API server: over TLS, as the person, with a token of one answer's life (GW27).
 
 Every read and every change goes through the chain that kubectl goes through, and is in the same records under the
 person's name. There is no other way from these pages to an object.

@@ -93,6 +93,7 @@ def address(name: str, acme: House) -> str:
         "credential": "jti",
         "policy": "p",
         "key": "0",
+        "resource": "configmaps",
         "secret": "none",
     }
     pattern = next(each for each in urls.urlpatterns if getattr(each, "name", None) == name)

@@ -94,7 +94,7 @@ def test_an_editor_looks_around_and_is_known_by_name(acme: Inhabited, monkeypatc
 
     def recorded() -> bool:
         rows = ApiRequest.objects.filter(tenant="acme", path__contains=f"/{acme.workspace.k8s_namespace}/pods")
-        return set(rows.values_list("actor", "credential_id")) == {("editor@acme.test", f"JTI={credential.jti}")}
+        return set(rows.values_list("actor", "credential")) == {("editor@acme.test", f"JTI={credential.jti}")}
 
     assert eventually(recorded)
     assert "this portal" in seen(browser, "/credentials/")
