@@ -8,7 +8,7 @@ from typing import Final
 _ESCAPES: Final = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\|\x9c)?|[ -/]*[0-~])|\x9b[0-?]*[ -/]*[@-~]"
 )
-"""What a terminal obeys (ECMA-48): CSI, OSC and the other strings, and two-letter escapes."""
+"""What a terminal obeys (ECMA 48): CSI, OSC and the other strings, and two-letter escapes."""
 
 _REORDERING: Final = re.compile("[\u061c\u200b\u200e\u200f\u202a-\u202e\u2060\u2066-\u2069\ufeff]")
 """Marks of direction, which make a text read as another, and letters without any width (Unicode TR 36)."""

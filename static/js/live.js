@@ -18,12 +18,20 @@ document.addEventListener("visibilitychange", () => {
   if (!document.hidden && part()) htmx.trigger(part(), "refresh");
 });
 
+function say(text) {
+  if (toggle) toggle.querySelector("span").textContent = text;
+}
+
+document.addEventListener("htmx:afterRequest", (event) => {
+  if (event.detail.elt === part() && !paused) say(event.detail.successful ? "Live" : "No answer");
+});
+
 if (toggle && part()) {
   toggle.hidden = false;
   toggle.addEventListener("click", () => {
     paused = !paused;
     toggle.setAttribute("aria-pressed", String(!paused));
-    toggle.querySelector("span").textContent = paused ? "Paused" : "Live";
+    say(paused ? "Paused" : "Live");
     if (!paused) htmx.trigger(part(), "refresh");
   });
 }

@@ -53,3 +53,30 @@ def test_every_page_fits_and_is_accessible(visit: Callable[..., Visit], house: I
     window.page.wait_for_selector("text=Look at everything that is here")
     window.check_in_every_look("contents-of-workspace")
     assert window.problems == []
+
+
+def test_a_list_lives_is_paused_and_leads_on_by_the_keyboard(visit: Callable[..., Visit], house: Inhabited) -> None:
+    """What comes is shown without a reload, the focus stays, a paused list stands still, and a dialog asks first."""
+    house.put(pod("web-1"))
+    window = visit()
+    window.sign_in(house.people["editor"])
+    window.page.goto(window.site + house.url("pods/"))
+    window.page.focus("text=web-1")
+    house.put(pod("web-2"))
+    window.page.wait_for_selector("td >> text=web-2")
+    assert window.page.evaluate("document.activeElement.textContent") == "web-1"
+    window.page.get_by_role("button", name="Live").click()
+    window.page.wait_for_selector("button[aria-pressed=false]:has-text('Paused')")
+    with window.page.expect_response(lambda answer: "pods/" in answer.url and "seen=" in answer.url):
+        window.page.get_by_role("button", name="Paused").click()
+    window.page.focus("text=web-2")
+    window.page.keyboard.press("Enter")
+    window.page.wait_for_selector("h1:has-text('web-2')")
+    window.page.get_by_role("link", name="Delete").focus()
+    window.page.keyboard.press("Enter")
+    window.page.wait_for_selector("dialog[open] h2:text-is('Delete web-2')")
+    window.check_in_every_look("contents-delete")
+    window.page.locator("dialog[open] [type=submit]").focus()
+    window.page.keyboard.press("Enter")
+    window.page.wait_for_selector("text=web-2 is being deleted.")
+    assert window.problems == []

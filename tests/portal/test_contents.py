@@ -408,3 +408,17 @@ def test_operators_are_themselves_there_too(acme: Inhabited) -> None:
     assert "web-1" in seen(browser, acme.url("pods/"))
     assert AuditEntry.objects.filter(action="contents.open", actor=operator.email, chain="acme").exists()
     assert django_settings.SESSION_COOKIE_NAME in browser.cookies
+
+
+def test_a_refusal_is_drawn_where_it_was_asked_for(acme: Inhabited) -> None:
+    """In a dialog as a dialog, in a part of a page as a part, and else as a page with its status."""
+    browser = acme.browser()
+    path = acme.url("pods/nobody/delete/")
+    dialog = browser.get(path, headers={"HX-Request": "true", "HX-Target": "dialog"})
+    assert dialog.status_code == 200
+    assert "dialog__head" in dialog.content.decode()
+    part = browser.get(path, headers={"HX-Request": "true"})
+    assert part.status_code == 200
+    assert "<h" not in part.content.decode()
+    assert browser.get(path).status_code == 404
+    assert all('pods "nobody" not found' in text_of(answer) for answer in (dialog, part, browser.get(path)))

@@ -123,12 +123,19 @@ def refused(place: Place, error: StatusError) -> HttpResponse:
         "remedy": "" if place.closed else _REMEDIES.get(error.code, ""),
         "closed": bool(place.closed),
         "code": error.code,
-        "first_page": escape_uri_path(place.request.path) if error.code in {400, 410} and place.request.GET.get("after") else "",
+        "first_page": escape_uri_path(place.request.path)
+        if error.code in {400, 410} and place.request.GET.get("after")
+        else "",
     }
     if place.is_live:
         return _fragment(place, "pages/contents/refusal.html", context, seconds=15)
-    context |= {"workspace": place.workspace, "home": place.url("workspace-contents"), "sections": []}
-    response = render(place.request, "pages/contents/refused.html", context, status=error.code)
+    htmx = getattr(place.request, "htmx", None)
+    if htmx and htmx.target != "dialog":
+        return render(place.request, "pages/contents/refusal.html", context)
+    context |= {"workspace": place.workspace}
+    # htmx draws only what succeeded.
+    status = 200 if htmx else error.code
+    response = render(place.request, "pages/contents/refused.html", context, status=status)
     if error.retry_after is not None:
         response["Retry-After"] = str(error.retry_after)
     return response
@@ -157,7 +164,11 @@ def _live(place: Place, part: str, context: dict[str, Any], seconds: int) -> tup
     digest = hashlib.sha256(body.encode()).hexdigest()[:16]
     query = place.request.GET.copy()
     query["seen"] = digest
-    shell = {"body": mark_safe(body), "url": f"{escape_uri_path(place.request.path)}?{query.urlencode()}", "seconds": seconds}  # noqa: S308 # drawn by a template just now
+    shell = {
+        "body": mark_safe(body),
+        "url": f"{escape_uri_path(place.request.path)}?{query.urlencode()}",
+        "seconds": seconds,
+    }  # noqa: S308 # drawn by a template just now
     return render_to_string("pages/contents/live.html", shell), digest
 
 

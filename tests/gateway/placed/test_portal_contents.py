@@ -59,10 +59,10 @@ def test_a_placed_workspace_is_looked_into_like_a_stored_one(
     factories.cluster("own", kind=Cluster.Kind.EMBEDDED, server=door.server.url, ca_data=authority, is_default=False)
     editor = door.person("ed", Role.EDITOR)
     door.person("vi", Role.VIEWER)
-    namespace = door.place(editor)
+    namespace = door.place(door.person("olga", Role.OWNER))
     workspace = Workspace.objects.get(k8s_namespace=namespace)
     at = f"/workspaces/{workspace.pk}/contents/"
-    made = editor.post(f"/apis/apps/v1/namespaces/{namespace}/deployments", deployment("web"))
+    made = editor.post(f"/apis/apps/v1/namespaces/{namespace}/deployments", deployment("web", "nginx"))
     assert made.status == 201, made.body
     browser, viewer = browser_of(f"ed@{door.name}.test"), browser_of(f"vi@{door.name}.test")
 
