@@ -23,7 +23,7 @@ function say(text) {
 }
 
 document.addEventListener("htmx:afterRequest", (event) => {
-  if (event.detail.elt === part() && !paused) say(event.detail.successful ? "Live" : "No answer");
+  if (event.detail.elt.matches("[data-live]") && !paused) say(event.detail.successful ? "Live" : "No answer");
 });
 
 if (toggle && part()) {
