@@ -64,6 +64,11 @@ class Login(models.Model):
     def __str__(self) -> str:
         return f"login on {self.machine or self.id}"
 
+    @property
+    def of_portal(self) -> bool:
+        """Whether it is the portal's own, for its pages: no code and no secret opens it."""
+        return self.code_digest is None and self.device_digest is None
+
 
 class Credential(models.Model):
     """One issued credential (GW3). ``jti`` ties the audit of the API server (``credential-id``) to a person.

@@ -24,6 +24,7 @@ class Action(StrEnum):
     CLUSTER_REGISTERED = "cluster.register"
     CLUSTER_ROTATED = "cluster.rotate"
     CONNECTION_ENDED = "connection.end"
+    CONTENTS_OPENED = "contents.open"
     CREDENTIAL_REVOKED = "credential.revoke"
     FACTOR_ADDED = "factor.add"
     FACTOR_REMOVED = "factor.remove"

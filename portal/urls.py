@@ -26,6 +26,10 @@ from portal.views import (
     workspaces,
 )
 from portal.views.accounts import factors, mine, persons, resets, steps
+from portal.views.contents import actions as contents_actions
+from portal.views.contents import lists as contents_lists
+from portal.views.contents import logs as contents_logs
+from portal.views.contents import objects as contents_objects
 from portal.views.joining import invitations
 from portal.views.requests import asking, deciding, endings, notifications, webhooks
 
@@ -78,6 +82,32 @@ urlpatterns = [
     path("workspaces/<uuid:pk>/delete/", workspaces.workspace_delete, name="workspace-delete"),
     path("workspaces/<uuid:pk>/end/", endings.workspace_end, name="workspace-end"),
     path("workspaces/<uuid:pk>/tier/", workspaces.workspace_tier, name="workspace-tier"),
+    path("workspaces/<uuid:pk>/running/", contents_lists.running, name="workspace-running"),
+    path("workspaces/<uuid:pk>/contents/", contents_lists.contents, name="workspace-contents"),
+    path("workspaces/<uuid:pk>/contents/<str:resource>/", contents_lists.kind, name="workspace-kind"),
+    path("workspaces/<uuid:pk>/contents/pods/<str:name>/logs/", contents_logs.logs, name="workspace-logs"),
+    path("workspaces/<uuid:pk>/contents/pods/<str:name>/logs/file/", contents_logs.log_file, name="workspace-log-file"),
+    path("workspaces/<uuid:pk>/contents/<str:resource>/<str:name>/", contents_objects.one, name="workspace-object"),
+    path(
+        "workspaces/<uuid:pk>/contents/<str:resource>/<str:name>/values/<str:key>/",
+        contents_objects.value,
+        name="workspace-value",
+    ),
+    path(
+        "workspaces/<uuid:pk>/contents/<str:resource>/<str:name>/restart/",
+        contents_actions.restart,
+        name="workspace-object-restart",
+    ),
+    path(
+        "workspaces/<uuid:pk>/contents/<str:resource>/<str:name>/scale/",
+        contents_actions.scale,
+        name="workspace-object-scale",
+    ),
+    path(
+        "workspaces/<uuid:pk>/contents/<str:resource>/<str:name>/delete/",
+        contents_actions.delete,
+        name="workspace-object-delete",
+    ),
     path("credentials/", credentials.credentials, name="credentials"),
     path("credentials/<str:credential>/revoke/", credentials.credential_end, name="credential-revoke"),
     path("connections/", connections.connections, name="pod-connections"),

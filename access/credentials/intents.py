@@ -155,9 +155,8 @@ def _renewed(
     if before is None:
         return None
     if before.revoked_at is not None:
-        raise Forbidden(
-            "This credential was revoked; tenantry-login logout, then sign in again for another.", kind="credentials"
-        )
+        way = "sign out of the portal" if login.of_portal else "tenantry-login logout"
+        raise Forbidden(f"This credential was revoked; {way}, then sign in again for another.", kind="credentials")
     if before.expires_at != expires_at:
         before.expires_at = expires_at
         before.save(update_fields=["expires_at"])

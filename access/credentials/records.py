@@ -38,17 +38,22 @@ def require_allowed(member: Role, role: str, tenant: str) -> None:
 
 def issue_record(actor: Actor, credential: Credential, outcome: Outcome, detail: dict[str, Any]) -> None:
     """Write down what became of an issue."""
-    _record(actor, credential.tenant_id, credential.workspace, outcome, {**detail, "kind": str(credential.kind)})
+    of_portal = credential.login is not None and credential.login.of_portal
+    action = Action.CONTENTS_OPENED if of_portal else Action.KUBECONFIG_ISSUED
+    detail = {**detail, "kind": str(credential.kind)}
+    _record(actor, action, credential.tenant_id, credential.workspace, outcome, detail)
 
 
 def refusal_record(actor: Actor, workspace: Workspace, detail: dict[str, Any]) -> None:
     """Write down that nothing was issued, and why."""
-    _record(actor, workspace.tenant_id, workspace, Outcome.DENIED, detail)
+    _record(actor, Action.KUBECONFIG_ISSUED, workspace.tenant_id, workspace, Outcome.DENIED, detail)
 
 
-def _record(actor: Actor, tenant: str, workspace: Workspace | None, outcome: Outcome, detail: dict[str, Any]) -> None:
+def _record(
+    actor: Actor, action: Action, tenant: str, workspace: Workspace | None, outcome: Outcome, detail: dict[str, Any]
+) -> None:
     actor.record(
-        Action.KUBECONFIG_ISSUED,
+        action,
         chain=tenant,
         outcome=outcome,
         target=f"workspaces/{workspace}" if workspace is not None else f"tenants/{tenant}",

@@ -235,6 +235,7 @@ ACTIONS: Final = {
     Action.CLUSTER_REGISTERED: "Cluster registered",
     Action.CLUSTER_ROTATED: "Cluster's credential rotated",
     Action.CONNECTION_ENDED: "Connection into a pod ended",
+    Action.CONTENTS_OPENED: "Contents looked at",
     Action.CREDENTIAL_REVOKED: "Credential revoked",
     Action.FACTOR_ADDED: "Second factor set up",
     Action.FACTOR_REMOVED: "Second factor removed",

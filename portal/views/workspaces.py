@@ -278,6 +278,7 @@ def _rights(actor: Actor, found: Workspace) -> dict[str, bool]:
         and open_
         and found.ready_at is not None
         and bool(found.cluster.credential_kinds),
+        "look": role is not None and not actor.auditor and open_ and found.ready_at is not None,
         "suspend": actor.operator and found.phase != Phase.DELETED,
         "resume": actor.operator and found.status == Status.SUSPENDED,
         "delete": own and alive,

@@ -26,7 +26,9 @@ if (host) {
   });
   document.addEventListener("toast", (event) => show(event.detail));
   for (const failure of ["htmx:responseError", "htmx:sendError"]) {
-    document.addEventListener(failure, () => {
+    document.addEventListener(failure, (event) => {
+      // What asks by itself every few seconds says in its own place that nobody answers.
+      if (event.target.closest?.("[data-live]")) return;
       show({ verdict: "deny", text: "That did not work. Reload the page and try again." });
     });
   }

@@ -99,6 +99,7 @@ def address(name: str, acme: House) -> str:
         "credential": "jti",
         "policy": "p",
         "key": "0",
+        "resource": "configmaps",
         "secret": "none",
         "session": acme.workspace.pk,
         "kind": "role",

@@ -197,7 +197,7 @@ def addresses(acme: House, person: Any) -> list[str]:
     first = lambda model: str(model.objects.order_by("pk").values_list("pk", flat=True)[0])  # noqa: E731
     found = ApiRequest.objects.order_by("-created_at")[0]
     values = {
-        "workspaces": {"pk": acme.workspace.pk},
+        "workspaces": {"pk": acme.workspace.pk, "resource": "configmaps", "name": "x", "key": "x"},
         "credentials": {"credential": Credential.objects.filter(issued_to=person)[0].jti},
         "connections": {"pk": first(PodConnection)},
         "logins": {"pk": str(Login.objects.filter(user=person)[0].pk)},

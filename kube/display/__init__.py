@@ -1,0 +1,1 @@
+"""How Kubernetes' objects are shown to people: text made harmless, YAML, facts, kinds in order, kubectl's commands."""
