@@ -387,6 +387,8 @@ LOGGING = {
     "filters": {"in-one-line": {"()": "django.utils.log.CallbackFilter", "callback": _in_one_line}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["in-one-line"]}},
     # One line for each sweep, every two seconds, says nothing.
-    "loggers": {name: {"level": "WARNING"} for name in ("celery.app.trace", "celery.worker.strategy", "authlib")},
+    "loggers": {
+        name: {"level": "WARNING"} for name in ("celery.app.trace", "celery.beat", "celery.worker.strategy", "authlib")
+    },
     "root": {"handlers": ["console"], "level": env.str("LOG_LEVEL", "INFO")},
 }

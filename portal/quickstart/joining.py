@@ -44,7 +44,11 @@ def cluster_join(*, name: str, client_url: str = "", approve: bool = False, pati
     Raises ``NotJoined``, and what registering raises.
     """
     known = Cluster.objects.filter(name=name).first()
-    if known is not None and known.credential_expires_at and known.credential_expires_at > timezone.now() + _RENEW_BEFORE:
+    if (
+        known is not None
+        and known.credential_expires_at
+        and known.credential_expires_at > timezone.now() + _RENEW_BEFORE
+    ):
         return f"{name} is registered; its credential holds until {known.credential_expires_at:%Y-%m-%d}."
     configuration = _inside()
     with client.ApiClient(configuration) as connection:

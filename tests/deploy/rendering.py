@@ -19,7 +19,9 @@ NAME = "tenantry"
 Manifest = dict[str, Any]
 
 
-def rendered(values: dict[str, Any] | None = None, *, name: str = NAME, namespace: str = NAME) -> dict[str, list[Manifest]]:
+def rendered(
+    values: dict[str, Any] | None = None, *, name: str = NAME, namespace: str = NAME
+) -> dict[str, list[Manifest]]:
     """Every template's objects with these values over the chart's own, by Helm itself. Raises its errors."""
     with helm_python.Chart.load(str(CHART)) as chart:
         chart.validate_schema(values or {})
@@ -41,8 +43,14 @@ def flat(files: dict[str, list[Manifest]]) -> list[Manifest]:
 
 def base() -> dict[str, str]:
     """The files of the Kustomize base."""
-    files = {f"{name}.yaml": yaml.safe_dump_all(objects, sort_keys=False, width=140) for name, objects in rendered().items()}
-    kustomization = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization", "resources": sorted(files)}
+    files = {
+        f"{name}.yaml": yaml.safe_dump_all(objects, sort_keys=False, width=140) for name, objects in rendered().items()
+    }
+    kustomization = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": sorted(files),
+    }
     files["kustomization.yaml"] = yaml.safe_dump(kustomization, sort_keys=False)
     words = "# The chart in deploy/chart with its own values; make manifests writes it.\n"
     return {name: words + text for name, text in files.items()}
