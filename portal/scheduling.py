@@ -13,8 +13,8 @@ from django.conf import settings
 
 logger = logging.getLogger(__name__)
 
-_LEASE: Final = 7_232_912
-"""Of ``pg_advisory_lock``: PostgreSQL takes it back with the connection, however its holder ends."""
+LEASE: Final = 7_232_912
+"""The number of ``pg_advisory_lock``: PostgreSQL takes it back with the connection, however its holder ends."""
 _RETRY_SECONDS: Final = 1.0
 _CONNECT: Final = "connect_timeout=5 keepalives_idle=5 keepalives_interval=2 keepalives_count=3 tcp_user_timeout=10000"
 
@@ -34,7 +34,7 @@ class Lease:
                 return True
             options = dict(pair.split("=") for pair in _CONNECT.split())
             connection = psycopg.connect(self._url, autocommit=True, application_name="tenantry beat", **options)  # type: ignore[arg-type]
-            row = connection.execute("SELECT pg_try_advisory_lock(%s)", [_LEASE]).fetchone()
+            row = connection.execute("SELECT pg_try_advisory_lock(%s)", [LEASE]).fetchone()
             if row and row[0]:
                 self._connection = connection
                 logger.info("this beat holds the lease")

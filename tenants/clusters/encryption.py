@@ -18,8 +18,13 @@ def encrypt(secret: str) -> bytes:
 
 def decrypt(sealed: bytes | memoryview) -> str:
     """What was sealed. Raises ``DecryptionError``; its text says nothing of the secret."""
+    return opened_by(_box(), sealed)
+
+
+def opened_by(box: MultiFernet, sealed: bytes | memoryview) -> str:
+    """The same, with the keys of ``box``."""
     try:
-        return _box().decrypt(bytes(sealed)).decode()
+        return box.decrypt(bytes(sealed)).decode()
     except InvalidToken:
         raise DecryptionError("The credential cannot be opened with the configured sealing keys.") from None
 
