@@ -22,6 +22,7 @@ class Action(StrEnum):
     CLUSTER_DELETED = "cluster.delete"
     CLUSTER_REGISTERED = "cluster.register"
     CLUSTER_ROTATED = "cluster.rotate"
+    KEY_ROTATED = "key.rotate"
     CONNECTION_ENDED = "connection.end"
     CREDENTIAL_REVOKED = "credential.revoke"
     INVITATION_ACCEPTED = "invitation.accept"

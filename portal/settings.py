@@ -73,7 +73,11 @@ def _secret(variable: str, file: str) -> str:
 
 
 DEBUG = False
-SECRET_KEY = _secret("SECRET_KEY", "secret-key") or "unsafe-key-for-commands-that-need-no-secret"
+SECRET_KEY, *SECRET_KEY_FALLBACKS = re.split(
+    r"[\s,]+", _secret("SECRET_KEY", "secret-key") or "unsafe-key-for-commands-that-need-no-secret"
+)
+SECRET_KEY_FILE = None if env.str("SECRET_KEY", "") else (KEYS_DIR or DATA_DIR) / "secret-key"
+"""Where they are read again when they change (``portal.http.secretkeys``)."""
 SECRET_KEY_IS_SET = not SECRET_KEY.startswith("unsafe-")
 ALLOWED_HOSTS: list[str] = env.list("ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
 CSRF_TRUSTED_ORIGINS: list[str] = env.list("CSRF_TRUSTED_ORIGINS", default=[])
@@ -329,6 +333,9 @@ SEALING_KEYS: list[str] = env.list("TENANTRY_SEALING_KEYS", default=[]) or [
     key for key in _secret("TENANTRY_SEALING_KEY", "sealing-key").split(",") if key
 ]
 """Fernet keys for credentials at rest: the first encrypts, all decrypt."""
+_SEALING_GIVEN = env.str("TENANTRY_SEALING_KEYS", "") or env.str("TENANTRY_SEALING_KEY", "")
+SEALING_KEYS_FILE = None if _SEALING_GIVEN else (KEYS_DIR or DATA_DIR) / "sealing-key"
+"""Where they are read again when they change."""
 
 FAILPOINT = env.str("TENANTRY_FAILPOINT", "") if env.bool("TENANTRY_ALLOW_FAILPOINTS", False) else ""
 """Where a worker of a test run kills itself (``tenants.failpoints``)."""
