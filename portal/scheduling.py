@@ -33,7 +33,7 @@ class Lease:
                 self._connection.execute("SELECT 1")
                 return True
             options = dict(pair.split("=") for pair in _CONNECT.split())
-            connection = psycopg.connect(self._url, autocommit=True, application_name="tenantry beat", **options)  # type: ignore[arg-type]
+            connection = psycopg.connect(self._url, autocommit=True, application_name="tenantry beat", **options)
             row = connection.execute("SELECT pg_try_advisory_lock(%s)", [LEASE]).fetchone()
             if row and row[0]:
                 self._connection = connection
@@ -53,7 +53,7 @@ class Lease:
             self._connection = None
 
 
-class LeasedScheduler(Scheduler):  # type: ignore[misc]
+class LeasedScheduler(Scheduler):
     """Celery's scheduler, which sends nothing while another one holds the lease (GW15)."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:

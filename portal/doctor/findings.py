@@ -8,6 +8,7 @@ from typing import Final
 
 import redis
 from django.db import Error
+from kombu.exceptions import KombuError
 
 OK: Final = "ok"
 WARNING: Final = "warning"
@@ -49,7 +50,7 @@ def findings_of(checks: Iterable[tuple[str, Check]]) -> Iterator[Finding]:
     for name, check in checks:
         try:
             yield from check()
-        except (Error, redis.RedisError, OSError) as error:
+        except (Error, redis.RedisError, KombuError, OSError) as error:
             yield Finding(
                 name, UNPROVED, f"could not be looked at ({type(error).__name__})", "Mend what failed, then ask again."
             )

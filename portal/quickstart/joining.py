@@ -67,7 +67,8 @@ def cluster_join(*, name: str, client_url: str = "", approve: bool = False, pati
 def _inside() -> Any:
     configuration = client.Configuration()
     try:
-        config.load_incluster_config(client_configuration=configuration)
+        load: Any = config.load_incluster_config
+        load(client_configuration=configuration)
     except config.ConfigException:
         raise NotJoined("This is no Pod with a service account: the cluster around it cannot be asked.") from None
     return configuration

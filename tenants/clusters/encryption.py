@@ -55,7 +55,7 @@ def _keys() -> Sequence[str]:
     except OSError:
         state = None
     if file is None or state is None:
-        return settings.SEALING_KEYS  # type: ignore[no-any-return] # a list of texts
+        return settings.SEALING_KEYS
     stamp = (str(file), state.st_mtime_ns, state.st_ino, state.st_size)
     if _read is None or _read[0] != stamp:
         _read = (stamp, tuple(key for key in file.read_text().strip().split(",") if key))
