@@ -32,7 +32,7 @@ class Lease:
             if self._connection is not None:
                 self._connection.execute("SELECT 1")
                 return True
-            options = dict(pair.split("=") for pair in _CONNECT.split())
+            options: dict[str, Any] = dict(pair.split("=") for pair in _CONNECT.split())
             connection = psycopg.connect(self._url, autocommit=True, application_name="tenantry beat", **options)
             row = connection.execute("SELECT pg_try_advisory_lock(%s)", [LEASE]).fetchone()
             if row and row[0]:
