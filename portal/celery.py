@@ -8,6 +8,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 
 app = Celery("tenantry")
 app.config_from_object("django.conf:settings", namespace="CELERY")
+app.conf.imports = ["portal.scheduling"]
 app.autodiscover_tasks(["tenants", "access", "audit", "store", "portal"])
 app.conf.beat_schedule = {
     # The message is only a wake-up: what is late is not worth doing twice.

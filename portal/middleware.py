@@ -16,7 +16,7 @@ from django_htmx.http import HttpResponseClientRedirect
 from kube.requests.status import StatusError
 from portal.database import scopes
 from portal.database.scopes import Scope
-from portal.http import errors
+from portal.http import errors, secretkeys
 from portal.http.actors import scope_of
 from portal.http.proxies import believe
 from portal.signin import refusals
@@ -37,13 +37,14 @@ _CORS_HEADERS = "Authorization, Content-Type, Idempotency-Key, X-CSRFToken, X-Re
 
 
 class ProxyMiddleware:
-    """Takes address and scheme from the proxies that are trusted, and from nobody else. Comes first."""
+    """Takes address and scheme from the proxies that are trusted, and from nobody else. Comes first, with the newest keys."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         """The answer to the request as its sender made it."""
+        secretkeys.follow()
         believe(request, settings.TRUSTED_PROXIES)
         return self.get_response(request)
 

@@ -11,6 +11,7 @@ from typing import Any
 import environ
 from csp.constants import NONE, SELF
 from django.core.exceptions import ImproperlyConfigured
+from environ.fileaware_mapping import FileAwareMapping
 
 from access.admission import configuration
 from access.authorization.options import (
@@ -28,25 +29,26 @@ from portal.quickstart.embedded.sockets import OWNER, postgresql_url, redis_url
 from portal.signin.oidc import mapping
 from tenants.approvers import approvers_read
 
-env = environ.Env()
+
+class _Variables(FileAwareMapping):  # type: ignore[misc]
+    """Each variable may be given as a file: ``DATABASE_URL_FILE`` holds what ``DATABASE_URL`` would.
+
+    The line's end that editors leave in a file is none of it.
+    """
+
+    def __getitem__(self, key: str) -> str:
+        return str(super().__getitem__(key)).strip()
+
+
+class _Environment(environ.Env):  # type: ignore[misc]
+    ENVIRON = _Variables()
+
+
+env = _Environment()
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 DATA_DIR = Path(env.str("TENANTRY_DATA_DIR", str(BASE_DIR / ".tenantry"))).resolve()
 """Where the quickstart keeps its database, certificates and keys."""
-
-
-SECRET_FILES: list[Path] = []
-"""Files of the data folder that hold secrets, there or not."""
-
-
-def _secret(variable: str, file: str) -> str:
-    """A secret from the environment, or from the data folder where the quickstart generated it."""
-    value: str = env.str(variable, "")
-    path = DATA_DIR / file
-    SECRET_FILES.append(path)
-    if not value and path.is_file():
-        value = path.read_text().strip()
-    return value
 
 
 def _path(variable: str) -> Path | None:
@@ -54,8 +56,29 @@ def _path(variable: str) -> Path | None:
     return Path(text) if text else None
 
 
+KEYS_DIR = _path("TENANTRY_KEYS_DIR")
+"""A folder with every key and certificate, made by ``manage.py keys``: it is read, and nothing is generated."""
+
+SECRET_FILES: list[Path] = []
+"""Files of the data folder that hold secrets, there or not."""
+
+
+def _secret(variable: str, file: str) -> str:
+    """A secret from the environment, or from the folder of the keys, or of the data where the quickstart generated it."""
+    value: str = env.str(variable, "")
+    path = (KEYS_DIR or DATA_DIR) / file
+    SECRET_FILES.append(path)
+    if not value and path.is_file():
+        value = path.read_text().strip()
+    return value
+
+
 DEBUG = False
-SECRET_KEY = _secret("SECRET_KEY", "secret-key") or "unsafe-key-for-commands-that-need-no-secret"
+SECRET_KEY, *SECRET_KEY_FALLBACKS = re.split(
+    r"[\s,]+", _secret("SECRET_KEY", "secret-key") or "unsafe-key-for-commands-that-need-no-secret"
+)
+SECRET_KEY_FILE = None if env.str("SECRET_KEY", "") else (KEYS_DIR or DATA_DIR) / "secret-key"
+"""Where they are read again when they change (``portal.http.secretkeys``)."""
 SECRET_KEY_IS_SET = not SECRET_KEY.startswith("unsafe-")
 ALLOWED_HOSTS: list[str] = env.list("ALLOWED_HOSTS", default=["127.0.0.1", "localhost", "[::1]"])
 CSRF_TRUSTED_ORIGINS: list[str] = env.list("CSRF_TRUSTED_ORIGINS", default=[])
@@ -224,6 +247,8 @@ DEVICE_COOKIE_NAME = "__Host-device" if PORTAL_HTTPS else "device"
 
 SESSION_COOKIE_AGE = 12 * 3600
 SECURE_SSL_REDIRECT = PORTAL_HTTPS
+# Whoever probes and scrapes comes past the proxy.
+SECURE_REDIRECT_EXEMPT = ["^(healthz|readyz|metrics)$"]
 SECURE_HSTS_SECONDS = 31_536_000 if PORTAL_HTTPS else 0
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
@@ -249,7 +274,7 @@ MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
 DATA_UPLOAD_MAX_MEMORY_SIZE = 1024 * 1024
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 200
 DATA_UPLOAD_MAX_NUMBER_FILES = 0
-METRICS_TOKEN = env.str("METRICS_TOKEN", "")
+METRICS_TOKEN = _secret("METRICS_TOKEN", "metrics-token")
 """Opens ``/metrics`` to whoever bears it; without one it answers this host alone."""
 
 WORKSPACE_INIT_WAIT = env.float("WORKSPACE_INIT_WAIT", 10.0)
@@ -302,7 +327,9 @@ USE_I18N = True
 FORMAT_MODULE_PATH = "portal.formats"
 STATIC_URL = "static/"
 STATICFILES_DIRS = [BASE_DIR / "static"]
-STATIC_ROOT = DATA_DIR / "static"
+STATIC_COLLECTED = _path("TENANTRY_STATIC_DIR")
+"""Static files that were collected beforehand, as an image has them; ``bootstrap`` collects none then."""
+STATIC_ROOT = STATIC_COLLECTED or DATA_DIR / "static"
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "portal.staticfiles.HashedOnceCollected"},
@@ -317,11 +344,17 @@ CELERY_TASK_ACKS_LATE = True
 CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BEAT_SCHEDULER = "portal.scheduling:LeasedScheduler"
+ALIVE_FILE = _path("ALIVE_FILE")
+"""Touched every few seconds by workers and beat, which nobody can ask whether they are alive."""
 
 SEALING_KEYS: list[str] = env.list("TENANTRY_SEALING_KEYS", default=[]) or [
     key for key in _secret("TENANTRY_SEALING_KEY", "sealing-key").split(",") if key
 ]
 """Fernet keys for credentials at rest: the first encrypts, all decrypt."""
+_SEALING_GIVEN = env.str("TENANTRY_SEALING_KEYS", "") or env.str("TENANTRY_SEALING_KEY", "")
+SEALING_KEYS_FILE = None if _SEALING_GIVEN else (KEYS_DIR or DATA_DIR) / "sealing-key"
+"""Where they are read again when they change."""
 
 FAILPOINT = env.str("TENANTRY_FAILPOINT", "") if env.bool("TENANTRY_ALLOW_FAILPOINTS", False) else ""
 """Where a worker of a test run kills itself (``tenants.failpoints``)."""
@@ -362,11 +395,15 @@ APISERVER_PORT = env.int("APISERVER_PORT", 6443)
 WORKSPACE_DEPTH = env.int("WORKSPACE_DEPTH", 5)
 """How many workspaces deep a tenant may nest them (KC13)."""
 APISERVER_URL = env.str("APISERVER_URL", f"https://127.0.0.1:{APISERVER_PORT}")
+APISERVER_INTERNAL_URL = env.str("APISERVER_INTERNAL_URL", APISERVER_URL)
+"""Where the product's own parts find it; people's kubeconfigs name ``APISERVER_URL``."""
+APISERVER_CA_FILE = _path("APISERVER_CA_FILE")
+"""What its certificate is verified with, where neither the generated CA nor the certificate itself is it."""
 APISERVER_FLAGS: list[str] = shlex.split(env.str("APISERVER_FLAGS", ""))
 """Flags of ``manage.py apiserver``: the quickstart starts it with them, and the identity inspector goes by them."""
 
 PORTAL_URL = env.str("PORTAL_URL", f"http://127.0.0.1:{PORTAL_PORT}").rstrip("/")
-PKI_DIR = DATA_DIR / "pki"
+PKI_DIR = KEYS_DIR or DATA_DIR / "pki"
 """Where generated certificates and signing keys are kept, each readable by its owner alone."""
 
 PORTAL_TOKEN_KEY_FILE = _path("PORTAL_TOKEN_KEY_FILE") or PKI_DIR / "portal-tokens.key"
@@ -399,6 +436,8 @@ LOGGING = {
     "filters": {"in-one-line": {"()": "django.utils.log.CallbackFilter", "callback": _in_one_line}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["in-one-line"]}},
     # One line for each sweep, every two seconds, says nothing.
-    "loggers": {name: {"level": "WARNING"} for name in ("celery.app.trace", "celery.worker.strategy", "authlib")},
+    "loggers": {
+        name: {"level": "WARNING"} for name in ("celery.app.trace", "celery.beat", "celery.worker.strategy", "authlib")
+    },
     "root": {"handlers": ["console"], "level": env.str("LOG_LEVEL", "INFO")},
 }

@@ -2,7 +2,8 @@
 
 Generated: a CA with a server certificate, a client CA with the operators' ``admin.kubeconfig`` (O=tenant:system,
 OU=system:masters, CN=admin), the key that signs service accounts' tokens, and the one
-with which the portal signs people's. Keys are readable by their owner alone.
+with which the portal signs people's. Keys are readable by their owner alone. Where ``Options.keys_folder`` is given, all
+of it has been made before (``manage.py keys``) and nothing is written.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from access.reloading import UnusableFile
 from gateway.options import Options
 from kube.authentication import pki
 
@@ -54,37 +56,58 @@ class Certificates:
 
 
 def prepare(options: Options) -> Certificates:
-    """Everything that is needed, generating what is not given and not there yet. Safe to call at the same time."""
-    folder = options.data_folder / "pki"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _one_at_a_time(folder):
-        server_ca = _authority(folder, "ca", "tenantry-ca")
-        _authority(folder, "client-ca", "tenantry-client-ca")
-        if options.tls_cert_file and options.tls_private_key_file:
-            certificate, key = options.tls_cert_file, options.tls_private_key_file
-            trusted = certificate
-        else:
-            certificate, key = _server(folder, server_ca, options.bind_address)
-            trusted = folder / "ca.crt"
-        signing_key = options.service_account_signing_key_file or _signing_key(folder, "service-account")
-        portal_token_key = options.portal_token_key_file or _signing_key(folder, "portal-tokens")
-        admin = _admin(options)
-    client_cas = (folder / "client-ca.crt", *((options.client_ca_file,) if options.client_ca_file else ()))
-    return Certificates(
+    """Everything that is needed, generating what is not given and not there yet. Safe to call at the same time.
+
+    From ``Options.keys_folder`` it is only read: raises ``UnusableFile`` naming what is missing there.
+    """
+    folder = options.pki_folder
+    if options.keys_folder is None:
+        with _one_at_a_time(folder):
+            _make_missing(options, folder)
+    certificate, key = options.tls_cert_file, options.tls_private_key_file
+    if not certificate or not key:
+        certificate, key = folder / "server.crt", folder / "server.key"
+    signing_key = options.service_account_signing_key_file or folder / "service-account.key"
+    made = Certificates(
         certificate,
         key,
-        trusted,
-        client_cas,
+        _trusted(options),
+        (folder / "client-ca.crt", *((options.client_ca_file,) if options.client_ca_file else ())),
         folder / "client-ca.crt",
         signing_key,
         options.service_account_key_files or (signing_key,),
-        portal_token_key,
-        admin,
+        options.portal_token_key_file or folder / "portal-tokens.key",
+        options.data_folder / "admin.kubeconfig",
     )
+    if options.keys_folder is not None:
+        needed = (made.server_certificate, made.server_key, made.server_ca, *made.client_cas, *made.verifying_keys)
+        missing = [str(path) for path in (*needed, made.signing_key, made.portal_token_key) if not path.is_file()]
+        if missing:
+            raise UnusableFile(f"{', '.join(missing)}: missing, and nothing is generated beside TENANTRY_KEYS_DIR")
+    return made
+
+
+def _make_missing(options: Options, folder: Path) -> None:
+    server_ca = _authority(folder, "ca", "tenantry-ca")
+    _authority(folder, "client-ca", "tenantry-client-ca")
+    if not options.tls_cert_file or not options.tls_private_key_file:
+        _server(folder, server_ca, options)
+    if not options.service_account_signing_key_file:
+        _signing_key(folder, "service-account")
+    if not options.portal_token_key_file:
+        _signing_key(folder, "portal-tokens")
+    _admin(options)
+
+
+def _trusted(options: Options) -> Path:
+    """What clients verify the server's certificate with."""
+    given = options.external_ca_file or (options.tls_cert_file if options.tls_private_key_file else None)
+    return given or options.pki_folder / "ca.crt"
 
 
 @contextmanager
 def _one_at_a_time(folder: Path) -> Iterator[None]:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -130,26 +153,24 @@ def _authority(folder: Path, name: str, common_name: str) -> pki.KeyPair:
     return _pair(folder, name, lambda: pki.make_authority(common_name, now=datetime.now(UTC)))
 
 
-def _server(folder: Path, authority: pki.KeyPair, bind_address: str) -> tuple[Path, Path]:
+def _server(folder: Path, authority: pki.KeyPair, options: Options) -> None:
     addresses = {"127.0.0.1", "::1"}
-    if not ipaddress.ip_address(bind_address).is_unspecified:
-        addresses.add(bind_address)
-    hosts = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", *sorted(addresses)]
+    if not ipaddress.ip_address(options.bind_address).is_unspecified:
+        addresses.add(options.bind_address)
+    names = ["localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc", *options.certificate_names]
+    hosts = [*names, *sorted(addresses - set(names))]
     _pair(folder, "server", lambda: pki.make_server_certificate(authority, hosts, now=datetime.now(UTC)), hosts=hosts)
-    return folder / "server.crt", folder / "server.key"
 
 
-def _signing_key(folder: Path, name: str) -> Path:
+def _signing_key(folder: Path, name: str) -> None:
     path = folder / f"{name}.key"
-    if not path.is_file():
-        key = ec.generate_private_key(ec.SECP256R1())
-        _write(
-            path,
-            key.private_bytes(
-                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-            ),
-        )
-    return path
+    if path.is_file():
+        return
+    key = ec.generate_private_key(ec.SECP256R1())
+    _write(
+        path,
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()),
+    )
 
 
 def client_kubeconfig(
@@ -157,29 +178,32 @@ def client_kubeconfig(
 ) -> str:
     """A kubeconfig for ``user`` with a certificate of the generated client CA, made once and renewed in time.
 
-    ``server`` is the API server's own address unless given. ``prepare`` has been called before.
+    ``server`` is ``--external-url``, or the API server's own address, unless given. ``prepare`` has been called before.
     """
-    folder = options.data_folder / "pki"
-    authority = pki.KeyPair((folder / "client-ca.crt").read_bytes(), (folder / "client-ca.key").read_bytes())
+    folder = options.pki_folder
 
     def make() -> pki.KeyPair:
+        authority = pki.KeyPair((folder / "client-ca.crt").read_bytes(), (folder / "client-ca.key").read_bytes())
         now = datetime.now(UTC)
         return pki.make_client_certificate(
             authority, user, organizations=organizations, units=units, now=now, lifetime=_CLIENT_LIFETIME
         )
 
-    client = _pair(folder, user, make)
+    if options.keys_folder is None:
+        client = _pair(folder, user, make)
+    else:
+        client = pki.KeyPair((folder / f"{user}.crt").read_bytes(), (folder / f"{user}.key").read_bytes())
     host = "127.0.0.1" if ipaddress.ip_address(options.bind_address).is_unspecified else options.bind_address
+    server = server or options.external_url.rstrip("/")
     if not server:
         server = f"https://{f'[{host}]' if ':' in host else host}:{options.secure_port}"
-    trusted = options.tls_cert_file or folder / "ca.crt"
     wanted = {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [
             {
                 "name": "tenantry",
-                "cluster": {"server": server, "certificate-authority-data": _base64(trusted.read_bytes())},
+                "cluster": {"server": server, "certificate-authority-data": _base64(_trusted(options).read_bytes())},
             }
         ],
         "users": [
@@ -201,10 +225,9 @@ def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode()
 
 
-def _admin(options: Options) -> Path:
+def _admin(options: Options) -> None:
     """The operators' kubeconfig; rewritten when the address, the CA or the certificate's time asks for it."""
     path = options.data_folder / "admin.kubeconfig"
     data = client_kubeconfig(options, _ADMIN_USER, organizations=["tenant:system"], units=["system:masters"]).encode()
     if not path.is_file() or path.read_bytes() != data:
         _write(path, data)
-    return path

@@ -234,6 +234,7 @@ ACTIONS: Final = {
     Action.CLUSTER_DELETED: "Cluster removed",
     Action.CLUSTER_REGISTERED: "Cluster registered",
     Action.CLUSTER_ROTATED: "Cluster's credential rotated",
+    Action.KEY_ROTATED: "Key of the installation rotated",
     Action.CONNECTION_ENDED: "Connection into a pod ended",
     Action.CONTENTS_OPENED: "Contents looked at",
     Action.CREDENTIAL_REVOKED: "Credential revoked",

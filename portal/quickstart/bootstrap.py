@@ -20,7 +20,7 @@ from tenants.clusters import encryption
 from tenants.models import Cluster, Tenant, User
 from tenants.policies import policies_show
 from tenants.quotas import missing_tenant_quotas_create
-from tenants.services.clusters import cluster_register
+from tenants.services.clusters import cluster_change, cluster_register
 from tenants.services.tenants import tenant_create
 from tenants.services.tiers import tiers_create_defaults
 from tenants.spaces import system_space_create
@@ -74,7 +74,11 @@ def _alone() -> Iterator[None]:
 
 def _bootstrap() -> Facts:
     options = Options(
-        database_url=settings.DATABASE_URL, data_folder=settings.DATA_DIR, secure_port=settings.APISERVER_PORT
+        database_url=settings.DATABASE_URL,
+        data_folder=settings.DATA_DIR,
+        keys_folder=settings.KEYS_DIR,
+        external_ca_file=settings.APISERVER_CA_FILE,
+        secure_port=settings.APISERVER_PORT,
     )
     certificates = prepare(options)
     system_space_create()
@@ -109,15 +113,19 @@ def _create_operator() -> tuple[str, str | None]:
 def _register_embedded_cluster(options: Options) -> None:
     """The product's own API server as a cluster, with a client certificate of the gateway's restricted user."""
     kubeconfig = client_kubeconfig(
-        options, GATEWAY_USER, server=settings.APISERVER_URL, organizations=["tenant:system"]
+        options, GATEWAY_USER, server=settings.APISERVER_INTERNAL_URL, organizations=["tenant:system"]
     )
+    client_url = settings.APISERVER_URL if settings.APISERVER_URL != settings.APISERVER_INTERNAL_URL else ""
     known = Cluster.objects.filter(name=EMBEDDED_CLUSTER).first()
     if known is not None and known.sealed_credential and encryption.decrypt(known.sealed_credential) == kubeconfig:
+        if client_url and known.client_url != client_url:
+            cluster_change(actor=_ACTOR, name=EMBEDDED_CLUSTER, client_url=client_url)
         return
     cluster_register(
         actor=_ACTOR,
         name=EMBEDDED_CLUSTER,
         kubeconfig=kubeconfig,
         kind=Cluster.Kind.EMBEDDED,
+        client_url=client_url,
         is_default=known is None or known.is_default,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
@@ -18,8 +20,13 @@ def encrypt(secret: str) -> bytes:
 
 def decrypt(sealed: bytes | memoryview) -> str:
     """What was sealed. Raises ``DecryptionError``; its text says nothing of the secret."""
+    return opened_by(_box(), sealed)
+
+
+def opened_by(box: MultiFernet, sealed: bytes | memoryview) -> str:
+    """The same, with the keys of ``box``."""
     try:
-        return _box().decrypt(bytes(sealed)).decode()
+        return box.decrypt(bytes(sealed)).decode()
     except InvalidToken:
         raise DecryptionError("The credential cannot be opened with the configured sealing keys.") from None
 
@@ -33,6 +40,26 @@ def rotate(sealed: bytes | memoryview) -> bytes:
 
 
 def _box() -> MultiFernet:
-    if not settings.SEALING_KEYS:
+    found = _keys()
+    if not found:
         raise ImproperlyConfigured("Set TENANTRY_SEALING_KEYS: without it no cluster credential can be kept.")
-    return MultiFernet([Fernet(key) for key in settings.SEALING_KEYS])
+    return MultiFernet([Fernet(key) for key in found])
+
+
+def _keys() -> Sequence[str]:
+    """The settings' keys, or those of their file since it has changed: another key is known to every process at once."""
+    global _read  # noqa: PLW0603 # one reading for all threads; a tuple is exchanged whole
+    file = settings.SEALING_KEYS_FILE
+    try:
+        state = file.stat() if file is not None else None
+    except OSError:
+        state = None
+    if file is None or state is None:
+        return settings.SEALING_KEYS
+    stamp = (str(file), state.st_mtime_ns, state.st_ino, state.st_size)
+    if _read is None or _read[0] != stamp:
+        _read = (stamp, tuple(key for key in file.read_text().strip().split(",") if key))
+    return _read[1]
+
+
+_read: tuple[object, tuple[str, ...]] | None = None

@@ -95,6 +95,12 @@ class Command(BaseCommand):
         add("--default-tenant", default="", help="tenant of users without one")
         add("--external-url", default="", help="where clients reach this server; its address by default")
         add(
+            "--external-ca-file",
+            type=Path,
+            default=settings.APISERVER_CA_FILE,
+            help="what clients verify its certificate with (APISERVER_CA_FILE); the certificate's file, or the generated CA",
+        )
+        add(
             "--workspace-depth",
             type=int,
             choices=range(1, 15),
@@ -140,6 +146,7 @@ class Command(BaseCommand):
         options = Options(
             database_url=settings.DATABASE_URL,
             data_folder=settings.DATA_DIR,
+            keys_folder=settings.KEYS_DIR,
             bind_address=flags["bind_address"],
             secure_port=flags["secure_port"],
             permit_port_sharing=flags["permit_port_sharing"],
@@ -155,6 +162,7 @@ class Command(BaseCommand):
             portal_token_key_file=flags["portal_token_key_file"],
             default_tenant=flags["default_tenant"],
             external_url=flags["external_url"],
+            external_ca_file=flags["external_ca_file"],
             workspace_depth=flags["workspace_depth"],
             anonymous_auth=flags["anonymous_auth"],
             disable_admission_plugins=flags["disable_admission_plugins"],

@@ -6,6 +6,7 @@ import json
 from dataclasses import asdict
 from typing import Any
 
+from django.conf import settings
 from django.core.management import call_command
 from django.core.management.base import BaseCommand
 
@@ -21,5 +22,6 @@ class Command(BaseCommand):
 
     def handle(self, **_options: Any) -> None:
         """Do it."""
-        call_command("collectstatic", interactive=False, verbosity=0, ignore_patterns=["rest_framework"])
+        if settings.STATIC_COLLECTED is None:
+            call_command("collectstatic", interactive=False, verbosity=0, ignore_patterns=["rest_framework"])
         self.stdout.write(json.dumps(asdict(bootstrap())))

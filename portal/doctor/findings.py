@@ -1,0 +1,56 @@
+"""What a check says, and how checks are run: one that cannot look says so and stops none of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import redis
+from django.db import Error
+from kombu.exceptions import KombuError
+
+OK: Final = "ok"
+WARNING: Final = "warning"
+FAILED: Final = "failed"
+UNPROVED: Final = "unproved"
+"""Nobody could look, because something else is broken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at. ``remedy`` is one sentence, and empty where nothing is to be done."""
+
+    name: str
+    state: str
+    found: str
+    remedy: str = ""
+
+
+Check = Callable[[], Iterable[Finding]]
+
+
+def ok(name: str, found: str) -> Finding:
+    """As it should be."""
+    return Finding(name, OK, found)
+
+
+def warning(name: str, found: str, remedy: str) -> Finding:
+    """It works, and will not for long, or not safely."""
+    return Finding(name, WARNING, found, remedy)
+
+
+def failed(name: str, found: str, remedy: str) -> Finding:
+    """Something does not work, or is open."""
+    return Finding(name, FAILED, found, remedy)
+
+
+def findings_of(checks: Iterable[tuple[str, Check]]) -> Iterator[Finding]:
+    """What each check found, in order."""
+    for name, check in checks:
+        try:
+            yield from check()
+        except (Error, redis.RedisError, KombuError, OSError) as error:
+            yield Finding(
+                name, UNPROVED, f"could not be looked at ({type(error).__name__})", "Mend what failed, then ask again."
+            )

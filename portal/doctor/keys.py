@@ -1,0 +1,149 @@
+"""Keys and certificates: there, whole, of an age, and nobody else's to read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from cryptography import x509
+from cryptography.fernet import Fernet, MultiFernet
+from cryptography.hazmat.primitives import serialization
+from django.conf import settings
+
+from kube.authentication import pki
+from portal.doctor.findings import Finding, failed, ok, warning
+from tenants.clusters import encryption
+from tenants.models import Cluster
+
+_SECRET_LENGTH: Final = 40
+_OLD: Final = timedelta(days=400)
+_SOON: Final = timedelta(days=30)
+_EVERYBODY: Final = 0o007
+
+
+def secret_key() -> Iterator[Finding]:
+    """Django's secret, which signs sessions."""
+    if not settings.SECRET_KEY_IS_SET:
+        yield failed("secret-key", "there is none", "Set SECRET_KEY, or put it into the folder of the keys.")
+    elif len(settings.SECRET_KEY) < _SECRET_LENGTH:
+        yield warning("secret-key", "it is short", f"Set a random SECRET_KEY of at least {_SECRET_LENGTH} characters.")
+    else:
+        yield ok("secret-key", "set")
+
+
+def sealing_keys() -> Iterator[Finding]:
+    """There, of the right form; each sealed credential opens, and with the first of them."""
+    if not settings.SEALING_KEYS:
+        yield failed(
+            "sealing-keys", "there is none", "Set TENANTRY_SEALING_KEYS to what the installation was made with."
+        )
+        return
+    try:
+        boxes = [Fernet(key) for key in settings.SEALING_KEYS]
+    except ValueError:
+        yield failed("sealing-keys", "one is no Fernet key", "Put right what TENANTRY_SEALING_KEYS says.")
+        return
+    behind = []
+    for cluster in Cluster.objects.exclude(sealed_credential=None).order_by("name"):
+        sealed = bytes(cluster.sealed_credential or b"")
+        try:
+            encryption.decrypt(sealed)
+        except encryption.DecryptionError:
+            yield failed(
+                "sealing-keys",
+                f"the credential of cluster {cluster.name} opens with none of them",
+                "Put the key that sealed it back, behind the newer ones, or register the cluster again.",
+            )
+            return
+        if not _opens(boxes[0], sealed):
+            behind.append(cluster.name)
+    if behind:
+        yield warning(
+            "sealing-keys",
+            f"credentials are sealed with an older key: {', '.join(behind)}",
+            "Run manage.py rotate sealing-keys --finish, then take the older key out.",
+        )
+    else:
+        yield ok("sealing-keys", f"{len(boxes)}, everything opens with the first")
+
+
+def _opens(box: Fernet, sealed: bytes) -> bool:
+    try:
+        encryption.opened_by(MultiFernet([box]), sealed)
+    except encryption.DecryptionError:
+        return False
+    return True
+
+
+def key_files() -> Iterator[Finding]:
+    """Files with keys: what every part of this host needs is there, can be read as a key, and is closed to others."""
+    found = {path for path in (*settings.PKI_DIR.glob("*.key"), *settings.SECRET_FILES) if path.is_file()}
+    found |= {path for path in (settings.PORTAL_TOKEN_KEY_FILE, settings.AUDIT_CHECKPOINTS_KEY_FILE) if path.is_file()}
+    if not settings.PORTAL_TOKEN_KEY_FILE.is_file():
+        yield failed(
+            "key-files",
+            f"{settings.PORTAL_TOKEN_KEY_FILE} is missing: no kubeconfig can be issued",
+            "Run manage.py bootstrap, or name the file by PORTAL_TOKEN_KEY_FILE.",
+        )
+    wrong = False
+    for path in sorted(found):
+        state = path.stat()
+        if state.st_mode & _EVERYBODY:
+            wrong = True
+            yield failed("key-files", f"{path} is open to everybody on this host", f"Run chmod o= {path}.")
+        if path.suffix == ".key" and not _is_key(path):
+            wrong = True
+            yield failed("key-files", f"{path} holds no key", "Put the file back from your copy of the keys.")
+        if timedelta(seconds=time.time() - state.st_mtime) > _OLD:
+            wrong = True
+            yield warning(
+                "key-files", f"{path} is older than {_OLD.days} days", "Rotate it: manage.py rotate says how."
+            )
+    if not wrong:
+        yield ok("key-files", f"{len(found)}, none open to others")
+
+
+def _is_key(path: Path) -> bool:
+    try:
+        serialization.load_pem_private_key(path.read_bytes(), None)
+    except (ValueError, TypeError):
+        return False
+    return True
+
+
+def certificates() -> Iterator[Finding]:
+    """None of them has ended, nor ends within a month."""
+    files = sorted(settings.PKI_DIR.glob("*.crt"))
+    if settings.APISERVER_CA_FILE is not None:
+        files.append(settings.APISERVER_CA_FILE)
+    now = datetime.now(UTC)
+    ends: list[datetime] = []
+    wrong = False
+    for path in files:
+        try:
+            every = pki.load_certificates(path.read_bytes())
+        except ValueError:
+            wrong = True
+            yield failed(
+                "certificates", f"{path} holds no certificate", "Put the file back from your copy of the keys."
+            )
+            continue
+        end = min(each.not_valid_after_utc for each in every)
+        ends.append(end)
+        if end < now:
+            wrong = True
+            yield failed("certificates", f"{path} ended on {end:%Y-%m-%d}", _renewal(every[0]))
+        elif end < now + _SOON:
+            wrong = True
+            yield warning("certificates", f"{path} ends on {end:%Y-%m-%d}", _renewal(every[0]))
+    if not wrong and ends:
+        yield ok("certificates", f"{len(ends)}, the first ends on {min(ends):%Y-%m-%d}")
+
+
+def _renewal(certificate: x509.Certificate) -> str:
+    if certificate.issuer == certificate.subject:
+        return "Rotate the authority: manage.py rotate says how."
+    return "Run manage.py rotate server-certificate, or start the server that generated it again."

@@ -1,0 +1,1 @@
+"""Keys change places while everything serves: what is announced is known everywhere before it is used."""

@@ -1,0 +1,74 @@
+"""Files with several keys: the first is used, all are accepted. Each is written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+from pathlib import Path
+from typing import Final
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+_BLOCK: Final = re.compile(rb"-----BEGIN [A-Z ]+-----.*?-----END [A-Z ]+-----\n?", re.DOTALL)
+
+
+class CannotRotate(Exception):
+    """Why a key stays, and what to do."""
+
+
+def write(path: Path, data: bytes) -> None:
+    """In the place of what is there, with its mode and owner."""
+    state = path.stat()
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, state.st_mode & 0o777)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    if (state.st_uid, state.st_gid) != (os.geteuid(), os.getegid()):
+        os.chown(temporary, state.st_uid, state.st_gid)
+    temporary.replace(path)
+
+
+def signing_key_announce(path: Path) -> None:
+    """A new private key behind the one that signs: from now on both verify."""
+    key = ec.generate_private_key(ec.SECP256R1()).private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    write(path, path.read_bytes().rstrip() + b"\n" + key)
+
+
+def signing_key_promote(path: Path, *, revoke: bool) -> None:
+    """The last private key signs; of the one before only the public half stays, or with ``revoke`` nothing."""
+    blocks = _BLOCK.findall(path.read_bytes())
+    private = [block for block in blocks if b"PRIVATE KEY-----" in block]
+    if len(private) < 2:
+        raise CannotRotate(f"{path} has no announced key: run the step announce first.")
+    before = serialization.load_pem_private_key(private[0], None).public_key()
+    half = before.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    write(path, private[-1].rstrip() + b"\n" + (b"" if revoke else half))
+
+
+def lines(path: Path) -> list[str]:
+    """The keys of a file with one a line, or with commas between them."""
+    return [key for key in re.split(r"[\s,]+", path.read_text()) if key]
+
+
+def line_announce(path: Path, key: str) -> None:
+    """Another key behind the others."""
+    write(path, ",".join((*lines(path), key)).encode())
+
+
+def line_promote(path: Path) -> None:
+    """The last key before the others, which stay."""
+    keys = lines(path)
+    if len(keys) < 2:
+        raise CannotRotate(f"{path} has no announced key: run the step announce first.")
+    write(path, ",".join((keys[-1], *keys[:-1])).encode())
+
+
+def line_keep_first(path: Path) -> None:
+    """The first key alone."""
+    write(path, lines(path)[0].encode())

@@ -1,0 +1,82 @@
+"""Beat by lease: several may run, one wakes the workers; and how a Pod is known to be alive that serves nothing."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any, Final
+
+import psycopg
+from celery.beat import Scheduler
+from celery.signals import heartbeat_sent
+from django.conf import settings
+
+logger = logging.getLogger(__name__)
+
+LEASE: Final = 7_232_912
+"""The number of ``pg_advisory_lock``: PostgreSQL takes it back with the connection, however its holder ends."""
+_RETRY_SECONDS: Final = 1.0
+_CONNECT: Final = "connect_timeout=5 keepalives_idle=5 keepalives_interval=2 keepalives_count=3 tcp_user_timeout=10000"
+
+
+class Lease:
+    """The right to be the only one, for as long as a connection of its own to PostgreSQL lasts."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._connection: psycopg.Connection[Any] | None = None
+
+    def hold(self) -> bool:
+        """Whether it is ours now; asked again where it is not. A database that does not answer grants nothing."""
+        try:
+            if self._connection is not None:
+                self._connection.execute("SELECT 1")
+                return True
+            options: dict[str, Any] = dict(pair.split("=") for pair in _CONNECT.split())
+            connection = psycopg.connect(self._url, autocommit=True, application_name="tenantry beat", **options)
+            row = connection.execute("SELECT pg_try_advisory_lock(%s)", [LEASE]).fetchone()
+            if row and row[0]:
+                self._connection = connection
+                logger.info("this beat holds the lease")
+                return True
+            connection.close()
+        except psycopg.Error as error:
+            if self._connection is not None:
+                logger.warning("the lease is lost: %s", type(error).__name__)
+            self.release()
+        return False
+
+    def release(self) -> None:
+        """Let go, for the next one."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+class LeasedScheduler(Scheduler):
+    """Celery's scheduler, which sends nothing while another one holds the lease (GW15)."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        self._lease = Lease(settings.DATABASE_URL)
+        super().__init__(*arguments, **options)
+
+    def tick(self, *arguments: Any, **options: Any) -> float:
+        """Send what is due, and say when to come again."""
+        alive()
+        if not self._lease.hold():
+            return _RETRY_SECONDS
+        return float(min(super().tick(*arguments, **options) or _RETRY_SECONDS, _RETRY_SECONDS))
+
+    def close(self) -> None:
+        """Let go of the lease at once."""
+        super().close()
+        self._lease.release()
+
+
+def alive(**_signal: Any) -> None:
+    """Touch the file that a probe looks at (``ALIVE_FILE``)."""
+    if settings.ALIVE_FILE is not None:
+        Path(settings.ALIVE_FILE).touch()
+
+
+heartbeat_sent.connect(alive, weak=False)

@@ -1,0 +1,130 @@
+"""The cluster that the product runs in registers itself, with no more rights than the chart gives it (GW10, GW12)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from io import StringIO
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+from cryptography.fernet import Fernet
+from django.core.management import CommandError, call_command
+from django.utils import timezone
+from kubernetes.config import incluster_config
+
+from tenants.models import Cluster
+from tests.deploy.rendering import flat, rendered
+from tests.kubeapiserver import ASSETS, KubeApiserver
+from tests.ports import free_port
+from tests.story.product import eventually
+
+pytestmark = pytest.mark.django_db
+
+ACCOUNT = "system:serviceaccount:tenantry:tenantry-joincluster"
+
+
+@pytest.fixture
+def inside(
+    kube_apiserver: KubeApiserver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: Any
+) -> Iterator[KubeApiserver]:
+    """As in a Pod of the chart's service account; the cluster's own signer signs what was approved."""
+    settings.SEALING_KEYS = [Fernet.generate_key().decode()]
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "tenantry"}}
+    objects = [namespace, *(each for each in flat({"": rendered({"joinCluster": {"enabled": True}})["joincluster"]}))]
+    applied = kube_apiserver.kubectl(
+        *("apply", "--server-side", "--force-conflicts", "-f", "-"), stdin=yaml.safe_dump_all(objects)
+    )
+    assert applied.returncode == 0, applied.stderr
+    token = kube_apiserver.kubectl("create", "token", "tenantry-joincluster", "-n", "tenantry").stdout.strip()
+    (tmp_path / "token").write_text(token)
+    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(tmp_path / "token"))
+    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(kube_apiserver.folder / "ca.pem"))
+    address = urlsplit(kube_apiserver.url)
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", str(address.hostname))
+    monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(address.port))
+    key = kube_apiserver.ca.private_key_pem.bytes()
+    (tmp_path / "signer.key").write_bytes(key)
+    admin = kube_apiserver.folder / "admin.kubeconfig"
+    signer = subprocess.Popen(
+        [
+            str(ASSETS / "kube-controller-manager"),
+            *(f"--{name}kubeconfig={admin}" for name in ("", "authentication-", "authorization-")),
+            f"--cluster-signing-cert-file={kube_apiserver.folder / 'ca.pem'}",
+            f"--cluster-signing-key-file={tmp_path / 'signer.key'}",
+            "--controllers=certificatesigningrequest-signing-controller",
+            "--leader-elect=false",
+            f"--secure-port={free_port()}",
+            f"--cert-dir={tmp_path}",
+        ],
+        stdout=subprocess.DEVNULL,
+        stderr=(tmp_path / "signer.log").open("wb"),
+    )
+    yield kube_apiserver
+    signer.kill()
+    signer.wait()
+
+
+def join(*arguments: str) -> str:
+    said = StringIO()
+    call_command("joincluster", "local", *arguments, stdout=said)
+    return said.getvalue()
+
+
+def requests(server: KubeApiserver) -> list[str]:
+    found = json.loads(server.kubectl("get", "csr", "-o", "json").stdout)["items"]
+    return [each["metadata"]["name"] for each in found if each["spec"]["username"] == ACCOUNT]
+
+
+def approver(server: KubeApiserver, known: set[str]) -> threading.Thread:
+    """Whoever owns the cluster, and approves the next request."""
+
+    def approve() -> None:
+        (name,) = eventually(lambda: set(requests(server)) - known)
+        server.kubectl("certificate", "approve", name)
+
+    thread = threading.Thread(target=approve)
+    thread.start()
+    return thread
+
+
+def test_it_asks_and_the_owner_approves_and_the_credential_is_renewed_in_time(inside: KubeApiserver) -> None:
+    owner = approver(inside, set())
+    said = join()
+    owner.join()
+    cluster = Cluster.objects.get(name="local")
+    assert "local is registered" in said
+    assert (cluster.server, cluster.kind) == (inside.url, Cluster.Kind.EXTERNAL)
+    assert {each["name"] for each in cluster.checks if each["state"] == "failed"} <= {"credential"}, cluster.checks
+    ends = cluster.credential_expires_at
+    assert ends is not None
+    assert timedelta(days=80) < ends - timezone.now() < timedelta(days=91)
+    assert "holds until" in join()
+    Cluster.objects.update(credential_expires_at=timezone.now() + timedelta(days=20))
+    owner = approver(inside, set(requests(inside)))
+    assert "has a new credential" in join()
+    owner.join()
+    assert len(requests(inside)) == 2
+
+
+def test_without_a_word_of_the_owner_nothing_is_registered(inside: KubeApiserver) -> None:
+    with pytest.raises(CommandError, match="kubectl certificate approve tenantry-gateway-"):
+        join("--patience=1")
+    with pytest.raises(CommandError, match="403"):
+        join("--approve", "--patience=1")
+    assert not Cluster.objects.filter(name="local").exists()
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [("get", "secrets"), ("create", "pods"), ("update", "certificatesigningrequests/approval"), ("delete", "csr")],
+)
+def test_its_account_may_do_nothing_else(inside: KubeApiserver, asked: tuple[str, str]) -> None:
+    answer = inside.kubectl("auth", "can-i", *asked, "-A", f"--as={ACCOUNT}").stdout
+    assert answer.strip() == "no"

@@ -1,0 +1,195 @@
+"""Keys change while everything serves: nobody is refused, and what the old key signed lasts as long as it would have (GW12)."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import jwt
+import pytest
+from cryptography.fernet import Fernet
+from django.core import signing
+from django.core.management import CommandError, call_command
+
+from audit.actions import Action
+from audit.models import AuditEntry
+from kube.authentication.serviceaccounttokens import load_signing_key, load_verifying_keys
+from portal.http import secretkeys
+from tenants.clusters import encryption
+from tenants.models import Cluster
+from tests import factories
+from tests.apiserver import OwnApiserver, running, started
+from tests.databases import ROOT, migrated
+from tests.speaking import Speaker
+from tests.story.product import eventually
+
+REVIEW = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+WHOAMI = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+
+
+def manage(server: OwnApiserver, *arguments: str) -> str:
+    command = [sys.executable, "manage.py", *arguments]
+    done = subprocess.run(command, cwd=ROOT, env=server.environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+class Asking(threading.Thread):
+    """A service account that asks who it is, again and again, with each token that it has had so far."""
+
+    def __init__(self, space: Speaker, authority: Path) -> None:
+        super().__init__(daemon=True)
+        self.space = space
+        self.context = ssl.create_default_context(cafile=authority)
+        self.tokens: list[str] = []
+        self.refused: list[str] = []
+        self.asked = 0
+        self.over = threading.Event()
+
+    def another_token(self) -> str:
+        path = "/api/v1/namespaces/default/serviceaccounts/default/token"
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+        answer = self.space.send("POST", path, body)
+        assert answer.status == 201, answer
+        self.tokens.append(str(answer.body["status"]["token"]))
+        return self.tokens[-1]
+
+    def bearing(self, token: str) -> Speaker:
+        return Speaker(self.space.url, self.context, {"Authorization": f"Bearer {token}"}, self.space.prefix)
+
+    def run(self) -> None:
+        speakers: dict[str, Speaker] = {}
+        while not self.over.is_set():
+            for token in tuple(self.tokens):
+                speaker = speakers.setdefault(token, self.bearing(token))
+                answer = speaker.send("POST", WHOAMI, REVIEW)
+                self.asked += 1
+                if answer.status != 201:
+                    self.refused.append(f"{answer.status} {answer.body}")
+
+
+def test_a_servers_keys_and_certificate_change_under_requests() -> None:
+    """Two servers with one folder: what one signs with the new key, the other one accepts at once."""
+    with migrated("rotation") as database, running(database, flags=("--permit-port-sharing",)) as server:
+        second = started(server, flags=("--permit-port-sharing",))
+        server.processes.append(second)
+        folder = Path(server.environment["TENANTRY_DATA_DIR"]) / "pki"
+        asking = Asking(server.tenant("busy"), folder / "ca.crt")
+        eventually(lambda: asking.space.send("GET", "/api/v1/namespaces/default/serviceaccounts/default").status == 200)
+        asking.another_token()
+        asking.start()
+        signing_before = load_signing_key((folder / "service-account.key").read_bytes()).public.kid
+        manage(server, "rotate", "service-account-key", "--spread", "3")
+        kids = [key.kid for key in load_verifying_keys((folder / "service-account.key").read_bytes())]
+        assert kids[1] == signing_before
+        assert kids[0] != signing_before
+        eventually(lambda: _kid(asking.another_token()) == kids[0])
+        served = _served(server.url)
+        manage(server, "rotate", "server-certificate")
+        eventually(lambda: _served(server.url) != served)
+        asked = asking.asked
+        eventually(lambda: asking.asked > asked + 20)
+        asking.over.set()
+        asking.join(60)
+        assert asking.refused == []
+        command = [sys.executable, "manage.py", "rotate", "service-account-key"]
+        again = subprocess.run(command, cwd=ROOT, env=server.environment, capture_output=True, text=True, check=False)
+        assert "--revoke" in again.stderr
+        manage(server, "rotate", "service-account-key", "--spread", "3", "--revoke")
+        old = asking.bearing(asking.tokens[0])
+        eventually(lambda: old.send("POST", WHOAMI, REVIEW).status == 401)
+        assert "service-account-key: " in manage(server, "rotate")
+
+
+def _kid(token: str) -> str:
+
+    return str(jwt.get_unverified_header(token)["kid"])
+
+
+def _served(url: str) -> str:
+    place = urlsplit(url)
+    return ssl.get_server_certificate((str(place.hostname), int(place.port or 0)))
+
+
+@pytest.fixture
+def keyed(settings: Any, tmp_path: Path) -> Path:
+    """A folder with the keys that a data folder has, and a cluster whose credential is sealed."""
+    for name, text in (("sealing-key", Fernet.generate_key().decode()), ("secret-key", "first-" * 10)):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o600)
+    settings.SEALING_KEYS_FILE = tmp_path / "sealing-key"
+    settings.SECRET_KEY_FILE = tmp_path / "secret-key"
+    return tmp_path
+
+
+def opened() -> str:
+    return encryption.decrypt(bytes(Cluster.objects.get().sealed_credential or b""))
+
+
+@pytest.mark.django_db
+def test_sealing_keys_change_and_everything_sealed_goes_along(keyed: Path) -> None:
+    old = (keyed / "sealing-key").read_text()
+    factories.cluster(sealed_credential=encryption.encrypt("kubeconfig"))
+    recording = _recording()
+    call_command("rotate", "sealing-keys", "--spread", "0")
+    new, behind = (keyed / "sealing-key").read_text().split(",")
+    assert (behind, (keyed / "sealing-key").stat().st_mode & 0o777) == (old, 0o600)
+    assert Fernet(new).decrypt(bytes(Cluster.objects.get().sealed_credential or b"")) == b"kubeconfig"
+    assert AuditEntry.objects.filter(action=Action.KEY_ROTATED, target="keys/sealing-keys").count() == 1
+    with pytest.raises(CommandError, match="1 recordings are sealed with older keys"):
+        call_command("rotate", "sealing-keys", "--finish")
+    assert opened() == "kubeconfig"
+    recording.delete()
+    call_command("rotate", "sealing-keys", "--finish")
+    assert (keyed / "sealing-key").read_text() == new
+    assert opened() == "kubeconfig"
+
+
+def _recording() -> Any:
+    tenant = factories.tenant()
+    owner = factories.member(tenant)
+    return factories.recording(factories.workspace(tenant, owner), owner, shown="ls\r\n")
+
+
+@pytest.mark.django_db
+def test_sessions_signed_by_either_key_are_known_to_both(
+    keyed: Path, settings: Any, client: Any, monkeypatch: Any
+) -> None:
+    """A portal that has only heard of the new key accepts it; one that signs with it accepts the old one."""
+    monkeypatch.setattr(secretkeys, "_CHECK_SECONDS", 0)
+    monkeypatch.setattr(secretkeys, "_stamp", None)
+    client.get("/healthz")
+    before = signing.dumps("somebody")
+    call_command("rotate", "secret-key", "--step", "announce")
+    client.get("/healthz")
+    announced = (keyed / "secret-key").read_text().split(",")[1]
+    assert signing.loads(signing.dumps("another", key=announced)) == "another"
+    call_command("rotate", "secret-key", "--step", "promote")
+    client.get("/healthz")
+    assert announced == settings.SECRET_KEY
+    assert signing.loads(before) == "somebody"
+    call_command("rotate", "secret-key", "--finish")
+    client.get("/healthz")
+    with pytest.raises(signing.BadSignature):
+        signing.loads(before)
+
+
+@pytest.mark.django_db
+def test_what_cannot_be_rotated_says_why(settings: Any, tmp_path: Path) -> None:
+    settings.SEALING_KEYS_FILE = None
+    with pytest.raises(CommandError, match="given by the environment"):
+        call_command("rotate", "sealing-keys")
+    settings.PKI_DIR = tmp_path
+    with pytest.raises(CommandError, match="TENANTRY_KEYS_DIR"):
+        call_command("rotate", "server-certificate")
+    settings.SECRET_KEY_FILE = tmp_path / "secret-key"
+    settings.SECRET_KEY_FILE.write_text("only")
+    with pytest.raises(CommandError, match="announce first"):
+        call_command("rotate", "secret-key", "--step", "promote")
+    assert os.listdir(tmp_path) == ["secret-key"]
