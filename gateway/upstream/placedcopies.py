@@ -7,7 +7,9 @@
    write there nothing but what bears the mark, and nobody else may (``tenants/manifests/fences.yaml``).
 3. A record is looked at when it or its namespace changes, again while its cluster is away, and now and then: what an
    administrator of the cluster has changed comes back, and what was in the way may be gone.
-4. How it stands is written into the record, on its revision. Whoever finds it gone by then, frozen in between say, takes
+4. The mark of what is to go stays for as long as a cluster may work at a write of somebody who has crashed: what comes of
+   it late is found and taken away.
+5. How it stands is written into the record, on its revision. Whoever finds it gone by then, frozen in between say, takes
    away what it has just made.
 """
 
@@ -33,6 +35,7 @@ from gateway.upstream.tokens import WorkspaceTokens
 from kube.authorization.rbac import Attributes
 from kube.objects import publications
 from kube.objects.publications import PLACED_COPIES, Publication, Reason
+from kube.requests.durations import parse_time
 from kube.requests.status import ServiceUnavailable, StatusError
 from store.engine import Engine
 from store.fairqueue import FairQueue
@@ -47,6 +50,9 @@ logger = logging.getLogger(__name__)
 LEADER_LOCK: Final = 0x7E6A_000A
 LOOK_SECONDS: Final = 60.0
 REST_SECONDS: Final = 5.0
+_IN_FLIGHT_SECONDS: Final = 75.0
+"""How long after it was begun a write may still take effect: a cluster's usual ``--request-timeout``, and some."""
+
 _PATIENCE_SECONDS: Final = 10.0
 _AGAIN_SECONDS: Final = 0.1
 
@@ -177,8 +183,12 @@ class PlacedCopies:
         return publication
 
     async def _tell(self, stored: Stored, record: Body, placement: Placement, reason: Reason | None) -> None:
-        if "deletionTimestamp" in record["metadata"] and reason is None:
-            await self._commit(Delete(stored.key, stored.revision, record), placement)
+        ended = record["metadata"].get("deletionTimestamp")
+        if ended is not None and reason is None:
+            if time.time() - (parse_time(ended) or 0.0) > _IN_FLIGHT_SECONDS:
+                await self._commit(Delete(stored.key, stored.revision, record), placement)
+            else:
+                self._again(stored.key, placement.cluster, REST_SECONDS)
         elif publications.told_of(record) != reason:
             await self._commit(Update(stored.key, stored.revision, {**record, "status": {"reason": reason}}), placement)
         elif reason is None and await self._store.get(stored.key) is None:
