@@ -210,8 +210,11 @@ class PublicationController:
     def _note_in_space(self, event: Event, tenant: str) -> None:
         key = event.key
         source, is_copy = source_of(key), _ORIGIN in event.data
-        own = is_copy and key in self._writing and event.type is not EventType.DELETED
-        if not own and (source in self._sources or is_copy):
+        if event.type is EventType.DELETED:
+            is_due = source in self._sources
+        else:
+            is_due = is_copy and key not in self._writing or not is_copy and source in self._sources
+        if is_due:
             self._enqueue(tenant, [source])
         if key[1:3] == NAMESPACES:
             self._enqueue(tenant, [each for each in self._sources if each.namespace == key.name])
