@@ -213,7 +213,7 @@ class PublicationController:
         if event.type is EventType.DELETED:
             is_due = source in self._sources
         else:
-            is_due = is_copy and key not in self._writing or not is_copy and source in self._sources
+            is_due = (is_copy and key not in self._writing) or (not is_copy and source in self._sources)
         if is_due:
             self._enqueue(tenant, [source])
         if key[1:3] == NAMESPACES:
