@@ -65,12 +65,16 @@ WITH targets AS (
   FROM stream_counts WHERE %(now)s AND seen_at > %(living)s
   GROUP BY GROUPING SETS ((tenant), (tenant, namespace)) HAVING grouping(namespace) = 1 OR namespace <> ''
 ), quotas AS (
-  SELECT * FROM jsonb_to_recordset(%(quotas)s::jsonb) AS q(tenant text, namespace text, used jsonb, hard jsonb)
+  SELECT * FROM jsonb_to_recordset(%(quotas)s::jsonb) AS q(tenant text, namespace text, used jsonb, hard jsonb, objects bigint)
+), placed AS (
+  SELECT tenant, coalesce(namespace, '') AS namespace, sum(objects) AS elsewhere FROM quotas WHERE namespace <> ''
+  GROUP BY GROUPING SETS ((tenant), (tenant, namespace))
 )
 INSERT INTO usage_hours
-  (tenant, namespace, hour, requests, refused, credentials, objects_stored, bytes_stored, streams, used, hard)
+  (tenant, namespace, hour, requests, refused, credentials, objects_stored, objects_placed, bytes_stored, streams, used, hard)
 SELECT tenant, namespace, %(since)s, coalesce(requests, 0), coalesce(refused, 0), coalesce(credentials, 0),
-  CASE WHEN %(now)s THEN coalesce(objects, 0) END, CASE WHEN %(now)s THEN coalesce(bytes, 0) END,
+  CASE WHEN %(now)s THEN coalesce(kept.objects, 0) END, CASE WHEN %(now)s THEN coalesce(elsewhere, 0) END,
+  CASE WHEN %(now)s THEN coalesce(bytes, 0) END,
   CASE WHEN %(now)s THEN coalesce(streams, 0) END, coalesce(used, '{}'), coalesce(hard, '{}')
 FROM targets
 LEFT JOIN asked USING (tenant, namespace)
@@ -78,6 +82,7 @@ LEFT JOIN issued USING (tenant, namespace)
 LEFT JOIN kept USING (tenant, namespace)
 LEFT JOIN flowing USING (tenant, namespace)
 LEFT JOIN quotas USING (tenant, namespace)
+LEFT JOIN placed USING (tenant, namespace)
 ON CONFLICT (tenant, namespace, hour) DO NOTHING
 """
 _FORGET: Final = """
@@ -121,6 +126,7 @@ def _quotas() -> Iterator[dict[str, Any]]:
                 "namespace": name if (group, resource) == PLACED_USAGES else "",
                 "used": _numbers(status.get("used") or body.get("counted")),
                 "hard": _numbers(spec.get("hard")),
+                "objects": body.get("objects"),
             }
 
 

@@ -17,8 +17,9 @@ MEASURES: Final[Mapping[str, str]] = {
     "requests": "requests to the API server within the hour",
     "refused": "of these, refused",
     "credentials": "credentials issued within the hour",
-    "objects_stored": "objects at its end",
+    "objects_stored": "objects that are stored here at its end",
     "bytes_stored": "their bytes",
+    "objects_placed": "objects on clusters at its end, of the kinds that the quota counts",
     "streams": "open watches, logs and shells at its end",
 }
 """What is counted, beside the quota, and what it means."""

@@ -9,6 +9,11 @@ itself. What makes that safe:
 2. Nothing is kept between two looks. Events, and a scan when somebody begins to lead, only say where to look: published
    objects and tenants are remembered by name.
 3. A copy is found by its mark, which nobody but this worker can write, and is of the source whose UID it bears.
+4. What is to be in a placed namespace is kept as a record, by the same rules; ``gateway.upstream.placedcopies`` makes the
+   cluster follow it, and writes into it how it stands there.
+
+One change of a source is about every tenant: they are looked at in swarms, each read by one statement, and written by as
+few as the store's committer makes of it.
 """
 
 from __future__ import annotations
@@ -26,7 +31,17 @@ import orjson
 from gateway.resources.objects import timestamp
 from kube.kinds.reststrategies import counts_generations
 from kube.objects import publications
-from kube.objects.publications import DEFINITIONS, NAMESPACES, ORIGIN, PUBLISHED, REPORT, Publication, Reason, Step
+from kube.objects.publications import (
+    DEFINITIONS,
+    NAMESPACES,
+    ORIGIN,
+    PLACED_COPIES,
+    PUBLISHED,
+    REPORT,
+    Publication,
+    Reason,
+    Step,
+)
 from kube.requests.logicalclusters import ROOT, full_path, is_tenant_space, space_of, tenant_of
 from kube.workspaces.namespacecontents import ROOT_CERTIFICATES, SERVICE_ACCOUNT, service_account
 from store.engine import Engine
@@ -47,7 +62,7 @@ from store.types import (
     StoreError,
     Update,
 )
-from tenants.clusters.objects import CLUSTER_LABEL
+from tenants.clusters.objects import CLUSTER_LABEL, WORKSPACE_LABEL
 
 logger = logging.getLogger(__name__)
 
@@ -56,8 +71,11 @@ _TENANTS: Final = (ROOT, "", "tenants")
 _PUBLISHED: Final = f'"{PUBLISHED}"'.encode()
 _ORIGIN: Final = f'"{ORIGIN}"'.encode()
 _REPORT: Final = f'"{REPORT}"'.encode()
-_TOGETHER: Final = 32
-"""Objects of one tenant that are looked at together."""
+_SWARM: Final = Key(*_TENANTS, "", "")
+"""In the queue: some of what is due."""
+
+_TOGETHER: Final = 256
+"""Copies that are looked at together, as many as the store's committer takes at once."""
 
 _REPORT_SECONDS: Final = 0.5
 """Tenants are settled in swarms: a source is told of them once they have passed."""
@@ -87,6 +105,8 @@ class PublicationController:
         """The same by source, whose report waits for them."""
         self._outcomes: defaultdict[Key, dict[str, Reason | None]] = defaultdict(dict)
         self._reports: dict[Key, asyncio.TimerHandle] = {}
+        self._writing: set[Key] = set()
+        """Copies that are being written: what the log brings of it needs no further look."""
 
     async def run(self) -> None:
         """Wait to become the leader, work, and wait again whenever the database went away."""
@@ -117,7 +137,7 @@ class PublicationController:
     def _forget(self) -> None:
         self._restart.clear()
         self._queue.clear()
-        for known in (self._sources, self._tenants, self._due, self._waiting, self._outcomes):
+        for known in (self._sources, self._tenants, self._due, self._waiting, self._outcomes, self._writing):
             known.clear()
         for timer in self._reports.values():
             timer.cancel()
@@ -135,7 +155,7 @@ class PublicationController:
                     self._sources[key] = publication
                 self._report_later(key)
             elif is_tenant_space(key.space):
-                self._enqueue(tenant_of(key.space), [_source_of(key)])
+                self._enqueue(tenant_of(key.space), [source_of(key)])
         # Those that came meanwhile, too: when they did, not all tenants were known.
         for tenant in self._tenants:
             self._enqueue(tenant, self._sources)
@@ -189,8 +209,12 @@ class PublicationController:
 
     def _note_in_space(self, event: Event, tenant: str) -> None:
         key = event.key
-        source = _source_of(key)
-        if source in self._sources or _ORIGIN in event.data:
+        source, is_copy = source_of(key), _ORIGIN in event.data
+        if event.type is EventType.DELETED:
+            is_due = source in self._sources
+        else:
+            is_due = (is_copy and key not in self._writing) or (not is_copy and source in self._sources)
+        if is_due:
             self._enqueue(tenant, [source])
         if key[1:3] == NAMESPACES:
             self._enqueue(tenant, [each for each in self._sources if each.namespace == key.name])
@@ -207,7 +231,7 @@ class PublicationController:
             due[source] = None
             self._waiting[source].add(tenant)
         if due:
-            self._queue.add(Key(*_TENANTS, "", tenant))
+            self._queue.add(_SWARM)
         else:
             del self._due[tenant]
 
@@ -216,63 +240,69 @@ class PublicationController:
     async def _reconcile_safely(self, key: Key) -> None:
         if self._restart.is_set():
             return
-        if key[:3] == _TENANTS:
-            await self._reconcile_tenant(key)
+        if key == _SWARM:
+            await self._reconcile_swarm(self._next())
         else:
             await self._tell(key)
 
-    async def _reconcile_tenant(self, key: Key) -> None:
-        """Look at some of what is due in a tenant's space."""
-        due = self._due.pop(key.name, {})
-        sources, later = list(due)[:_TOGETHER], list(due)[_TOGETHER:]
-        tenant = await self._store.get(key, cached=True)
+    def _next(self) -> list[tuple[str, Key]]:
+        """Some of what is due, of as many tenants as there are; those with more take turns."""
+        share, pairs = max(1, _TOGETHER // max(1, len(self._due))), list[tuple[str, Key]]()
+        for tenant in list(self._due)[:_TOGETHER]:
+            sources = list(self._due.pop(tenant))
+            pairs += [(tenant, source) for source in sources[:share]]
+            self._enqueue(tenant, sources[share:])
+        if self._due:
+            self._queue.add(_SWARM)
+        return pairs
+
+    async def _reconcile_swarm(self, pairs: Sequence[tuple[str, Key]]) -> None:
+        """Look at sources at tenants: all is read at once, each copy is written by itself."""
+        keys: dict[Key, None] = {}
+        for tenant, source in pairs:
+            place = source._replace(space=space_of(tenant))
+            keys[place] = None
+            if source.namespace:
+                keys |= dict.fromkeys((record_key(place), _namespace_key(place.space, place.namespace)))
+        found = await self._store.current(list(keys))
+        outcomes = await asyncio.gather(
+            *(self._settle(tenant, source, found) for tenant, source in pairs), return_exceptions=True
+        )
+        for outcome in outcomes:
+            if outcome is not None:
+                raise outcome
+
+    async def _settle(self, name: str, source: Key, found: Mapping[Key, Stored]) -> None:
+        tenant = await self._store.get(Key(*_TENANTS, "", name), cached=True)
         metadata = orjson.loads(tenant.data)["metadata"] if tenant is not None else {}
         if tenant is None or "deletionTimestamp" in metadata:
             # What is there goes with the space.
-            for source in due:
-                self._settled(source, key.name, None, meant=False)
+            self._settled(source, name, None, meant=False)
             return
-        self._enqueue(key.name, later)
-        space = space_of(key.name)
-        places = {source: source._replace(space=space) for source in sources}
-        namespaces = {each: _namespace_key(space, each) for each in {s.namespace for s in sources if s.namespace}}
-        found = await self._store.current([*places.values(), *namespaces.values()])
-        writes = (
-            self._settle(source, place, tenant, metadata, found, namespaces.get(source.namespace))
-            for source, place in places.items()
-        )
-        for failure in await asyncio.gather(*writes, return_exceptions=True):
-            if failure is not None:
-                raise failure
-
-    async def _settle(
-        self,
-        source: Key,
-        place: Key,
-        tenant: Stored,
-        metadata: Body,
-        found: Mapping[Key, Stored],
-        namespace_key: Key | None,
-    ) -> None:
-        name = tenant.key.name
+        place = source._replace(space=space_of(name))
+        namespace = found.get(_namespace_key(place.space, source.namespace)) if source.namespace else None
         try:
             stored = await self._store.get(source, cached=True)
             publication = self._sources.get(source) if stored is not None else None
             if publication is not None and not publication.means(metadata.get("labels") or {}):
                 publication = None
-            namespace = found.get(namespace_key) if namespace_key is not None else None
-            there = found.get(place)
-            body = orjson.loads(there.data) if there is not None else None
             obstacle = self._obstacle(publication, source, place, namespace)
-            step, reason = publications.step(publication, body, obstacle)
-            operations = await self._operations(step, publication, place, there, body)
+            cluster = _placement(namespace)
+            there = found.get(place if cluster is None else record_key(place))
+            body = orjson.loads(there.data) if there is not None else None
+            if cluster is None:
+                step, reason = publications.step(publication, body, obstacle)
+                operations = await self._operations(step, publication, place, there, body)
+            else:
+                step, reason = publications.placed_step(publication, body, cluster, obstacle)
+                operations = _recorded(step, publication, record_key(place), cluster, there, body)
             if operations:
                 rests_on = [Check(source, stored.revision if stored is not None else 0)]
-                if step is Step.CREATE:
+                if step is Step.CREATE or cluster is not None:
                     rests_on.append(Check(tenant.key, tenant.revision))
                     if namespace is not None:
                         rests_on.append(Check(namespace.key, namespace.revision))
-                await self._store.commit(*operations, *rests_on)
+                await self._write(place, operations, rests_on)
             self._settled(source, name, reason, meant=publication is not None)
         except PreconditionFailed:
             await asyncio.sleep(0.01)
@@ -280,6 +310,13 @@ class PublicationController:
         except (KeyError, TypeError, ValueError, AttributeError):
             # An object that is not shaped as it should be must not stop the work for all others.
             logger.exception("%s %s/%s cannot be published to %s", *source[2:], name)
+
+    async def _write(self, place: Key, operations: Sequence[Operation], rests_on: Sequence[Operation]) -> None:
+        self._writing.add(place)
+        try:
+            await self._store.commit(*operations, *rests_on)
+        finally:
+            self._writing.discard(place)
 
     def _obstacle(
         self, publication: Publication | None, source: Key, place: Key, namespace: Stored | None
@@ -294,10 +331,8 @@ class PublicationController:
             return None
         if namespace is None:
             return Reason.NO_NAMESPACE
-        metadata = orjson.loads(namespace.data)["metadata"]
-        if "deletionTimestamp" in metadata:
-            return Reason.NAMESPACE_ENDING
-        return Reason.NAMESPACE_PLACED if CLUSTER_LABEL in (metadata.get("labels") or {}) else None
+        ends = "deletionTimestamp" in orjson.loads(namespace.data)["metadata"]
+        return Reason.NAMESPACE_ENDING if ends else None
 
     async def _operations(
         self, step: Step, publication: Publication | None, place: Key, there: Stored | None, body: Body | None
@@ -392,8 +427,41 @@ def _new(publication: Publication, place: Key) -> Body:
     return {**form, "metadata": metadata, **first}
 
 
-def _source_of(key: Key) -> Key:
+def _recorded(
+    step: Step, publication: Publication | None, key: Key, place: Body, there: Stored | None, body: Body | None
+) -> list[Operation]:
+    """Writes the record of a copy in a placed namespace; ``place`` is where that is."""
+    now = timestamp(time.time())
+    if step is Step.CREATE and publication is not None:
+        identity = {"name": key.name, "namespace": key.namespace, "uid": str(uuid.uuid4()), "creationTimestamp": now}
+        return [Create(key, publications.placed_record(publication, place, identity))]
+    if there is None or body is None or step is Step.NONE:
+        return []
+    if step is Step.REPLACE and publication is not None:
+        kept = {name: value for name, value in body["metadata"].items() if name != "deletionTimestamp"}
+        return [Update(key, there.revision, publications.placed_record(publication, place, kept))]
+    return [Update(key, there.revision, {**body, "metadata": {**body["metadata"], "deletionTimestamp": now}})]
+
+
+def _placement(namespace: Stored | None) -> Body | None:
+    """Where a placed namespace is, as records say it; ``None`` for a stored one."""
+    labels = (orjson.loads(namespace.data)["metadata"].get("labels") or {}) if namespace is not None else {}
+    if CLUSTER_LABEL not in labels:
+        return None
+    return {"cluster": labels[CLUSTER_LABEL], "workspace": labels.get(WORKSPACE_LABEL, "")}
+
+
+def source_of(key: Key) -> Key:
+    """The object of the system space that a copy, or the record of one on a cluster, is of."""
+    if key[1:3] == PLACED_COPIES and key.name.count("|") >= 2:
+        group, resource, name = key.name.split("|", 2)
+        return Key(ROOT, group, resource, key.namespace, name)
     return key._replace(space=ROOT)
+
+
+def record_key(place: Key) -> Key:
+    """Where it is kept what a placed namespace is to have in this place."""
+    return Key(place.space, *PLACED_COPIES, place.namespace, f"{place.group}|{place.resource}|{place.name}")
 
 
 def _namespace_key(space: str, name: str) -> Key:

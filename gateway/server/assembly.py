@@ -47,6 +47,7 @@ from gateway.upstream.admission import PlacedPolicies, RightsAreGivenByMembers
 from gateway.upstream.clusternamespaces import ClusterNamespaces
 from gateway.upstream.clusters import Clusters
 from gateway.upstream.openedobjects import OpenedObjects
+from gateway.upstream.placedcopies import PlacedCopies
 from gateway.upstream.placedhosts import IngressReader, PlacedHosts
 from gateway.upstream.placedquota import NamespaceQuotaReader, PlacedQuota, PlacedUsageController
 from gateway.upstream.placedrights import PlacedRights
@@ -164,9 +165,11 @@ async def build_runtime(
         rights = PlacedRights(store, clusters, options.database_url)
         opened = OpenedObjects(store, clusters, options.database_url)
         counting = PlacedUsageController(store, admission.placed_quotas, clusters, tokens, options.database_url)
+        copies = PlacedCopies(store, clusters, tokens, options.database_url)
         store.subscribe(rights.on_events)
         store.subscribe(opened.on_events)
         store.subscribe(counting.on_events)
+        store.subscribe(copies.on_events)
         store.subscribe(runtime.on_events, lost=lambda: open_streams.reauthorize(None))
         await custom.load()
         await _first_objects(runtime)
@@ -188,7 +191,12 @@ async def build_runtime(
                     admission.quotas,
                     admission.tenant_quotas,
                     configured.refused_to_tenants,
-                    [("rights", rights.run), ("opened", opened.run), ("placed quota", counting.run)],
+                    [
+                        ("rights", rights.run),
+                        ("opened", opened.run),
+                        ("placed quota", counting.run),
+                        ("copies", copies.run),
+                    ],
                 )
                 if background
                 else nullcontext()

@@ -60,6 +60,25 @@ async def read_list_as(
         return (await read_list(clusters, placement.cluster, path, token=token))[0]
 
 
+async def read_object_as(
+    clusters: Clusters, tokens: WorkspaceTokens, placement: Placement, role: str, path: str
+) -> dict[str, Any] | None:
+    """One object of a placed namespace, with the workspace's own token; ``None`` where there is none. Raises ``StatusError``."""
+    token = await tokens.get(placement, role)
+    try:
+        answer = await _get(clusters, placement.cluster, path, token=token)
+    except Unaccepted:
+        token = await tokens.after_refusal(placement, role, token)
+        answer = await _get(clusters, placement.cluster, path, token=token)
+    if answer.status == 404:
+        answer.close()
+        return None
+    body = await _object(_require_done(answer), placement.cluster, Room())
+    if not _is_object(body):
+        raise BadGateway("its object is none")
+    return body
+
+
 async def read_events(
     clusters: Clusters, cluster: str, path: str, since: str
 ) -> AsyncGenerator[tuple[str, dict[str, Any]], None]:
@@ -105,6 +124,10 @@ def _is_object(item: object) -> bool:
 
 
 async def _ask(clusters: Clusters, cluster: str, target: str, *, long_running: bool = False, token: str = "") -> Answer:
+    return _require_done(await _get(clusters, cluster, target, long_running=long_running, token=token))
+
+
+async def _get(clusters: Clusters, cluster: str, target: str, *, long_running: bool = False, token: str = "") -> Answer:
     upstream, own = (clusters.upstream(cluster), token) if token else clusters.as_gateway(cluster)
     headers = ((b"accept", b"application/json"), (b"user-agent", b"tenantry"))
     answer = await upstream.request(
@@ -119,6 +142,10 @@ async def _ask(clusters: Clusters, cluster: str, target: str, *, long_running: b
     if answer.status == 401:
         answer.close()
         raise Unaccepted("it does not accept the token")
+    return answer
+
+
+def _require_done(answer: Answer) -> Answer:
     if answer.status != 200:
         answer.close()
         raise ServiceUnavailable(f"it answers {answer.status}: its gateway-role.yaml may be an older one")

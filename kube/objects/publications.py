@@ -8,6 +8,7 @@ what has the source's name later is another one. Definitions of kinds are not co
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,6 +36,9 @@ REPORT: Final = f"{DOMAIN}publication"
 ORIGIN: Final = f"{DOMAIN}published-from"
 """The label of copies: the UID of their source."""
 
+DIGEST: Final = f"{DOMAIN}published-digest"
+"""The annotation of copies on clusters: of what they were made, for a cluster adds to what it is given."""
+
 ASKING: Final = (PUBLISHED, TENANTS, SECRET)
 _CLAIMS: Final = (*ASKING, REPORT)
 NAMED_MAX: Final = 10
@@ -47,6 +51,9 @@ Place = tuple[str, str]
 NAMESPACES: Final[Place] = ("", "namespaces")
 SECRETS: Final[Place] = ("", "secrets")
 DEFINITIONS: Final[Place] = ("apiextensions.k8s.io", "customresourcedefinitions")
+PLACED_COPIES: Final[Place] = ("tenancy.tenantry.io", "placedcopies")
+"""Where it is kept what is to be in placed namespaces, and how it stands there; no API serves it."""
+
 _SERVERS: Final = frozenset({"tenancy.kcp.io", "core.kcp.io", "apis.kcp.io", "tenancy.tenantry.io"})
 """Groups whose objects the server makes for each space by itself."""
 
@@ -66,7 +73,10 @@ class Reason(StrEnum):
     NAME_TAKEN = "NameTaken"
     NO_NAMESPACE = "NamespaceNotFound"
     NAMESPACE_ENDING = "NamespaceTerminating"
-    NAMESPACE_PLACED = "NamespaceOnCluster"
+    NAMESPACE_CLOSED = "NamespaceNotReady"
+    ON_ITS_WAY = "OnItsWay"
+    CLUSTER_AWAY = "ClusterUnavailable"
+    CLUSTER_REFUSES = "ClusterRefuses"
     KIND_NOT_SERVED = "KindNotServed"
     KIND_NOT_PUBLISHED = "KindNotPublished"
     UNCONFIRMED = "SecretNotConfirmed"
@@ -78,7 +88,11 @@ MESSAGES: Final[Mapping[Reason, str]] = {
     Reason.NAME_TAKEN: "the tenant has an object of this name, which is not overwritten; it gets this one when that goes",
     Reason.NO_NAMESPACE: "the tenant has no such namespace; it gets the object with it (a Namespace can be published too)",
     Reason.NAMESPACE_ENDING: "the tenant's namespace is being deleted; a new one of the name gets the object",
-    Reason.NAMESPACE_PLACED: "the tenant's namespace is on a cluster: what is published is kept in stored namespaces",
+    Reason.NAMESPACE_CLOSED: "the tenant's namespace on a cluster is being made, or suspended; it gets the object after that",
+    Reason.ON_ITS_WAY: "the cluster of the tenant's namespace is being asked",
+    Reason.CLUSTER_AWAY: "the cluster of the tenant's namespace does not answer; it is asked again",
+    Reason.CLUSTER_REFUSES: "the cluster of the tenant's namespace does not let the gateway keep the object there: a quota "
+    "is full, or its gateway-role.yaml and fences.yaml are older ones or leave the kind out",
     Reason.KIND_NOT_SERVED: "the tenant's space does not serve this kind, or may not hold it",
     Reason.KIND_NOT_PUBLISHED: "objects of this kind are the server's, or one owner's alone",
     Reason.UNCONFIRMED: f'a Secret is published only with the annotation {SECRET}: "true" as well',
@@ -183,12 +197,7 @@ def step(publication: Publication | None, found: Body | None, obstacle: Reason |
     ``publication`` is ``None`` for a tenant that is to have none; ``found`` is what stands under the name;
     ``obstacle`` is what is in the way of a new copy.
     """
-    if publication is not None and publication.hindrance is not None:
-        after, reason = None, publication.hindrance
-    elif publication is not None and obstacle is Reason.KIND_NOT_SERVED:
-        after, reason = None, obstacle
-    else:
-        after, reason = publication, None
+    after, reason = _possible(publication, obstacle)
     if found is not None and is_copy(found):
         if "deletionTimestamp" in found["metadata"]:
             return Step.NONE, reason if after is None else Reason.NAMESPACE_ENDING
@@ -200,6 +209,83 @@ def step(publication: Publication | None, found: Body | None, obstacle: Reason |
     if found is not None:
         return Step.NONE, Reason.NAME_TAKEN
     return (Step.NONE, obstacle) if obstacle is not None else (Step.CREATE, None)
+
+
+def _possible(publication: Publication | None, obstacle: Reason | None) -> tuple[Publication | None, Reason | None]:
+    """The publication, if anybody can have a copy of it here, or why not."""
+    if publication is not None and publication.hindrance is not None:
+        return None, publication.hindrance
+    if publication is not None and obstacle is Reason.KIND_NOT_SERVED:
+        return None, obstacle
+    return publication, None
+
+
+def placed_step(
+    publication: Publication | None, record: Body | None, place: Body, obstacle: Reason | None
+) -> tuple[Step, Reason | None]:
+    """What to do about the record of a copy on a cluster, and why the tenant has none there when it should.
+
+    ``place`` is where its namespace is (``placed_record``). A record that is removed is marked, until the copy is gone.
+    """
+    after, reason = _possible(publication, obstacle)
+    if after is None:
+        ended = record is None or "deletionTimestamp" in record["metadata"]
+        return (Step.NONE if ended else Step.REMOVE), reason
+    if record is None:
+        return (Step.NONE, obstacle) if obstacle is not None else (Step.CREATE, Reason.ON_ITS_WAY)
+    if (
+        record["spec"] != _record_spec(after, place)
+        or origin_of(record) != after.uid
+        or "deletionTimestamp" in record["metadata"]
+    ):
+        return Step.REPLACE, Reason.ON_ITS_WAY
+    return Step.NONE, told_of(record)
+
+
+def placed_record(publication: Publication, place: Body, metadata: Body) -> dict[str, Any]:
+    """The record of a copy that a cluster is to have. ``place`` names the cluster and the workspace."""
+    return {
+        "apiVersion": f"{PLACED_COPIES[0]}/v1alpha1",
+        "kind": "PlacedCopy",
+        "metadata": {**metadata, "labels": {ORIGIN: publication.uid}},
+        "spec": _record_spec(publication, place),
+        "status": {"reason": Reason.ON_ITS_WAY.value},
+    }
+
+
+def _record_spec(publication: Publication, place: Body) -> dict[str, Any]:
+    return {**place, "apiVersion": publication.form["apiVersion"], "digest": digest_of(publication)}
+
+
+def told_of(record: Body) -> Reason | None:
+    """Why a cluster has not what the record says; ``None`` where it has."""
+    reason = record["status"]["reason"]
+    return None if reason is None else Reason(reason)
+
+
+def digest_of(publication: Publication) -> str:
+    """One word for all that copies say."""
+    return hashlib.sha256(orjson.dumps(publication.form, option=orjson.OPT_SORT_KEYS)).hexdigest()
+
+
+def placed_form(publication: Publication, found: Body | None) -> dict[str, Any] | None:
+    """What a cluster is to be told, ``None`` where it has it already. ``found`` is the copy that is there.
+
+    What the cluster has added, a default say, stays as it is.
+    """
+    metadata, digest = publication.form["metadata"], digest_of(publication)
+    annotations = {**metadata.get("annotations", {}), DIGEST: digest}
+    wanted = {**publication.form, "metadata": {**metadata, "annotations": annotations}}
+    return None if found is not None and _holds(found, wanted) else wanted
+
+
+def _holds(found: Any, wanted: Any) -> bool:
+    if isinstance(wanted, Mapping):
+        return isinstance(found, Mapping) and all(_holds(found.get(name), value) for name, value in wanted.items())
+    if isinstance(wanted, list):
+        same = isinstance(found, list) and len(found) == len(wanted)
+        return same and all(_holds(*pair) for pair in zip(found, wanted, strict=True))
+    return bool(found == wanted)
 
 
 def _repeats(copy: Body, publication: Publication) -> bool:

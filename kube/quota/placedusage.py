@@ -70,6 +70,8 @@ class PlacedUsage:
     counted: Amounts = field(default_factory=dict)
     reserved: Mapping[str, Reservation] = field(default_factory=dict)
     turn: int = 0
+    objects: int = 0
+    """How many objects the last look found, of the kinds that the quota counts."""
 
     @property
     def total(self) -> dict[str, Quantity]:
@@ -141,7 +143,7 @@ class PlacedUsage:
         if len(done) <= _DONE_MOST:
             return confirmed
         open_ = {name: each for name, each in confirmed.reserved.items() if not each.done}
-        return PlacedUsage(counted=_sum(self.counted, *done), reserved=open_, turn=self.turn + 1)
+        return replace(self, counted=_sum(self.counted, *done), reserved=open_, turn=self.turn + 1)
 
     def found(self, uid: str) -> PlacedUsage:
         """An object is there, so its creation is done; a change of it may still be on its way. The total stays."""
@@ -167,7 +169,8 @@ class PlacedUsage:
             of_that_name = {} if each.uid or each.version else named.pop(each.what, {})
             reserved[request] = replace(each, seen=_both(each.amounts, of_that_name))
         counted = subtract(_sum(*(each.used for each in there)), _sum(*(each.seen for each in reserved.values())))
-        return replace(self, counted={name: amount for name, amount in counted.items() if amount}, reserved=reserved)
+        taken = {name: amount for name, amount in counted.items() if amount}
+        return replace(self, counted=taken, reserved=reserved, objects=len(there))
 
 
 def read_placed_usage(body: Mapping[str, Any]) -> PlacedUsage:
@@ -176,7 +179,12 @@ def read_placed_usage(body: Mapping[str, Any]) -> PlacedUsage:
         name: Reservation(**{**each, "amounts": amounts(each["amounts"]), "seen": amounts(each.get("seen"))})
         for name, each in body.get("reserved", {}).items()
     }
-    return PlacedUsage(counted=amounts(body.get("counted")), reserved=reserved, turn=body.get("turn", 0))
+    return PlacedUsage(
+        counted=amounts(body.get("counted")),
+        reserved=reserved,
+        turn=body.get("turn", 0),
+        objects=body.get("objects", 0),
+    )
 
 
 def placed_usage_body(namespace: str, usage: PlacedUsage) -> dict[str, Any]:
@@ -197,6 +205,7 @@ def placed_usage_body(namespace: str, usage: PlacedUsage) -> dict[str, Any]:
             for name, each in usage.reserved.items()
         },
         "turn": usage.turn,
+        "objects": usage.objects,
     }
 
 

@@ -45,6 +45,16 @@ class AuditChainAdmin(ServiceBackedAdmin):
 class UsageHourAdmin(ServiceBackedAdmin):
     """What tenants and workspaces used, hour by hour, the newest first."""
 
-    list_display = ("hour", "tenant", "namespace", "requests", "refused", "credentials", "objects_stored", "streams")
+    list_display = (
+        "hour",
+        "tenant",
+        "namespace",
+        "requests",
+        "refused",
+        "credentials",
+        "objects_stored",
+        "objects_placed",
+        "streams",
+    )
     search_fields = ("tenant__exact", "namespace__exact")
     ordering = ("-hour", "tenant", "namespace")

@@ -60,15 +60,19 @@ def tenant_usage_export(request: HttpRequest, name: str) -> HttpResponse:
     return usage_file(hours_between(found, now - _MONTH, now, request.GET.get("namespace", "")[:63], now), form)
 
 
+def _shown(value: int | None) -> int | str:
+    return "—" if value is None else value
+
+
 def _stats(hour: UsageHour) -> list[dict[str, Any]]:
     shown = (
         ("activity", "Requests", hour.requests, f"{hour.refused} refused"),
         ("key-round", "Credentials issued", hour.credentials, ""),
-        ("boxes", "Objects", hour.objects_stored, "stored here"),
+        ("boxes", "Objects", hour.objects_stored, f"stored here, {_shown(hour.objects_placed)} on clusters"),
         ("terminal", "Open streams", hour.streams, ""),
     )
     return [
-        {"icon": icon, "label": label, "value": "—" if value is None else value, "unit": "", "note": note}
+        {"icon": icon, "label": label, "value": _shown(value), "unit": "", "note": note}
         for icon, label, value, note in shown
     ]
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 from kube.authentication.kubeconfig import RegisteredCluster
 from kube.authentication.pki import load_certificates
 from kube.authentication.serviceaccounttokens import is_token
+from kube.objects.publications import ORIGIN
 from tenants import manifests
 from tenants.clusters import objects
 from tenants.clusters.client import Answer, ClusterClient, ClusterUnusable, Outcome, access_to, client_to, object_path
@@ -36,7 +37,17 @@ _LIMIT_EVENTS: Final = "Start the cluster's API servers with EventRateLimit (doc
 _RENEW: Final = (
     "Make a new credential (docs/operations.md, The gateway's credential) and rotate it on the cluster's page"
 )
-_OPTIONAL: Final = frozenset({("", "pods", "deletecollection"), ("storage.k8s.io", "storageclasses", "list")})
+_OPTIONAL: Final = frozenset(
+    {
+        ("", "pods", "deletecollection"),
+        ("storage.k8s.io", "storageclasses", "list"),
+        # Without them nothing is published there.
+        *(("", "configmaps", verb) for verb in ("create", "update", "delete")),
+        ("", "secrets", "update"),
+        *(("", resource, verb) for resource in ("resourcequotas", "limitranges") for verb in ("update", "delete")),
+        ("networking.k8s.io", "networkpolicies", "update"),
+    }
+)
 _FORBIDDEN: Final = (
     ("*", "*", "*"),
     ("get", "", "secrets"),
@@ -284,6 +295,8 @@ def _attempts(workspace: Workspace) -> Iterator[tuple[str, tuple[str, dict[str, 
     }
     yield "tenantry-token-fence", dry("secrets", endless)
     yield "tenantry-owned-fence", dry("secrets", {"kind": "Secret", "metadata": {"name": "tenantry-anchor-trial"}})
+    forged = {"kind": "ConfigMap", "metadata": {"labels": {ORIGIN: str(workspace.id)}}}
+    yield "tenantry-published-fence", dry("configmaps", forged)
     subject = {"kind": "ServiceAccount", "name": "default", "namespace": "kube-system"}
     role = {"apiGroup": objects.RBAC, "kind": "ClusterRole", "name": "tenantry-tenant-view"}
     bound = {"apiVersion": f"{objects.RBAC}/v1", "kind": "RoleBinding", "roleRef": role, "subjects": [subject]}

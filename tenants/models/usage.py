@@ -12,7 +12,7 @@ class UsageHour(models.Model):
     """One hour of a tenant, or with ``namespace`` of a workspace; it outlives both.
 
     ``requests``, ``refused`` and ``credentials`` happened within the hour. The others are as they were at its end, empty
-    for an hour that was counted later; objects are those that are stored here, not on clusters. ``used`` and ``hard`` are
+    for an hour that was counted later; ``objects_placed`` are those on clusters that a quota counts. ``used`` and ``hard`` are
     the quota's, as numbers: cores, bytes, pieces.
     """
 
@@ -23,6 +23,7 @@ class UsageHour(models.Model):
     refused = models.BigIntegerField(default=0)
     credentials = models.IntegerField(_("credentials issued"), default=0)
     objects_stored = models.BigIntegerField(_("objects"), null=True)
+    objects_placed = models.BigIntegerField(_("objects on clusters"), null=True)
     bytes_stored = models.BigIntegerField(_("bytes of objects"), null=True)
     streams = models.IntegerField(_("open streams"), null=True)
     used = models.JSONField(default=dict)

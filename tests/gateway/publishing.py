@@ -137,7 +137,7 @@ class Torment:
         def wanted(before: Body | None) -> Body | None:
             if before is None:
                 return None
-            kept = {k: v for k, v in before["metadata"]["annotations"].items() if k == REPORT}
+            kept = {k: v for k, v in before["metadata"].get("annotations", {}).items() if k == REPORT}
             return {**before, "metadata": {**before["metadata"], "annotations": kept}}
 
         await self._write(_place_in("root", place), wanted)

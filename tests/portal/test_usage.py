@@ -62,11 +62,15 @@ def test_an_hour_is_counted_for_the_tenant_and_for_its_workspaces_and_once(acme:
     here = {"process": uuid4(), "tenant": "acme", "seen_at": NOW}
     StreamCount.objects.create(**here, namespace=inside, open=4)
     StreamCount.objects.create(**here, namespace="", open=1)
+    there = {"metadata": {"name": inside}, "counted": {"requests.storage": "2Gi"}, "reserved": {}, "objects": 7}
+    synchronous.commit([Create(Key("root:acme", "tenancy.tenantry.io", "placedusages", "", inside), there)])
     assert usage_sample(now=NOW) == [HOUR]
     whole, workspace, foreign = hour_of(), hour_of(inside), UsageHour.objects.get(tenant="globex", namespace="")
     assert (whole.requests, whole.refused, workspace.requests, workspace.refused) == (10, 2, 5, 2)
     assert (whole.credentials, workspace.credentials, foreign.credentials) == (1, 1, 0)
     assert (whole.streams, workspace.streams, foreign.streams) == (5, 4, 0)
+    assert (whole.objects_placed, workspace.objects_placed, foreign.objects_placed) == (7, 7, 0)
+    assert workspace.used == {"requests.storage": 2 * 2**30}
     assert workspace.objects_stored == 1 and (workspace.bytes_stored or 0) > 50
     assert (whole.objects_stored or 0) >= 2 and (whole.bytes_stored or 0) > (workspace.bytes_stored or 0)
     stored(inside, "later")
@@ -88,7 +92,8 @@ def test_hours_that_nobody_counted_are_counted_later(acme: House) -> None:
     assert usage_sample(now=NOW) == [HOUR - timedelta(hours=2), HOUR - timedelta(hours=1), HOUR]
     missed = hour_of(at=HOUR - timedelta(hours=1))
     assert (missed.requests, missed.objects_stored, missed.streams, missed.used) == (7, None, None, {})
-    assert hour_of().objects_stored is not None
+    assert (hour_of().objects_stored, hour_of().objects_placed) != (None, None)
+    assert missed.objects_placed is None
     UsageHour.objects.all().delete()
     usage_sample(now=NOW - timedelta(days=9))
     assert len(usage_sample(now=NOW)) == 25
