@@ -15,10 +15,14 @@ from psycopg import Cursor, errors
 
 from store.cache import ResourceCache
 from store.log.compaction import EXTENT
+from store.log.leaserevocation import leases_end
 from store.log.preconditions import (
     NO_POSITION,
+    Answer,
+    Rows,
     answer_of_row,
     key_parameters,
+    leased_spaces,
     outcomes_of,
     rows_of,
     write_parameters_of,
@@ -42,18 +46,19 @@ def commit(operations: Sequence[Operation], *, using: str = "default") -> Sequen
         # A caller that is frozen before its transaction ends is cut off, so that the other writers go on.
         cursor.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{HOLD_SECONDS}s'")
         parameters = write_parameters_of([rows], NO_POSITION, secrets.randbits(63))
-        try:
-            with transaction.atomic(using=using):
-                cursor.execute(WRITE, parameters, binary=True)
-        except errors.CheckViolation as error:
-            if error.diag.constraint_name is not None:
-                raise
-            cursor.execute(EXTEND, EXTENT)
-            cursor.execute(WRITE, parameters, binary=True)
-        row = cursor.fetchone()
-        answer = answer_of_row(row) if row is not None else None
-        if answer is None or answer.outcome == "missing":
-            raise Unavailable("the store has no counter row: migrate first")
+        extended = False
+        while True:
+            try:
+                answer = _attempt(cursor, rows, parameters, using)
+                break
+            except _Leased as leased:
+                # Without the lock: it went with the savepoint.
+                leases_end(leased.spaces, using=using)
+            except errors.CheckViolation as error:
+                if extended or error.diag.constraint_name is not None:
+                    raise
+                cursor.execute(EXTEND, EXTENT)
+                extended = True
         (outcome,), events = outcomes_of([rows], answer)
         if isinstance(outcome, Exception):
             raise outcome
@@ -90,6 +95,23 @@ def listing(
     )
     items, remaining = cache.listing(selection, after, limit)
     return Listing(items, rows[0][0], remaining)
+
+
+class _Leased(Exception):  # noqa: N818 - it is no error: the savepoint has to go, and the write comes again
+    def __init__(self, spaces: frozenset[str]) -> None:
+        self.spaces = spaces
+
+
+def _attempt(cursor: Cursor[tuple[Any, ...]], rows: Rows, parameters: Sequence[Any], using: str) -> Answer:
+    with transaction.atomic(using=using):
+        cursor.execute(WRITE, parameters, binary=True)
+        row = cursor.fetchone()
+        answer = answer_of_row(row) if row is not None else None
+        if answer is None or answer.outcome == "missing":
+            raise Unavailable("the store has no counter row: migrate first")
+        if answer.outcome == "leased":
+            raise _Leased(leased_spaces([rows], answer))
+        return answer
 
 
 def _cursor(using: str) -> Cursor[tuple[Any, ...]]:
