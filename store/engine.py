@@ -12,7 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -78,7 +78,7 @@ class Options:
     look_back_events: int = 2_048
     write_seconds: float = 10.0
     connections: int = 8
-    leases: Terms = Terms()
+    leases: Terms = field(default_factory=Terms)
 
 
 class Engine:

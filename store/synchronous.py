@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from time import monotonic
 from typing import Any, Final
 
 from django.db import connections, transaction
@@ -28,6 +29,7 @@ from store.log.preconditions import (
     write_parameters_of,
 )
 from store.postgresql.arrays import register
+from store.postgresql.connections import PATIENCE_SECONDS
 from store.postgresql.statements import CURRENT, EXTEND, NOTIFY, WRITE, load, stored_of
 from store.types import AllSpaces, Key, Listing, Operation, Range, Stored, Unavailable
 
@@ -46,12 +48,14 @@ def commit(operations: Sequence[Operation], *, using: str = "default") -> Sequen
         # A caller that is frozen before its transaction ends is cut off, so that the other writers go on.
         cursor.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{HOLD_SECONDS}s'")
         parameters = write_parameters_of([rows], NO_POSITION, secrets.randbits(63))
-        extended = False
+        extended, given_up = False, monotonic() + PATIENCE_SECONDS
         while True:
             try:
                 answer = _attempt(cursor, rows, parameters, using)
                 break
             except _Leased as leased:
+                if monotonic() > given_up:
+                    raise Unavailable("others do not let go of what is to be written") from None
                 # Without the lock: it went with the savepoint.
                 leases_end(leased.spaces, using=using)
             except errors.CheckViolation as error:
@@ -97,7 +101,9 @@ def listing(
     return Listing(items, rows[0][0], remaining)
 
 
-class _Leased(Exception):  # noqa: N818 - it is no error: the savepoint has to go, and the write comes again
+class _Leased(Exception):
+    """Somebody reads these spaces by a lease: the savepoint has to go, and the write comes again."""
+
     def __init__(self, spaces: frozenset[str]) -> None:
         self.spaces = spaces
 

@@ -53,7 +53,7 @@ NOTIFY_APART: Final = 0.004
 _WRITTEN: Final = ("kept", "again")
 
 
-class _Leased(Exception):  # noqa: N818 - it is no error: the write comes again
+class _Leased(Exception):
     """Somebody else reads these spaces by a lease, which has to be ended first."""
 
     def __init__(self, spaces: frozenset[str]) -> None:
@@ -178,7 +178,8 @@ class Committer:
             if answer.outcome == "leased":
                 # Nothing was written. Who writes elsewhere does not wait with those who have to.
                 spaces = leased_spaces([write.rows for write in writes], answer)
-                _refuse([write for write in writes if any(row.key.space in spaces for row in write.rows)], _Leased(spaces))
+                waiting = [write for write in writes if any(row.key.space in spaces for row in write.rows)]
+                _refuse(waiting, _Leased(spaces))
                 continue
             # 11. The history is another one, or the log no longer reaches back to what is known here. Nothing was
             #     written; everything is forgotten before the next try.

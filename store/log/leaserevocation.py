@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from datetime import timedelta
 from typing import Any, Final
 
 import psycopg
@@ -17,7 +16,7 @@ from store.postgresql.arrays import Bigints, Texts, register
 from store.postgresql.connections import connection_settings
 from store.postgresql.statements import LEASE_DROP, LEASE_END, LEASES_LEFT
 
-FORGOTTEN: Final = timedelta(hours=1)
+FORGOTTEN_SECONDS: Final = 3600
 """Whoever has held a lease for this long may be gone: it is ended, and one who lives takes another."""
 
 SWEPT_MAX: Final = 1000
@@ -51,8 +50,8 @@ def leases_sweep(*, using: str = "default") -> int:
     """End the leases that nobody has given back; on how many spaces."""
     with connections[using].cursor() as cursor:
         cursor.execute(
-            "SELECT DISTINCT space FROM store_lease WHERE taken_at < statement_timestamp() - %s LIMIT %s",
-            [FORGOTTEN, SWEPT_MAX],
+            "SELECT DISTINCT space FROM store_lease WHERE taken_at < statement_timestamp() - make_interval(secs => %s) LIMIT %s",
+            [FORGOTTEN_SECONDS, SWEPT_MAX],
         )
         spaces = [space for (space,) in cursor.fetchall()]
     if spaces:

@@ -7,6 +7,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -108,7 +109,8 @@ async def test_who_holds_a_lease_reads_without_the_database(proxy: DatabaseProxy
             with suppress(TimeoutError):
                 found = await asyncio.wait_for(questions[kind](), 5)
                 assert (found if kind in ("object", "nothing there") else list(found.items)) == {
-                    "object": a, "nothing there": None
+                    "object": a,
+                    "nothing there": None,
                 }.get(kind, [a])
                 assert store.leases.reads > reads
         finally:
@@ -144,7 +146,7 @@ async def test_a_write_is_acknowledged_when_nobody_can_miss_it(
             if writer == "process":
                 (current,) = await other.commit(update)
             else:
-                (current,) = await django(lambda: synchronous.commit([update], using=database))
+                (current,) = await django(partial(synchronous.commit, [update], using=database))
             for reader in (store, beside):
                 assert await reader.get(A) == current
                 assert list((await reader.list(PODS)).items) == [current]
@@ -177,7 +179,9 @@ async def test_who_waits_for_a_lease_holds_up_nobody_who_writes_elsewhere(
         await holder.leases._give_back() if holder.leases._owed else None
         holder.leases.void()
         await holder.leases._give_back()
-        kept = [each for each in await asyncio.gather(waiting, behind, return_exceptions=True) if isinstance(each, list)]
+        kept = [
+            each for each in await asyncio.gather(waiting, behind, return_exceptions=True) if isinstance(each, list)
+        ]
         assert len(kept) == 1
         assert await holder.get(A) == kept[0][0]
 
@@ -211,9 +215,7 @@ async def test_what_has_run_out_is_not_renewed(conninfo: str, monkeypatch: pytes
         assert await holder.get(A) == changed
 
 
-async def test_own_writes_are_read_as_soon_as_anybody_could_have_read_them(
-    conninfo: str, proxy: DatabaseProxy
-) -> None:
+async def test_own_writes_are_read_as_soon_as_anybody_could_have_read_them(conninfo: str, proxy: DatabaseProxy) -> None:
     """The database has kept it and another one has read it, but the answer to its writer is still on the way."""
     async with Engine(proxy.conninfo, EAGER) as holder, Engine(conninfo) as other:
         (a,) = await holder.commit(Create(A, body("a")))
@@ -382,7 +384,9 @@ def test_whatever_writes_the_store_looks_for_leases(conninfo: str) -> None:
                 "SELECT proname, prosrc FROM pg_proc WHERE pronamespace = 'public'::regnamespace"
             ).fetchall()
         )
-    writes = re.compile(r"(INSERT INTO|UPDATE|DELETE FROM|TRUNCATE|COPY)\s+\"?store_(object|event|revision)\b", re.I)
+    writes = re.compile(
+        r"(INSERT INTO|UPDATE|DELETE FROM|TRUNCATE|COPY)\s+\"?store_(object|event|revision)\b", re.IGNORECASE
+    )
     writers = {name for name, text in functions.items() if writes.search(text)}
     assert writers == {"store_write", "store_commit", "store_log_compact"}
     for name in ("store_write", "store_commit"):
@@ -431,13 +435,11 @@ async def play(conninfo: str, database: str, django: Any, steps: list[tuple[str,
     for what, number, which in steps:
         key, engine, current = keys[which], engines[number], last[keys[which]]
         if what in ("write", "django"):
-            change = (
-                Update(key, current.revision, body(key.name, of=what)) if current else Create(key, body(key.name))
-            )
+            change = Update(key, current.revision, body(key.name, of=what)) if current else Create(key, body(key.name))
             if what == "write":
                 (last[key],) = await engine.commit(change)
             else:
-                (last[key],) = await django(lambda change=change: synchronous.commit([change], using=database))
+                (last[key],) = await django(partial(synchronous.commit, [change], using=database))
         elif what == "read":
             assert await engine.get(key) == current
         elif what == "list":
