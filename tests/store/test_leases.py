@@ -36,6 +36,9 @@ ROOT = Path(__file__).resolve().parents[2]
 EAGER = Options(leases=Terms(reads=2, rest_seconds=0.01))
 DEAF = Options(poll_seconds=60, leases=Terms(reads=2, rest_seconds=0.01))
 A = pod("a")
+ASKING = Options(leases=Terms(spaces=0))
+"""Who takes none."""
+
 ELSEWHERE = pod("b", space="root:globex")
 LONG = 60.0
 
@@ -81,13 +84,13 @@ async def lease(store: Engine, key: Key = A) -> None:
             await asyncio.sleep(0.005)
 
 
-def fall_asleep(store: Engine) -> None:
-    """Neither renew nor give back, nor hear of anything, as a process that is stopped."""
-    task = store.leases._task._task
-    assert task is not None
-    task.cancel()
+async def fall_asleep(store: Engine) -> None:
+    """Neither renew nor give back, nor hear of anything, as a process that is stopped: what is held it goes on to hold."""
+    store.leases.void = lambda: None  # type: ignore[method-assign] # its task would end what it holds as it goes
+    await store.leases._task.stop()
+    del store.leases.void
     store.leases._heard = store.leases._connection._heard = lambda _: None  # type: ignore[method-assign]
-    store.leases._task._work = asyncio.Event().wait
+    assert store.leases.held
 
 
 @pytest.mark.parametrize("kind", ["object", "list", "namespace", "nothing there"])
@@ -160,7 +163,7 @@ async def test_who_waits_for_a_lease_holds_up_nobody_who_writes_elsewhere(
     async with Engine(conninfo, EAGER) as holder, Engine(conninfo) as other, Engine(conninfo) as third:
         (a,) = await other.commit(Create(A, body("a")))
         await lease(holder)
-        fall_asleep(holder)
+        await fall_asleep(holder)
         update = Update(A, a.revision, body("a", x=1))
 
         def within() -> Any:
@@ -176,7 +179,6 @@ async def test_who_waits_for_a_lease_holds_up_nobody_who_writes_elsewhere(
         behind = asyncio.create_task(other.commit(Update(A, a.revision, body("a", x=2))))
         assert not waiting.done()
         # It wakes.
-        await holder.leases._give_back() if holder.leases._owed else None
         holder.leases.void()
         await holder.leases._give_back()
         kept = [
@@ -192,7 +194,7 @@ async def test_a_lease_of_a_process_that_is_gone_is_taken_away(conninfo: str) ->
         await holder.start()
         (a,) = await other.commit(Create(A, body("a")))
         await lease(holder)
-        fall_asleep(holder)
+        await fall_asleep(holder)
         (changed,) = await other.commit(Update(A, a.revision, body("a", x=1)))
         assert run(conninfo, "SELECT count(*) FROM store_lease") == (0,)
         # It was only asleep: what it held has run out before it was taken away.
@@ -206,7 +208,7 @@ async def test_what_has_run_out_is_not_renewed(conninfo: str, monkeypatch: pytes
         (a,) = await other.commit(Create(A, body("a")))
         await lease(holder)
         number = holder.leases.holder
-        fall_asleep(holder)
+        await fall_asleep(holder)
         (changed,) = await other.commit(Update(A, a.revision, body("a", x=1)))
         async with asyncio.timeout(LONG):
             await holder.leases._renew(())
@@ -347,7 +349,7 @@ async def test_no_lease_is_taken_where_somebody_waits_to_write(conninfo: str, pa
         (a,) = await writer.commit(Create(A, body("a")))
         await writer.commit(Create(ELSEWHERE, body("b")))
         await lease(holder)
-        fall_asleep(holder)
+        await fall_asleep(holder)
         waiting = asyncio.create_task(writer.commit(Update(A, a.revision, body("a", x=1))))
         async with asyncio.timeout(LONG / 2):
             while not run(conninfo, "SELECT ending FROM store_lease")[0]:
@@ -448,7 +450,8 @@ async def play(conninfo: str, database: str, django: Any, steps: list[tuple[str,
             await lease(engine, key)
         elif what == "sleep" and number not in asleep:
             # From here on it hears nothing of leases, and whoever writes has to wait until what it held has run out.
-            fall_asleep(engine)
+            await lease(engine, key)
+            await fall_asleep(engine)
             asleep.add(number)
         elif what == "void":
             engine.leases.void()
