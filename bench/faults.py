@@ -1,8 +1,9 @@
 """``make faults [ARGS="--faults 2000"]``: a campaign of kills, freezes, restores of older copies and clock jumps.
 
 The checker of the tests, for as many faults as are wanted: at the end of each round every acknowledged write and every
-watch event is accounted for. A round is told by its seed and written into a journal when it is over; what is there already is
-not played again, so a campaign that was stopped goes on where it was. Ends with 1 where anything was not as it must be.
+watch event is accounted for, and no read, under a lease or not, was older than what was known before it. A round is told
+by its seed and written into a journal when it is over; what is there already is not played again, so a campaign that was
+stopped goes on where it was. Ends with 1 where anything was not as it must be.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ TEMPLATE = "faults_template"
 ROOT = Path(__file__).resolve().parents[1]
 
 Round = dict[str, Any]
-"""``seed``, ``faults`` by kind, ``writes`` that were accounted for, and ``found``: what was wrong, or empty."""
+"""``seed``, ``faults`` by kind, ``writes`` that were accounted for, ``leased`` reads that were judged, and ``found``: what was
+wrong, or empty."""
 
 
 class Campaign:
@@ -66,7 +68,13 @@ class Campaign:
         finally:
             torment.drop()
             self._do("DROP DATABASE {} WITH (FORCE)", name)
-        played: Round = {"seed": seed, "faults": dict(torment.faults), "writes": writes, "found": found}
+        played: Round = {
+            "seed": seed,
+            "faults": dict(torment.faults),
+            "writes": writes,
+            "leased": torment.leased,
+            "found": found,
+        }
         self.rounds.append(played)
         with self._journal.open("a") as file:
             file.write(json.dumps(played) + "\n")
@@ -98,6 +106,7 @@ async def campaign(url: str, journal: Path, *, seed: int, faults: int) -> bool:
     for kind, times in sorted(played.faults.items()):
         print(f"  {kind:<22}{times:>8}")
     print(f"{'acknowledged writes':<24}{sum(round_['writes'] for round_ in played.rounds):>8}")
+    print(f"{'reads under a lease':<24}{sum(round_.get('leased', 0) for round_ in played.rounds):>8}")
     print(f"{'rounds with a finding':<24}{len(wrong):>8}")
     for round_ in wrong:
         print(f"  seed {round_['seed']}: {round_['found']}")

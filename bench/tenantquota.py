@@ -22,7 +22,9 @@ def main() -> None:
         print("skipped: KUBEBUILDER_ASSETS names no kube-apiserver")
         return
     environment = {**os.environ, "TENANT_QUOTA_ROUNDS": str(ROUNDS)}
-    subprocess.run([sys.executable, "-m", "pytest", "-q", "-n0", "--timeout=0", STORY], cwd=ROOT, env=environment, check=True)
+    subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n0", "--timeout=0", STORY], cwd=ROOT, env=environment, check=True
+    )
     print(f"{ROUNDS} rounds of 40 creations: never one unit over, none lost")
 
 

@@ -2,7 +2,7 @@
 
 Writes go through ``store.log.committer``, what any process wrote comes back through ``store.log.follower``, reads are served
 from ``store.cache`` and watches from ``store.watches``. This module joins them and keeps one promise of its own: a
-read that is not ``cached`` sees every write that was confirmed, by any process, before the read began.
+read that is not ``cached`` sees every write to what it reads that was confirmed, by any process, before the read began.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from types import TracebackType
 from typing import Self
@@ -21,8 +21,9 @@ import orjson
 
 from store.cache import Cache, ListKey, ResourceCache
 from store.log.committer import Committer
-from store.log.follower import HEALTHY_SECONDS, Follower, clock, position_of
-from store.log.preconditions import LogPosition, key_parameters
+from store.log.follower import Follower, clock, position_of
+from store.log.leases import Leases, Terms
+from store.log.preconditions import key_parameters
 from store.postgresql.arrays import Blobs
 from store.postgresql.connections import AWAY, PATIENCE_SECONDS
 from store.postgresql.dedicatedconnection import ConnectionPool, DedicatedConnection
@@ -77,6 +78,7 @@ class Options:
     look_back_events: int = 2_048
     write_seconds: float = 10.0
     connections: int = 8
+    leases: Terms = field(default_factory=Terms)
 
 
 class Engine:
@@ -99,7 +101,8 @@ class Engine:
             on_lost=self._forget,
             poll_seconds=options.poll_seconds,
         )
-        self._committer = Committer(conninfo, self._follower, patience=options.write_seconds)
+        self.leases = Leases(conninfo, self._follower, self._pool, options.leases)
+        self._committer = Committer(conninfo, self._follower, self.leases, patience=options.write_seconds)
         self._connection = DedicatedConnection(conninfo, "tenantry-reader")
         self._listeners: dict[object, tuple[Callable[[Sequence[Event]], None], Callable[[], None] | None]] = {}
         self._loads: dict[Range | AllSpaces, asyncio.Task[None]] = {}
@@ -111,6 +114,7 @@ class Engine:
     async def start(self) -> None:
         """Connect and follow the log; raises ``Unavailable`` when the database cannot be reached."""
         await self._follower.start(look_back=self._options.look_back_events)
+        self.leases.start()
         self._committer.start()
         self._care.start()
         self._open = True
@@ -119,6 +123,7 @@ class Engine:
         """Finish the writes under way, end all watches, disconnect."""
         await self._committer.stop()
         self._open = False
+        await self.leases.stop()
         await self._care.stop()
         tasks = [task for task in (self._barrier_task, *self._loads.values()) if task is not None]
         for task in tasks:
@@ -167,10 +172,11 @@ class Engine:
     async def get(self, key: Key, *, cached: bool = False) -> Stored | None:
         """See ``store.interface.Store``."""
         now = clock()
-        if not cached:
+        if cached:
+            if now >= self._follower.silent_from:
+                await self._verify_history()
+        elif not self.leases.cover(key.space, now):
             await self._barrier()
-        elif now >= self._follower.silent_from:
-            await self._verify_history()
         selection = Range(key.space, key.group, key.resource)
         cache = self._cache.find(selection, now) or await self._resource(selection)
         return cache.items.get((key.space, key.namespace, key.name))
@@ -187,14 +193,16 @@ class Engine:
     ) -> Listing:
         """See ``store.interface.Store``."""
         wanted = exact if exact is not None else at_least
+        now = clock()
         if wanted is not None:
             await self._await_revision(wanted)
-        elif not cached:
+        elif cached:
+            if now >= self._follower.silent_from:
+                await self._verify_history()
+        elif not (isinstance(selection, Range) and self.leases.cover(selection.space, now)):
             await self._barrier()
-        elif clock() >= self._follower.silent_from:
-            await self._verify_history()
         whole = _whole(selection)
-        cache = self._cache.find(whole, clock()) or await self._resource(whole)
+        cache = self._cache.find(whole, now) or await self._resource(whole)
         if exact is not None and exact != self.revision:
             cache = await self._resource_at(selection, exact)
         items, remaining = cache.listing(selection, after, limit)
@@ -252,13 +260,14 @@ class Engine:
         self._hub.publish(events)
 
     def _forget(self, revision: int) -> None:
+        self.leases.void()
         self._cache.clear()
         for _, lost in list(self._listeners.values()):
             if lost is not None:
                 lost()
         self._hub.restart(revision)
 
-    # Consistent reads: one question to the database serves everybody who arrived before it was asked.
+    # Consistent reads of what no lease covers: one question to the database serves everybody who arrived before it was asked.
 
     async def _barrier(self) -> None:
         if not self._open:
@@ -295,39 +304,20 @@ class Engine:
                 pass
             finally:
                 timer.cancel()
-            if state == known and not self._void(asked, known):
+            if state == known and not self._follower.is_void(asked, known):
                 return
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                seen = state is not None and await self._follow(state, asked, known)
+                seen = state is not None and await self._follower.reaches(state, asked, known)
                 while not seen:
                     asked, known = clock(), self._follower.position
                     with suppress(*AWAY):
-                        seen = await self._follow(position_of(await self._connection.ask(STATE)), asked, known)
+                        state = position_of(await self._connection.ask(STATE))
+                        seen = await self._follower.reaches(state, asked, known)
                     if not seen:
                         await asyncio.sleep(0.01)
         except TimeoutError as error:
             raise Unavailable("the database cannot be reached") from error
-
-    def _void(self, asked: float, known: LogPosition) -> bool:
-        """Whether an answer may be of an old history: asked for before somebody noticed a new one, or this slept."""
-        return known.epoch != self._follower.position.epoch or clock() - asked > HEALTHY_SECONDS
-
-    async def _follow(self, state: LogPosition, asked: float, known: LogPosition) -> bool:
-        """Follow to where the counter stands; false when the answer says nothing of what is known."""
-        if self._void(asked, known):
-            return False
-        if state == known:
-            return True
-        if state.epoch != known.epoch or state.revision <= known.revision:
-            await self._verify_history()
-            return False
-        try:
-            # What is read on the way proves that it follows.
-            await self._follower.wait_for(state.revision)
-        except HistoryReplaced:
-            return False
-        return True
 
     async def _verify_history(self) -> None:
         """After a silence: learn whether what is known here is still the history, or that nobody can say so now."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from django.db import models
 from django.db.models import F, Func, Q, Value
+from django.db.models.functions import Now
 
 
 def _identity() -> models.TextField[str, str]:
@@ -109,3 +110,27 @@ class Revision(models.Model):
 
     def __str__(self) -> str:
         return f"{self.revision} ({self.epoch})"
+
+
+class ReadLease(models.Model):
+    """One process' right to read one space from memory (see ``store.log.leases``); ``ending`` is never taken back.
+
+    ``number`` and ``holder`` are random: a lease that is taken anew is another one.
+    """
+
+    number = models.BigIntegerField(primary_key=True)
+    space = _identity()
+    holder = models.BigIntegerField()
+    ending = models.BooleanField(db_default=False)
+    taken_at = models.DateTimeField(db_default=Now())
+    """By the database's clock, for who clears away what nobody has given back; it decides nothing."""
+
+    class Meta:
+        db_table = "store_lease"
+        indexes = (
+            models.Index(fields=["space"], name="store_lease_space"),
+            models.Index(fields=["holder"], name="store_lease_holder"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.space} {self.holder}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from time import monotonic
 from typing import Any, Final
 
 from django.db import connections, transaction
@@ -15,15 +16,20 @@ from psycopg import Cursor, errors
 
 from store.cache import ResourceCache
 from store.log.compaction import EXTENT
+from store.log.leaserevocation import leases_end
 from store.log.preconditions import (
     NO_POSITION,
+    Answer,
+    Rows,
     answer_of_row,
     key_parameters,
+    leased_spaces,
     outcomes_of,
     rows_of,
     write_parameters_of,
 )
 from store.postgresql.arrays import register
+from store.postgresql.connections import PATIENCE_SECONDS
 from store.postgresql.statements import CURRENT, EXTEND, NOTIFY, WRITE, load, stored_of
 from store.types import AllSpaces, Key, Listing, Operation, Range, Stored, Unavailable
 
@@ -42,18 +48,21 @@ def commit(operations: Sequence[Operation], *, using: str = "default") -> Sequen
         # A caller that is frozen before its transaction ends is cut off, so that the other writers go on.
         cursor.execute(f"SET LOCAL idle_in_transaction_session_timeout = '{HOLD_SECONDS}s'")
         parameters = write_parameters_of([rows], NO_POSITION, secrets.randbits(63))
-        try:
-            with transaction.atomic(using=using):
-                cursor.execute(WRITE, parameters, binary=True)
-        except errors.CheckViolation as error:
-            if error.diag.constraint_name is not None:
-                raise
-            cursor.execute(EXTEND, EXTENT)
-            cursor.execute(WRITE, parameters, binary=True)
-        row = cursor.fetchone()
-        answer = answer_of_row(row) if row is not None else None
-        if answer is None or answer.outcome == "missing":
-            raise Unavailable("the store has no counter row: migrate first")
+        extended, given_up = False, monotonic() + PATIENCE_SECONDS
+        while True:
+            try:
+                answer = _attempt(cursor, rows, parameters, using)
+                break
+            except _Leased as leased:
+                if monotonic() > given_up:
+                    raise Unavailable("others do not let go of what is to be written") from None
+                # Without the lock: it went with the savepoint.
+                leases_end(leased.spaces, using=using)
+            except errors.CheckViolation as error:
+                if extended or error.diag.constraint_name is not None:
+                    raise
+                cursor.execute(EXTEND, EXTENT)
+                extended = True
         (outcome,), events = outcomes_of([rows], answer)
         if isinstance(outcome, Exception):
             raise outcome
@@ -90,6 +99,25 @@ def listing(
     )
     items, remaining = cache.listing(selection, after, limit)
     return Listing(items, rows[0][0], remaining)
+
+
+class _Leased(Exception):
+    """Somebody reads these spaces by a lease: the savepoint has to go, and the write comes again."""
+
+    def __init__(self, spaces: frozenset[str]) -> None:
+        self.spaces = spaces
+
+
+def _attempt(cursor: Cursor[tuple[Any, ...]], rows: Rows, parameters: Sequence[Any], using: str) -> Answer:
+    with transaction.atomic(using=using):
+        cursor.execute(WRITE, parameters, binary=True)
+        row = cursor.fetchone()
+        answer = answer_of_row(row) if row is not None else None
+        if answer is None or answer.outcome == "missing":
+            raise Unavailable("the store has no counter row: migrate first")
+        if answer.outcome == "leased":
+            raise _Leased(leased_spaces([rows], answer))
+        return answer
 
 
 def _cursor(using: str) -> Cursor[tuple[Any, ...]]:

@@ -66,7 +66,8 @@ def _patient_transaction(request: pytest.FixtureRequest, monkeypatch: pytest.Mon
         monkeypatch.setattr("store.synchronous.HOLD_SECONDS", 0)
 
 
-# In the transaction of the clean-up itself, so that no API server ever meets a store without its counter row.
+# In the transaction of the clean-up itself, so that no API server ever meets a store without its counter row, and none
+# reads on by a lease on what was there: nobody can renew one while the clean-up holds the table.
 _COUNTER_STAYS = """
 CREATE OR REPLACE FUNCTION tests_counter_stays() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -75,6 +76,15 @@ BEGIN
 END $$;
 CREATE OR REPLACE TRIGGER tests_counter_stays AFTER TRUNCATE ON store_revision
   FOR EACH STATEMENT EXECUTE FUNCTION tests_counter_stays();
+CREATE OR REPLACE FUNCTION tests_leases_end() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+  IF EXISTS (SELECT FROM store_lease) THEN
+    PERFORM pg_sleep(0.9);
+  END IF;
+  RETURN NULL;
+END $$;
+CREATE OR REPLACE TRIGGER tests_leases_end BEFORE TRUNCATE ON store_lease
+  FOR EACH STATEMENT EXECUTE FUNCTION tests_leases_end();
 """
 
 

@@ -45,6 +45,7 @@ async def _serve(answers: BinaryIO) -> None:
     from gateway.server.inprocess import answer
     from kube.requests.ratelimits import UNLIMITED
     from store.engine import Options as StoreOptions
+    from store.log.leases import Terms
 
     questions = asyncio.StreamReader()
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(questions), sys.stdin)
@@ -61,7 +62,8 @@ async def _serve(answers: BinaryIO) -> None:
         options, certificates = pickle.loads(await receive())  # noqa: S301 - the server's own
         # Its requests have been charged.
         options = replace(options, tenant_limits=UNLIMITED)
-        bounds = StoreOptions(cache_bytes=_CACHE_BYTES, connections=_CONNECTIONS)
+        # Without leases: whoever writes would wait for this process, which works long without looking up.
+        bounds = StoreOptions(cache_bytes=_CACHE_BYTES, connections=_CONNECTIONS, leases=Terms(spaces=0))
         async with build_runtime(options, certificates, background=False, store_options=bounds) as runtime:
             gc.collect()
             gc.freeze()

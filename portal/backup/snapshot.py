@@ -18,7 +18,7 @@ from audit.selectors import chain_heads
 from portal.backup import archive
 from portal.backup.archive import Manifest, Table, Writer
 
-TRANSIENT: Final = frozenset({"django_session", "portal_sessions", "pod_connections", "stream_counts"})
+TRANSIENT: Final = frozenset({"django_session", "pod_connections", "portal_sessions", "store_lease", "stream_counts"})
 """Who is there at this moment: nobody, after a restore."""
 
 LEFT_OUT: Final = TRANSIENT | {"django_migrations", "store_event", "store_revision"}

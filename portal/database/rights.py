@@ -58,6 +58,7 @@ def _known_by(table: str, column: str) -> str:
 
 _OF_WORKSPACE: Final = "workspace_id IN (SELECT id FROM workspaces)"  # which sees its own tenants' alone
 _STORED: Final = f"({_of_space()}) OR (space = 'root' AND \"group\" = '' AND resource = 'tenants' AND {_of('name')})"
+_LEASED: Final = f"({_of_space()}) OR space = 'root'"  # every lease that may be in the way of a write to ``_STORED``
 
 RIGHTS: Final[Mapping[str, Right]] = {
     "audit_logs": Right("SELECT, INSERT", "SELECT, INSERT", rows=f"{_of('chain')} OR user_id = {_USER}", added="true"),
@@ -66,6 +67,7 @@ RIGHTS: Final[Mapping[str, Right]] = {
     "store_object": Right(_ALL, _ALL, rows=_STORED),
     "store_event": Right("SELECT, INSERT", "SELECT, INSERT", rows=_STORED),
     "store_revision": Right("SELECT, UPDATE", "SELECT, UPDATE"),
+    "store_lease": Right(_ALL, _READ, rows=_LEASED),
     "tenants": Right(_ALL, "SELECT, UPDATE", rows=_of("name")),
     "memberships": Right(_ALL, _ALL, rows=_of("tenant_id")),
     "invitations": Right(_ALL, "SELECT, INSERT, UPDATE", rows=_of("tenant_id")),

@@ -22,7 +22,17 @@ from psycopg import errors
 
 from store.log.compaction import EXTENT
 from store.log.follower import Follower
-from store.log.preconditions import CHECK, Answer, Rows, answer_of, outcomes_of, parameters_of, rows_of
+from store.log.leases import Leases
+from store.log.preconditions import (
+    CHECK,
+    Answer,
+    Rows,
+    answer_of,
+    leased_spaces,
+    outcomes_of,
+    parameters_of,
+    rows_of,
+)
 from store.postgresql.connections import AWAY
 from store.postgresql.dedicatedconnection import BINARY, DedicatedConnection
 from store.postgresql.statements import COMMIT, EXTEND, NOTIFY
@@ -43,6 +53,13 @@ NOTIFY_APART: Final = 0.004
 _WRITTEN: Final = ("kept", "again")
 
 
+class _Leased(Exception):
+    """Somebody else reads these spaces by a lease, which has to be ended first."""
+
+    def __init__(self, spaces: frozenset[str]) -> None:
+        self.spaces = spaces
+
+
 @dataclass(slots=True)
 class Write:
     """One ``commit()`` that waits: what to do, in which history it was asked, until when to try, and whom to tell."""
@@ -56,11 +73,12 @@ class Write:
 class Committer:
     """Takes the writes of one process to the database, one transaction at a time."""
 
-    def __init__(self, conninfo: str, follower: Follower, *, patience: float) -> None:
+    def __init__(self, conninfo: str, follower: Follower, leases: Leases, *, patience: float) -> None:
         self._writer = DedicatedConnection(conninfo, "tenantry-writer")
         # A notification that a crash of the database takes with it is made up for by the polls.
         self._notifier = DedicatedConnection(conninfo, "tenantry-notifier", options=" -c synchronous_commit=off")
         self._follower = follower
+        self._leases = leases
         self._patience = patience
         self._queue: deque[Write] = deque()
         self._ready = asyncio.Event()
@@ -91,27 +109,37 @@ class Committer:
     async def commit(self, operations: Sequence[Operation]) -> list[Stored]:
         """See ``store.interface.Store.commit``."""
         rows = rows_of(operations)
-        if not self._open:
-            raise Unavailable("the store is closed")
-        if not rows:
-            return []
-        future = asyncio.get_running_loop().create_future()
-        write = Write(rows, self._follower.position.epoch, monotonic() + self._patience, future)
-        self._queue.append(write)
-        self._idle.clear()
-        self._ready.set()
-        return await write.result
+        spaces = {row.key.space for row in rows}
+        epoch, deadline = self._follower.position.epoch, monotonic() + self._patience
+        while True:
+            if not self._open:
+                raise Unavailable("the store is closed")
+            if not rows:
+                return []
+            if await self._leases.wait(spaces):
+                continue
+            write = Write(rows, epoch, deadline, asyncio.get_running_loop().create_future())
+            self._queue.append(write)
+            self._idle.clear()
+            self._ready.set()
+            try:
+                return await write.result
+            except _Leased as leased:
+                await self._leases.end(leased.spaces)
 
     async def _work(self) -> None:
         while True:
             await self._ready.wait()
             while self._queue:
                 writes = self._together()
+                self._leases.writing = {row.key.space for write in writes for row in write.rows}
                 try:
                     await self._settle(writes)
                 except BaseException as error:
-                    _refuse(writes, OutcomeUnknown(type(error).__name__))
+                    self._doubt(writes, type(error).__name__)
                     raise
+                finally:
+                    self._leases.writing = ()
             self._ready.clear()
             self._idle.set()
 
@@ -147,6 +175,12 @@ class Committer:
             if answer.outcome in _WRITTEN:
                 await self._deliver(writes, answer)
                 return
+            if answer.outcome == "leased":
+                # Nothing was written. Who writes elsewhere does not wait with those who have to.
+                spaces = leased_spaces([write.rows for write in writes], answer)
+                waiting = [write for write in writes if any(row.key.space in spaces for row in write.rows)]
+                _refuse(waiting, _Leased(spaces))
+                continue
             # 11. The history is another one, or the log no longer reaches back to what is known here. Nothing was
             #     written; everything is forgotten before the next try.
             self._follower.reset(answer)
@@ -177,7 +211,12 @@ class Committer:
         10. What is sent again is the same to the byte, with the knowledge and the batch's number of the first time: the
         database finds by it what an earlier try has written, and a try that arrives late finds the later one.
         """
-        parameters = parameters_of([write.rows for write in writes], self._follower.position, secrets.randbits(63))
+        parameters = parameters_of(
+            [write.rows for write in writes],
+            self._follower.position,
+            secrets.randbits(63),
+            holder=self._leases.holder,
+        )
         deadline = min(write.deadline for write in writes)
         doubtful, delay = False, 0.01
         while (left := deadline - monotonic()) > 0:
@@ -202,13 +241,19 @@ class Committer:
                     _refuse(writes, Unavailable("the store has no counter row: migrate first"))
                     return None
                 if doubtful and answer.outcome not in _WRITTEN:
-                    _refuse(writes, OutcomeUnknown("the history was replaced while the write was committed"))
+                    self._doubt(writes, "the database has not answered a write before it refused it")
                 return answer
             await asyncio.sleep(delay)
             delay = min(delay * 2, 0.25)
-        silence = OutcomeUnknown("the database has not answered a write")
-        _refuse(writes, silence if doubtful else Unavailable("the database cannot be reached"))
+        if doubtful:
+            self._doubt(writes, "the database has not answered a write")
+        _refuse(writes, Unavailable("the database cannot be reached"))
         return None
+
+    def _doubt(self, writes: Sequence[Write], reason: str) -> None:
+        """Nobody knows what became of these: they may even be kept later, as writes of who held the leases until now."""
+        self._leases.void()
+        _refuse(writes, OutcomeUnknown(reason))
 
     async def _extend(self, patience: float) -> None:
         """There is no partition for the next revisions: whoever should have made it in time did not."""
@@ -239,6 +284,7 @@ class Committer:
                     async with asyncio.timeout(self._patience):
                         await self._follower.wait_for(last)
                 except (Unavailable, TimeoutError):
+                    self._leases.void()
                     logger.warning("revision %d is committed but not followed yet", last)
             self._announce.set()
         for write, outcome in zip(writes, outcomes, strict=True):

@@ -178,6 +178,27 @@ class Follower:
         self._wake.set()
         await waiter
 
+    def is_void(self, asked: float, known: LogPosition) -> bool:
+        """Whether an answer may be of an old history: asked for before somebody noticed a new one, or this slept."""
+        return known.epoch != self.position.epoch or clock() - asked > HEALTHY_SECONDS
+
+    async def reaches(self, state: LogPosition, asked: float, known: LogPosition) -> bool:
+        """Follow to where the counter stood after ``asked``; false when that says nothing of what was ``known`` then."""
+        if self.is_void(asked, known):
+            return False
+        if state == known:
+            return True
+        if state.epoch != known.epoch or state.revision <= known.revision:
+            with suppress(Unavailable):
+                await self.verify_history()
+            return False
+        try:
+            # What is read on the way proves that it follows.
+            await self.wait_for(state.revision)
+        except HistoryReplaced:
+            return False
+        return True
+
     def reset(self, answer: Answer) -> None:
         """The history is another one, says the database: forget, and begin anew where it stands."""
         if answer.after.epoch == self.position.epoch and answer.after.revision <= self.position.revision:

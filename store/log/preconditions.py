@@ -50,6 +50,9 @@ class LogPosition(NamedTuple):
 NO_POSITION: Final = (None, 0, 0)
 """For who holds no knowledge that could be void: its writes are decided by the rows alone."""
 
+NOBODY: Final = 0
+"""Who writes without leases of its own: all of them are in its way."""
+
 
 class Row(NamedTuple):
     """One operation as the database gets it."""
@@ -123,7 +126,7 @@ def encode(body: Mapping[str, Any]) -> tuple[str, bytes, bytes]:
 
 
 def parameters_of(
-    writes: Sequence[Rows], known: LogPosition | tuple[None, int, int], batch: int
+    writes: Sequence[Rows], known: LogPosition | tuple[None, int, int], batch: int, *, holder: int = NOBODY
 ) -> tuple[Parameter, ...]:
     """The parameters of ``statements.COMMIT``: those of ``WRITE``, and the revisions to be given if everything holds."""
     revision = known[1]
@@ -135,19 +138,20 @@ def parameters_of(
             else:
                 revision += 1
                 given.append(revision)
-    return (*write_parameters_of(writes, known, batch), revision, Bigints(given))
+    return (*write_parameters_of(writes, known, batch, holder=holder), revision, Bigints(given))
 
 
 def write_parameters_of(
-    writes: Sequence[Rows], known: LogPosition | tuple[None, int, int], batch: int
+    writes: Sequence[Rows], known: LogPosition | tuple[None, int, int], batch: int, *, holder: int = NOBODY
 ) -> tuple[Parameter, ...]:
-    """The parameters of ``statements.WRITE``."""
+    """The parameters of ``statements.WRITE``; the ``holder`` of leases is not in its own way."""
     rows = [row for write in writes for row in write]
     types, keys, expected, uids, heads, tails = zip(*rows, strict=True) if rows else ((),) * 6
     columns = zip(*keys, strict=True) if rows else ((),) * 5
     return (
         *known,
         batch,
+        holder,
         Bigints([number for number, write in enumerate(writes) for _ in write]),
         Texts(types),
         *map(Texts, columns),
@@ -185,6 +189,12 @@ def answer_of_row(row: Sequence[Any]) -> Answer:
     return Answer(
         outcome, LogPosition(epoch, revision, batch), compacted, (before, before_batch), *(a or () for a in arrays)
     )
+
+
+def leased_spaces(writes: Sequence[Rows], answer: Answer) -> frozenset[str]:
+    """The spaces that the answer ``leased`` is about."""
+    rows = [row for write in writes for row in write]
+    return frozenset(row.key.space for row, met in zip(rows, answer.met, strict=True) if met)
 
 
 def _number(data: bytes | None) -> int:

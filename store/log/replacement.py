@@ -8,6 +8,7 @@ from typing import Final
 from django.db import connections
 
 from store.log.compaction import EXTENT
+from store.log.leases import LEASE_SECONDS
 from store.postgresql.statements import CHANNEL, EXTEND
 
 REVISIONS_AHEAD: Final = 10**12
@@ -21,6 +22,10 @@ def history_replace(*, reached: int, using: str = "default") -> int:
     over. As the owner of the tables, in the transaction that replaces the objects.
     """
     with connections[using].cursor() as cursor:
+        # Nobody can ask whether a lease still holds while this is locked, so that after a while none does.
+        cursor.execute("LOCK TABLE store_lease IN ACCESS EXCLUSIVE MODE")
+        cursor.execute("DELETE FROM store_lease")
+        cursor.execute("SELECT pg_sleep(%s)", [LEASE_SECONDS])
         cursor.execute("TRUNCATE store_event")
         cursor.execute(
             "UPDATE store_revision AS r SET epoch = gen_random_uuid(), batch = %s, revision = n.begins,"

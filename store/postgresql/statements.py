@@ -21,8 +21,8 @@ FROM unnest(%s::text[], %s::text[], %s::text[], %s::text[], %s::text[])
 JOIN store_object USING (space, "group", resource, namespace, name)
 """
 
-# What both take: who asks and what it knows, the batch, and the operations as columns (``store.log.preconditions``).
-_ASKED = "%s::uuid, %s, %s, %s, " + ", ".join(["%s"] * 11)
+# What both take: what is known, the batch, who asks, and the operations as columns (``store.log.preconditions``).
+_ASKED = "%s::uuid, %s, %s, %s, %s, " + ", ".join(["%s"] * 11)
 _ANSWER = "outcome, revision, batch, epoch, compacted, before_revision, before_batch, given, met, met_data"
 
 COMMIT = f"CALL store_commit({_ASKED}, %s, %s, " + ", ".join(["NULL"] * len(_ANSWER.split(", "))) + ")"
@@ -30,6 +30,17 @@ COMMIT = f"CALL store_commit({_ASKED}, %s, %s, " + ", ".join(["NULL"] * len(_ANS
 
 WRITE = f"SELECT {_ANSWER} FROM store_write({_ASKED})"  # noqa: S608 - constants of this module
 """The same as part of a transaction, which holds the counter row until it ends."""
+
+LEASES_CHANNEL = "tenantry_leases"
+
+LEASE_RENEW = "CALL store_lease_renew(%s, %s, %s, NULL, NULL, NULL, NULL, NULL)"
+
+LEASE_END = "CALL store_lease_end(%s, %s, NULL)"
+"""Mark others' leases on these spaces as ending, and tell their holders; answers their numbers."""
+
+LEASE_DROP = "CALL store_lease_drop(%s)"
+
+LEASES_LEFT = "SELECT array_agg(number) FROM store_lease WHERE number = ANY (%s)"
 
 EXTEND = "SELECT store_log_extend(%s, %s)"
 

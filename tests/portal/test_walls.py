@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 from datetime import timedelta
+from itertools import count
 from typing import Any
 
 import pytest
@@ -29,6 +30,7 @@ from portal.database.rights import RIGHTS
 from portal.database.scopes import NOBODY, Scope
 from portal.middleware import ScopeMiddleware
 from store import synchronous
+from store.models import ReadLease
 from store.postgresql import statements
 from store.types import Create, Key
 from tenants.models import (
@@ -64,6 +66,9 @@ def owned(model: type[models.Model]) -> bool:
 
 
 WALLED = [model for model in MODELS if RIGHTS[model._meta.db_table].rows]
+
+
+_leases = count(1)
 
 
 def fill(of: House) -> None:
@@ -106,6 +111,7 @@ def fill(of: House) -> None:
     for space in (f"root:{name}", f"root:{name}:web"):
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "uid": str(uuid.uuid4())}}
         synchronous.commit([Create(Key(space, "", "configmaps", "default", "x"), body)])
+    ReadLease.objects.create(number=next(_leases), space=f"root:{name}", holder=1)
 
 
 @pytest.fixture
@@ -163,6 +169,14 @@ def test_a_scope_sees_its_own_tenant_and_nobody_sees_none(
     if model._meta.db_table not in PERSONAL:
         assert seen(model, Scope(both.pk)) == first | second
         assert seen(model, Scope(both.pk, "acme")) == first
+
+
+@pytest.mark.parametrize("space", ["root", "root:acme", "root:acme:web:below"])
+def test_no_lease_that_is_in_the_way_of_a_write_is_behind_the_wall(space: str, acme: House, globex: House):
+    """A writer who does not see it would write what its holder then does not read."""
+    lease = ReadLease.objects.create(number=next(_leases), space=space, holder=1)
+    assert lease.pk in seen(ReadLease, Scope(acme.owner.pk))
+    assert (lease.pk in seen(ReadLease, Scope(globex.owner.pk))) is (space == "root")
 
 
 @pytest.mark.usefixtures("both")
@@ -343,6 +357,7 @@ STATEMENTS = [
     *(getattr(statements, name) for name in ("STATE", "CURRENT", "WRITE")),
     *(statements.LOAD_RANGE, statements.LOAD_EVERYWHERE, statements.FOLLOW),
     *(statements.REPLAY_RANGE, statements.REPLAY_EVERYWHERE, statements.RESOURCES, statements.MENTIONING),
+    statements.LEASES_LEFT,
 ]
 
 

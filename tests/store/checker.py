@@ -1,8 +1,9 @@
 """Kills, freezes, restores of older copies and clock jumps in any order, and what must be true afterwards.
 
 The orchestrator knows when it took which copy and put it back; the witnesses (``tests.store.witness``) tell of every
-acknowledged write and every event. What may be missing in the end is what was written after a copy was taken and before
-it had been put back; everything else must be there, once, and nobody may have changed what he has not seen.
+acknowledged write, every read and every event. What may be missing in the end is what was written after a copy was taken
+and before it had been put back; everything else must be there, once, nobody may have changed what he has not seen, and
+no read may be older than what was acknowledged, or read by anybody, before it began.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import signal
 import sys
 import tempfile
 import time
-from collections import Counter
+from bisect import bisect_left
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,12 @@ from psycopg.conninfo import make_conninfo
 
 FROZEN_SECONDS = 3.0
 """Longer than a silence that needs no proof."""
+
+NOTICED_SECONDS = 2.0
+"""How long after a restore somebody may still read what was there before."""
+
+ABSENT = 0
+"""The revision that is read of what is not there."""
 
 
 @dataclass
@@ -53,6 +61,8 @@ class Torment:
         self.witnesses: list[Witnessed] = []
         self.dead: list[Witnessed] = []
         self.restores: list[tuple[float, float]] = []
+        self.leased = 0
+        """How many of the reads that were looked at were answered by a lease."""
         self.faults: Counter[str] = Counter()
         """What has been done to it, by kind; a copy hurts nobody and is no fault."""
         self._copies: list[tuple[str, float]] = []
@@ -151,9 +161,11 @@ class Torment:
             for name, _ in self._copies:
                 connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(sql.Identifier(name)))
 
-    async def run(self, steps: int) -> None:
+    async def run(self, steps: int, *, restores: bool = True) -> None:
         """That many steps, in an order of chance, among which every kind is."""
-        kinds = [self.kill, self.freeze, self.restore, self.jump, self.copy, self.freeze]
+        kinds = [self.kill, self.freeze, self.jump, self.freeze]
+        if restores:
+            kinds[2:2] = [self.restore, self.copy]
         plan = [kinds[number % len(kinds)] for number in range(steps)]
         self.chance.shuffle(plan)
         for _ in range(3):
@@ -196,6 +208,7 @@ class Torment:
         for witness in (*self.witnesses, *self.dead):
             acknowledged += self._check_answers(witness, kept, state)
             self._check_watches(witness, everything, alive=witness in self.witnesses)
+        self._check_reads(log, kept)
         return acknowledged
 
     def _may_be_lost(self, begun: float, ended: float) -> bool:
@@ -214,6 +227,40 @@ class Torment:
             elif what == "holds":
                 assert {name: tuple(found) for name, found in rest[0].items()} == state
         return acknowledged
+
+    def _check_reads(self, log: list[tuple[int, str, str, bytes, bytes]], kept: dict[str, int]) -> None:
+        """Each object's reads and writes are in one order, which is that of the revisions and of time."""
+        versions: dict[str, list[int]] = defaultdict(list)
+        gone = set()
+        for revision, type_, name, *_ in log:
+            versions[name].append(revision)
+            if type_ == "DELETED":
+                gone.add(revision)
+        told: dict[str, list[tuple[float, float, int, bool, bool]]] = defaultdict(list)
+        for witness in (*self.witnesses, *self.dead):
+            for what, *rest in witness.told:
+                if what == "write" and not self._may_be_lost(*rest[:2]):
+                    begun, ended, name, identity, _ = rest
+                    told[name].append((ended, begun, kept[identity], True, False))
+                elif what == "read" and not self._may_be_lost(rest[0] - NOTICED_SECONDS, rest[1]):
+                    begun, ended, name, revision, leased = rest
+                    told[name].append((ended, begun, revision, False, bool(leased)))
+        for name, all_told in told.items():
+            ends: list[float] = []
+            known: list[int] = []
+            for ended, begun, revision, written, leased in sorted(all_told):
+                if written:
+                    at_least = revision
+                else:
+                    self.leased += leased
+                    before = bisect_left(ends, begun)
+                    seen = known[before - 1] if before else 0
+                    at_least = _first_moment(versions[name], gone, revision, seen)
+                    assert at_least is not None, (
+                        f"{name} was read as of {revision}{' by a lease' * leased} after {seen} was known"
+                    )
+                ends.append(ended)
+                known.append(max(at_least, known[-1] if known else 0))
 
     def _check_watches(self, witness: Witnessed, log: dict[int, tuple[str, str, str]], *, alive: bool) -> None:
         positions: dict[int, int] = {}
@@ -236,3 +283,13 @@ class Torment:
             if alive and segment not in gone:
                 # It was never told to begin anew: all that it has seen is still true.
                 assert seen[segment].items() <= log.items()
+
+
+def _first_moment(versions: list[int], gone: set[int], read: int, known: int) -> int | None:
+    """The first revision, not before ``known``, as of which an object with these versions is what was read."""
+    moments = [0, *versions]
+    for start, end in zip(moments, [*versions, float("inf")], strict=True):
+        is_it = start == read if read != ABSENT else start == 0 or start in gone
+        if is_it and end > known:
+            return max(start, known)
+    return None

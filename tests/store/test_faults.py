@@ -221,15 +221,16 @@ async def test_a_database_that_hangs_is_an_answer_in_time_and_goes_on_where_it_s
 
 
 @pytest.mark.timeout(600)  # a busy machine makes the rounds longer, not wrong
-@pytest.mark.parametrize("seed", range(2))
-async def test_no_acknowledged_write_and_no_event_is_lost_in_kills_freezes_and_restores(
-    maintenance: str, database: str, seed: int
+@pytest.mark.parametrize(("seed", "restores"), [(0, True), (1, True), (2, False)])
+async def test_no_acknowledged_write_and_no_event_is_lost_and_no_read_is_stale_in_kills_freezes_and_restores(
+    maintenance: str, database: str, seed: int, *, restores: bool
 ) -> None:
     """The long form is ``python -m bench faults``."""
     torment = Torment(maintenance, database, seed)
     try:
-        await torment.run(6)
+        await torment.run(6, restores=restores)
         assert torment.check() > 20
-        assert torment.restores
+        assert bool(torment.restores) is restores
+        assert torment.leased > 20
     finally:
         torment.drop()

@@ -13,15 +13,18 @@ import random
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
 
-from store.engine import Engine
+from store.engine import Engine, Options
+from store.log.leases import Terms
 from store.types import (
     AllSpaces,
     Create,
     Delete,
+    Key,
     OutcomeUnknown,
     PreconditionFailed,
     RevisionTooOld,
@@ -33,6 +36,11 @@ from tests.store.objects import pod
 
 PODS = AllSpaces("", "pods")
 SHARED = [pod(f"shared-{number}") for number in range(4)]
+
+QUIET = [pod(f"quiet-{number}", space=f"root:quiet-{number}") for number in range(3)]
+"""Read all the time and written now and then, each in a space of its own: these are read by leases."""
+
+EAGER = Options(leases=Terms(reads=3, rest_seconds=0.1))
 
 
 def tell(*what: Any) -> None:
@@ -57,38 +65,50 @@ class Witness:
         while not self.over.is_set():
             identity = f"{self._name}-{next(self._numbers)}"
             key = chance.choice(SHARED) if chance.random() < 0.7 else pod(identity)
-            begun = time.monotonic()
-            based = ""
-            try:
-                current = await self._store.get(key, cached=chance.random() < 0.7)
-                based = id_of(current)
-                body = {"metadata": {"name": key.name, "uid": identity}, "id": identity, "base": based}
-                begun = time.monotonic()
-                operation = (
-                    Create(key, body)
-                    if current is None
-                    else (Delete if chance.random() < 0.1 else Update)(key, current.revision, body)
-                )
-                (kept,) = await self._store.commit(operation)
-                tell("write", begun, time.monotonic(), key.name, identity, kept.revision)
-            except PreconditionFailed:
-                tell("refused", begun, time.monotonic(), key.name, identity)
-            except StoreError as error:
-                tell("unknown" if isinstance(error, OutcomeUnknown) else "away", begun, time.monotonic(), identity)
-                await asyncio.sleep(0.05)
+            await self._change(chance, key, identity)
             await asyncio.sleep(chance.random() * 0.02)
 
-    async def read(self) -> None:
+    async def write_seldom(self) -> None:
+        """Change what others read by leases."""
+        chance = random.Random(f"{self._name}-seldom")
         while not self.over.is_set():
-            for key in SHARED:
-                begun = time.monotonic()
+            await self._change(chance, chance.choice(QUIET), f"{self._name}-{next(self._numbers)}")
+            await asyncio.sleep(chance.random() * 1.5)
+
+    async def _change(self, chance: random.Random, key: Key, identity: str) -> None:
+        begun = time.monotonic()
+        based = ""
+        try:
+            current = await self._store.get(key, cached=chance.random() < 0.7)
+            based = id_of(current)
+            body = {"metadata": {"name": key.name, "uid": identity}, "id": identity, "base": based}
+            begun = time.monotonic()
+            operation = (
+                Create(key, body)
+                if current is None
+                else (Delete if chance.random() < 0.1 else Update)(key, current.revision, body)
+            )
+            (kept,) = await self._store.commit(operation)
+            tell("write", begun, time.monotonic(), key.name, identity, kept.revision)
+        except PreconditionFailed:
+            tell("refused", begun, time.monotonic(), key.name, identity)
+        except StoreError as error:
+            tell("unknown" if isinstance(error, OutcomeUnknown) else "away", begun, time.monotonic(), identity)
+            await asyncio.sleep(0.05)
+
+    async def read(self, keys: Sequence[Key], pause: float) -> None:
+        while not self.over.is_set():
+            for key in keys:
+                begun, leased = time.monotonic(), self._store.leases.reads
                 try:
                     found = await self._store.get(key)
                 except StoreError:
                     continue
                 finally:
-                    await asyncio.sleep(0.02)
-                tell("read", begun, time.monotonic(), key.name, found.revision if found is not None else 0)
+                    # Whoever reads by a lease does not wait; where one has waited, another may have read by one.
+                    ended, leased = time.monotonic(), self._store.leases.reads - leased
+                    await asyncio.sleep(pause)
+                tell("read", begun, ended, key.name, found.revision if found is not None else 0, leased)
 
     async def watch(self) -> None:
         for segment in itertools.count():
@@ -114,12 +134,17 @@ async def main(conninfo: str, name: str) -> None:
     real, shift = time.time, [0.0]
     time.time = lambda: real() + shift[0]
     loop.add_signal_handler(signal.SIGUSR1, lambda: shift.__setitem__(0, random.choice([-3600.0, 3600.0])))
-    async with Engine(conninfo) as store:
+    async with Engine(conninfo, EAGER) as store:
         witness = Witness(store, name)
         loop.add_signal_handler(signal.SIGTERM, witness.over.set)
         tell("ready")
         watching = asyncio.create_task(witness.watch())
-        await asyncio.gather(witness.read(), *(witness.write(seed) for seed in range(3)))
+        await asyncio.gather(
+            witness.read(SHARED, 0.02),
+            witness.read(QUIET, 0.004),
+            witness.write_seldom(),
+            *(witness.write(seed) for seed in range(3)),
+        )
         # Everybody else has stopped, or will have soon: tell what is there when nothing changes any more.
         while True:
             try:

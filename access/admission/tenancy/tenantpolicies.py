@@ -74,12 +74,11 @@ class TenantPolicies:
         tenant = tenant_of(cluster)
         home = Key(ROOT, "", "tenants", "", tenant)
         owner = await self._store.get(home, cached=not newest)
-        # From here on this process has seen all that was written before.
         place = Key(cluster, "", "namespaces", "", namespace)
-        found = await self._store.get(place, cached=True) if namespace else None
+        found = await self._store.get(place, cached=not newest) if namespace else None
         tier = tier_of_namespace(*(orjson.loads(each.data) if each is not None else None for each in (found, owner)))
         keys = ([tier_policies_key(tier)] if tier else []) + [tenant_policies_key(tenant)]
-        kept = [(key, await self._store.get(key, cached=True)) for key in keys]
+        kept = [(key, await self._store.get(key, cached=not newest)) for key in keys]
         policy = policy_of(
             tenant, self._everybodys, *(kept_rules(stored.data) for _, stored in kept if stored is not None)
         )

@@ -157,8 +157,10 @@ class TenantQuotaAdmission(NoopPlugin):
         return quota.total(counted)
 
     async def _clusters(self, space: str) -> AsyncIterator[str]:
+        # Asked for first: with it everything is known that was defined there, which says what has to be counted.
+        below_it = (await self._store.list(Range(space, *WORKSPACES))).items
         yield space
-        for item in (await self._store.list(Range(space, *WORKSPACES))).items:
+        for item in below_it:
             async for below in self._clusters(f"{space}:{item.key.name}"):
                 yield below
 

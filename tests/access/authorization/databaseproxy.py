@@ -17,12 +17,13 @@ _ENCRYPTION = (80877103, 80877104)
 class DatabaseProxy:
     """Listens on a port of 127.0.0.1 and forwards to the server of a connection string.
 
-    ``deaf``: no notification comes through. ``cut``: nothing comes through any more, and no connection is refused.
+    ``deaf``: no notification comes through. ``mute``: no answer does, for now. ``cut``: nothing comes through any more,
+    and no connection is refused.
     """
 
     def __init__(self, conninfo: str) -> None:
         self._upstream = conninfo_to_dict(conninfo)
-        self.deaf = self.cut = False
+        self.deaf = self.mute = self.cut = False
         self.swallowed = 0
         self.conninfo = ""
         self._loop = asyncio.new_event_loop()
@@ -77,7 +78,7 @@ class DatabaseProxy:
         while head := await reader.read(1):
             length = await reader.readexactly(4)
             body = await reader.readexactly(int.from_bytes(length) - 4)
-            while self.cut:
+            while self.cut or self.mute:
                 await asyncio.sleep(0.05)
             if head == _NOTIFICATION and self.deaf:
                 self.swallowed += 1
