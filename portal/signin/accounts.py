@@ -151,6 +151,9 @@ def user_change(*, actor: Actor, user_id: UUID, **changes: Any) -> User:
         raise Conflict("You cannot disable or demote yourself; ask another operator.", kind="users")
     if _SUPERUSERS_ONLY & set(changes) and not is_superuser(actor):
         raise Forbidden("Only superusers change superusers, or link accounts to a provider.", kind="users")
+    if changes.get("is_staff") and user.is_auditor:
+        # By a provider's groups too, which know of operators alone.
+        changes.setdefault("is_auditor", False)
     before = {field: getattr(user, field) for field in changes}
     proof = user.get_session_auth_hash()
     for field, value in changes.items():

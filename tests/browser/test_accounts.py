@@ -55,7 +55,7 @@ def test_an_operator_gives_a_password_and_its_person_chooses_another(
     sign_in(person, "alice@acme.test", str(given))
     person.page.focus("[name=password]")
     typed(person, OWN)
-    person.page.wait_for_selector("h1:text-is('Overview')")
+    person.page.wait_for_selector("a.person")
     assert desk.problems + person.problems == []
 
 
@@ -83,7 +83,7 @@ def test_an_app_is_set_up_and_asked_for(visit: Callable[..., Visit], house: dict
     other.page.focus("[name=code]")
     other.page.keyboard.press("Control+A")
     typed(other, codes[0])
-    other.page.wait_for_selector("h1:text-is('Overview')")
+    other.page.wait_for_selector("a.person")
     window.page.goto(f"{window.site}/profile/sessions/")
     window.check_in_every_look("sessions")
     window.page.get_by_role("link", name="End all others").focus()
@@ -109,7 +109,7 @@ def test_operators_set_one_up_on_the_way_in(visit: Callable[..., Visit], house: 
     window.check_in_every_look("login-codes")
     window.page.get_by_role("button", name="I have kept them").focus()
     window.page.keyboard.press("Enter")
-    window.page.wait_for_selector("h1:text-is('Overview')")
+    window.page.wait_for_selector("a.person")
     assert window.problems == []
 
 
@@ -134,7 +134,7 @@ def test_a_forgotten_password_is_asked_for_and_set_by_a_link(
     window.page.wait_for_selector("text=The password is set.")
     window.page.focus("[name=username]")
     typed(window, "alice@acme.test", OWN)
-    window.page.wait_for_selector("h1:text-is('Overview')")
+    window.page.wait_for_selector("a.person")
     assert window.problems == []
 
 
