@@ -80,7 +80,7 @@ def forms(acme: House) -> dict[str, dict[str, Any]]:
         "tenant-webhook-new": {"url": "https://hooks.test/"},
         "workspace-end": {"days": "30"},
         "member-end": {"days": "30"},
-        "request-new": {"tenant": acme.tenant.name, "role": "owner", "reason": "on call"},
+        "request-new": {"workspace": str(acme.workspace.pk), "tier": "other", "reason": "load"},
         "token-new": {"name": "t", "scope": "read", "tenant": acme.tenant.name, "days": "30"},
     }
 
@@ -102,7 +102,7 @@ def address(name: str, acme: House) -> str:
         "resource": "configmaps",
         "secret": "none",
         "session": acme.workspace.pk,
-        "kind": "role",
+        "kind": "tier",
     }
     pattern = next(each for each in urls.urlpatterns if getattr(each, "name", None) == name)
     return reverse(name, kwargs={part: values[part] for part in pattern.pattern.converters})

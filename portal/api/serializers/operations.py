@@ -51,7 +51,7 @@ class MembershipOfMe(serializers.Serializer[Any]):
     """A tenant of the caller's, and the role there."""
 
     tenant = serializers.CharField(source="tenant_id")
-    role = serializers.ChoiceField(choices=Role.choices)
+    role = serializers.ChoiceField(choices=Role.choices, source="present_role")
 
 
 class MeSerializer(serializers.Serializer[Any]):

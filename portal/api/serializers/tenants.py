@@ -70,7 +70,7 @@ class MemberSerializer(serializers.ModelSerializer[Membership]):
 
     class Meta:
         model = Membership
-        fields = ("user_id", "email", "name", "role", "managed_by", "created_at")
+        fields = ("user_id", "email", "name", "role", "managed_by", "created_at", "expires_at")
         read_only_fields = fields
 
 
