@@ -101,4 +101,4 @@ def test_a_placed_workspace_is_looked_into_like_a_stored_one(
     away = browser.get(f"{at}configmaps/")
     assert away.status_code in {502, 503}, text_of(away)
     assert "kube-apiserver" in text_of(away), "which cluster it is"
-    assert "an operator sees" in text_of(away)
+    assert "operator sees" in text_of(away)
