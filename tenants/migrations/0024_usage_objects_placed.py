@@ -7,7 +7,7 @@ class Migration(migrations.Migration):
     """A column that is empty for the hours before."""
 
     dependencies = [
-        ('tenants', '0019_invitations'),
+        ('tenants', '0023_ends'),
     ]
 
     operations = [

@@ -11,7 +11,7 @@ class Migration(migrations.Migration):
     """Tables of their own, and a column that is empty so far."""
 
     dependencies = [
-        ('tenants', '0025_requests'),
+        ('tenants', '0021_requests'),
     ]
 
     operations = [

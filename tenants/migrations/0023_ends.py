@@ -7,7 +7,7 @@ class Migration(migrations.Migration):
     """Columns that are empty so far."""
 
     dependencies = [
-        ('tenants', '0026_notices'),
+        ('tenants', '0022_notices'),
     ]
 
     operations = [
