@@ -63,6 +63,19 @@ def kubesystem(say: Conversation) -> None:
     say.note("/api/v1/namespaces/default/services/kubernetes", _ports)
 
 
+def nodes(say: Conversation) -> None:
+    """A node begins with what its kubelet says of it."""
+    at = "/api/v1/nodes"
+    status = {"capacity": {"cpu": "2", "memory": "1Gi"}, "addresses": [{"type": "InternalIP", "address": "10.1.1.1"}]}
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+    say.say("POST", at, {"metadata": {"name": "eq-told"}, "status": {**status, "conditions": [ready]}})
+    say.say("POST", at, {"metadata": {"name": "eq-some"}, "status": {**status, "allocatable": {"cpu": "1"}}})
+    say.say("PUT", f"{at}/eq-some", {"metadata": {"name": "eq-some"}, "status": {"capacity": {"cpu": "4"}}})
+    for name in ("eq-told", "eq-some"):
+        say.say("GET", f"{at}/{name}")
+        say.speaker.send("DELETE", f"{at}/{name}")
+
+
 def _entries(answer: Answer) -> dict[str, Any]:
     """Under which names something is said, whatever it is."""
     return {"data": sorted(answer.body.get("data") or ()), "message": answer.body.get("message")}
