@@ -30,6 +30,7 @@ from kube.kinds.reststrategies import (
     ALLOW_CREATE_ON_UPDATE,
     COUNTED_METADATA,
     NO_UNCONDITIONAL_UPDATE,
+    STATUS_FROM_THE_START,
 )
 from kube.objects import conversion, fieldvalidation, managedfields, subresources
 from kube.objects.fieldpaths import STATUS
@@ -103,7 +104,7 @@ def prepare_new(request: Request, kind: Kind, body: Body) -> str:
     objects.check_namespace_and_name(request.info, kind, body)
     name = objects.new_metadata(request, kind, body)
     check_name(kind, name, body)
-    if kind.has_status:
+    if kind.has_status and kind.resource.storage_key not in STATUS_FROM_THE_START:
         body.pop("status", None)
     objects.set_logical_cluster(request.info, kind, body, name)
     return name

@@ -69,6 +69,9 @@ ALLOW_CREATE_ON_UPDATE: Final = frozenset(
 )
 """Kinds of which a PUT makes what is not there."""
 
+STATUS_FROM_THE_START: Final = frozenset({("", "nodes")})
+"""Kinds with a status subresource that begin with the status that their maker gives: a kubelet registers so."""
+
 NO_UNCONDITIONAL_UPDATE: Final = frozenset(
     {
         ("admissionregistration.k8s.io", "mutatingwebhookconfigurations"),

@@ -225,8 +225,11 @@ def _new_event(body: Body) -> None:
 
 
 def _node(body: Body) -> None:
-    """What a node's kubelet reports is written out even where it is empty."""
+    """What a node's kubelet reports is written out even where it is empty; all of a node may be taken unless told."""
+    _of(body, "spec")
     status = _of(body, "status")
+    if status.get("capacity") is not None:
+        status.setdefault("allocatable", dict(status["capacity"]))
     endpoint = _of(_of(status, "daemonEndpoints"), "kubeletEndpoint")
     endpoint.setdefault("Port", 0)
     info = _of(status, "nodeInfo")

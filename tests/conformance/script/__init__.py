@@ -11,7 +11,7 @@ import yaml
 from tests.conformance.conversation import Conversation
 from tests.conformance.script.accounts import accounts
 from tests.conformance.script.certificates import certificates
-from tests.conformance.script.controllers import aggregation, contents
+from tests.conformance.script.controllers import aggregation, contents, kubesystem, nodes
 from tests.conformance.script.definitions import definitions, deprecations
 from tests.conformance.script.endings import deletes, namespaces, updates
 from tests.conformance.script.kinds import OBJECTS, invalid_section, kind_section
@@ -72,8 +72,10 @@ def sections() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:
         accounts,
         aggregation,
         contents,
+        kubesystem,
         meanings,
         unwise,
     ):
         yield section.__name__, section, False
     yield certificates.__name__, certificates, True
+    yield nodes.__name__, nodes, True

@@ -50,6 +50,43 @@ def aggregation(say: Conversation) -> None:
         read(name, 0)
 
 
+def kubesystem(say: Conversation) -> None:
+    """What a server tells programs of itself in ``kube-system``, and puts into the secrets of service accounts."""
+    say.set_up()
+    for name in ("extension-apiserver-authentication", "kube-apiserver-legacy-service-account-token-tracking"):
+        say.note(f"/api/v1/namespaces/kube-system/configmaps/{name}", _entries)
+    token = {
+        "metadata": {"name": "token", "annotations": {"kubernetes.io/service-account.name": "default"}},
+        "type": "kubernetes.io/service-account-token",
+    }
+    say.say("POST", f"{say.core}/secrets", token)
+    say.note("/api/v1/namespaces/default/services/kubernetes", _ports)
+
+
+def nodes(say: Conversation) -> None:
+    """A node begins with what its kubelet says of it."""
+    at = "/api/v1/nodes"
+    status = {"capacity": {"cpu": "2", "memory": "1Gi"}, "addresses": [{"type": "InternalIP", "address": "10.1.1.1"}]}
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
+    say.say("POST", at, {"metadata": {"name": "eq-told"}, "status": {**status, "conditions": [ready]}})
+    say.say("POST", at, {"metadata": {"name": "eq-some"}, "status": {**status, "allocatable": {"cpu": "1"}}})
+    say.say("PUT", f"{at}/eq-some", {"metadata": {"name": "eq-some"}, "status": {"capacity": {"cpu": "4"}}})
+    for name in ("eq-told", "eq-some"):
+        say.say("GET", f"{at}/{name}")
+        say.speaker.send("DELETE", f"{at}/{name}")
+
+
+def _entries(answer: Answer) -> dict[str, Any]:
+    """Under which names something is said, whatever it is."""
+    return {"data": sorted(answer.body.get("data") or ()), "message": answer.body.get("message")}
+
+
+def _ports(answer: Answer) -> dict[str, Any]:
+    """The ports of a Service, without those of the server itself."""
+    ports = (answer.body.get("spec") or {}).get("ports") or ()
+    return {"ports": [each["port"] for each in ports], "message": answer.body.get("message")}
+
+
 def _of_things(answer: Answer) -> dict[str, Any]:
     """The rules of a role that are about the section's kind, with what chooses them."""
     rules = [rule for rule in answer.body.get("rules") or () if rule.get("apiGroups") == ["eq.example.org"]]
