@@ -71,7 +71,7 @@ class Store(Reader, Protocol):
         """Write all operations or none, durably; results in the order of the operations (``Check`` omitted).
 
         Every operation gets a revision of its own, put into ``metadata.resourceVersion`` of the kept bytes. When it
-        returns, this process' reads, watches and listeners have seen the write.
+        returns, this process' reads and listeners have seen the write, and its watches are about to.
         Raises ``PreconditionFailed`` naming the first operation that does not hold.
         """
         ...

@@ -83,6 +83,35 @@ async def test_watch_goes_on_with_what_happens(conninfo: str) -> None:
             await anext(watch)
 
 
+async def test_who_writes_is_answered_before_who_watches_is_told(conninfo: str) -> None:
+    """As far as an order can be kept: programs that watch what they write expect the answer first."""
+    order: list[str] = []
+    async with Engine(conninfo) as store:
+        watch = store.watch(PODS, since=store.revision)
+
+        def told(event: Event) -> bool:
+            order.append(f"told {event.key.name}")
+            return len(order) < 20
+
+        async def write(name: str) -> None:
+            await store.commit(Create(pod(name), body(name)))
+            order.append(f"wrote {name}")
+
+        watch.sink = told
+        reader = asyncio.create_task(read(watch, 1))
+        while not len(store._hub):
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        for group in ("a", "bcd", "efghi"):
+            await asyncio.gather(*map(write, group))
+        async with asyncio.timeout(20):
+            await write("z")
+            await write("y")
+            await reader
+    for name in "abcdefghi":
+        assert order.index(f"wrote {name}") < order.index(f"told {name}")
+
+
 async def test_waiting_reader_ends_when_the_watch_is_closed(conninfo: str) -> None:
     async with Engine(conninfo) as store:
         watch = store.watch(PODS, since=0)
