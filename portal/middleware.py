@@ -27,7 +27,7 @@ _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _OWN = frozenset(
     {
         *("login", "logout", "forgotten", "reset", "appearance", "password", "factor", "factor-remove", "factor-codes"),
-        *("session-end", "sessions-end", "token-new", "token-revoke"),
+        *("session-end", "sessions-end", "token-new", "token-revoke", "notifications-read", "notification-choices"),
     }
 )
 """The pages by which people change what is their own account's."""

@@ -50,6 +50,8 @@ FORMS = {
     *("cluster-new", "cluster-check", "cluster-credential", "cluster-delete"),
     *("user-new", "user-status", "user-reset", "user-end", "user-rights", "user-factor-remove", "user-session-end"),
     *("operation-retry", "pod-connection-end", "login-revoke", "credential-revoke", "restore-open"),
+    *("request-approve", "request-deny", "request-withdraw", "workspace-end", "member-end"),
+    *("webhook-new", "webhook-delete", "tenant-webhook-new"),
     *("workspace-kubeconfig", "tenant-kubeconfig", "workspace-new", "device", "oauth-authorize"),
 }
 """What only asks whether something shall be changed need not be shown to whoever may not change it."""
