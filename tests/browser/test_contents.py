@@ -61,7 +61,7 @@ def test_a_list_lives_is_paused_and_leads_on_by_the_keyboard(visit: Callable[...
     window = visit()
     window.sign_in(house.people["editor"])
     window.page.goto(window.site + house.url("pods/"))
-    window.page.focus("text=web-1")
+    window.page.focus("#to-web-1")
     house.put(pod("web-2"))
     window.page.wait_for_selector("td >> text=web-2")
     assert window.page.evaluate("document.activeElement.textContent") == "web-1"
@@ -69,7 +69,7 @@ def test_a_list_lives_is_paused_and_leads_on_by_the_keyboard(visit: Callable[...
     window.page.wait_for_selector("button[aria-pressed=false]:has-text('Paused')")
     with window.page.expect_response(lambda answer: "pods/" in answer.url and "seen=" in answer.url):
         window.page.get_by_role("button", name="Paused").click()
-    window.page.focus("text=web-2")
+    window.page.focus("#to-web-2")
     window.page.keyboard.press("Enter")
     window.page.wait_for_selector("h1:has-text('web-2')")
     window.page.get_by_role("link", name="Delete").focus()
