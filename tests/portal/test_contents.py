@@ -265,7 +265,7 @@ def test_five_thousand_pods_are_leafed_through_and_searched(acme: Inhabited) -> 
     for _ in range(3):
         page = browser.get(address).content.decode()
         names += re.findall(r"<bdi>(web-\d{4})</bdi>", page)
-        following = re.search(r'href="([^"]+)" rel="next"', page)
+        following = re.search(r'href="([^"]+)"\s+rel="next"', page)
         assert following is not None
         address = html.unescape(following[1])
     assert names == [f"web-{number:04}" for number in range(300)]
@@ -273,7 +273,7 @@ def test_five_thousand_pods_are_leafed_through_and_searched(acme: Inhabited) -> 
     while "web-4999" not in (page := browser.get(address).content.decode()):
         # A slow machine looks through some at a time, and says where it goes on.
         assert "names were looked through" in page
-        following = re.search(r'href="([^"]+)" rel="next"', page)
+        following = re.search(r'href="([^"]+)"\s+rel="next"', page)
         assert following is not None
         address = html.unescape(following[1])
     assert "web-4998" not in page
