@@ -22,8 +22,8 @@ _BY_OWNERS: Final = Q(approvers=Approval.OWNER) | Q(approvers=Approval.TWO, kind
 
 
 def may_decide(actor: Actor, request: AccessRequest) -> bool:
-    """Whether the actor is one of those who decide this request, now; never of one's own."""
-    if actor.user_id is None or actor.user_id == request.asked_by_id:
+    """Whether the actor is one of those who decide this request, now; never of one's own, and no auditor."""
+    if actor.user_id is None or actor.user_id == request.asked_by_id or actor.auditor:
         return False
     if actor.operator:
         return True
@@ -35,7 +35,8 @@ def user_may_decide(user: User | None, request: AccessRequest) -> bool:
     """The same of somebody who is not asking now, as their account and memberships are."""
     if user is None or not user.is_active:
         return False
-    return may_decide(Actor(name=user.email, user_id=user.pk, operator=user.is_staff), request)
+    actor = Actor(name=user.email, user_id=user.pk, operator=user.is_staff, auditor=user.is_auditor)
+    return may_decide(actor, request)
 
 
 def requests_to_decide(actor: Actor) -> QuerySet[AccessRequest]:
@@ -43,7 +44,7 @@ def requests_to_decide(actor: Actor) -> QuerySet[AccessRequest]:
     rows = AccessRequest.objects.filter(state=RequestState.OPEN).select_related(
         "asked_by", "tenant", "workspace", "tier"
     )
-    if actor.user_id is None:
+    if actor.user_id is None or actor.auditor:
         return rows.none()
     rows = rows.exclude(asked_by_id=actor.user_id).exclude(approved_first_id=actor.user_id)
     if not actor.operator:

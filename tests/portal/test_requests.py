@@ -18,6 +18,7 @@ from audit.models import AuditEntry
 from audit.recorder import Actor
 from kube.requests.status import Conflict, StatusError
 from portal.backup.closing import credentials_end_all
+from portal.signin.accounts import user_change
 from tenants import actionlimits
 from tenants.approvers import approvers_read
 from tenants.models import AccessRequest, Membership, RequestState, Role, Tenant, User
@@ -231,6 +232,18 @@ def test_two_persons_and_neither_is_the_asker(acme: House, operator: User, setti
     assert decide(operator, found).status_code == 302
     assert (state(found), stranger.memberships.get().role) == ("approved", "admin")
     assert found.decided_by == f"{other.email}, {operator.email}"
+
+
+def test_the_yes_of_whoever_is_an_auditor_since_counts_no_more(acme: House, operator: User, settings: Any) -> None:
+    settings.REQUEST_APPROVERS = approvers_read({"role": "two"})
+    found = ask(factories.user("stranger@else.test"), "role", **ROLE)
+    decide(acme.owner, found)
+    user_change(actor=actor(operator), user_id=acme.owner.pk, is_auditor=True)
+    assert decide(operator, found).status_code == 302
+    assert (state(found), found.approved_first_id) == ("open", operator.pk)
+    found = ask(factories.user(), "role", **ROLE)
+    assert decide(acme.owner, found).status_code == 403
+    assert "stranger@else.test" not in text(acme.owner, "/inbox/"), "nothing waits for whoever decides nothing"
 
 
 def test_the_second_may_be_an_owner_after_an_operator(acme: House, operator: User, settings: Any) -> None:
