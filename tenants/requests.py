@@ -12,6 +12,7 @@ from audit.selectors import Page, page_of
 from kube.requests.status import NotFound
 from tenants.approvers import OWNERS_MAY
 from tenants.models import AccessRequest, Approval, Membership, RequestState, Role, User
+from tenants.rights import as_actor
 
 OPEN_OF_PERSON_MAX: Final = 20
 """Requests of one person that wait at a time."""
@@ -33,10 +34,7 @@ def may_decide(actor: Actor, request: AccessRequest) -> bool:
 
 def user_may_decide(user: User | None, request: AccessRequest) -> bool:
     """The same of somebody who is not asking now, as their account and memberships are."""
-    if user is None or not user.is_active:
-        return False
-    actor = Actor(name=user.email, user_id=user.pk, operator=user.is_staff, auditor=user.is_auditor)
-    return may_decide(actor, request)
+    return user is not None and may_decide(as_actor(user), request)
 
 
 def requests_to_decide(actor: Actor) -> QuerySet[AccessRequest]:

@@ -165,4 +165,3 @@ def orphans(newer: Newer) -> Iterator[str]:
                 f"workspace {workspace} was made after the backup: its namespace {workspace.k8s_namespace} on the cluster"
                 f" {workspace.cluster} is nobody's now; delete it there"
             )
-
