@@ -51,9 +51,9 @@ def requests_to_decide(actor: Actor) -> QuerySet[AccessRequest]:
 
 
 def requests_visible_to(actor: Actor) -> QuerySet[AccessRequest]:
-    """One's own, and those about the tenants that one owns; operators see all."""
+    """One's own, and those about the tenants that one owns; operators and auditors see all."""
     rows = AccessRequest.objects.select_related("asked_by", "tenant", "workspace", "tier")
-    if actor.operator:
+    if actor.sees_all:
         return rows
     if actor.user_id is None:
         return rows.none()

@@ -138,7 +138,7 @@ def webhook_create(*, actor: Actor, tenant: str, url: str, kinds: Sequence[str],
     Whether the address may be spoken to is looked at with every message. Raises ``NotFound``, ``Forbidden``, ``Invalid``,
     ``Conflict`` for too many.
     """
-    _require_webhooks(actor, tenant)
+    require_webhooks(actor, tenant)
     if tenant:
         require_open(actor, tenant_locked(tenant))
     _check_url(url)
@@ -168,6 +168,7 @@ def webhook_create(*, actor: Actor, tenant: str, url: str, kinds: Sequence[str],
 def webhook_delete(*, actor: Actor, webhook_id: UUID) -> None:
     """Tell an address nothing more, and forget what it was told. Raises ``NotFound``, ``Forbidden``."""
     found = webhook_visible_to(actor, webhook_id)
+    require_webhooks(actor, found.tenant_id or "")
     found.delete()
     actor.record(
         Action.WEBHOOK_DELETED,
@@ -178,21 +179,24 @@ def webhook_delete(*, actor: Actor, webhook_id: UUID) -> None:
 
 
 def webhooks_of(actor: Actor, tenant: str) -> list[Webhook]:
-    """Those of a tenant, or of the platform, oldest first. Raises ``NotFound``, ``Forbidden``."""
-    _require_webhooks(actor, tenant)
+    """Those of a tenant, or of the platform, oldest first; auditors see them. Raises ``NotFound``, ``Forbidden``."""
+    if not actor.auditor:
+        require_webhooks(actor, tenant)
     return list(Webhook.objects.filter(tenant_id=tenant or None).order_by("created_at", "id")[:WEBHOOKS_MAX])
 
 
 def webhook_visible_to(actor: Actor, webhook_id: UUID) -> Webhook:
-    """One that the actor may manage. Raises ``NotFound``, ``Forbidden``."""
+    """One that the actor may manage, or see as an auditor. Raises ``NotFound``, ``Forbidden``."""
     found = Webhook.objects.filter(pk=webhook_id).first()
     if found is None:
         raise NotFound("There is no such webhook.", kind="webhooks", name=str(webhook_id))
-    _require_webhooks(actor, found.tenant_id or "")
+    if not actor.auditor:
+        require_webhooks(actor, found.tenant_id or "")
     return found
 
 
-def _require_webhooks(actor: Actor, tenant: str) -> None:
+def require_webhooks(actor: Actor, tenant: str) -> None:
+    """``Forbidden`` for whoever manages no webhooks of a tenant, or of the platform; ``NotFound`` for no member."""
     if tenant:
         require_lasting_role(actor, tenant, Role.ADMIN)
     else:

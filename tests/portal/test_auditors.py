@@ -52,6 +52,7 @@ FORMS = {
     *("cluster-new", "cluster-check", "cluster-credential", "cluster-delete"),
     *("user-new", "user-status", "user-reset", "user-end", "user-rights", "user-factor-remove", "user-session-end"),
     *("operation-retry", "pod-connection-end", "login-revoke", "credential-revoke", "restore-open"),
+    *("request-approve", "request-deny", "request-withdraw", "webhook-new", "tenant-webhook-new", "webhook-delete"),
     *("workspace-kubeconfig", "tenant-kubeconfig", "workspace-new", "device", "oauth-authorize"),
 }
 """What only asks whether something shall be changed need not be shown to whoever may not change it."""

@@ -23,6 +23,7 @@ from portal.views.actions import form_status, render_action
 from tenants import selectors
 from tenants.services.notices import (
     KEPT_OF_WEBHOOK,
+    require_webhooks,
     webhook_create,
     webhook_delete,
     webhook_visible_to,
@@ -52,7 +53,7 @@ def webhooks(request: HttpRequest, name: str = "") -> HttpResponse:
 def webhook_new(request: HttpRequest, name: str = "") -> HttpResponse:
     """The form, and the secret, which is shown this once."""
     actor = actor_of(request)
-    webhooks_of(actor, name)
+    require_webhooks(actor, name)
     form = WebhookForm(request.POST or None)
     back = reverse("tenant-webhooks", args=[name]) if name else reverse("webhooks")
     crumbs = [{"text": "Webhooks", "url": back}]
@@ -95,6 +96,7 @@ def webhook_end(request: HttpRequest, pk: UUID) -> HttpResponse:
     """Confirm and delete one."""
     actor = actor_of(request)
     found = webhook_visible_to(actor, pk)
+    require_webhooks(actor, found.tenant_id or "")
     back = reverse("tenant-webhooks", args=[found.tenant_id]) if found.tenant_id else reverse("webhooks")
     return render_action(
         request,
