@@ -73,7 +73,7 @@ def credentials_reseal() -> int:
     count = 0
     for key in Cluster.objects.exclude(sealed_credential=None).values_list("pk", flat=True):
         with transaction.atomic():
-            cluster = Cluster.objects.select_for_update().get(pk=key)
+            cluster = Cluster.objects.select_for_update(no_key=True).get(pk=key)
             if cluster.sealed_credential is not None:
                 cluster.sealed_credential = encryption.rotate(cluster.sealed_credential)
                 cluster.save(update_fields=["sealed_credential"])
