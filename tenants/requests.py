@@ -12,6 +12,7 @@ from audit.selectors import Page, page_of
 from kube.requests.status import NotFound
 from tenants.approvers import OWNERS_MAY
 from tenants.models import AccessRequest, Approval, Membership, RequestState, Role, User
+from tenants.rights import as_actor
 
 OPEN_OF_PERSON_MAX: Final = 20
 """Requests of one person that wait at a time."""
@@ -22,8 +23,8 @@ _BY_OWNERS: Final = Q(approvers=Approval.OWNER) | Q(approvers=Approval.TWO, kind
 
 
 def may_decide(actor: Actor, request: AccessRequest) -> bool:
-    """Whether the actor is one of those who decide this request, now; never of one's own."""
-    if actor.user_id is None or actor.user_id == request.asked_by_id:
+    """Whether the actor is one of those who decide this request, now; never of one's own, and no auditor."""
+    if actor.user_id is None or actor.user_id == request.asked_by_id or actor.auditor:
         return False
     if actor.operator:
         return True
@@ -33,9 +34,7 @@ def may_decide(actor: Actor, request: AccessRequest) -> bool:
 
 def user_may_decide(user: User | None, request: AccessRequest) -> bool:
     """The same of somebody who is not asking now, as their account and memberships are."""
-    if user is None or not user.is_active:
-        return False
-    return may_decide(Actor(name=user.email, user_id=user.pk, operator=user.is_staff), request)
+    return user is not None and may_decide(as_actor(user), request)
 
 
 def requests_to_decide(actor: Actor) -> QuerySet[AccessRequest]:
@@ -43,7 +42,7 @@ def requests_to_decide(actor: Actor) -> QuerySet[AccessRequest]:
     rows = AccessRequest.objects.filter(state=RequestState.OPEN).select_related(
         "asked_by", "tenant", "workspace", "tier"
     )
-    if actor.user_id is None:
+    if actor.user_id is None or actor.auditor:
         return rows.none()
     rows = rows.exclude(asked_by_id=actor.user_id).exclude(approved_first_id=actor.user_id)
     if not actor.operator:

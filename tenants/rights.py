@@ -7,9 +7,16 @@ from __future__ import annotations
 
 from audit.recorder import Actor
 from kube.requests.status import Forbidden, NotFound
-from tenants.models import Membership, Role, Status, Tenant, TenantState, Workspace
+from tenants.models import Membership, Role, Status, Tenant, TenantState, User, Workspace
 
 _RANK = {Role.OWNER: 3, Role.ADMIN: 2, Role.EDITOR: 1, Role.VIEWER: 0}
+
+
+def as_actor(user: User) -> Actor:
+    """Somebody who is not asking now, with the rights that the account has at this moment; disabled, with none."""
+    if not user.is_active:
+        return Actor(name=user.email)
+    return Actor(name=user.email, user_id=user.pk, operator=user.is_staff, auditor=user.is_auditor)
 
 
 def role_at_least(role: str, needed: Role) -> bool:

@@ -40,10 +40,16 @@ class Value:
 
 
 def yaml_of(found: Mapping[str, Any]) -> str:
-    """The object without ``managedFields`` and without values; letters that act are written as escapes."""
+    """The object without ``managedFields`` and without values; letters that act are written as escapes.
+
+    What is nested too deeply to be written says so.
+    """
     shown = readable(found)
-    text = _dumped(shown, unicode=True)
-    return _dumped(shown, unicode=False) if acts(text) else text
+    try:
+        text = _dumped(shown, unicode=True)
+        return _dumped(shown, unicode=False) if acts(text) else text
+    except RecursionError:
+        return "# It is nested too deeply to be shown here; kubectl get -o yaml shows it.\n"
 
 
 def readable(found: Mapping[str, Any]) -> dict[str, Any]:

@@ -276,8 +276,9 @@ class RequestWithdrawal(Endpoint):
     def post(self, request: Request, pk: UUID) -> Response:
         """What is decided stays."""
         _visible(request, pk)
-        found = request_withdraw(actor=api_actor(request), request_id=pk, now=timezone.now())
-        return Response(AccessRequestSerializer(found).data)
+        with everything():
+            found = request_withdraw(actor=api_actor(request), request_id=pk, now=timezone.now())
+            return Response(AccessRequestSerializer(found).data)
 
 
 class RequestComments(Endpoint):
@@ -293,7 +294,8 @@ class RequestComments(Endpoint):
         """Whoever asked, and those who decide."""
         text = self.validated_body(request, CommentRequest)["text"]
         _visible(request, pk)
-        made = request_comment(actor=api_actor(request), request_id=pk, text=text, now=timezone.now())
+        with everything():
+            made = request_comment(actor=api_actor(request), request_id=pk, text=text, now=timezone.now())
         return Response(CommentSerializer(made).data, status=201)
 
 

@@ -4,6 +4,7 @@ What ended after the backup would live again with it: so all of it ends, whether
 
 1. Sessions of the portal are in no backup; machines' logins, personal access tokens, people's credentials and the
    invitations that wait are revoked; requests are withdrawn, break-glass ends, and what waited to be told is not.
+   Webhooks that were deleted since, or may have been, are gone.
 2. Credentials of clusters for the webhooks end: operators issue new ones.
 3. Service accounts of the system space are made anew; tenants' tokens and certificates of before end with the opening of
    their tenant (``credentials_spend``).
@@ -19,6 +20,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
 from typing import Final
+from urllib.parse import urlsplit
 
 import orjson
 from django.db.models import Q
@@ -42,6 +44,7 @@ from tenants.models import (
     Tenant,
     TenantState,
     User,
+    Webhook,
     Workspace,
 )
 from tenants.services import desiredstate
@@ -87,8 +90,19 @@ def system_accounts_renew() -> None:
         synchronous.commit(changes)
 
 
+def webhooks_end(newer: Newer) -> Iterator[str]:
+    """Tell no address anything that was taken off since, or of which nobody knows whether it was."""
+    for webhook in Webhook.objects.exclude(pk__in=newer.webhooks):
+        webhook.delete()
+        yield f"webhook to {urlsplit(webhook.url).hostname} of {webhook.tenant_id or 'the platform'}: make it anew"
+
+
 def tenants_close(newer: Newer) -> Iterator[str]:
-    """Suspend every tenant and workspace, whatever state the backup has them in; says which of them stay closed."""
+    """Suspend every tenant and workspace, whatever state the backup has them in; says which of them stay closed.
+
+    None of them opens by itself: whoever closed it may have said otherwise since.
+    """
+    Tenant.objects.update(suspended_until=None)
     there = Workspace.objects.exclude(phase=Phase.DELETED).select_related("tenant")
     closed = there.filter(Q(status=Status.SUSPENDED) | Q(tenant__state=TenantState.SUSPENDED))
     for workspace in closed.order_by("pk").select_for_update(of=("self",), no_key=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -20,6 +21,7 @@ from tenants.models import (
     Tenant,
     TenantState,
     User,
+    Webhook,
     Workspace,
 )
 
@@ -43,9 +45,11 @@ class Newer:
     accounts: Mapping[UUID, Mapping[str, Any]] = field(default_factory=dict)
     factors: tuple[SecondFactor | RecoveryCode, ...] = ()
     """What is asked for after passwords, and what stands in for it."""
-    memberships: Mapping[tuple[str, UUID], str] = field(default_factory=dict)
+    memberships: Mapping[tuple[str, UUID], tuple[str, datetime | None]] = field(default_factory=dict)
+    """Roles, and when they end: what is somebody's but for an hour is no membership."""
     tenants: Mapping[str, Tenant] = field(default_factory=dict)
     workspaces: Mapping[UUID, Workspace] = field(default_factory=dict)
+    webhooks: frozenset[UUID] = frozenset()
     cut: Mapping[str, int] = field(default_factory=dict)
     """Rows of the audit by chain that the backup does not have."""
 
@@ -67,9 +71,13 @@ def newer_than(manifest: Manifest) -> Newer:
         continues=True,
         accounts={row.pop("id"): row for row in User.objects.values("id", *_ACCOUNT)},
         factors=(*SecondFactor.objects.all(), *RecoveryCode.objects.all()),
-        memberships={(tenant, user): role for tenant, user, role in _roles()},
+        memberships={
+            (row.tenant_id, row.user_id): (row.role, row.expires_at)
+            for row in Membership.objects.filter(break_glass=False)
+        },
         tenants={tenant.name: tenant for tenant in Tenant.objects.all()},
         workspaces={each.pk: each for each in Workspace.objects.select_related("cluster")},
+        webhooks=frozenset(Webhook.objects.values_list("pk", flat=True)),
         cut={
             chain: last - manifest.heads.get(chain, (0, ""))[0]
             for chain, last in sorted(heads.items())
@@ -98,15 +106,23 @@ def accounts_keep(newer: Newer) -> Iterator[str]:
             if isinstance(kept, RecoveryCode):
                 kept.pk = None  # numbers are given anew
             kept.save(force_insert=True)
-    for tenant, user_id, role in _roles():
-        last_role = newer.memberships.get((tenant, user_id))
-        row = Membership.objects.filter(tenant=tenant, user=user_id)
-        if last_role is None:
+    for row in Membership.objects.all():
+        last_role, ends = newer.memberships.get((row.tenant_id, row.user_id), ("", None))
+        changed = []
+        if not last_role:
             row.delete()
-            yield f"tenant {tenant}: a membership that had ended stays ended ({user_id})"
-        elif _RANK.index(last_role) < _RANK.index(role):
-            row.update(role=last_role)
-            yield f"tenant {tenant}: a member who was made {last_role} stays it ({user_id})"
+            yield f"tenant {row.tenant_id}: a membership that had ended stays ended ({row.user_id})"
+            continue
+        if _RANK.index(last_role) < _RANK.index(row.role):
+            row.role = last_role
+            changed.append("role")
+            yield f"tenant {row.tenant_id}: a member who was made {last_role} stays it ({row.user_id})"
+        if ends is not None and (row.expires_at is None or row.expires_at > ends):
+            row.expires_at = ends
+            changed.append("expires_at")
+            yield f"tenant {row.tenant_id}: a membership that was given an end has it ({row.user_id})"
+        if changed:
+            row.save(update_fields=changed)
 
 
 def closings(newer: Newer) -> Mapping[str, tuple[str, str]]:
@@ -149,7 +165,3 @@ def orphans(newer: Newer) -> Iterator[str]:
                 f"workspace {workspace} was made after the backup: its namespace {workspace.k8s_namespace} on the cluster"
                 f" {workspace.cluster} is nobody's now; delete it there"
             )
-
-
-def _roles() -> list[tuple[str, UUID, str]]:
-    return list(Membership.objects.values_list("tenant_id", "user_id", "role"))

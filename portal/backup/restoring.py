@@ -166,6 +166,7 @@ def _close(done: Restored, newer: Newer, keep_accounts: bool, operator: str, now
     elif not keep_accounts:
         done.signs_in = closing.accounts_forget(operator)
     done.differences += closing.credentials_end_all(now=now)
+    done.differences += closing.webhooks_end(newer)
     done.differences += closing.tenants_close(newer)
     done.differences += workspaces_keep_closed(newer)
     done.differences += orphans(newer)

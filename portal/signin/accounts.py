@@ -140,7 +140,7 @@ def user_change(*, actor: Actor, user_id: UUID, **changes: Any) -> User:
     """Change name, status, is_staff, is_auditor, is_superuser, issuer or subject of an account. Operators only.
 
     Never one's own rights. Only superusers change superusers or make them (API-23), or say whose sign-in at the
-    OpenID Connect provider opens an account.
+    OpenID Connect provider opens an account. Whoever is made one has chosen their own password, and links for another end.
 
     Disabling ends all that opens anything for the person (``access_end``): who is enabled again signs in again. Raises
     ``NotFound``, ``Conflict``, ``Forbidden``.
@@ -154,6 +154,11 @@ def user_change(*, actor: Actor, user_id: UUID, **changes: Any) -> User:
     if changes.get("is_staff") and user.is_auditor:
         # By a provider's groups too, which know of operators alone.
         changes.setdefault("is_auditor", False)
+    if changes.get("is_superuser") and not user.is_superuser:
+        # What operators could make for this account must not open that of a superuser.
+        if user.password_given:
+            raise Conflict("The password was given by somebody: its person chooses another one first.", kind="users")
+        user.password_resets.filter(ended_at=None).update(ended_at=timezone.now())
     before = {field: getattr(user, field) for field in changes}
     proof = user.get_session_auth_hash()
     for field, value in changes.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
@@ -17,7 +17,14 @@ from audit.actions import Action
 from audit.recorder import Actor
 from kube.requests.status import AlreadyExists, Cause, Conflict, Forbidden, Invalid, NotFound
 from tenants.models import Invitation, Membership, Role, Tenant, User
-from tenants.rights import require_lasting_role, require_open, require_role, role_at_least, tenant_locked
+from tenants.rights import (
+    as_actor,
+    require_lasting_role,
+    require_open,
+    require_role,
+    role_at_least,
+    tenant_locked,
+)
 from tenants.services.memberships import membership_lapsed_end
 
 DAYS_MAX: Final = 30
@@ -121,11 +128,10 @@ def invitation_accept(*, actor: Actor, user: User, digest: str, now: datetime) -
     found = invitation_that_counts(digest, now=now)
     if user.email.lower() != found.email.lower():
         raise Forbidden(f"This invitation is for {found.email}; you are signed in as {user.email}.", kind="invitations")
-    require_open(Actor(name=user.email, user_id=user.pk), tenant)
+    require_open(replace(as_actor(user), operator=False), tenant)
     author = found.invited_by
-    giver = Actor(name=author.email, user_id=author.pk, operator=author.is_active and author.is_staff)
     try:
-        _require_giving(giver if author.is_active else Actor(name=author.email), tenant.name, Role(found.role))
+        _require_giving(as_actor(author), tenant.name, Role(found.role))
     except (Forbidden, NotFound):
         raise Forbidden(
             f"{author.email}, who invited you, may not do so any more. Ask for another invitation.", kind="invitations"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -16,6 +17,7 @@ from tenants.clusters.objects import NAME_ANNOTATION, TIER_ANNOTATION
 from tenants.models import Cluster, Tier, User
 from tenants.naming import check_namespace_of
 from tenants.placednamespaces import placed_namespace_create, placed_namespace_show
+from tenants.rights import as_actor
 from tenants.services.workspaces import workspace_delete, workspace_init
 
 
@@ -97,15 +99,11 @@ def _person(caller: Actor, tenant: str) -> tuple[Actor, User]:
             "let a member order it, or an owner invite a person of this name",
             kind="namespaces",
         )
-    operator = caller.operator and user.is_staff
-    return (
-        Actor(
-            name=user.email,
-            user_id=user.id,
-            operator=operator,
-            ip=caller.ip,
-            user_agent=caller.user_agent,
-            request_id=caller.request_id,
-        ),
-        user,
+    person = replace(
+        as_actor(user),
+        operator=caller.operator and user.is_staff,
+        ip=caller.ip,
+        user_agent=caller.user_agent,
+        request_id=caller.request_id,
     )
+    return person, user

@@ -19,7 +19,8 @@ from uuid import UUID
 import orjson
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Q
+from django.db.models import F, Q, Window
+from django.db.models.functions import RowNumber
 
 from audit.actions import Action
 from audit.recorder import SYSTEM_CHAIN, Actor
@@ -80,10 +81,19 @@ def notices_tell(*, now: datetime) -> int:
 
 
 def deliveries_claim(*, now: datetime, limit: int) -> list[Delivery]:
-    """Messages that are due, the caller's for a minute; the next attempt is due later whatever becomes of this one."""
+    """Messages that are due, the caller's for a minute; the next attempt is due later whatever becomes of this one.
+
+    Tenants, and people, take turns: whose addresses never answer holds up nobody else's messages.
+    """
+    waiting = Delivery.objects.filter(state=DeliveryState.WAITING, not_before__lte=now)
+    whose = [F("webhook__tenant_id"), F("notification__user_id")]
+    turn = Window(RowNumber(), partition_by=whose, order_by=[F("not_before"), F("pk")])
     with transaction.atomic():
-        rows = Delivery.objects.select_for_update(no_key=True, skip_locked=True, of=("self",))
-        due = list(rows.filter(state=DeliveryState.WAITING, not_before__lte=now).order_by("not_before")[:limit])
+        next_ones = list(
+            waiting.annotate(turn=turn).order_by("turn", "not_before").values_list("pk", flat=True)[:limit]
+        )
+        rows = waiting.select_for_update(no_key=True, skip_locked=True, of=("self",))
+        due = list(rows.filter(pk__in=next_ones).order_by("not_before"))
         for each in due:
             each.attempts += 1
             each.not_before = now + max(_LEASE, _FIRST_PAUSE * 2 ** min(each.attempts, 12))
@@ -169,24 +179,24 @@ def webhook_delete(*, actor: Actor, webhook_id: UUID) -> None:
 
 
 def webhooks_of(actor: Actor, tenant: str) -> list[Webhook]:
-    """Those of a tenant, or of the platform, oldest first. Raises ``NotFound``, ``Forbidden``."""
-    if not actor.sees_all:
+    """Those of a tenant, or of the platform, oldest first; auditors see them. Raises ``NotFound``, ``Forbidden``."""
+    if not actor.auditor:
         require_webhooks(actor, tenant)
     return list(Webhook.objects.filter(tenant_id=tenant or None).order_by("created_at", "id")[:WEBHOOKS_MAX])
 
 
 def webhook_visible_to(actor: Actor, webhook_id: UUID) -> Webhook:
-    """One that the actor may manage, or look at as an auditor. Raises ``NotFound``, ``Forbidden``."""
+    """One that the actor may manage, or see as an auditor. Raises ``NotFound``, ``Forbidden``."""
     found = Webhook.objects.filter(pk=webhook_id).first()
     if found is None:
         raise NotFound("There is no such webhook.", kind="webhooks", name=str(webhook_id))
-    if not actor.sees_all:
+    if not actor.auditor:
         require_webhooks(actor, found.tenant_id or "")
     return found
 
 
 def require_webhooks(actor: Actor, tenant: str) -> None:
-    """Raise ``NotFound`` or ``Forbidden`` for whoever does not manage those of a tenant, or of the platform."""
+    """``Forbidden`` for whoever manages no webhooks of a tenant, or of the platform; ``NotFound`` for no member."""
     if tenant:
         require_lasting_role(actor, tenant, Role.ADMIN)
     else:

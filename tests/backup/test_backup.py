@@ -226,6 +226,29 @@ dave = User.objects.get(email="dave@acme.test")
 dave.set_password("another horse battery")
 dave.save()
 """
+LEASED = """
+from datetime import timedelta
+from django.utils import timezone
+from tenants.models import Membership, Tenant, User, Webhook
+later = timezone.now() + timedelta(days=30)
+for name in ("erin", "frank"):
+    user = User.objects.create_user(f"{name}@acme.test", "correct horse battery")
+    Membership.objects.create(tenant_id="acme", user=user, role="admin")
+for name in ("kept", "gone"):
+    Webhook.objects.create(tenant_id="acme", url=f"https://{name}.example.org/", sealed_secret=b"x", created_by="erin")
+Tenant.objects.filter(pk="globex").update(
+    state="suspended", suspended_at=timezone.now(), suspended_by="carol", suspended_until=timezone.now())
+"""
+LEASED_SINCE = """
+from datetime import timedelta
+from django.utils import timezone
+from tenants.models import Membership, Tenant, Webhook
+later = timezone.now() + timedelta(days=30)
+Membership.objects.filter(user__email="erin@acme.test").update(expires_at=later)
+Membership.objects.filter(user__email="frank@acme.test").update(break_glass=True, expires_at=later)
+Webhook.objects.filter(url__contains="gone").delete()
+Tenant.objects.filter(pk="globex").update(suspended_until=None)
+"""
 MORE_PEOPLE = """
 from tenants.models import Membership, User
 for email, staff in (("bob@acme.test", False), ("carol@platform.test", True), ("dave@acme.test", False)):
@@ -261,6 +284,24 @@ def test_what_was_taken_away_since_stays_away(house: Installation, closed_since:
         (0,)
     ]
     assert house.ask("SELECT email, password_hash, status, is_staff FROM users ORDER BY 1") == hashes
+
+
+def test_what_was_given_an_end_or_told_nothing_more_since_stays_so(
+    house: Installation, install: Install, tmp_path: Path
+) -> None:
+    """A member who came back by break-glass alone is none, and no address that was taken off is told anything again."""
+    file, elsewhere = tmp_path / "a.backup", install()
+    house.manage("shell", code=LEASED)
+    house.manage("backup", str(file))
+    house.manage("shell", code=LEASED_SINCE)
+    house.manage("restore", str(file))
+    members = "SELECT email, expires_at IS NULL FROM memberships JOIN users u ON u.id = user_id WHERE role = 'admin'"
+    assert house.ask(members) == [("erin@acme.test", False)]
+    assert house.ask("SELECT url FROM webhooks") == [("https://kept.example.org/",)]
+    assert house.ask("SELECT state, suspended_until FROM tenants WHERE name = 'globex'") == [("suspended", None)]
+    said = elsewhere.manage("restore", str(file), "--keep-accounts")
+    assert "webhook to kept.example.org of acme: make it anew" in said
+    assert elsewhere.ask("SELECT url FROM webhooks") == []
 
 
 def test_where_nobody_knows_what_was_taken_away_no_password_counts(closed_since: Path, install: Install) -> None:

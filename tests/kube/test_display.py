@@ -156,3 +156,12 @@ def test_kinds_are_in_the_order_in_which_people_look() -> None:
     ]
     assert kind_named(kinds, "cakes.bakery.test") is not None
     assert kind_named(kinds, "nodes") is None
+
+
+@pytest.mark.parametrize("depth", [10, 1000, 20_000])
+def test_an_object_is_written_or_says_that_it_is_nested_too_deeply(depth: int) -> None:
+    nested: dict[str, Any] = {}
+    for _ in range(depth):
+        nested = {"a": nested}
+    text = yaml_of({"apiVersion": "v1", "kind": "Deep", "spec": nested})
+    assert ("nested too deeply" in text) is (depth > 10)

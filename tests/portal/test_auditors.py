@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import uuid
 from typing import Any
@@ -28,6 +29,7 @@ from tests.portal.test_api import bearer, send
 from tests.portal.test_closed_doors import TRACES_OF_REFUSALS
 from tests.portal.test_scopes import METHODS, QUESTIONS, TRACES, address, every_route
 from tests.portal.test_stored_texts import addresses, full_house
+from tests.requirements import ROOT
 from tests.tenants.conftest import OPERATOR, actor_of
 
 UNSAFE = ("POST", "PUT", "PATCH", "DELETE")
@@ -55,6 +57,18 @@ FORMS = {
     *("workspace-kubeconfig", "tenant-kubeconfig", "workspace-new", "device", "oauth-authorize"),
 }
 """What only asks whether something shall be changed need not be shown to whoever may not change it."""
+
+
+def test_whoever_acts_without_asking_has_the_rights_of_the_account() -> None:
+    """Who gave a first yes, who invited: an actor that is made of an account knows that it is an auditor's (as_actor)."""
+    made = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in (ROOT / "tenants").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Actor"
+        if {each.arg for each in node.keywords} & {"user_id"} and "auditor" not in {each.arg for each in node.keywords}
+    ]
+    assert made == []
 
 
 @pytest.fixture

@@ -13,13 +13,14 @@ from django.utils import timezone
 
 from audit.models import AuditEntry
 from portal.backup.closing import credentials_end_all
+from portal.signin.accounts import user_change
 from tenants.models import Invitation, Membership, Role, User
 from tenants.services.memberships import membership_remove
 from tenants.services.tenants import tenant_suspend
 from tests import factories
 from tests.portal.conftest import House, signed_in, stranger
 from tests.portal.test_api import bearer, send
-from tests.tenants.conftest import OPERATOR
+from tests.tenants.conftest import OPERATOR, actor_of
 
 PASSWORD = "a long and windy road"
 
@@ -100,6 +101,13 @@ def test_an_invitation_ends_by_time_by_hand_and_with_a_restore(acme: House, oper
     list(credentials_end_all(now=timezone.now()))
     assert stranger().get(link).status_code == 404
     assert actions().count("invitation.revoke") == 1
+
+
+def test_whoever_invited_and_is_an_auditor_since_has_invited_nobody(acme: House, operator: User) -> None:
+    link = invite(acme.admin, "one@acme.test")
+    user_change(actor=actor_of(operator), user_id=acme.admin.pk, is_auditor=True)
+    refused = accept(stranger(), link, password=PASSWORD)
+    assert (refused.status_code, "may not do so any more" in refused.content.decode()) == (422, True)
 
 
 def test_whoever_invited_must_still_be_able_to(acme: House) -> None:

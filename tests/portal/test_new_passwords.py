@@ -16,11 +16,14 @@ from django.test import Client
 from django.utils import timezone
 
 from audit.models import AuditEntry
+from audit.recorder import Actor
 from audit.redaction import clean_text
+from kube.requests.status import Conflict
 from portal.backup.closing import credentials_end_all
 from portal.celery import app as celery
 from portal.logformat import AccessFilter, LineFormatter
 from portal.signin import attempts
+from portal.signin.accounts import user_change
 from tenants.models import PasswordReset, User
 from tests import factories
 from tests.portal.conftest import House, signed_in, stranger
@@ -113,6 +116,17 @@ def test_links_end_with_time_another_a_new_password_the_account_and_a_restore(ac
     assert stranger().get(fourth).status_code == 404
     list(credentials_end_all(now=timezone.now()))
     assert stranger().get(other).status_code == 404
+
+
+def test_what_an_operator_could_open_is_no_superusers(acme: House, operator: User) -> None:
+    """A link, or a password, that an operator has made up before somebody became a superuser (API-23)."""
+    chief, plain = Actor(name=operator.email, user_id=operator.pk, operator=True), factories.user(is_staff=True)
+    link = link_of(made(plain, acme.owner))
+    user_change(actor=chief, user_id=acme.owner.pk, is_superuser=True)
+    assert stranger().get(link).status_code == 404
+    signed_in(plain).post(f"/users/{acme.viewer.pk}/reset/", {"way": "password"})
+    with pytest.raises(Conflict, match="chooses another one first"):
+        user_change(actor=chief, user_id=acme.viewer.pk, is_superuser=True)
 
 
 @pytest.mark.parametrize("secret", ["x", "0" * 43, "a" * 2000])

@@ -26,7 +26,7 @@ from portal.notices.sending import notices_send
 from tenants.models import Delivery, Notice, Notification, Role, User, Webhook
 from tenants.operationqueue import run_one
 from tenants.services import membership_set, tenant_suspend, workspace_resume, workspace_suspend
-from tenants.services.notices import KEPT_OF_PERSON, webhook_create
+from tenants.services.notices import KEPT_OF_PERSON, deliveries_claim, webhook_create
 from tests import factories
 from tests.portal.conftest import House, signed_in
 from tests.portal.test_api import bearer, send
@@ -235,6 +235,25 @@ def test_what_is_not_taken_is_tried_again_and_given_up(acme: House, sink: Sink) 
     assert row.state == "failed"
     notices_send(now=now + timedelta(days=3))
     assert len(sink.came) == 3
+
+
+def test_addresses_that_never_answer_hold_up_nobody_elses_messages(acme: House, globex: House) -> None:
+    """Tenants take turns, and so do people: a thousand messages of one are one of another's."""
+    now = timezone.now()
+    slow = [hook(f"https://slow{number}.example.org/")[0] for number in range(3)]
+    other, _ = hook("https://hooks.example.org/", "globex")
+    Delivery.objects.bulk_create(
+        Delivery(webhook=slow[number % 3], kind="request.opened", body="{}", not_before=now - timedelta(hours=1))
+        for number in range(90)
+    )
+    said = Notification.objects.create(user=globex.viewer, kind="request.opened", text="x", created_at=now)
+    late = [
+        Delivery.objects.create(webhook=other, kind="request.opened", body="{}", not_before=now),
+        Delivery.objects.create(notification=said, kind="request.opened", not_before=now),
+    ]
+    claimed = deliveries_claim(now=now, limit=5)
+    assert len(claimed) == 5
+    assert {each.pk for each in late} <= {each.pk for each in claimed}
 
 
 def test_a_redirect_leads_nowhere(acme: House, sink: Sink) -> None:

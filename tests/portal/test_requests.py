@@ -18,6 +18,7 @@ from audit.models import AuditEntry
 from audit.recorder import Actor
 from kube.requests.status import Conflict, StatusError
 from portal.backup.closing import credentials_end_all
+from portal.signin.accounts import user_change
 from tenants import actionlimits
 from tenants.approvers import approvers_read
 from tenants.models import AccessRequest, Membership, RequestState, Role, Tenant, User
@@ -99,7 +100,8 @@ def test_a_stranger_asks_for_a_role_and_an_owner_gives_it(acme: House) -> None:
     assert decide(acme.admin, found).status_code == 404
     assert decide(acme.owner, found).status_code == 302
     assert (state(found), stranger.memberships.get().role) == ("approved", "admin")
-    assert actions()[-3:] == ["request.create", "request.approve", "membership.set"]
+    assert actions("system")[-1] == "request.create", "a stranger's own events are of no tenant"
+    assert actions()[-2:] == ["request.approve", "membership.set"]
 
 
 def test_a_bigger_tier_and_more_quota(acme: House, operator: User) -> None:
@@ -232,6 +234,18 @@ def test_two_persons_and_neither_is_the_asker(acme: House, operator: User, setti
     assert found.decided_by == f"{other.email}, {operator.email}"
 
 
+def test_the_yes_of_whoever_is_an_auditor_since_counts_no_more(acme: House, operator: User, settings: Any) -> None:
+    settings.REQUEST_APPROVERS = approvers_read({"role": "two"})
+    found = ask(factories.user("stranger@else.test"), "role", **ROLE)
+    decide(acme.owner, found)
+    user_change(actor=actor(operator), user_id=acme.owner.pk, is_auditor=True)
+    assert decide(operator, found).status_code == 302
+    assert (state(found), found.approved_first_id) == ("open", operator.pk)
+    found = ask(factories.user(), "role", **ROLE)
+    assert decide(acme.owner, found).status_code == 403
+    assert "stranger@else.test" not in text(acme.owner, "/inbox/"), "nothing waits for whoever decides nothing"
+
+
 def test_the_second_may_be_an_owner_after_an_operator(acme: House, operator: User, settings: Any) -> None:
     """Whom an owner cannot see still counts."""
     settings.REQUEST_APPROVERS = approvers_read({"role": "two"})
@@ -322,6 +336,41 @@ def test_asking_does_not_tell_which_tenants_there_are(acme: House, operator: Use
     factories.tenant("nobody")
     assert decide(operator, missing).status_code == 422, "whoever has the name now was not asked about"
     ask(stranger, "role", 422, tenant="No Name", role="viewer", reason="x")
+
+
+@pytest.mark.parametrize("suspended", [False, True])
+def test_nothing_that_is_done_with_a_request_tells_which_tenants_there_are(acme: House, *, suspended: bool) -> None:
+    """Read, talked about, taken back, found among one's own events: the same, whether there is such a tenant or not."""
+    stranger = factories.user("stranger@else.test")
+    client, told = signed_in(stranger), []
+    for name in ("acme", "nobody"):
+        sent = {**ROLE, "tenant": name, "kind": "role"}
+        asked = client.post("/api/v1/requests/", sent, content_type="application/json")
+        address = f"/api/v1/requests/{asked.json()['id']}"
+        if suspended and name == "acme":
+            tenant_suspend(actor=OPERATOR, name="acme", reason="unpaid")
+        answers = [
+            asked,
+            client.get(f"{address}/"),
+            client.get("/api/v1/requests/", {"tenant": name}),
+            client.post(f"{address}/comments", {"text": "please"}, content_type="application/json"),
+            client.post(f"/inbox/{asked.json()['id']}/comment/", {"text": "please"}),
+            client.post(f"{address}/withdraw", {}, content_type="application/json"),
+            client.post("/api/v1/requests/", sent, content_type="application/json"),
+            client.post(f"/inbox/{AccessRequest.objects.latest('created_at').pk}/withdraw/"),
+        ]
+        assert [answer.status_code for answer in answers] == [201, 200, 200, 201, 302, 200, 201, 302]
+        events = client.get("/api/v1/audit-logs/").json()["results"]
+        mine = [(each["chain"], each["action"]) for each in events if name in (each["detail"] or {}).values()]
+        told.append(([shape(answer.content.decode(), name) for answer in answers], mine))
+        assert len({each["chain"] for each in events}) == 1
+    assert told[0] == told[1]
+
+
+def shape(content: str, name: str) -> str:
+    """What an answer says, without what is another each time."""
+    content = re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}", "ID", content.replace(name, "NAME"))
+    return re.sub(r"\d{4}-\d\d-\d\dT[0-9:.]+Z", "TIME", content)
 
 
 def test_a_namesake_inherits_no_request(acme: House, operator: User) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -90,7 +91,7 @@ def _still(place: Place, kind: ServedKind, found: Mapping[str, Any], name: str) 
     if may["delete"]:
         shown.append(("Delete", commands.delete(namespace, kind.name, name)))
     return {
-        "created_at": parse_datetime(facts.text_at(found, "metadata", "creationTimestamp") or "-"),
+        "created_at": _moment(facts.text_at(found, "metadata", "creationTimestamp")),
         "uid": visible(facts.text_at(found, "metadata", "uid"), most=64),
         "object_labels": facts.texts_of(shown_object, "labels"),
         "annotations": facts.texts_of(shown_object, "annotations"),
@@ -141,6 +142,14 @@ def _read(held: bytes) -> tuple[str, bool]:
     except UnicodeDecodeError:
         return base64.b64encode(held).decode(), False
     return visible(text), True
+
+
+def _moment(text: str) -> datetime | None:
+    """When something was, as a cluster says it; ``None`` for no moment, and for one of no calendar."""
+    try:
+        return parse_datetime(text)
+    except ValueError:
+        return None
 
 
 def _in_address(text: str) -> str:

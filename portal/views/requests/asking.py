@@ -98,7 +98,8 @@ def request_say(request: HttpRequest, pk: UUID) -> HttpResponse:
     form = requestforms.CommentForm(request.POST)
     try:
         if form.is_valid():
-            request_comment(actor=actor, request_id=pk, text=form.cleaned_data["text"], now=timezone.now())
+            with everything():
+                request_comment(actor=actor, request_id=pk, text=form.cleaned_data["text"], now=timezone.now())
     except StatusError as error:
         messages.error(request, error.message, extra_tags="deny")
     return redirect("request", pk)
@@ -110,10 +111,15 @@ def request_take_back(request: HttpRequest, pk: UUID) -> HttpResponse:
     """Confirm and withdraw one's own request."""
     actor = actor_of(request)
     found = request_visible_to(actor, pk)
+
+    def withdraw(_data: dict[str, Any]) -> AccessRequest:
+        with everything():
+            return request_withdraw(actor=actor, request_id=pk, now=timezone.now())
+
     return render_action(
         request,
         EmptyForm(request.POST),
-        lambda _: request_withdraw(actor=actor, request_id=pk, now=timezone.now()),
+        withdraw,
         title="Withdraw the request",
         submit="Withdraw",
         done="Withdrawn.",

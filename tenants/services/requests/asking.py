@@ -89,7 +89,7 @@ def request_create(*, actor: Actor, wish: Wish, now: datetime) -> AccessRequest:
         raise AlreadyExists(words, kind="requests") from None
     actor.record(
         Action.REQUEST_CREATED,
-        chain=chain_of(row),
+        chain=_own_chain_of(actor, row),
         target=f"requests/{row.pk}",
         detail={**facts_of(row), "reason": reason},
     )
@@ -105,32 +105,37 @@ def request_create(*, actor: Actor, wish: Wish, now: datetime) -> AccessRequest:
 
 @transaction.atomic
 def request_withdraw(*, actor: Actor, request_id: UUID, now: datetime) -> AccessRequest:
-    """Take back what one has asked for; what is decided stays. Raises ``NotFound``, ``Forbidden``, ``Conflict``."""
+    """Take back what one has asked for; what is decided stays. Callers see all rows, as of ``request_create``.
+
+    Raises ``NotFound``, ``Forbidden``, ``Conflict``.
+    """
     found = request_locked(actor, request_id)
     if found.asked_by_id != actor.user_id:
         raise Forbidden("Only whoever asked takes a request back.", kind="requests")
     require_undecided(found)
     found.state, found.decided_at, found.decided_by = RequestState.WITHDRAWN, now, actor.name[:254]
     found.save()
-    actor.record(Action.REQUEST_WITHDRAWN, chain=chain_of(found), target=f"requests/{found.pk}", detail=facts_of(found))
+    chain, target = _own_chain_of(actor, found), f"requests/{found.pk}"
+    actor.record(Action.REQUEST_WITHDRAWN, chain=chain, target=target, detail=facts_of(found))
     return found
 
 
 @transaction.atomic
 def request_comment(*, actor: Actor, request_id: UUID, text: str, now: datetime) -> RequestComment:
-    """Say something about a request: whoever asked, and those who decide it. Raises as above, ``Invalid``."""
+    """Say something about a request: whoever asked, and those who decide it. Called and raises as above; ``Invalid``."""
     found = request_locked(actor, request_id)
     if found.asked_by_id != actor.user_id and not may_decide(actor, found):
         raise Forbidden("Only whoever asked, and those who decide, talk about a request.", kind="requests")
     require_undecided(found)
-    if found.tenant is not None:
+    if found.tenant is not None and role_of(actor, found.tenant.name) is not None:
+        # To whoever is no member it is no tenant, so it cannot be closed.
         require_open(actor, found.tenant)
     text = " ".join(text.split())
     text = check_text(text, field="text", kind="Comment", limit=2048, required=True)
     if found.comments.count() >= COMMENTS_MAX:
         raise Conflict(f"At most {COMMENTS_MAX} comments: talk to each other.", kind="requests")
     comment = RequestComment.objects.create(request=found, author=actor.name[:254], text=text, created_at=now)
-    actor.record(Action.REQUEST_COMMENTED, chain=chain_of(found), target=f"requests/{found.pk}")
+    actor.record(Action.REQUEST_COMMENTED, chain=_own_chain_of(actor, found), target=f"requests/{found.pk}")
     words = f"{actor.name} on the request for {found}: {text}"
     note(NoticeKind.REQUEST_COMMENTED, words, actor=actor, tenant=found.tenant_id, request=found)
     return comment
@@ -163,6 +168,11 @@ def require_undecided(found: AccessRequest) -> None:
 def chain_of(row: AccessRequest) -> str:
     """Where its events are recorded: with its tenant's, or the platform's."""
     return row.tenant_id or SYSTEM_CHAIN
+
+
+def _own_chain_of(actor: Actor, row: AccessRequest) -> str:
+    """The same for what a person reads among their own events: of no tenant that is nothing to them."""
+    return chain_of(row) if row.tenant_id and role_of(actor, row.tenant_id) is not None else SYSTEM_CHAIN
 
 
 def facts_of(row: AccessRequest) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from tenants.naming import check_text
 from tenants.notices import note
 from tenants.quotas import tenant_quota
 from tenants.requests import may_decide, user_may_decide
-from tenants.rights import require_open, role_at_least, role_of
+from tenants.rights import as_actor, require_open, role_at_least, role_of
 from tenants.services.memberships import membership_break_glass, membership_set
 from tenants.services.requests.asking import chain_of, facts_of, more_than, request_locked, require_undecided
 from tenants.services.tenants import tenant_create, tenant_quota_change
@@ -128,7 +128,7 @@ def _give_quota(actor: Actor, found: AccessRequest, _now: datetime) -> None:
 
 def _give_role(actor: Actor, found: AccessRequest, _now: datetime) -> None:
     tenant, asker = _of_tenant(found), _asker(found)
-    own = role_of(Actor(name=asker.email, user_id=asker.pk), tenant)
+    own = role_of(as_actor(asker), tenant)
     if own is not None and role_at_least(own, Role(found.role)):
         raise Conflict(f"{asker.email} has the role {own.label} in {tenant} meanwhile.", kind="requests")
     membership_set(actor=actor, tenant=tenant, user=asker, role=Role(found.role))
@@ -169,6 +169,6 @@ def _of_tenant(found: AccessRequest) -> str:
 
 def _require_member(found: AccessRequest) -> None:
     asker = _asker(found)
-    own = role_of(Actor(name=asker.email, user_id=asker.pk), _of_tenant(found))
+    own = role_of(as_actor(asker), _of_tenant(found))
     if own is None or not role_at_least(own, Role.EDITOR):
         raise Conflict(f"{asker.email} may not ask for this in {found.tenant_id} any more.", kind="requests")
