@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import orjson
 import pytest
 
+from access.admission.tenancy.tenantpolicies import PolicyInForce
 from gateway.http.messages import Request
 from gateway.process.fairexecutor import FairExecutor
 from gateway.upstream.admission import PlacedPolicies, PlacedWrite
@@ -16,7 +16,6 @@ from gateway.upstream.placements import Placement
 from kube.authentication.identity import Principal
 from kube.policies.policy import Policy
 from kube.requests.requestinfo import parse, resolve
-from store.types import Check
 from tests.gateway.loopturns import LoopTurns
 from tests.gateway.test_overload import STEPS
 
@@ -27,8 +26,8 @@ ALLOWED = [{"key": f"k{number % 100}"} for number in range(5_000)]
 class Policies:
     """The same for every namespace."""
 
-    async def of(self, cluster: str, namespace: str, *, newest: bool = True) -> tuple[Policy, Sequence[Check]]:
-        return Policy(tolerations=tuple(f"k{number}" for number in range(100))), ()
+    async def of(self, cluster: str, namespace: str, *, newest: bool = True) -> PolicyInForce:
+        return PolicyInForce(Policy(tolerations=tuple(f"k{number}" for number in range(100))), (), ())
 
 
 async def never() -> Any:
