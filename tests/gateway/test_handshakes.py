@@ -132,6 +132,7 @@ class Echo(asyncio.Protocol):
 
     def __init__(self) -> None:
         self.lost = False
+        self.heard = 0
         self.closing = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -139,6 +140,7 @@ class Echo(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         transport: TlsConnection = self.transport  # type: ignore[assignment]
+        self.heard += len(data)
         if data.startswith(b"close "):
             transport.write(b"x" * int(data[6:]))
             transport.close()
@@ -204,6 +206,36 @@ async def test_who_does_not_hang_up_is_hung_up_on(trust: Trust) -> None:
         while not came[0].lost:
             await asyncio.sleep(0.01)
         writer.close()
+
+
+@pytest.mark.parametrize("last", ["its end", "no TLS", "the end of TLS"])
+async def test_who_takes_nothing_is_hung_up_on_whatever_it_said_last(trust: Trust, last: str) -> None:
+    """A socket that is only closed waits for ever until all that was written is taken."""
+    async with served(trust) as (address, _, came), asyncio.timeout(60):
+        line = Line(trust)
+        reader, writer = await asyncio.open_connection(*address)
+        while not attempt(line.client.do_handshake):
+            writer.write(line.asked.read())
+            line.answers.write(await reader.read(65536))
+        writer.write(line.asked.read())
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        # More than the sockets keep on the way.
+        line.client.write(b"x" * 20_000_000)
+        writer.write(line.asked.read())
+        await writer.drain()
+        while not came[0].heard == 20_000_000:
+            await asyncio.sleep(0.01)
+        if last == "its end":
+            writer.write_eof()
+        elif last == "no TLS":
+            writer.write(b"\x00no record begins so")
+        else:
+            with pytest.raises(ssl.SSLWantReadError):
+                line.client.unwrap()
+            writer.write(line.asked.read())
+        while not came[0].lost:
+            await asyncio.sleep(0.01)
+        writer.transport.abort()  # type: ignore[attr-defined]
 
 
 async def test_who_speaks_without_tls_is_told(trust: Trust) -> None:
