@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,9 +35,9 @@ def trust(tmp_path_factory: pytest.TempPathFactory) -> Trust:
 class Line:
     """A client's and a server's side, and what is on its way from the client."""
 
-    def __init__(self, trust: Trust) -> None:
+    def __init__(self, trust: Trust, context: ssl.SSLContext | None = None) -> None:
         self.answers, self.asked = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self.client = trustful().wrap_bio(self.answers, self.asked)
+        self.client = (context or trustful()).wrap_bio(self.answers, self.asked)
         self.server = Session(trust)
 
     def meet(self) -> None:
@@ -125,6 +130,44 @@ def test_what_is_no_tls_is_refused_with_an_alert(trust: Trust, shaken: bool, gar
         with pytest.raises(ssl.SSLError, match="alert"):
             line.answers.write(line.server.taken())
             line.client.read(1)
+
+
+def derived(secret: bytes, label: str, length: int) -> bytes:
+    """HKDF-Expand-Label (RFC 8446, 7.1)."""
+    name = b"tls13 " + label.encode()
+    info = length.to_bytes(2) + bytes([len(name)]) + name + b"\x00"
+    return HKDFExpand(hashes.SHA256(), length, info).derive(secret)
+
+
+def changes_of_keys(secret: bytes) -> Iterator[bytes]:
+    """Records in which a client says that its keys are others from now on, and asks for the same (RFC 8446, 4.6.3)."""
+    while True:
+        said = b"\x18\x00\x00\x01\x01\x16"
+        head = b"\x17\x03\x03" + (len(said) + 16).to_bytes(2)
+        sealed = AESGCM(derived(secret, "key", 16)).encrypt(derived(secret, "iv", 12), said, head)
+        yield head + sealed
+        secret = derived(secret, "traffic upd", 32)
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_keys_change_as_often_as_something_is_said(trust: Trust, tmp_path: Path, *, answered: bool) -> None:
+    """Each change is answered with what is sent next; who waits for none would fill the memory with answers."""
+    context = trustful()
+    context.keylog_filename = str(tmp_path / "keys")
+    line = Line(trust, context)
+    line.meet()
+    assert line.server.shake(line.asked.read())
+    (secret,) = re.findall(r"CLIENT_TRAFFIC_SECRET_0 \w+ (\w+)", (tmp_path / "keys").read_text())
+    changes = itertools.islice(changes_of_keys(bytes.fromhex(secret)), 2000)
+    if answered:
+        for change in changes:
+            assert line.server.receive(change) == b""
+            line.answers.write(line.server.send(b"x"))
+            assert line.client.read(1) == b"x"
+    else:
+        with pytest.raises(TlsError):
+            for change in changes:
+                assert line.server.receive(change) == b""
 
 
 class Echo(asyncio.Protocol):
