@@ -416,6 +416,55 @@ async def test_what_is_written_is_charged_by_its_bytes_however_short_the_request
     assert statuses == [200 if by == "patch" else 201, 429, 429]
 
 
+async def test_a_long_request_does_not_make_cheaper_what_it_touches(runtime: Runtime) -> None:
+    """Of what is sent and what is there the larger counts: spaces behind a patch buy nothing."""
+    body = orjson.dumps({"metadata": {"name": "wide"}, "data": {"word": "x" * 500_000}})
+    wide = Expensive("wide", "POST", f"{NAMESPACED}/configmaps", JSON, body)
+    touches = [
+        Expensive(
+            "touch",
+            "PATCH",
+            f"{NAMESPACED}/configmaps/wide",
+            MERGE,
+            b'{"metadata":{"labels":{"x":"%d"}}}' % number + b" " * 66_000,
+        )
+        for number in range(3)
+    ]
+    before = runtime.throttle
+    assert (await ask(runtime, wide)).status == 201
+    limits = Limits(write=TokenBucket(0.001, 20), person_share=100)
+    runtime.throttle = TenantThrottle(limits, lambda *_: 0)
+    try:
+        statuses = [(await ask(runtime, each)).status for each in touches]
+    finally:
+        runtime.throttle = before
+        gone = Expensive("gone", "DELETE", f"{NAMESPACED}/configmaps/wide", JSON, b"")
+        assert (await ask(runtime, gone)).status == 200
+    assert statuses == [200, 429, 429]
+
+
+async def test_who_owes_nothing_is_let_in_with_what_costs_more_than_there_is(runtime: Runtime) -> None:
+    """By its values, by its bytes and by what it takes the place of: charged three times, it is asked once."""
+    data = {f"key-{number}": "x" * 100 for number in range(2_500)}
+    made = orjson.dumps({"metadata": {"name": "wide"}, "data": data})
+    changed = orjson.dumps({"metadata": {"name": "wide"}, "data": {name: "y" for name in data}})
+    writes = [
+        Expensive("create", "POST", f"{NAMESPACED}/configmaps", JSON, made),
+        Expensive("replace", "PUT", f"{NAMESPACED}/configmaps/wide", JSON, changed),
+    ]
+    before, statuses = runtime.throttle, []
+    try:
+        for write in writes:
+            limits = Limits(write=TokenBucket(0.001, 10), person_share=100)
+            runtime.throttle = TenantThrottle(limits, lambda *_: 0)
+            statuses += [(await ask(runtime, write)).status for _ in range(2)]
+    finally:
+        runtime.throttle = before
+        gone = Expensive("gone", "DELETE", f"{NAMESPACED}/configmaps/wide", JSON, b"")
+        assert (await ask(runtime, gone)).status == 200
+    assert statuses == [201, 429, 200, 429]
+
+
 async def test_tenants_take_turns_beside_the_loop() -> None:
     """A hundred pieces of one tenant's work do not stand before another's first."""
     executor, order, begun = FairExecutor(), [], asyncio.Event()
