@@ -219,9 +219,7 @@ class TenantThrottle:
                     rule=f"open streams of the {'person' if person else 'tenant'}",
                 )
 
-    def charge(
-        self, principal: Principal, info: RequestInfo, cost: int, now: float, *, further: bool = False
-    ) -> None:
+    def charge(self, principal: Principal, info: RequestInfo, cost: int, now: float, *, further: bool = False) -> None:
         """Take off what a request costs beyond its being one; who owes waits until it is paid.
 
         Raises ``TooManyRequests`` where the tenant, or the person, owes something already, unless it is a ``further``

@@ -266,7 +266,7 @@ async def test_who_takes_nothing_is_hung_up_on_whatever_it_said_last(trust: Trus
         line.client.write(b"x" * 20_000_000)
         writer.write(line.asked.read())
         await writer.drain()
-        while not came[0].heard == 20_000_000:
+        while came[0].heard != 20_000_000:
             await asyncio.sleep(0.01)
         if last == "its end":
             writer.write_eof()
