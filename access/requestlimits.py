@@ -219,10 +219,11 @@ class TenantThrottle:
                     rule=f"open streams of the {'person' if person else 'tenant'}",
                 )
 
-    def charge(self, principal: Principal, info: RequestInfo, cost: int, now: float) -> None:
+    def charge(self, principal: Principal, info: RequestInfo, cost: int, now: float, *, further: bool = False) -> None:
         """Take off what a request costs beyond its being one; who owes waits until it is paid.
 
-        Raises ``TooManyRequests`` where the tenant, or the person, owes as much already as they may ask for at once.
+        Raises ``TooManyRequests`` where the tenant, or the person, owes something already, unless it is a ``further``
+        charge: whoever was let in owes more, or would be refused as often as they come.
         """
         tenant, kind = principal.tenant, kind_of(info)
         rate = self._tenants.get(tenant, self._default).rates[kind]
@@ -232,7 +233,7 @@ class TenantThrottle:
         held = rate.tenant.tokens(levels.get(whole), now)
         left = rate.person.tokens(levels.get(own), now)
         owed = max(rate.tenant.wait(held, 0), rate.person.wait(left, 0))
-        if owed > 0:
+        if owed > 0 and not further:
             raise RateLimited(
                 "the tenant has asked for too much work, please try again later",
                 retry_after=max(1, math.ceil(owed)),

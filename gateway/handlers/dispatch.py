@@ -54,9 +54,7 @@ async def dispatch(runtime: Runtime, request: Request, recheck: Recheck) -> Resp
     request.in_turn = partial(runtime.compression.run, request.principal.tenant)
     # It holds nothing of the request, which would then stay, with its bodies, until the collector of cycles comes by.
     charge = request.charge = partial(_charge, runtime, request.principal, request.info)
-    if sent > HEAVY:
-        charge(sent // COST_VALUES)
-    request.charge_kept(len(request.body))
+    request.charge_kept(len(request.body), values=sent if sent > HEAVY else 0)
     answer: Response | Stream
     try:
         answer = await _handle(runtime, request, recheck)
@@ -64,7 +62,7 @@ async def dispatch(runtime: Runtime, request: Request, recheck: Recheck) -> Resp
         if runtime.heavy is None:
             raise
         if request.weight > sent:
-            charge((request.weight - sent) // COST_VALUES)
+            charge((request.weight - sent) // COST_VALUES, further=request.charged)
         return await runtime.heavy.answer(request, recheck)
     except StatusError as error:
         if not request.warnings:
@@ -77,8 +75,8 @@ async def dispatch(runtime: Runtime, request: Request, recheck: Recheck) -> Resp
     return answer
 
 
-def _charge(runtime: Runtime, principal: Principal, info: RequestInfo, cost: int) -> None:
-    runtime.throttle.charge(principal, info, cost, time.monotonic())
+def _charge(runtime: Runtime, principal: Principal, info: RequestInfo, cost: int, *, further: bool = False) -> None:
+    runtime.throttle.charge(principal, info, cost, time.monotonic(), further=further)
 
 
 async def _handle(runtime: Runtime, request: Request, recheck: Recheck) -> Response | Stream:

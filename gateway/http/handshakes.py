@@ -33,6 +33,8 @@ _RECORD: Final = 16 * 1024
 """Bytes that a record brings at most, and that are encrypted at once."""
 _PIECE: Final = 2 * _RECORD
 """Bytes that are taken at once: more than a record becomes by encryption (RFC 8446, 5.2)."""
+_UNASKED: Final = 16 * 1024
+"""Bytes that may wait for whatever is sent next: OpenSSL answers changes of a client's keys there, as often as they come."""
 _INVALID_PURPOSE: Final = 26
 """OpenSSL wants key usages of a leaf that Go does not ask for; extended key usages are the authenticator's to judge."""
 
@@ -133,6 +135,8 @@ class Session:
                 self._require_patience(got)
                 break
             parts.append(_ffi.buffer(scratch, got)[:])
+        if _lib.BIO_get_mem_data(self._outgoing, _ffi.NULL) > _UNASKED:
+            raise TlsError("too many changes of keys")
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def send(self, data: bytes | memoryview) -> bytes:

@@ -68,6 +68,14 @@ COST_BYTES: Final = 16 * 1024
 """Bytes of stored objects whose taking apart, or writing, costs about as much as a small request."""
 
 
+class Charge(Protocol):
+    """What a request costs, charged. Raises ``TooManyRequests``, but for what is charged ``further``."""
+
+    def __call__(self, cost: int, /, *, further: bool = False) -> None:
+        """Charge it."""
+        ...
+
+
 class InTurn(Protocol):
     """Does work beside the event loop, when it is the tenant's turn."""
 
@@ -76,7 +84,7 @@ class InTurn(Protocol):
         ...
 
 
-def _free(cost: int) -> None:
+def _free(cost: int, *, further: bool = False) -> None:
     """Nobody counts."""
 
 
@@ -111,8 +119,9 @@ class Request:
     weight: int = 0
     light: bool = False
     in_turn: InTurn | None = None
-    charge: Callable[[int], None] = _free
+    charge: Charge = _free
     charged: bool = False
+    charged_bytes: int = 0
 
     def weigh(self, data: bytes) -> None:
         """Count a body, or a stored object that is to be changed. Raises ``TooHeavy``."""
@@ -139,6 +148,7 @@ class Request:
             in_turn=None,
             charge=_free,
             charged=False,
+            charged_bytes=0,
         )
 
     async def in_thread(self, size: int, function: Callable[..., T], *args: Any) -> T:
@@ -163,14 +173,18 @@ class Request:
                 raise
         self.charged = True
 
-    def charge_kept(self, size: int) -> None:
-        """Have ``size`` bytes charged that are to be kept, once; each is written several times. Raises ``TooManyRequests``.
+    def charge_kept(self, size: int, *, values: int = 0) -> None:
+        """Have ``size`` bytes charged that are to be kept, and ``values`` that are worked at. Raises ``TooManyRequests``.
 
-        Only before anything is kept.
+        Only before anything is kept. Each byte is written several times; of what is sent and what is there, which come one
+        after the other, the larger counts, and only what comes first can be refused.
         """
-        if size > LARGE and not self.charged and not self.dry_run:
-            self.charge(size // COST_BYTES)
+        further = max(size - self.charged_bytes, 0) if size > LARGE and not self.dry_run else 0
+        cost = further // COST_BYTES + values // COST_VALUES
+        if cost:
+            self.charge(cost, further=self.charged)
             self.charged = True
+            self.charged_bytes += further
 
     @property
     def is_reading(self) -> bool:

@@ -73,7 +73,7 @@ class TlsConnection(asyncio.Protocol):
         except TlsError:
             # What is wrong with it, the client is told by an alert.
             self._socket.write(_NO_TLS if not self._shaken and data.startswith(_METHODS) else session.taken())
-            self._socket.close()
+            self._hang_up()
             return
         if said:
             self._inner.data_received(said)
@@ -82,6 +82,7 @@ class TlsConnection(asyncio.Protocol):
 
     def eof_received(self) -> None:
         """The client sends nothing more: hang up."""
+        self._hang_up()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nobody is there any more."""
@@ -153,6 +154,12 @@ class TlsConnection(asyncio.Protocol):
         self._shaken = True
         self._inner.connection_made(self)  # type: ignore[arg-type]
         return b"" if self._closing else session.receive(b"")
+
+    def _hang_up(self) -> None:
+        """Let what is written be taken, and wait for that no longer than after ``close``: the socket would for ever."""
+        self._socket.close()
+        if self._clock is None:
+            self._linger()
 
     def _linger(self) -> None:
         before, self._left = self._left, self._socket.get_write_buffer_size()

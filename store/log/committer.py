@@ -240,7 +240,7 @@ class Committer:
                 if answer.outcome == "missing":
                     _refuse(writes, Unavailable("the store has no counter row: migrate first"))
                     return None
-                if doubtful and answer.outcome not in _WRITTEN:
+                if doubtful and not _is_settled(writes, answer):
                     self._doubt(writes, "the database has not answered a write before it refused it")
                 return answer
             await asyncio.sleep(delay)
@@ -309,6 +309,12 @@ class Committer:
                 # The others' polls find what was written.
                 logger.warning("a notification was not sent")
             await asyncio.sleep(NOTIFY_APART)
+
+
+def _is_settled(writes: Sequence[Write], answer: Answer) -> bool:
+    """Whether a try that arrives after this answer writes nothing: it finds what was written, or has nothing to write."""
+    changes = any(row.type != CHECK for write in writes for row in write.rows)
+    return answer.outcome in _WRITTEN and (not changes or any(given is not None for given in answer.given))
 
 
 def _refuse(writes: Sequence[Write], error: Exception) -> None:

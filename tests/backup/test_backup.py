@@ -78,7 +78,9 @@ def test_a_backup_leaves_out_sessions_and_keys(house: Installation, tmp_path: Pa
         "django_migrations",
         "django_session",
         "pod_connections",
+        "portal_sessions",
         "store_event",
+        "store_lease",
         "store_revision",
         "stream_counts",
     }

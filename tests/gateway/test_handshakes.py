@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import re
 import ssl
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,9 +35,9 @@ def trust(tmp_path_factory: pytest.TempPathFactory) -> Trust:
 class Line:
     """A client's and a server's side, and what is on its way from the client."""
 
-    def __init__(self, trust: Trust) -> None:
+    def __init__(self, trust: Trust, context: ssl.SSLContext | None = None) -> None:
         self.answers, self.asked = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self.client = trustful().wrap_bio(self.answers, self.asked)
+        self.client = (context or trustful()).wrap_bio(self.answers, self.asked)
         self.server = Session(trust)
 
     def meet(self) -> None:
@@ -127,11 +132,50 @@ def test_what_is_no_tls_is_refused_with_an_alert(trust: Trust, shaken: bool, gar
             line.client.read(1)
 
 
+def derived(secret: bytes, label: str, length: int) -> bytes:
+    """HKDF-Expand-Label (RFC 8446, 7.1)."""
+    name = b"tls13 " + label.encode()
+    info = length.to_bytes(2) + bytes([len(name)]) + name + b"\x00"
+    return HKDFExpand(hashes.SHA256(), length, info).derive(secret)
+
+
+def changes_of_keys(secret: bytes) -> Iterator[bytes]:
+    """Records in which a client says that its keys are others from now on, and asks for the same (RFC 8446, 4.6.3)."""
+    while True:
+        said = b"\x18\x00\x00\x01\x01\x16"
+        head = b"\x17\x03\x03" + (len(said) + 16).to_bytes(2)
+        sealed = AESGCM(derived(secret, "key", 16)).encrypt(derived(secret, "iv", 12), said, head)
+        yield head + sealed
+        secret = derived(secret, "traffic upd", 32)
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_keys_change_as_often_as_something_is_said(trust: Trust, tmp_path: Path, *, answered: bool) -> None:
+    """Each change is answered with what is sent next; who waits for none would fill the memory with answers."""
+    context = trustful()
+    context.keylog_filename = str(tmp_path / "keys")
+    line = Line(trust, context)
+    line.meet()
+    assert line.server.shake(line.asked.read())
+    (secret,) = re.findall(r"CLIENT_TRAFFIC_SECRET_0 \w+ (\w+)", (tmp_path / "keys").read_text())
+    changes = itertools.islice(changes_of_keys(bytes.fromhex(secret)), 2000)
+    if answered:
+        for change in changes:
+            assert line.server.receive(change) == b""
+            line.answers.write(line.server.send(b"x"))
+            assert line.client.read(1) == b"x"
+    else:
+        with pytest.raises(TlsError):
+            for change in changes:
+                assert line.server.receive(change) == b""
+
+
 class Echo(asyncio.Protocol):
     """Says again what it hears, in capitals; ``close`` is an order to hang up after an answer of so many bytes."""
 
     def __init__(self) -> None:
         self.lost = False
+        self.heard = 0
         self.closing = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -139,6 +183,7 @@ class Echo(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         transport: TlsConnection = self.transport  # type: ignore[assignment]
+        self.heard += len(data)
         if data.startswith(b"close "):
             transport.write(b"x" * int(data[6:]))
             transport.close()
@@ -204,6 +249,36 @@ async def test_who_does_not_hang_up_is_hung_up_on(trust: Trust) -> None:
         while not came[0].lost:
             await asyncio.sleep(0.01)
         writer.close()
+
+
+@pytest.mark.parametrize("last", ["its end", "no TLS", "the end of TLS"])
+async def test_who_takes_nothing_is_hung_up_on_whatever_it_said_last(trust: Trust, last: str) -> None:
+    """A socket that is only closed waits for ever until all that was written is taken."""
+    async with served(trust) as (address, _, came), asyncio.timeout(60):
+        line = Line(trust)
+        reader, writer = await asyncio.open_connection(*address)
+        while not attempt(line.client.do_handshake):
+            writer.write(line.asked.read())
+            line.answers.write(await reader.read(65536))
+        writer.write(line.asked.read())
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        # More than the sockets keep on the way.
+        line.client.write(b"x" * 20_000_000)
+        writer.write(line.asked.read())
+        await writer.drain()
+        while came[0].heard != 20_000_000:
+            await asyncio.sleep(0.01)
+        if last == "its end":
+            writer.write_eof()
+        elif last == "no TLS":
+            writer.write(b"\x00no record begins so")
+        else:
+            with pytest.raises(ssl.SSLWantReadError):
+                line.client.unwrap()
+            writer.write(line.asked.read())
+        while not came[0].lost:
+            await asyncio.sleep(0.01)
+        writer.transport.abort()  # type: ignore[attr-defined]
 
 
 async def test_who_speaks_without_tls_is_told(trust: Trust) -> None:

@@ -390,15 +390,16 @@ async def test_answers_are_charged_and_writes_never_refused_by_them(filled: Runt
     assert orjson.loads(answer.body)["metadata"]["labels"] == {"x": "y"}
 
 
-@pytest.mark.parametrize("by", ["create", "patch"])
-async def test_what_is_written_is_charged_by_its_bytes_however_short_the_request(runtime: Runtime, by: str) -> None:
-    """Fifty objects of a mebibyte a second, or fifty touches of one, would fill any disk."""
+@pytest.mark.parametrize(("by", "padding"), [("create", 0), ("patch", 0), ("patch", 66_000)])
+async def test_what_is_written_is_charged_by_its_bytes_however_short_or_long_the_request(
+    runtime: Runtime, by: str, padding: int
+) -> None:
+    """Fifty objects of a mebibyte a second, or fifty touches of one, would fill any disk; spaces buy nothing."""
     body = orjson.dumps({"metadata": {"name": "wide"}, "data": {"word": "x" * 500_000}})
     wide = Expensive("wide", "POST", f"{NAMESPACED}/configmaps", JSON, body)
+    touch = b'{"metadata":{"labels":{"x":"%d"}}}'
     touches = [
-        Expensive(
-            "touch", "PATCH", f"{NAMESPACED}/configmaps/wide", MERGE, b'{"metadata":{"labels":{"x":"%d"}}}' % number
-        )
+        Expensive("touch", "PATCH", f"{NAMESPACED}/configmaps/wide", MERGE, touch % number + b" " * padding)
         for number in range(3)
     ]
     before = runtime.throttle
@@ -414,6 +415,28 @@ async def test_what_is_written_is_charged_by_its_bytes_however_short_the_request
         gone = Expensive("gone", "DELETE", f"{NAMESPACED}/configmaps/wide", JSON, b"")
         assert (await ask(runtime, gone)).status == 200
     assert statuses == [200 if by == "patch" else 201, 429, 429]
+
+
+async def test_who_owes_nothing_is_let_in_with_what_costs_more_than_there_is(runtime: Runtime) -> None:
+    """By its values, by its bytes and by what it takes the place of: charged three times, it is asked once."""
+    data = {f"key-{number}": "x" * 100 for number in range(2_500)}
+    made = orjson.dumps({"metadata": {"name": "wide"}, "data": data})
+    changed = orjson.dumps({"metadata": {"name": "wide"}, "data": dict.fromkeys(data, "y")})
+    writes = [
+        Expensive("create", "POST", f"{NAMESPACED}/configmaps", JSON, made),
+        Expensive("replace", "PUT", f"{NAMESPACED}/configmaps/wide", JSON, changed),
+    ]
+    before, statuses = runtime.throttle, []
+    try:
+        for write in writes:
+            limits = Limits(write=TokenBucket(0.001, 10), person_share=100)
+            runtime.throttle = TenantThrottle(limits, lambda *_: 0)
+            statuses += [(await ask(runtime, write)).status for _ in range(2)]
+    finally:
+        runtime.throttle = before
+        gone = Expensive("gone", "DELETE", f"{NAMESPACED}/configmaps/wide", JSON, b"")
+        assert (await ask(runtime, gone)).status == 200
+    assert statuses == [201, 429, 200, 429]
 
 
 async def test_tenants_take_turns_beside_the_loop() -> None:

@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 
 from store import synchronous
 from store.engine import Engine, Options
-from store.log import leaserevocation, leases
+from store.log import committer, leaserevocation, leases
 from store.log.follower import clock
 from store.log.leaserevocation import leases_sweep
 from store.log.leases import Terms
 from store.log.replacement import history_replace
 from store.postgresql.dedicatedconnection import DedicatedConnection
-from store.types import AllSpaces, Create, Key, OutcomeUnknown, Range, Stored, Update
+from store.types import AllSpaces, Create, Delete, Key, OutcomeUnknown, Range, Stored, Update
 from tests.access.authorization.databaseproxy import DatabaseProxy
 from tests.store.conftest import run
 from tests.store.objects import PODS, body, pod
@@ -251,6 +251,31 @@ async def test_nobody_reads_by_a_lease_while_an_own_write_is_in_doubt(conninfo: 
         assert holder.leases.held == 0
         assert holder.leases.holder != number
         proxy.mute = False
+        assert await holder.get(A) == await other.get(A)
+
+
+async def test_a_write_whose_first_try_may_still_arrive_is_not_said_to_be_refused(
+    conninfo: str, proxy: DatabaseProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is refused leaves no trace in the log by which the try that comes late would be found out: it may be kept then."""
+    monkeypatch.setattr(committer, "ATTEMPT_SECONDS", 0.5)
+    async with Engine(conninfo, EAGER) as holder, Engine(conninfo, ASKING) as other:
+        writer = holder._committer._writer = DedicatedConnection(proxy.conninfo, "tenantry-writer")
+        await holder.commit(Create(pod("first"), body("first")))
+        (a,) = await other.commit(Create(A, body("a")))
+        await lease(holder)
+        number = holder.leases.holder
+        proxy.cut = True
+        # Whoever tries again comes through.
+        writer._conninfo = conninfo
+        with pytest.raises(OutcomeUnknown):
+            await holder.commit(Create(A, body("a", late=1)))
+        assert holder.leases.holder != number
+        await other.commit(Delete(A, a.revision, body("a")))
+        proxy.cut = False
+        async with asyncio.timeout(LONG):
+            while await other.get(A) is None:
+                await asyncio.sleep(0.01)
         assert await holder.get(A) == await other.get(A)
 
 
