@@ -66,7 +66,7 @@ def test_dependencies_and_volumes_are_declared() -> None:
 def test_image_copies_what_exists_and_runs_as_nobody_in_particular() -> None:
     for source in re.findall(r"^COPY (?!--from)(\S+) ", DOCKERFILE, re.MULTILINE):
         assert (ROOT / source).exists(), source
-    assert re.search(r"^USER \d+$", DOCKERFILE, re.MULTILINE)
+    assert re.search(r"^USER \d+(:\d+)?$", DOCKERFILE, re.MULTILINE)
     version = re.search(r"uv==(\S+)", DOCKERFILE)
     assert version is not None
     assert f"UV_VERSION := {version[1]}" in (ROOT / "Makefile").read_text()
