@@ -15,7 +15,7 @@ from tests.clusters import TestCluster
 from tests.faultproxy import Fault
 from tests.gateway.callers import PATIENCE, Answer, Caller, config_map, eventually
 from tests.gateway.placed.conftest import Door
-from tests.gateway.placed.test_tenantquota import MAPS, bound, path_of, placed, there, used
+from tests.gateway.placed.test_tenantquota import MAPS, SPACE, bound, path_of, placed, there, used
 from tests.gateway.webhooks.test_admit import write
 from tests.tenants.conftest import OPERATOR
 
@@ -52,7 +52,7 @@ def test_what_was_deleted_is_given_back_while_another_write_is_on_its_way(
 ) -> None:
     """The count waits for nobody, and what is on its way counts once, before it is there and after."""
     owner, namespace = placed
-    before = there(owner, namespace, "default")
+    before = there(owner, namespace, *SPACE)
     assert owner.post(path_of(namespace), config_map("old")).status == 201
     bound(door, **{MAPS: str(before + 2)})
 
@@ -64,7 +64,7 @@ def test_what_was_deleted_is_given_back_while_another_write_is_on_its_way(
         assert eventually(lambda: used(door) == before + 1, PATIENCE / 2)
 
     assert while_on_its_way(door, owner, namespace, "new", given_back).status == 201
-    assert eventually(lambda: used(door) == there(owner, namespace, "default") == before + 1)
+    assert eventually(lambda: used(door) == there(owner, namespace, *SPACE) == before + 1)
     assert owner.post(path_of(namespace), config_map("more")).status == 201
     assert owner.post(path_of(namespace), config_map("most")).status == 403
 
@@ -74,7 +74,7 @@ def test_what_the_cluster_refuses_after_it_has_asked_is_given_back_with_its_answ
 ) -> None:
     """GW17: the door and the webhook take once for one object, and the door hears what became of it."""
     owner, namespace = placed
-    before = there(owner, namespace, "default")
+    before = there(owner, namespace, *SPACE)
     token = webhook_credential_rotate(actor=OPERATOR, cluster="kube-apiserver", now=timezone.now())
     asking = door.server.bearer(token)
 
@@ -97,4 +97,4 @@ def test_what_the_cluster_refuses_after_it_has_asked_is_given_back_with_its_answ
 
     assert while_on_its_way(door, owner, namespace, "new", asked_and_taken_by_another).status == 409
     # The other's, and nothing for what was refused.
-    assert eventually(lambda: used(door) == there(owner, namespace, "default") == before + 1)
+    assert eventually(lambda: used(door) == there(owner, namespace, *SPACE) == before + 1)
