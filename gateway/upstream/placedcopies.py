@@ -235,7 +235,11 @@ class _Copy:
 
     async def follow(self, publication: Publication | None) -> Reason | None:
         """Make it as it must be, or say why it is not. Raises ``StatusError``, and ``_Overtaken``."""
-        found = await self._read()
+        role = await self._reader()
+        if role is None:
+            # What nobody in the namespace may see, nobody asks for; an older copy goes without having been looked at.
+            return Reason.KIND_NOT_SERVED if publication is not None else await self._remove({})
+        found = await self._read(role)
         if found is not None and not publications.is_copy(found):
             return None if publication is None else Reason.NAME_TAKEN
         if publication is None or (found is not None and publications.origin_of(found) != publication.uid):
@@ -257,19 +261,20 @@ class _Copy:
                 return reason
         return _reason(await self._send("POST", {**wanted, "metadata": metadata}))
 
-    async def _read(self) -> Body | None:
+    async def _reader(self) -> str | None:
         wanted = Attributes("get", *self._place, "", self._placement.namespace, self._name)
-        role = (await self._clusters.roles(self._placement.cluster)).least(wanted)
-        if role is None:
-            # Nobody in the namespace has to do with the kind: what is under the name is nobody's there.
-            return None
+        return (await self._clusters.roles(self._placement.cluster)).least(wanted)
+
+    async def _read(self, role: str) -> Body | None:
         path = f"{self._collection}/{quote(self._name, safe=':')}"
         return await read_object_as(self._clusters, self._tokens, self._placement, role, path)
 
     async def _delete(self, found: Body | None) -> Reason | None:
-        if found is None:
-            return None
-        options = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": found["metadata"].get("uid")}}
+        return None if found is None else await self._remove({"uid": found["metadata"].get("uid")})
+
+    async def _remove(self, preconditions: Mapping[str, Any]) -> Reason | None:
+        """The fence lets nothing be removed that does not bear the mark."""
+        options = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": preconditions}
         status = await self._send("DELETE", options, name=self._name)
         return None if status == 404 else _reason(status)
 
