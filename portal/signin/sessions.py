@@ -18,6 +18,7 @@ from audit.addresses import address_of
 from audit.recorder import SYSTEM_CHAIN, Actor
 from kube.requests.status import NotFound
 from portal.database.scopes import everything
+from portal.signin.ranks import person_below
 from tenants.models import PortalSession, User
 
 _TOUCH_EVERY: Final = timedelta(minutes=1)
@@ -59,8 +60,13 @@ def session_of(actor: Actor, session_id: UUID) -> PortalSession:
 
 @transaction.atomic
 def session_end(*, actor: Actor, session_id: UUID, now: datetime) -> None:
-    """End one session, and the machines that were let in from it; its own person and operators may. Raises ``NotFound``."""
+    """End one session, and the machines that were let in from it: one's own, or that of a person below (``ranks``).
+
+    Raises ``NotFound``, ``Forbidden``.
+    """
     found = session_of(actor, session_id)
+    if actor.user_id != found.user_id:
+        person_below(actor, found.user_id)
     _end(actor, found.user, [found.session_id], now)
     detail = {"user": found.user.email, "address": found.ip_address}
     actor.record(Action.SESSION_ENDED, chain=SYSTEM_CHAIN, target=f"users/{found.user_id}", detail=detail)

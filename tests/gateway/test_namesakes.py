@@ -36,7 +36,7 @@ _numbers = count(1)
 def worker(server: Server) -> Iterator[None]:
     """What ends tenants."""
     environment = {**os.environ, "DATABASE_URL": server.database, "TENANTRY_DATA_DIR": str(server.folder)}
-    process = subprocess.Popen([sys.executable, "manage.py", "worker"], cwd=ROOT, env=environment)
+    process = subprocess.Popen([sys.executable, "-m", "tests.gateway.worker"], cwd=ROOT, env=environment)
     yield
     process.kill()
     process.wait()

@@ -223,6 +223,19 @@ class TestPersonsPage:
         again = send(bearer(plain, "operate"), "POST", f"users/{acme.viewer.pk}/end-access")
         assert again.status_code == 200
 
+    def test_sessions_of_superusers_end_by_superusers(self, acme: House, operator: User) -> None:
+        """API-23: an operator who could end them one by one would keep a superuser out all the same."""
+        plain = factories.user("plain@platform.test", is_staff=True)
+        client = browser(operator)
+        session = PortalSession.objects.get(user=operator)
+        path = f"/users/{operator.pk}/sessions/{session.pk}/"
+        assert signed_in(plain).post(path).status_code == 422
+        assert send(bearer(plain, "operate"), "DELETE", f"sessions/{session.pk}/").status_code in (403, 404)
+        assert client.get("/").status_code == 200
+        assert send(bearer(operator, "operate"), "GET", "me/").status_code == 200
+        assert browser(operator).post(path).status_code == 302
+        assert client.get("/").status_code == 302
+
     def test_the_rest_api_finds_makes_and_changes_accounts(self, acme: House, operator: User) -> None:
         client = bearer(operator, "operate")
         body: dict[str, Any] = {"email": "ann@acme.test", "name": "Ann Other"}

@@ -38,7 +38,7 @@ class SessionDetail(Endpoint):
 
     @extend_schema(operation_id="endSession", summary="End a session", request=None, responses={204: None})
     def delete(self, request: Request, pk: UUID) -> Response:
-        """One's own; operators everybody's. Machines that were signed in from it are signed out too."""
+        """One's own, or that of a person whom one may change. Machines that were signed in from it are signed out too."""
         require_unbound(request)
         session_end(actor=api_actor(request), session_id=pk, now=timezone.now())
         return Response(status=204)
