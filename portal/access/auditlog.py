@@ -45,7 +45,7 @@ def visible_chains(actor: Actor) -> list[str]:
     """The chains that the actor may read whole."""
     if actor.sees_all:
         return anchored_chain_names()
-    admins = Membership.objects.filter(user_id=actor.user_id, role__in=[Role.OWNER, Role.ADMIN])  # type: ignore[misc]
+    admins = Membership.objects.filter(Membership.as_one_of([Role.OWNER, Role.ADMIN]), user_id=actor.user_id)  # type: ignore[misc]
     return list(admins.order_by("tenant_id").values_list("tenant_id", flat=True))
 
 

@@ -291,7 +291,7 @@ def own_identity(actor: Actor) -> dict[str, Any]:
     first = Membership.objects.filter(user_id=actor.user_id).order_by("tenant_id").first()  # type: ignore[misc]
     if first is None:
         return {"user": actor.name}
-    return {"user": actor.name, "tenant": first.tenant_id, "groups": f"{MEMBERS}{first.role}"}
+    return {"user": actor.name, "tenant": first.tenant_id, "groups": f"{MEMBERS}{first.present_role}"}
 
 
 def _require_permitted(
@@ -300,7 +300,8 @@ def _require_permitted(
     """The tenant and groups to ask with, as far as the actor may."""
     if actor.sees_all:
         return tenant or SYSTEM_TENANT, groups or _groups_of(name, tenant)
-    roles = dict(Membership.objects.filter(user_id=actor.user_id).values_list("tenant_id", "role"))  # type: ignore[misc]
+    own = Membership.objects.filter(user_id=actor.user_id)  # type: ignore[misc]
+    roles = {membership.tenant_id: membership.present_role for membership in own}
     tenant = tenant or (min(roles) if roles else "")
     if tenant not in roles:
         raise Forbidden("You may ask about users of your own tenants only.")
@@ -317,8 +318,8 @@ def _require_permitted(
 
 def _groups_of(name: str, tenant: str) -> list[str]:
     """The groups that a person of the portal has in a tenant; none for anybody else."""
-    role = Membership.objects.filter(user__email__iexact=name, tenant_id=tenant).values_list("role", flat=True).first()
-    return [] if role is None else [f"{MEMBERS}{role}"]
+    found = Membership.objects.filter(user__email__iexact=name, tenant_id=tenant).first()
+    return [] if found is None else [f"{MEMBERS}{found.present_role}"]
 
 
 def _what(info: RequestInfo) -> str:

@@ -158,6 +158,8 @@ def test_break_glass_gives_a_role_for_an_hour_and_nothing_for_good(acme: House, 
     assert (row.role, row.present_role, row.raised_until is not None) == ("viewer", "admin", True)
     client = signed_in(acme.viewer)
     assert client.get("/tenants/acme/requests/").status_code == 200
+    assert client.get("/audit/?chain=acme").status_code == 200, "admins read their tenant's chain"
+    assert "tenantry:admin" in client.get("/explain/").content.decode(), "as the API server knows them now"
     guest = factories.user("guest@else.test")
     # Whoever is let in for an hour lets in nobody else, themselves neither.
     let_in = client.post("/tenants/acme/members/add/", {"email": guest.email, "role": "viewer"})
@@ -168,7 +170,9 @@ def test_break_glass_gives_a_role_for_an_hour_and_nothing_for_good(acme: House, 
     credential = factories.credential(acme.workspace, acme.viewer)
     # The rows refuse from its end on, whether a worker has come by or not.
     Membership.objects.filter(pk=row.pk).update(raised_until=timezone.now() - timedelta(seconds=1))
-    assert client.get("/tenants/acme/requests/").status_code == 403
+    for path in ("/tenants/acme/requests/", "/audit/?chain=acme"):
+        assert client.get(path).status_code in (403, 404)
+    assert "tenantry:viewer" in client.get("/explain/").content.decode()
     assert lapses_sweep(now=timezone.now()) == 1
     row.refresh_from_db()
     credential.refresh_from_db()
