@@ -1,4 +1,4 @@
-"""Partitions of the API requests: made before they are needed, dropped when they are past their time."""
+"""Partitions of the API requests: made before they are needed, dropped when they are past their time or too many."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from django.db import connection
 
 
 def partitions_prepare(*, now: datetime) -> list[str]:
-    """Make this month's and the next two months' partitions; the names of the dropped ones.
+    """Make the partitions of today and the next two days; the names of those that were dropped, the oldest first.
 
-    ``API_REQUESTS_KEEP_DAYS`` days are kept at least.
+    ``API_REQUESTS_KEEP_DAYS`` days are kept, as far as ``API_REQUESTS_KEEP_BYTES`` hold them; a day goes as a whole once it
+    is over, so today's requests are kept whatever their size.
     """
     oldest = now - timedelta(days=settings.API_REQUESTS_KEEP_DAYS)
     with connection.cursor() as cursor:
-        for days in (0, 31, 62):
+        for days in range(3):
             cursor.execute("SELECT api_requests_partition(%s)", [now + timedelta(days=days)])
-        cursor.execute("SELECT api_requests_forget(%s)", [oldest])
+        cursor.execute("SELECT api_requests_forget(%s, %s)", [oldest, settings.API_REQUESTS_KEEP_BYTES])
         return [name for (name,) in cursor.fetchall()]

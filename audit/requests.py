@@ -1,8 +1,10 @@
 """Records of API requests: offered without waiting, written by COPY in batches, bounded in memory (P10, DOS-08).
 
 Every refusal is counted exactly: the first of a kind in each flush are rows of their own, the rest one row with a
-count. So is what strangers are allowed, the probes: a flood of them neither fills the table nor takes tenants' places in
-the buffer. Allowed requests of tenants are dropped, and counted, only when the database cannot keep up; refusals never are.
+count. So is what strangers are allowed, the probes: a flood of them neither fills the table nor takes tenants' places
+in the buffer. Where a configuration says so, reads that tenants are allowed are sampled likewise, by person, verb,
+space and namespace: who has read where, and how often, is known for all, what for some. Allowed requests of tenants are
+dropped, and counted, only when the database cannot keep up; refusals never are.
 
 1. ``put_nowait`` runs in the request's way: it appends or counts, and never waits. Everything it keeps is bounded: rows
    by ``BOUND``, kinds of what is counted by ``_KINDS``.
@@ -20,11 +22,12 @@ import asyncio
 import contextlib
 import json
 import logging
+import re
 import uuid
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, date, datetime, time
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final
@@ -47,6 +50,8 @@ TOGETHER: Final = 32
 
 REFUSALS_IN_FULL: Final = 20
 _KINDS: Final = 2000
+
+READS: Final = frozenset({"get", "list", "watch"})
 
 _COLUMNS: Final = (
     ("id", "text", 0),
@@ -75,6 +80,9 @@ _TEXTS: Final = tuple((index, limit) for index, (_, _, limit) in enumerate(_COLU
 """Which values of a row hold what somebody else has written, and how long they may be."""
 
 _SHORT: Final = 256
+_NAMESPACE: Final = re.compile(r".*?/namespaces/[^/?]+")
+_DAYS: Final = 8
+"""Days whose partition is known by name."""
 
 TRACE_MAX: Final = 16
 """Steps of a refusal that are kept; there are fewer."""
@@ -108,14 +116,17 @@ class RequestRecord:
     request_id: str = ""
 
 
-_Kind = tuple[str, str, str, int]
+_Kind = tuple[str, str, str, int, str, str]
 
 
 class RequestLog:
     """The buffer of one process and the task that empties it into PostgreSQL."""
 
-    def __init__(self, conninfo: str) -> None:
+    def __init__(self, conninfo: str, *, reads_in_full: int | None = None) -> None:
+        """Allowed reads of a kind beyond ``reads_in_full`` in a flush are counted together; ``None`` keeps each."""
         self._conninfo = conninfo
+        self._reads_in_full = reads_in_full
+        self._partitions: dict[date, str] = {}
         self._rows: deque[RequestRecord] = deque()
         self._seen: dict[_Kind, int] = {}
         self._more: dict[_Kind, RequestRecord] = {}
@@ -147,29 +158,31 @@ class RequestLog:
 
     def put_nowait(self, record: RequestRecord) -> None:
         """Take one record; never waits, never raises."""
-        if record.allowed and record.tenant:
-            if len(self._rows) >= BOUND:
-                self.dropped += 1
-                return
+        if not (record.allowed and record.tenant):
+            self._sample(record, REFUSALS_IN_FULL)
+        elif self._reads_in_full is not None and record.verb in READS:
+            self._sample(record, self._reads_in_full, record.space, _namespace_path(record.path))
+        elif len(self._rows) < BOUND:
             self._rows.append(record)
         else:
-            self._sample(record)
+            self.dropped += 1
+            return
         if len(self._rows) >= FLUSH_ROWS:
             self._full.set()
 
-    def _sample(self, record: RequestRecord) -> None:
-        kind = (record.tenant, record.actor, record.verb, record.code)
+    def _sample(self, record: RequestRecord, in_full: int, space: str = "", path: str = "*") -> None:
+        kind = (record.tenant, record.actor, record.verb, record.code, space, path)
         if kind not in self._seen and len(self._seen) >= _KINDS:
             # Names can be invented without end: then only tenant and code are told apart.
-            kind = (record.tenant, "", "", record.code)
+            kind = (record.tenant, "", "", record.code, "", "*")
         seen = self._seen[kind] = self._seen.get(kind, 0) + 1
-        if seen <= REFUSALS_IN_FULL and len(self._rows) < BOUND:
+        if seen <= in_full and len(self._rows) < BOUND:
             self._rows.append(record)
             return
         sum_of = self._more.get(kind)
         if sum_of is None:
             self._more[kind] = replace(
-                record, actor=kind[1], verb=kind[2] or "*", path="*", request_id="", latency=0, trace=()
+                record, actor=kind[1], verb=kind[2] or "*", path=kind[5], request_id="", latency=0, trace=()
             )
         else:
             self._more[kind] = replace(sum_of, count=sum_of.count + 1)
@@ -206,8 +219,8 @@ class RequestLog:
         try:
             await self._copy(connection, batch)
         except UndefinedTable:
-            for moment in {record.created_at.replace(day=1) for record in batch}:
-                await connection.execute("SELECT api_requests_partition(%s)", [moment])
+            # It was past its time.
+            self._partitions.clear()
             await self._copy(connection, batch)
         except UniqueViolation:
             # The database had written some of them when it was lost.
@@ -219,13 +232,26 @@ class RequestLog:
         self.written += sum(record.count for record in batch)
 
     async def _copy(self, connection: AsyncConnection[Any], batch: Sequence[RequestRecord]) -> None:
-        """Write all or none, straight into the months' partitions: COPY knows no row-level security."""
-        months: defaultdict[tuple[int, int], list[RequestRecord]] = defaultdict(list)
+        """Write all or none, straight into the partitions: COPY knows no row-level security."""
+        days: defaultdict[date, list[RequestRecord]] = defaultdict(list)
         for record in batch:
-            months[record.created_at.year, record.created_at.month].append(record)
+            days[record.created_at.date()].append(record)
+        names = {day: await self._partition_of(connection, day) for day in days}
         async with connection.transaction():
-            for (year, month), records in months.items():
-                await self._copy_into(connection, f"api_requests_{year:04}{month:02}", records)
+            for day, records in days.items():
+                await self._copy_into(connection, names[day], records)
+
+    async def _partition_of(self, connection: AsyncConnection[Any], day: date) -> str:
+        """The partition that takes a day, made where there is none."""
+        name = self._partitions.get(day)
+        if name is None:
+            moment = datetime.combine(day, time(), UTC)
+            cursor = await connection.execute("SELECT api_requests_partition(%s)", [moment])
+            ((name,),) = await cursor.fetchall()
+            while len(self._partitions) >= _DAYS:
+                del self._partitions[next(iter(self._partitions))]
+            self._partitions[day] = name
+        return name
 
     async def _copy_into(
         self, connection: AsyncConnection[Any], partition: str, batch: Sequence[RequestRecord]
@@ -262,6 +288,12 @@ def _written(trace: tuple[Decision, ...]) -> str:
             for said in trace[:TRACE_MAX]
         ]
     )
+
+
+def _namespace_path(path: str) -> str:
+    """Where a read was, without what it read: ``…/namespaces/team/*``, or ``*`` where it was in no namespace."""
+    found = _NAMESPACE.match(path)
+    return f"{found[0]}/*" if found else "*"
 
 
 # The same names and agents come again and again.

@@ -51,6 +51,7 @@ class Options:
     admission_control_config_file: Path | None = None
     audit_policy_file: Path | None = None
     audit_log_path: Path | None = None
+    reads_in_full: int | None = None
     max_token_lifetime: int = 86_400
     request_timeout: float = 60.0
     tenant_limits: Limits = field(default_factory=Limits)

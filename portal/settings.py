@@ -376,6 +376,10 @@ WEBHOOK_CA_FILE = _path("WEBHOOK_CA_FILE")
 
 API_REQUESTS_KEEP_DAYS = env.int("API_REQUESTS_KEEP_DAYS", 90)
 """How long requests to the API server are kept; audit entries are kept for ever."""
+API_REQUESTS_KEEP_BYTES = env.int("API_REQUESTS_KEEP_BYTES", 20 * 2**30)
+"""How much all of them may take, with their indexes: the oldest days go first."""
+API_REQUESTS_READS_IN_FULL = env.int("API_REQUESTS_READS_IN_FULL", None)
+"""How many allowed reads of a kind are rows of their own in a quarter of a second; the rest are counted. Unset: all."""
 
 try:
     REQUEST_APPROVERS = approvers_read(env.json("REQUEST_APPROVERS", default={}))

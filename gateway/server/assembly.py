@@ -118,7 +118,8 @@ async def build_runtime(
             workspace_depth=options.workspace_depth,
             disabled=options.disable_admission_plugins,
         )
-        requests, reports = RequestLog(options.database_url), StreamReports(options.database_url, open_streams)
+        requests = RequestLog(options.database_url, reads_in_full=options.reads_in_full)
+        reports = StreamReports(options.database_url, open_streams)
         audit_log = _audit_log(options)
         throttle = TenantThrottle(options.tenant_limits.shared_by(options.workers), open_streams.of)
         tenant_limits = TenantLimits(store, throttle, options.tenant_limits, options.workers)

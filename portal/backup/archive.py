@@ -48,7 +48,7 @@ class Table:
 class Manifest:
     """What a backup is of: which release, which moment, and where the logs stood then.
 
-    ``revision`` is the store's. ``heads`` are the ends of the audit's chains (sequence and hash), ``months`` those that
+    ``revision`` is the store's. ``heads`` are the ends of the audit's chains (sequence and hash), ``days`` those that
     recorded API requests are of (``2026-01-01T00:00:00+00:00``).
     """
 
@@ -56,7 +56,7 @@ class Manifest:
     migrations: Sequence[str]
     revision: int
     heads: dict[str, tuple[int, str]]
-    months: Sequence[str]
+    days: Sequence[str]
     tables: Sequence[Table]
 
 

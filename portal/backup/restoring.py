@@ -134,8 +134,8 @@ def _replace(
         for name in tables:
             cursor.execute(sql.SQL("ALTER TABLE {} DISABLE TRIGGER USER").format(name))
         cursor.execute(sql.SQL("TRUNCATE {}").format(everything))
-        for month in manifest.months:
-            cursor.execute("SELECT api_requests_partition(%s)", [month])
+        for day in manifest.days:
+            cursor.execute("SELECT api_requests_partition(%s)", [day])
         for table in manifest.tables:
             _fill(cursor, table, opened, progress)
         # References are checked here, and triggers cannot be put back over what waits to be checked.

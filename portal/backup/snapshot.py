@@ -32,8 +32,8 @@ WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND NO
   AND (c.relname, a.attname) <> ('logins', 'session_id') -- which goes with the sessions
 GROUP BY c.relname ORDER BY c.relname
 """
-_MONTHS: Final = """
-SELECT DISTINCT date_trunc('month', created_at, 'UTC') FROM api_requests ORDER BY 1
+_DAYS: Final = """
+SELECT DISTINCT date_trunc('day', created_at, 'UTC') FROM api_requests ORDER BY 1
 """
 
 
@@ -67,11 +67,11 @@ def _copied(writer: Writer, cursor: Any, now: datetime, progress: Callable[[str]
     applied = MigrationRecorder(connection).applied_migrations()
     cursor.execute("SELECT revision FROM store_revision")
     (revision,) = cursor.fetchone()
-    cursor.execute(_MONTHS)
-    months = [month.isoformat() for (month,) in cursor.fetchall()]
+    cursor.execute(_DAYS)
+    days = [day.isoformat() for (day,) in cursor.fetchall()]
     heads = dict(chain_heads())
     tables = [_table(writer, cursor, name, columns, progress) for name, columns in tables_here().items()]
-    return Manifest(now, sorted(".".join(key) for key in applied), revision, heads, months, tables)
+    return Manifest(now, sorted(".".join(key) for key in applied), revision, heads, days, tables)
 
 
 def _table(writer: Writer, cursor: Any, name: str, columns: list[str], progress: Callable[[str], None]) -> Table:

@@ -125,7 +125,7 @@ RIGHTS: Final[Mapping[str, Right]] = {
 FUNCTIONS: Final = (
     "audit_chain_head(text)",
     "api_requests_partition(timestamptz)",
-    "api_requests_forget(timestamptz)",
+    "api_requests_forget(timestamptz, bigint)",
     "store_log_extend(bigint, bigint)",
     "store_log_compact(bigint, bigint, timestamptz, bigint)",
     "tenantry_user()",

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections import Counter
 from datetime import UTC, datetime, timedelta
+from importlib import import_module
 
 import pytest
-from django.db import connection
+from asgiref.sync import sync_to_async
+from django.db import connection, transaction
 from django.db.models import QuerySet, Sum
+from hypothesis import given
+from hypothesis import strategies as st
 from psycopg.conninfo import make_conninfo
 
 from audit import requests as audit_requests
@@ -17,6 +22,7 @@ from audit.partitions import partitions_prepare
 from audit.requests import BOUND, REFUSALS_IN_FULL, RequestLog, RequestRecord
 from audit.selectors import requests_of_tenant
 from kube.authorization.decisions import Decision, Verdict
+from portal.database.rights import as_owner
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -148,13 +154,132 @@ def test_hostile_texts_fit_and_hold_no_secret():
     assert "abcdefghijklmnop" not in row.user_agent
 
 
-def test_old_months_are_dropped_and_new_ones_made(settings):
-    now = datetime(2021, 6, 15, tzinfo=UTC)  # no month is dropped before it is over by the database's own clock
-    written([make_record(created_at=now - timedelta(days=400)), make_record(created_at=now)])
+def test_old_days_are_dropped_and_new_ones_made():
+    now = datetime(2021, 6, 15, 12, tzinfo=UTC)  # no day is dropped before it is over by the database's own clock
+    written([make_record(created_at=now - timedelta(days=91)), make_record(created_at=now)])
     assert kept().count() == 2
-    assert "api_requests_202005" in partitions_prepare(now=now)
+    assert partitions_prepare(now=now) == ["api_requests_20210316"]
     assert kept().count() == 1
     assert partitions_prepare(now=now) == []
+    # Who wrote there before asks anew where it goes.
+    written([make_record(created_at=now - timedelta(days=91))])
+    assert kept().count() == 2
+
+
+def test_a_partition_that_is_gone_is_made_anew():
+    day = datetime(2021, 3, 1, tzinfo=UTC)
+
+    async def run() -> None:
+        log = RequestLog(conninfo())
+        for _ in range(2):
+            log.put_nowait(make_record(created_at=day))
+            await log._flush_once()
+            assert await sync_to_async(kept().count)() == 1
+            await sync_to_async(partitions_prepare)(now=day + timedelta(days=400))
+
+    asyncio.run(run())
+    assert kept().count() == 0
+
+
+def test_the_oldest_days_go_when_all_take_too_much(settings):
+    """No bound in days holds a flood."""
+    now = datetime(2021, 6, 15, 12, tzinfo=UTC)
+    days = [now - timedelta(days=number) for number in range(4)]
+    written([make_record(created_at=day, path="/" + "x" * 900) for day in days for _ in range(50)])
+    sizes = partition_sizes()
+    others = sum(size for name, size in sizes.items() if not name.startswith("api_requests_202106"))
+    kept_two = others + sum(size for name, size in sizes.items() if name >= "api_requests_20210614")
+    settings.API_REQUESTS_KEEP_BYTES = kept_two
+    # The two days that are made for what follows are a little more.
+    gone = partitions_prepare(now=now)
+    assert gone and gone == sorted(gone)
+    assert gone[0] == min(sizes)
+    assert sum(partition_sizes().values()) <= kept_two
+    settings.API_REQUESTS_KEEP_BYTES = 0
+    partitions_prepare(now=datetime.now(UTC))
+    assert {name for name in partition_sizes() if name < f"api_requests_{datetime.now(UTC):%Y%m%d}"} == set()
+    written([make_record()])
+    partitions_prepare(now=datetime.now(UTC))
+    assert kept().count() == 1, "today's stay"
+
+
+def partition_sizes() -> dict[str, int]:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT name, pg_total_relation_size(quote_ident(name)) FROM api_requests_partitions()")
+        return dict(cursor.fetchall())
+
+
+def test_months_of_the_version_before_take_what_is_theirs_until_they_are_past():
+    with as_owner(), connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE TABLE api_requests_202003 PARTITION OF api_requests FOR VALUES FROM ('2020-03-01Z') TO ('2020-04-01Z')"
+        )
+        cursor.execute("GRANT INSERT ON api_requests_202003 TO tenantry")
+    inside, after = datetime(2020, 3, 31, 23, 59, tzinfo=UTC), datetime(2020, 4, 1, tzinfo=UTC)
+    written([make_record(created_at=inside), make_record(created_at=after)])
+    assert {"api_requests_202003", "api_requests_20200401"} <= partition_sizes().keys()
+    assert kept().count() == 2
+    partitions_prepare(now=inside + timedelta(days=90))
+    assert "api_requests_202003" in partition_sizes(), "its last day is within the time"
+    assert partitions_prepare(now=after + timedelta(days=92)) == ["api_requests_202003", "api_requests_20200401"]
+
+
+def test_a_step_back_to_the_version_before_keeps_the_requests():
+    days = [datetime(2020, month, day, tzinfo=UTC) for month, day in ((1, 1), (1, 31), (2, 29))]
+    written([make_record(created_at=day) for day in days])
+    step = import_module("audit.migrations.0009_days")
+    with as_owner(), transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(step.BACKWARD)
+        cursor.execute(
+            "SELECT relname FROM pg_inherits JOIN pg_class ON oid = inhrelid WHERE relname LIKE 'api_requests_%%'"
+        )
+        assert {"api_requests_202001", "api_requests_202002"} <= {name for (name,) in cursor.fetchall()}
+        cursor.execute("SELECT api_requests_partition(%s)", [days[0]])
+        assert kept().count() == 3
+        cursor.execute(step.FORWARD)
+        assert kept().count() == 3
+        # The rights to the functions are given after all steps of a migration.
+        transaction.set_rollback(True)
+
+
+@given(
+    reads=st.lists(
+        st.tuples(
+            st.sampled_from(["ann", "bob"]),
+            st.sampled_from(["get", "list", "watch"]),
+            st.sampled_from(["root:acme", "root:acme:lab"]),
+            st.sampled_from(["/api/v1/namespaces/web/pods/a", "/api/v1/namespaces/web/pods/b", "/api/v1/nodes"]),
+        ),
+        max_size=60,
+    ),
+    in_full=st.integers(min_value=0, max_value=5),
+)
+def test_sampled_reads_are_counted_by_person_verb_space_and_namespace(reads, in_full):
+    """15 A.3: what is left out is what was read, never who did, where and how often."""
+    log = RequestLog("", reads_in_full=in_full)
+    for actor, verb, space, path in reads:
+        log.put_nowait(make_record(actor=actor, verb=verb, space=space, path=path))
+    rows = [*log._rows, *log._more.values()]
+
+    def namespace(path: str) -> str:
+        return "web" if "/namespaces/web" in path else ""
+
+    told = Counter[tuple[str, ...]]()
+    for row in rows:
+        told[row.actor, row.verb, row.space, namespace(row.path)] += row.count
+    asked = Counter((actor, verb, space, namespace(path)) for actor, verb, space, path in reads)
+    assert told == asked
+    full = Counter((row.actor, row.verb, row.space, namespace(row.path)) for row in log._rows)
+    assert full == {kind: min(count, in_full) for kind, count in asked.items() if in_full}
+
+
+def test_writes_and_refusals_are_never_sampled_as_reads():
+    log = RequestLog("", reads_in_full=0)
+    for verb in ("create", "update", "patch", "delete", "deletecollection", "bind"):
+        log.put_nowait(make_record(verb=verb))
+    log.put_nowait(make_record(verb="get", code=403, allowed=False))
+    assert len(log._rows) == 7
+    assert not log._more
 
 
 def test_offering_takes_a_few_steps_however_much_is_there():

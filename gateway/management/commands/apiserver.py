@@ -169,6 +169,7 @@ class Command(BaseCommand):
             admission_control_config_file=flags["admission_control_config_file"],
             audit_policy_file=flags["audit_policy_file"],
             audit_log_path=flags["audit_log_path"],
+            reads_in_full=settings.API_REQUESTS_READS_IN_FULL,
             authentication=authentication.AuthenticationOptions.of_flags(flags),
             authorization=authorization.AuthorizationOptions.of_flags(flags),
             tenant_limits=Limits(
