@@ -29,7 +29,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
 from functools import lru_cache
-from operator import attrgetter
 from typing import Any, Final
 
 from psycopg import AsyncConnection, Error, sql
@@ -54,32 +53,16 @@ _KINDS: Final = 2000
 READS: Final = frozenset({"get", "list", "watch"})
 
 _COLUMNS: Final = (
-    ("id", "text", 0),
-    ("created_at", "timestamptz", 0),
-    ("tenant", "text", 63),
-    ("space", "text", 512),
-    ("actor", "text", 253),
-    ("authenticator", "text", 32),
-    ("credential", "text", 128),
-    ("verb", "text", 32),
-    ("path", "text", 1024),
-    ("code", "int2", 0),
-    ("allowed", "bool", 0),
-    ("step", "text", 63),
-    ("reason", "text", 512),
-    ("latency", "int4", 0),
-    ("count", "int4", 0),
-    ("ip_address", "text", 0),
-    ("user_agent", "text", 256),
-    ("request_id", "text", 0),
-    ("trace", "text", 0),
-)
-_COPY: Final = f"COPY {{}} ({', '.join(name for name, _, _ in _COLUMNS)}) FROM STDIN"
-_VALUES: Final = attrgetter(*(name for name, _, _ in _COLUMNS[1:]))
-_TEXTS: Final = tuple((index, limit) for index, (_, _, limit) in enumerate(_COLUMNS) if limit)
-"""Which values of a row hold what somebody else has written, and how long they may be."""
+    "id", "created_at", "tenant", "space", "actor", "authenticator", "credential", "verb", "path", "code", "allowed",
+    "step", "reason", "latency", "count", "ip_address", "user_agent", "request_id", "trace",
+)  # fmt: skip
+"""In the order of ``_line``."""
+_COPY: Final = f"COPY {{}} ({', '.join(_COLUMNS)}) FROM STDIN"
+_NULL: Final = "\\N"
+_ESCAPED: Final = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
 
 _SHORT: Final = 256
+"""Characters of a text that is worth remembering; it bounds what the memory can grow to."""
 _NAMESPACE: Final = re.compile(r".*?/namespaces/[^/?]+")
 _DAYS: Final = 8
 """Days whose partition is known by name."""
@@ -258,22 +241,31 @@ class RequestLog:
     ) -> None:
         statement = sql.SQL(_COPY).format(sql.Identifier(partition))
         async with connection.cursor() as cursor, cursor.copy(statement) as copy:
-            copy.set_types([kind for _, kind, _ in _COLUMNS])
-            for number, record in enumerate(batch):
-                if number % TOGETHER == 0:
-                    # Requests are answered in between.
-                    await asyncio.sleep(0)
-                await copy.write_row(_row(record))
+            for start in range(0, len(batch), TOGETHER):
+                # Requests are answered in between.
+                await asyncio.sleep(0)
+                await copy.write("".join(map(_line, batch[start : start + TOGETHER])).encode())
 
 
-def _row(record: RequestRecord) -> list[Any]:
-    row: list[Any] = [record.request_id or str(uuid.uuid4()), *_VALUES(record)]
-    for index, limit in _TEXTS:
-        text = row[index]
-        if text:
-            row[index] = _cleaned(text, limit) if len(text) <= _SHORT else clean_text(text, limit)
-    row[-1] = _written(record.trace) if record.trace else None
-    return row
+def _line(row: RequestRecord) -> str:
+    """The row in COPY's text format: psycopg, a value at a time, takes three times as long."""
+    return (
+        f"{row.request_id or uuid.uuid4()}\t{row.created_at.isoformat()}\t{_text(row.tenant, 63)}\t"
+        f"{_text(row.space, 512)}\t{_text(row.actor, 253)}\t{_text(row.authenticator, 32)}\t"
+        f"{_text(row.credential, 128)}\t{_text(row.verb, 32)}\t{_text(row.path, 1024)}\t{row.code}\t"
+        f"{'t' if row.allowed else 'f'}\t{_text(row.step, 63)}\t{_text(row.reason, 512)}\t{row.latency}\t"
+        f"{row.count}\t{_NULL if row.ip_address is None else row.ip_address}\t{_text(row.user_agent, 256)}\t"
+        f"{row.request_id}\t{_written(row.trace).translate(_ESCAPED) if row.trace else _NULL}\n"
+    )
+
+
+def _text(text: str, limit: int) -> str:
+    """What somebody else has written, as it may stand in a line, of so many characters at most."""
+    return text and (_remembered(text, limit) if len(text) <= _SHORT else _escaped(text, limit))
+
+
+def _escaped(text: str, limit: int) -> str:
+    return clean_text(text, limit).translate(_ESCAPED)
 
 
 def _written(trace: tuple[Decision, ...]) -> str:
@@ -297,4 +289,4 @@ def _namespace_path(path: str) -> str:
 
 
 # The same names and agents come again and again.
-_cleaned = lru_cache(maxsize=4096)(clean_text)
+_remembered = lru_cache(maxsize=4096)(_escaped)

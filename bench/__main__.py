@@ -10,6 +10,7 @@ NAMES = (
     "authentication",
     "authorization",
     "apiserver",
+    "budget",
     "workspaces",
     "portal",
     "overload",

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from http.client import HTTPSConnection
 from pathlib import Path
@@ -117,17 +117,20 @@ def tenantry() -> Iterator[Target]:
 
 
 @contextlib.contextmanager
-def served(product: Product, token: str, *, alone: bool = True) -> Iterator[Target]:
+def served(
+    product: Product, token: str, *, alone: bool = True, program: Sequence[str] = ("manage.py",)
+) -> Iterator[Target]:
     """An API server beside the product's own, with no limit that the load would meet.
 
-    ``alone`` it shares a core with its database; one of several has all cores with the others.
+    ``alone`` it shares a core with its database; one of several has all cores with the others. ``program`` runs what is
+    else run by ``manage.py``.
     """
     port = free_port()
     environment = {
         **product.environment,
         "DATABASE_URL": product.database,
     }
-    command = [sys.executable, "manage.py", "apiserver", f"--secure-port={port}", f"--tenant-max-watches={MANY}"]
+    command = [sys.executable, *program, "apiserver", f"--secure-port={port}", f"--tenant-max-watches={MANY}"]
     with on_core(0) if alone else contextlib.nullcontext():
         process = subprocess.Popen([*command, *_LIMITS], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)
     target = Target("Tenantry", f"https://127.0.0.1:{port}", "")

@@ -17,7 +17,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from bench.apiserver import BASE, CONFIGMAP, REVIEW, Target
 from bench.load import drive
@@ -33,24 +33,22 @@ with tenanted() as (product, token), served(product, token) as target:
 """
 _LIST = "/api/v1/namespaces/list/configmaps"
 _REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+_NEW = json.dumps({**CONFIGMAP, "metadata": {"name": "new-@N@"}})
+_WHOLE = json.dumps({**CONFIGMAP, "metadata": {"name": "one"}, "data": {"word": "@N@"}})
+_ASKED = {**REVIEW, "spec": {**REVIEW["spec"], "user": "jane-@N@"}}  # type: ignore[dict-item]
 
-
-def _paths() -> dict[str, tuple[int, str, Mapping[str, Any]]]:
-    """What is asked: by how many connections, where, and with what."""
-    new = json.dumps({**CONFIGMAP, "metadata": {"name": "new-@N@"}})
-    whole = json.dumps({**CONFIGMAP, "metadata": {"name": "one"}, "data": {"word": "@N@"}})
-    asked = {**REVIEW, "spec": {**REVIEW["spec"], "user": "jane-@N@"}}  # type: ignore[dict-item]
-    return {
-        "GET": (32, f"{BASE}/one", {}),
-        "GET, one connection": (1, f"{BASE}/one", {}),
-        "GET from the cache": (32, f"{BASE}/one?resourceVersion=0", {}),
-        "LIST of 500": (1, _LIST, {}),
-        "CREATE": (32, BASE, {"method": "POST", "body": new}),
-        "UPDATE": (1, f"{BASE}/one", {"method": "PUT", "body": whole}),
-        "PATCH": (1, f"{BASE}/one", {"method": "PATCH", "body": json.dumps({"data": {"word": "@N@"}})}),
-        "SubjectAccessReview": (32, _REVIEWS, {"method": "POST", "body": json.dumps(REVIEW)}),
-        "… of a new user each": (32, _REVIEWS, {"method": "POST", "body": json.dumps(asked)}),
-    }
+PATHS: Final[Mapping[str, tuple[int, str, Mapping[str, Any]]]] = {
+    "GET": (32, f"{BASE}/one", {}),
+    "GET, one connection": (1, f"{BASE}/one", {}),
+    "GET from the cache": (32, f"{BASE}/one?resourceVersion=0", {}),
+    "LIST of 500": (1, _LIST, {}),
+    "CREATE": (32, BASE, {"method": "POST", "body": _NEW}),
+    "UPDATE": (1, f"{BASE}/one", {"method": "PUT", "body": _WHOLE}),
+    "PATCH": (1, f"{BASE}/one", {"method": "PATCH", "body": json.dumps({"data": {"word": "@N@"}})}),
+    "SubjectAccessReview": (32, _REVIEWS, {"method": "POST", "body": json.dumps(REVIEW)}),
+    "… of a new user each": (32, _REVIEWS, {"method": "POST", "body": json.dumps(_ASKED)}),
+}
+"""What is asked: by how many connections, where, and with what."""
 
 
 @contextlib.contextmanager
@@ -63,26 +61,37 @@ def _served(tree: Path) -> Iterator[Target]:
         assert process.stdout is not None
         url, token, pid = json.loads(process.stdout.readline())
         target = Target(str(tree), url, token, pid)
-        connection = target.connect()
-        namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "list"}}
-        target.call(connection, "POST", "/api/v1/namespaces", namespace)
-        for name in (f"item-{number}" for number in range(500)):
-            target.call(connection, "POST", _LIST, {**CONFIGMAP, "metadata": {"name": name}})
-        target.call(connection, "POST", BASE, {**CONFIGMAP, "metadata": {"name": "one"}})
+        fill(target)
         try:
             yield target
         finally:
             process.stdin.close()
 
 
-def _cost(target: Target, connections: int, path: str, how: Mapping[str, Any]) -> float:
-    """Microseconds of the server's processor time a request."""
+def fill(target: Target) -> None:
+    """Make what is asked for."""
+    connection = target.connect()
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "list"}}
+    target.call(connection, "POST", "/api/v1/namespaces", namespace)
+    for name in (f"item-{number}" for number in range(500)):
+        target.call(connection, "POST", _LIST, {**CONFIGMAP, "metadata": {"name": name}})
+    target.call(connection, "POST", BASE, {**CONFIGMAP, "metadata": {"name": "one"}})
+
+
+def asked_for(target: Target, label: str) -> dict[str, Any]:
+    """What ``drive`` is told for a path of this name."""
+    connections, path, how = PATHS[label]
     patch = how.get("method") == "PATCH"
     headers = target.headers | ({"Content-Type": "application/merge-patch+json"} if patch else {})
+    return {"url": target.url + path, "connections": connections, "headers": headers, **how}
+
+
+def _cost(target: Target, label: str) -> float:
+    """Microseconds of the server's processor time a request."""
     before = processor_seconds(target.pid)
-    figures = drive(target.url + path, connections=connections, headers=headers, seconds=2, **how)
+    figures = drive(**asked_for(target, label), seconds=2)
     if figures.errors:
-        raise RuntimeError(f"{path}: {figures}")
+        raise RuntimeError(f"{label}: {figures}")
     return (processor_seconds(target.pid) - before) / (figures.rate * 2) * 1e6
 
 
@@ -90,11 +99,11 @@ def main() -> None:
     """Ask both in turns and print what a request costs each."""
     other, rounds = Path(sys.argv[1]).resolve(), int(sys.argv[2]) if len(sys.argv) > 2 else 5
     with _served(ROOT) as mine, _served(other) as theirs:
-        for label, (connections, path, how) in _paths().items():
+        for label in PATHS:
             costs: dict[str, list[float]] = {mine.name: [], theirs.name: []}
             for number in range(rounds):
                 for target in (mine, theirs) if number % 2 else (theirs, mine):
-                    costs[target.name].append(_cost(target, connections, path, how))
+                    costs[target.name].append(_cost(target, label))
             this, that = (statistics.median(costs[target.name]) for target in (mine, theirs))
             ratio = statistics.median(a / b for a, b in zip(*costs.values(), strict=True))
             print(f"  {label:<22} {this:7.0f} µs a request, the other {that:7.0f}: {ratio:.2f}x", flush=True)

@@ -48,6 +48,7 @@ class ServiceAccountAuthenticator:
         self._keys = keys
         self._issuer = issuer
         self._audiences = tuple(audiences)
+        self._asked = _written(audiences)
         self._verified: dict[bytes, _Verified] = {}
 
     async def authenticate(self, credentials: Credentials, *, now: float) -> Principal | None:
@@ -55,7 +56,7 @@ class ServiceAccountAuthenticator:
         token = credentials.bearer
         if token is None:
             return None
-        digest = _digest(token, self._audiences)
+        digest = _digest(token, self._asked)
         if digest not in self._verified and unverified_issuer(token) != self._issuer:
             return None
         return await self._accept(self._verify(token, digest, self._audiences, now))
@@ -71,7 +72,7 @@ class ServiceAccountAuthenticator:
 
     async def principal(self, token: str, *, audiences: Sequence[str], now: float) -> Principal:
         """The account behind a token that is good for one of ``audiences``. Raises ``Refused``."""
-        return await self._accept(self._verify(token, _digest(token, audiences), audiences, now))
+        return await self._accept(self._verify(token, _digest(token, _written(audiences)), audiences, now))
 
     async def _accept(self, verified: _Verified) -> Principal:
         claims = verified.claims
@@ -129,7 +130,10 @@ class ServiceAccountAuthenticator:
         verified.good[key] = stored
 
 
-def _digest(token: str, audiences: Sequence[str]) -> bytes:
-    # The audiences end where their tuple does: reviews may ask about any, whatever characters are in them.
-    asked = f"{tuple(audiences)!r}{token}".encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(asked, digest_size=32).digest()
+def _written(audiences: Sequence[str]) -> str:
+    """Audiences as they go into a digest. They end where their tuple does: reviews may ask about any, whatever is in them."""
+    return repr(tuple(audiences))
+
+
+def _digest(token: str, asked: str) -> bytes:
+    return hashlib.blake2b(f"{asked}{token}".encode("utf-8", "surrogatepass"), digest_size=32).digest()
