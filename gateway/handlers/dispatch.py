@@ -153,7 +153,7 @@ async def _non_resource(runtime: Runtime, request: Request, recheck: Recheck) ->
         raise verbs.not_allowed()
     if path.startswith("/openapi/"):
         # The documents have media types of their own.
-        return await openapi.serve(runtime, request, recheck)
+        return await openapi.serve(runtime, request)
     require_acceptable(request)
     if discovery.is_discovery(request.info.path):
         return await discovery.discover(runtime, request)
