@@ -18,7 +18,7 @@ from gateway.http.negotiation import Accept, respond, respond_at_length
 from gateway.process.runtime import Runtime
 from gateway.resources.kinds import definitions
 from kube.kinds.builtins import KUBERNETES_MINOR
-from kube.kinds.resources import Catalog, Resource
+from kube.kinds.resources import Resource
 from kube.openapi import protobuf
 from kube.openapi.documents import Documents, Form
 from kube.requests.status import NoSuchPage
@@ -112,7 +112,9 @@ def _accepted(request: Request, forms: Mapping[bytes, Form]) -> Form | None:
     wanted = []
     for clause in header.split(b",")[:_CLAUSES]:
         media, *parameters = (part.strip() for part in clause.split(b";"))
-        quality = next((value for name, _, value in (each.partition(b"=") for each in parameters) if name == b"q"), b"1")
+        quality = next(
+            (value for name, _, value in (each.partition(b"=") for each in parameters) if name == b"q"), b"1"
+        )
         try:
             wanted.append((-float(quality), media))
         except ValueError:

@@ -163,9 +163,7 @@ class Documents:
         if form is Form.V2_PROTOBUF:
             plain = self.make(resource, served, Form.V2)
             paths, schemas = (orjson.loads(b"{%b}" % members) for members in (plain.paths, plain.schemas))
-            part = _Part(
-                self, protobuf.paths(paths), protobuf.definitions(schemas), plain.names, plain.digest
-            )
+            part = _Part(self, protobuf.paths(paths), protobuf.definitions(schemas), plain.names, plain.digest)
         else:
             custom, roots = described(resource, version, definitions)
             if form is Form.V2:
@@ -187,10 +185,8 @@ class Documents:
             text = self._definitions.text(name).replace(b',"format":"quantity"', b"")
             if form is Form.V3:
                 text = orjson.dumps(as_v3(name, orjson.loads(self._definitions.text(name))))
-            if form is Form.V2_PROTOBUF:
-                known = protobuf.definitions({name: orjson.loads(text)})
-            else:
-                known = b"%b:%b" % (orjson.dumps(name), text)
+            encoded = form is Form.V2_PROTOBUF
+            known = protobuf.definitions({name: orjson.loads(text)}) if encoded else orjson.dumps(name) + b":" + text
             self._known[form, name] = known
         return known
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-import orjson
-
 from kube.kinds.resources import Resource, Version
 from kube.kinds.schemas import INT_OR_STRING, LIST_META, OBJECT_META, QUANTITY, Definitions
 
@@ -191,5 +189,3 @@ def as_v2(source: Any) -> Any:
             if key not in _V2_DROPPED
         }
     return [as_v2(item) for item in source] if isinstance(source, list) else source
-
-

@@ -71,9 +71,7 @@ def references(value: Any) -> Iterator[str]:
             yield from references(child)
 
 
-def test_every_group_version_has_a_document_whose_references_resolve(
-    catalog: Catalog, documents: Documents
-) -> None:
+def test_every_group_version_has_a_document_whose_references_resolve(catalog: Catalog, documents: Documents) -> None:
     index = documents.v3_index(catalog)["paths"]
     for group, versions in catalog.groups().items():
         for version in versions:
