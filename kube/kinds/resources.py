@@ -81,7 +81,7 @@ class Version:
     scale: Scale | None = None
     selectable: tuple[str, ...] = ()
     kept: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
-    """What others have worked out of it, by a name of theirs: it is kept here, and so goes with the definition (DOS-03)."""
+    """What others have worked out of it, by a name of theirs: it is kept here, and so goes with the definition."""
 
     def subresource(self, name: str) -> Subresource | None:
         """The subresource of that name, or ``None``."""

@@ -153,7 +153,7 @@ def test_another_kubernetes_version_is_another_document(definitions: Definitions
 
 
 def test_a_changed_definition_costs_itself_alone(definitions: Definitions) -> None:
-    """DOS-03: however many definitions a space holds, and however often somebody asks."""
+    """However many definitions a space holds, and however often somebody asks."""
     documents = Documents(definitions, "1.37")
     many = [custom(group=f"g{number}.example.com") for number in range(100)]
     before = TENANT_BUILTINS.extended(many)

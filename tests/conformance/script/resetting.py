@@ -63,7 +63,7 @@ _FURTHER: Final[list[dict[str, Any]]] = [
 _CONDITION: Final = {"type": "Example", "status": "True", "lastTransitionTime": "2026-01-01T00:00:00Z"}
 _CONDITIONS: Final = {"conditions": [{**_CONDITION, "reason": "R", "message": "m"}]}
 _BALANCER: Final = {"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}}
-_STATUS: Final[dict[str, dict[str, Any]]] = {
+STATUS: Final[dict[str, dict[str, Any]]] = {
     "APIService": _CONDITIONS,
     "CertificateSigningRequest": {"certificate": ""},
     "CronJob": {"lastScheduleTime": "2026-01-01T00:00:00Z"},
@@ -99,14 +99,14 @@ _STATUS: Final[dict[str, dict[str, Any]]] = {
 def resetting(say: Conversation) -> None:
     """The kinds that every space serves."""
     say.set_up()
-    for body in _examples(system=False):
+    for body in examples(system=False):
         _owned(say, body)
 
 
 def resettingsystem(say: Conversation) -> None:
     """The kinds of the system space."""
     say.set_up()
-    for body in _examples(system=True):
+    for body in examples(system=True):
         _owned(say, body)
 
 
@@ -122,7 +122,8 @@ def kinds() -> list[tuple[Resource, Version]]:
     ]
 
 
-def _examples(*, system: bool) -> list[dict[str, Any]]:
+def examples(*, system: bool) -> list[dict[str, Any]]:
+    """An object of each, of those that only the system space serves, or of the others."""
     known = [
         *OBJECTS,
         *_FURTHER,
@@ -151,7 +152,7 @@ def _owned(say: Conversation, body: dict[str, Any]) -> None:
         for resource, version in kinds()
         if resource.kind == made["kind"] and made["apiVersion"].rpartition("/")[2] == version.name
     )
-    everything = {**made, "status": _STATUS[made["kind"]]}
+    everything = {**made, "status": STATUS[made["kind"]]}
     say.owners("PATCH", f"{one}?fieldManager=applier", everything, APPLY)
     live = say.speaker.send("GET", one).body
     put = deep_copy({**live, "status": everything["status"]})
