@@ -11,9 +11,30 @@ from typing import Final, TypeVar
 from access.admission.base import Plugin
 
 OPTIONAL: Final = frozenset(
-    ("LimitRanger", "NodeRestriction", "PersistentVolumeClaimResize", "PodSecurity", "ResourceQuota", "ServiceAccount")
+    (
+        "DefaultIngressClass",
+        "DefaultStorageClass",
+        "LimitRanger",
+        "NodeRestriction",
+        "PersistentVolumeClaimResize",
+        "PodSecurity",
+        "PodTopologyLabels",
+        "ResourceQuota",
+        "ServiceAccount",
+    )
 )
-FIXED: Final = frozenset(("CertificateSubjectRestriction", "NamespaceLifecycle", "Priority", "RuntimeClass"))
+FIXED: Final = frozenset(
+    (
+        "CertificateApproval",
+        "CertificateSigning",
+        "CertificateSubjectRestriction",
+        "DefaultTolerationSeconds",
+        "NamespaceLifecycle",
+        "Priority",
+        "RuntimeClass",
+        "TaintNodesByCondition",
+    )
+)
 """Kubernetes' names for what this server does in any case."""
 
 _P = TypeVar("_P", bound=Plugin)

@@ -96,7 +96,7 @@ async def _handle(runtime: Runtime, request: Request, recheck: Recheck) -> Respo
 async def _answer(runtime: Runtime, request: Request, recheck: Recheck) -> Response | Stream:
     info = request.info
     if not info.is_resource:
-        return await _non_resource(runtime, request, recheck)
+        return await _non_resource(runtime, request)
     if request.body:
         request.weigh(request.body)
     await runtime.custom.ensure(info.cluster)
@@ -146,14 +146,14 @@ def _outside_closed_namespaces(runtime: Runtime, request: Request, recheck: Rech
     return again
 
 
-async def _non_resource(runtime: Runtime, request: Request, recheck: Recheck) -> Response:
+async def _non_resource(runtime: Runtime, request: Request) -> Response:
     await runtime.custom.ensure(request.info.cluster)
     path = request.info.path
     if request.info.method != "GET" and (path.strip("/") == "version" or discovery.is_version(path)):
         raise verbs.not_allowed()
     if path.startswith("/openapi/"):
         # The documents have media types of their own.
-        return await openapi.serve(runtime, request, recheck)
+        return await openapi.serve(runtime, request)
     require_acceptable(request)
     if discovery.is_discovery(request.info.path):
         return await discovery.discover(runtime, request)

@@ -1,111 +1,159 @@
-"""``/openapi/v2`` and ``/openapi/v3`` of a space: what kubectl validates and explains by (TS10, TS15)."""
+"""``/openapi/v2`` and ``/openapi/v3`` of a space: what kubectl validates and explains by (TS10, TS15).
+
+What a definition brings to the documents is made beside the event loop when somebody first asks, and charged to him;
+whoever asks afterwards has it put together. A document has the hash of its content as entity tag.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import re
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final
 
 import orjson
 
-from gateway.http.messages import COST_VALUES, Headers, Request, Response
-from gateway.http.negotiation import PLAIN, Accept, respond, respond_at_length
+from gateway.http.messages import COST_VALUES, JSON, LARGE, Headers, Request, Response
+from gateway.http.negotiation import Accept, respond, respond_at_length
 from gateway.process.runtime import Runtime
-from gateway.process.streams import Recheck
 from gateway.resources.kinds import definitions
 from kube.kinds.builtins import KUBERNETES_MINOR
-from kube.kinds.resources import Catalog, Resource
-from kube.openapi import documents, protobuf
-from kube.openapi.documents import Document
+from kube.kinds.resources import Resource
+from kube.openapi import protobuf
+from kube.openapi.documents import Documents, Form
 from kube.requests.status import NoSuchPage
 
-_KEPT: Final = 128
-_PROTOBUF: Final = re.compile(rb"application/com\.github\.proto-openapi\.spec\.v2[@.]v1\.0\+protobuf")
-_ENCODED: Final = Accept(protobuf.CONTENT_TYPE)
+_V2: Final[Mapping[bytes, Form]] = {
+    JSON: Form.V2,
+    protobuf.CONTENT_TYPE: Form.V2_PROTOBUF,
+    protobuf.CONTENT_TYPE.replace(b"v2.v1.0", b"v2@v1.0"): Form.V2_PROTOBUF,
+}
+_V3: Final[Mapping[bytes, Form]] = {JSON: Form.V3}
+_CLAUSES: Final = 32
+_TAG: Final = re.compile(rb'(?:W/)?("[^"]*")|(\*)')
+_VARY: Final[Headers] = ((b"vary", b"Accept"),)
+_FOR_EVER: Final[Headers] = ((b"cache-control", b"private, immutable, max-age=31536000"),)
+"""Where the URL has the hash of the content. Not public: a space's definitions are its own."""
 
-_Name = tuple[int, str, bool]
-"""The identity of a catalog, the path, and whether the document is encoded as protobuf."""
-_known: dict[_Name, tuple[Catalog, Document]] = {}
-_making: dict[_Name, asyncio.Task[Document | None]] = {}
 
-
-async def serve(runtime: Runtime, request: Request, recheck: Recheck) -> Response:
+async def serve(runtime: Runtime, request: Request) -> Response:
     """One of the documents; for a group-version that the space does not serve a 404 without a word.
 
     Raises ``NoSuchPage`` for other paths, ``TooManyRequests`` where its tenant has asked for too much.
     """
-    catalog = runtime.catalogs.of(request.info.cluster)
-    path = request.info.path.rstrip("/")
+    catalog, known = runtime.catalogs.of(request.info.cluster), _documents()
+    path = request.info.path
     if path == "/openapi/v3":
-        return respond(request, orjson.dumps(documents.v3_index(catalog)))
-    encoded = path == "/openapi/v2" and _PROTOBUF.match(request.headers.get(b"accept", b"")) is not None
-    document = await _document(runtime, request, recheck, catalog, path, encoded=encoded)
-    if document is None:
-        if path.startswith("/openapi/v3/"):
-            return Response(404, b"", b"")
+        await _make(request, known, catalog, Form.V3)
+        return respond(request, orjson.dumps(known.v3_index(catalog)))
+    if path == "/openapi/v2":
+        form = _accepted(request, _V2)
+        if form is None:
+            return _empty(406, _VARY)
+        await _make(request, known, catalog, form)
+        answer = _condition(request, known.v2_hash(catalog))
+        if answer is not None:
+            return answer
+        document = await request.in_thread(LARGE + 1, known.v2, catalog, form)
+    elif path.startswith("/openapi/v3/"):
+        group, version = _named(path)
+        resources = catalog.in_version(group, version)
+        if not resources:
+            return _empty(404)
+        if _accepted(request, _V3) is None:
+            return _empty(406, _VARY)
+        form = Form.V3
+        await _make(request, known, resources, form, version)
+        tag = known.v3_hash(catalog, group, version) or ""
+        answer = _elsewhere(request, tag) or _condition(request, tag)
+        if answer is not None:
+            return answer
+        document = await request.in_thread(LARGE + 1, known.v3, catalog, group, version)
+    else:
         raise NoSuchPage
-    etag: Headers = ((b"etag", document.etag.encode()), (b"vary", b"Accept"))
-    if request.headers.get(b"if-none-match") == document.etag.encode():
-        return Response(304, b"", headers=etag)
-    response = await respond_at_length(request, document.body, accept=_ENCODED if encoded else PLAIN)
-    response.headers = (*response.headers, *etag)
+    assert document is not None  # noqa: S101 - the catalog does not change
+    media = Accept(protobuf.CONTENT_TYPE if form is Form.V2_PROTOBUF else JSON)
+    response = await respond_at_length(request, document.body, accept=media)
+    kept = _FOR_EVER if request.query.get("hash") else ()
+    response.headers = (*response.headers, *_tagged(document.hash), *kept)
     return response
 
 
-async def _document(
-    runtime: Runtime, request: Request, recheck: Recheck, catalog: Catalog, path: str, *, encoded: bool
-) -> Document | None:
-    """The document as it is known, or as it is being made: whoever asks meanwhile waits for the same."""
-    name = (id(catalog), path, encoded)
-    while name in _making:
-        await asyncio.wait((_making[name],))
-    known = _known.get(name)
-    if known is not None and known[0] is catalog:
-        return known[1]
-    own = [resource for resource in _shown(catalog, path) if resource.custom]
-    request.charge(sum(resource.weight for resource in own) // COST_VALUES)
-
-    async def made() -> Document | None:
-        if own and runtime.heavy is not None:
-            headers = {b"accept": request.headers.get(b"accept", b"")} if encoded else {}
-            answer = await runtime.heavy.answer(replace(request, headers=headers), recheck)
-            etag = dict(answer.headers).get(b"etag", b"").decode().strip('"')
-            document = Document(answer.body, etag) if answer.status == 200 else None
-        else:
-            # What every space serves is made once; in a thread, so that nobody need start a process for it.
-            document = await asyncio.to_thread(_make, catalog, path, encoded)
-        if document is not None:
-            if len(_known) >= _KEPT:
-                _known.clear()
-            _known[name] = (catalog, document)
-        return document
-
-    making = _making[name] = asyncio.create_task(made())
-    making.add_done_callback(lambda _: _making.pop(name))
-    return await asyncio.shield(making)
+@lru_cache(maxsize=1)
+def _documents() -> Documents:
+    return Documents(definitions(), KUBERNETES_MINOR)
 
 
-def _shown(catalog: Catalog, path: str) -> Iterable[Resource]:
-    """The resources that a document describes."""
-    match path.split("/"):
-        case ["", "openapi", "v3", "api", version]:
-            return catalog.in_version("", version)
-        case ["", "openapi", "v3", "apis", group, version]:
-            return catalog.in_version(group, version)
-    return catalog
+async def _make(
+    request: Request, known: Documents, resources: Iterable[Resource], form: Form, version: str = ""
+) -> None:
+    """Make what is missing: one definition after the other, in turn with other tenants'."""
+    missing = known.missing(resources, form, version)
+    request.charge(sum(resource.weight for resource, _ in missing) // COST_VALUES)
+    for resource, served in missing:
+        await request.in_thread(LARGE + 1, known.make, resource, served, form)
 
 
-def _make(catalog: Catalog, path: str, encoded: bool) -> Document | None:
-    if path == "/openapi/v2":
-        document = documents.v2_document(catalog, definitions(), f"v{KUBERNETES_MINOR}.0")
-        return Document(protobuf.encode(orjson.loads(document.body)), document.hash) if encoded else document
-    if not path.startswith("/openapi/v3/"):
-        return None
-    parts = path.removeprefix("/openapi/v3/").split("/")
-    if len(parts) == 2 and parts[0] == "api":
-        return documents.v3_document(catalog, definitions(), "", parts[1])
-    if len(parts) == 3 and parts[0] == "apis":
-        return documents.v3_document(catalog, definitions(), parts[1], parts[2])
+def _named(path: str) -> tuple[str, str]:
+    """The group and version that a path of version 3 names; an empty version where it names none."""
+    match path.split("/")[3:]:
+        case ["api", version]:
+            return "", version
+        case ["apis", group, version] if group:
+            return group, version
+    return "", ""
+
+
+def _accepted(request: Request, forms: Mapping[bytes, Form]) -> Form | None:
+    """The first form that the client takes, as kube-apiserver chooses it."""
+    header = request.headers.get(b"accept", b"")
+    if not header:
+        return forms[JSON]
+    wanted = []
+    for clause in header.split(b",")[:_CLAUSES]:
+        media, *parameters = (part.strip() for part in clause.split(b";"))
+        quality = next(
+            (value for name, _, value in (each.partition(b"=") for each in parameters) if name == b"q"), b"1"
+        )
+        try:
+            wanted.append((-float(quality), media))
+        except ValueError:
+            continue
+    for _, media in sorted(wanted, key=lambda each: each[0]):
+        if media in (b"*/*", b"application/*"):
+            return forms[JSON]
+        if media in forms:
+            return forms[media]
     return None
+
+
+def _elsewhere(request: Request, tag: str) -> Response | None:
+    """Where the document is, for a URL with the hash of another one."""
+    asked = request.query.get("hash")
+    if not asked or asked == tag:
+        return None
+    return _empty(301, (*_tagged(tag), (b"location", f"?hash={tag}".encode())))
+
+
+def _condition(request: Request, tag: str) -> Response | None:
+    """The answer where it depends on what the client has (RFC 9110, 13.2.2)."""
+    own = f'"{tag}"'.encode()
+    match, none_match = (request.headers.get(name) for name in (b"if-match", b"if-none-match"))
+    if match is not None and not _names(match, own, weakly=False):
+        return _empty(412, _tagged(tag))
+    if none_match is not None and _names(none_match, own, weakly=True):
+        return _empty(304, _tagged(tag))
+    return None
+
+
+def _names(header: bytes, own: bytes, *, weakly: bool) -> bool:
+    found = _TAG.finditer(header)
+    return any(each[2] or (each[1] == own and (weakly or not each[0].startswith(b"W/"))) for each in found)
+
+
+def _tagged(tag: str) -> Headers:
+    return ((b"etag", f'"{tag}"'.encode()), *_VARY)
+
+
+def _empty(status: int, headers: Headers = ()) -> Response:
+    return Response(status, b"", b"", headers)

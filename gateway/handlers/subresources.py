@@ -155,18 +155,19 @@ async def bind(runtime: Runtime, request: Request, kind: Kind) -> Response:
         raise invalid_object("", "Binding", request.info.name, causes)
 
     def bound(current: Body) -> Body:
-        assigned = (current.get("spec") or {}).get("nodeName")
-        if assigned:
-            raise Conflict(
-                f'Operation cannot be fulfilled on pods/binding "{request.info.name}": pod {request.info.name} is '
-                f'already assigned to node "{assigned}"',
-                kind="pods/binding",
-                name=request.info.name,
-            )
+        why = _unassignable(current, body.get("metadata") or {})
+        if why:
+            words = f'Operation cannot be fulfilled on pods/binding "{request.info.name}": {why}'
+            raise Conflict(words, kind="pods/binding", name=request.info.name)
         new: Body = deep_copy(current)
         new["spec"]["nodeName"] = node
         scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": objects.timestamp(request.now)}
+        for field in ("labels", "annotations"):
+            said = (body.get("metadata") or {}).get(field)
+            if said:
+                new["metadata"][field] = (new["metadata"].get(field) or {}) | said
         status = new.setdefault("status", {})
+        status.pop("nominatedNodeName", None)
         others = [each for each in status.get("conditions") or () if each.get("type") != "PodScheduled"]
         status["conditions"] = [*others, {"lastProbeTime": None, **scheduled}]
         return new
@@ -174,6 +175,20 @@ async def bind(runtime: Runtime, request: Request, kind: Kind) -> Response:
     # Nobody owns what a scheduler decides.
     await update_object(runtime, request, kind, bound, managed=True)
     return _success()
+
+
+def _unassignable(pod: Body, said: Body) -> str:
+    """Why a pod cannot be put on a node by a binding with this metadata; empty where it can."""
+    metadata, spec = pod["metadata"], pod.get("spec") or {}
+    for field, words in (("uid", "UID"), ("resourceVersion", "ResourceVersion")):
+        if said.get(field) and said[field] != metadata.get(field):
+            wanted = f"Precondition failed: {words} in precondition: {said[field]}"
+            return f"{wanted}, {words} in object meta: {metadata.get(field, '')}"
+    if metadata.get("deletionTimestamp"):
+        return f"pod {metadata['name']} is being deleted, cannot be assigned to a host"
+    if spec.get("nodeName"):
+        return f'pod {metadata["name"]} is already assigned to node "{spec["nodeName"]}"'
+    return f"pod {metadata['name']} has non-empty .spec.schedulingGates" if spec.get("schedulingGates") else ""
 
 
 async def bind_new(runtime: Runtime, request: Request) -> Response:

@@ -9,14 +9,16 @@ from access.admission import choice
 from access.admission.base import Plugin
 from access.admission.chain import AdmissionChain
 from access.admission.configuration import AdmissionConfiguration
-from access.admission.kubernetes.certificaterequests import CertificateRequests
+from access.admission.kubernetes.certificaterequests import CertificateRequests, CertificateSigners
 from access.admission.kubernetes.customresourcedefinitions import CustomResourceDefinitions
+from access.admission.kubernetes.defaultclasses import INGRESS, STORAGE, DefaultClass
 from access.admission.kubernetes.escalation import EscalationPrevention
 from access.admission.kubernetes.limitranger import LimitRanger
 from access.admission.kubernetes.namespacelifecycle import NamespaceLifecycle
 from access.admission.kubernetes.noderestriction import NodeRestriction
 from access.admission.kubernetes.persistentvolumeclaimresize import PersistentVolumeClaimResize
 from access.admission.kubernetes.podsecurity import PodSecurity
+from access.admission.kubernetes.podtopologylabels import PodTopologyLabels
 from access.admission.kubernetes.priorityandruntimeclass import PriorityAndRuntimeClass
 from access.admission.kubernetes.resourcequota import ResourceQuota
 from access.admission.kubernetes.serviceaccount import ServiceAccount
@@ -107,12 +109,16 @@ def build_admission(
         ApiBindings(store, authorization.workspaces, definitions),
         ServiceAccount(store),
         PriorityAndRuntimeClass(store),
+        DefaultClass(store, STORAGE),
+        DefaultClass(store, INGRESS),
+        PodTopologyLabels(store),
         PersistentVolumeClaimResize(store),
         LimitRanger(store),
         Strategies(),
         CustomResourceDefinitions(store, definitions),
         ObjectValidation(definitions),
         EscalationPrevention(authorization.policies, authorization.chain),
+        CertificateSigners(authorization.chain),
         NodeRestriction(store),
         WorkspaceObjectProtection(),
         NamespaceLifecycle(store),

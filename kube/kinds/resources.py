@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -80,6 +80,8 @@ class Version:
     openapi: Mapping[str, Any] | None = None
     scale: Scale | None = None
     selectable: tuple[str, ...] = ()
+    kept: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
+    """What others have worked out of it, by a name of theirs: it is kept here, and so goes with the definition."""
 
     def subresource(self, name: str) -> Subresource | None:
         """The subresource of that name, or ``None``."""
@@ -184,11 +186,15 @@ class Catalog:
         self._resources = tuple(unique.values())
         self._by_plural: dict[tuple[str, str, str], Resource] = {}
         self._by_kind: dict[tuple[str, str, str], Resource] = {}
+        self._by_version: dict[tuple[str, str], list[Resource]] = {}
         for resource in self._resources:
             for version in resource.versions:
                 if version.served:
                     self._by_plural[resource.group, version.name, resource.plural] = resource
                     self._by_kind.setdefault((resource.group, version.name, resource.kind), resource)
+                    self._by_version.setdefault((resource.group, version.name), []).append(resource)
+        for found in self._by_version.values():
+            found.sort(key=lambda resource: resource.plural)
 
     def __iter__(self) -> Iterator[Resource]:
         return iter(self._resources)
@@ -228,8 +234,7 @@ class Catalog:
 
     def in_version(self, group: str, version: str) -> list[Resource]:
         """The resources served under ``group/version``, sorted by plural name."""
-        found = [r for (g, v, _), r in self._by_plural.items() if g == group and v == version]
-        return sorted(found, key=lambda resource: resource.plural)
+        return list(self._by_version.get((group, version), ()))
 
     def extended(self, resources: Iterable[Resource]) -> Catalog:
         """A catalog with these resources as well (a space's CRDs)."""

@@ -139,6 +139,10 @@ class Definitions:
         """The name of a kind's definition (``io.k8s.api.core.v1.Pod``), or ``None``."""
         return self._kinds.get((group, version, kind))
 
+    def names(self) -> list[str]:
+        """The names of all definitions, sorted."""
+        return sorted(self._texts)
+
     def text(self, name: str) -> bytes:
         """One definition as OpenAPI v2 JSON with its descriptions; references are ``#/definitions/…``."""
         return self._texts[name]

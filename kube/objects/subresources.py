@@ -110,7 +110,10 @@ _PARTS: Final[dict[str, Part]] = {
     "status": Part(_STATUS, kept=frozenset()),
     "approval": Part((("status", "conditions"),), kept=frozenset()),
     "finalize": Part((("spec", "finalizers"),), kept=frozenset()),
-    "binding": Part((("spec", "nodeName"), ("status", "conditions"))),
+    "binding": Part(
+        (("spec", "nodeName"), ("status", "conditions"), ("status", "nominatedNodeName")),
+        kept=frozenset({"finalizers", "ownerReferences"}),
+    ),
     "ephemeralcontainers": Part((("spec", "ephemeralContainers"),)),
     "resize": Part(
         (

@@ -1,7 +1,9 @@
-"""The OpenAPI documents of a space, made from its catalog and the definitions (TS10, TS15).
+"""The OpenAPI documents of a space, put together of what each of its resources brings (TS10, TS15).
 
 ``/openapi/v3`` is one small document a group-version, which clients fetch when they need it; ``/openapi/v2`` is one
-for everything. Hashes come from what a document is made of, so that the index costs nothing to answer.
+for everything. What a resource brings is made when it is first asked for, once, and goes with its definition: a change of
+one definition costs that one, whatever else a space holds. Hashes are of the content, as kube-apiserver's: who has kept a
+document under its hash holds what would be sent now.
 """
 
 from __future__ import annotations
@@ -9,83 +11,47 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from enum import Enum
+from functools import cached_property
+from typing import Any, Final, NamedTuple
 
 import orjson
 
 from kube.kinds.resources import Catalog, Resource, Version
-from kube.kinds.schemas import INT_OR_STRING, LIST_META, OBJECT_META, QUANTITY, Definitions
+from kube.kinds.schemas import Definitions
+from kube.openapi import protobuf
+from kube.openapi.models import as_v2, as_v3, described, model_names
 from kube.openapi.parameters import shared
 from kube.openapi.paths import paths_of
 
-_OPTIONS: Final = (
-    "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions",
-    "io.k8s.apimachinery.pkg.apis.meta.v1.Patch",
-    "io.k8s.apimachinery.pkg.apis.meta.v1.Status",
-    OBJECT_META,
-    LIST_META,
-)
-_CONVENTIONS: Final = "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md"
-_IDENTITY: Final[dict[str, Any]] = {
-    "apiVersion": {
-        "type": "string",
-        "description": (
-            "APIVersion defines the versioned schema of this representation of an object. Servers should convert "
-            "recognized schemas to the latest internal value, and may reject unrecognized values. More info: "
-            f"{_CONVENTIONS}#resources"
-        ),
-    },
-    "kind": {
-        "type": "string",
-        "description": (
-            "Kind is a string value representing the REST resource this object represents. Servers may infer this "
-            "from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: "
-            f"{_CONVENTIONS}#types-kinds"
-        ),
-    },
-}
-_METADATA: Final = f"Standard object's metadata. More info: {_CONVENTIONS}#metadata"
-_ITEMS: Final = f"List of objects. More info: {_CONVENTIONS}"
-_V3_REFERENCE: Final = "#/components/schemas/"
-_OBJECT: Final[dict[str, Any]] = _IDENTITY | {
-    "metadata": {"description": _METADATA, "allOf": [{"$ref": _V3_REFERENCE + OBJECT_META}]}
-}
-_EMBEDDED_OBJECT: Final[dict[str, Any]] = _OBJECT | {
-    name: {"type": "string", "description": f"{words} More info: {_CONVENTIONS}#{place}"}
-    for name, words, place in (
-        ("apiVersion", "apiVersion defines the versioned schema of this representation of an object.", "resources"),
-        ("kind", "kind is a string value representing the type of this object. In CamelCase.", "types-kinds"),
-    )
-}
-_EMBEDDED: Final = "x-kubernetes-embedded-resource"
-_V2_DROPPED: Final = frozenset(
-    (
-        "oneOf",
-        "anyOf",
-        "allOf",
-        "not",
-        "nullable",
-        "default",
-        "x-kubernetes-validations",
-        "x-kubernetes-int-or-string",
-    )
-)
 
+class Form(Enum):
+    """How a document is written."""
 
-_SHAPE: Final = frozenset(("type", "properties", "items", "additionalProperties"))
+    V2 = "v2"
+    V2_PROTOBUF = "v2 in protobuf"
+    V3 = "v3"
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A finished document: its JSON, and the hash that its ETag and its URL carry."""
+    """A finished document: its bytes, and the hash that its ETag and its URL carry, whatever the encoding."""
 
     body: bytes
     hash: str
 
-    @property
-    def etag(self) -> str:
-        """The strong entity tag, quoted."""
-        return f'"{self.hash}"'
+
+class _Part(NamedTuple):
+    """What a version of a resource brings: members of ``paths`` and of the schemas, and the definitions it leads to."""
+
+    owner: Documents
+    paths: bytes
+    schemas: bytes
+    names: frozenset[str]
+    digest: bytes
+
+
+_Own = tuple[Resource, Version]
 
 
 def group_path(group: str, version: str) -> str:
@@ -93,237 +59,171 @@ def group_path(group: str, version: str) -> str:
     return f"apis/{group}/{version}" if group else f"api/{version}"
 
 
-def v3_index(catalog: Catalog, prefix: str = "") -> dict[str, Any]:
-    """``/openapi/v3``: every group-version with the URL of its document.
+class Documents:
+    """The documents of all spaces, by the definitions of one Kubernetes version (``1.37``)."""
 
-    Clients take the URL as absolute on the host, so what stood before ``/openapi`` in the request
-    (``/clusters/root:acme``) is the ``prefix``.
-    """
-    return {
-        "paths": {
-            path: {"serverRelativeURL": f"{prefix}/openapi/v3/{path}?hash={v3_hash(catalog, group, version)}"}
-            for group, versions in catalog.groups().items()
-            for version in versions
-            for path in (group_path(group, version),)
+    def __init__(self, definitions: Definitions, version: str) -> None:
+        self._definitions = definitions
+        self._info = {"title": "Kubernetes", "version": version}
+        self._known: dict[tuple[Form, str], bytes] = {}
+        self.made = 0
+        """How many times something was made of what a resource defines: the work that documents have cost."""
+
+    def missing(self, resources: Iterable[Resource], form: Form, version: str = "") -> list[_Own]:
+        """What of these resources, in one version or all, has yet to be made before a document costs little."""
+        return [own for own in _served(resources, version) if self._kept(own[1], form) is None]
+
+    def make(self, resource: Resource, served: Version, form: Form) -> _Part:
+        """Make what a resource brings, unless that is done."""
+        kept = self._kept(served, form)
+        return kept or self._make(resource, served, form)
+
+    def v3_index(self, catalog: Catalog, prefix: str = "") -> dict[str, Any]:
+        """``/openapi/v3``: every group-version with the URL of its document.
+
+        Clients take the URL as absolute on the host, so what stood before ``/openapi`` in the request
+        (``/clusters/root:acme``) is the ``prefix``.
+        """
+        return {
+            "paths": {
+                path: {"serverRelativeURL": f"{prefix}/openapi/v3/{path}?hash={self.v3_hash(catalog, group, version)}"}
+                for group, versions in catalog.groups().items()
+                for version in versions
+                for path in (group_path(group, version),)
+            }
         }
-    }
 
+    def v3_hash(self, catalog: Catalog, group: str, version: str) -> str | None:
+        """The hash of a group-version's document; ``None`` when the catalog has no such group-version."""
+        parts = self._parts(catalog.in_version(group, version), Form.V3, version)
+        return self._hash(parts) if parts else None
 
-def v3_hash(catalog: Catalog, group: str, version: str) -> str:
-    """The hash of a group-version's document, without making it."""
-    return _hash(catalog.in_version(group, version), version)
+    def v3(self, catalog: Catalog, group: str, version: str) -> Document | None:
+        """``/openapi/v3/<path>``, or ``None`` when the catalog has no such group-version."""
+        parts = self._parts(catalog.in_version(group, version), Form.V3, version)
+        if not parts:
+            return None
+        head = {"openapi": "3.0.0", "info": self._info}
+        schemas = [*(self._definition(Form.V3, name) for name in _names(parts)), *(part.schemas for part in parts)]
+        body = b"".join(
+            (
+                orjson.dumps(head)[:-1],
+                b',"paths":{',
+                _members(part.paths for part in parts),
+                b'},"components":{"schemas":{',
+                _members(schemas),
+                b'},"securitySchemes":',
+                orjson.dumps(_SECURITY),
+                b"}}",
+            )
+        )
+        return Document(body, self._hash(parts))
 
+    def v2_hash(self, catalog: Catalog) -> str:
+        """The hash of ``/openapi/v2``."""
+        return self._hash(self._parts(catalog, Form.V2))
 
-def v3_document(catalog: Catalog, definitions: Definitions, group: str, version: str) -> Document | None:
-    """``/openapi/v3/<path>``, or ``None`` when the catalog has no such group-version."""
-    resources = catalog.in_version(group, version)
-    if not resources:
-        return None
-    schemas, names = _schemas(resources, version, definitions)
-    for name in definitions.closure(names):
-        schemas[name] = _as_v3(name, orjson.loads(definitions.text(name)))
-    paths: dict[str, Any] = {}
-    for resource in resources:
-        paths |= paths_of(resource, version, _model_names(resource, version, definitions), v3=True)
-    document = {
-        "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": "unversioned"},
-        "paths": paths,
-        "components": {"schemas": dict(sorted(schemas.items())), "securitySchemes": _security(v3=True)},
-    }
-    return Document(orjson.dumps(document), _hash(resources, version))
+    def v2(self, catalog: Catalog, form: Form = Form.V2) -> Document:
+        """``/openapi/v2``: all group-versions in one document."""
+        parts = self._parts(catalog, form)
+        paths = [part.paths for part in parts]
+        schemas = [*(self._definition(form, name) for name in _names(parts)), *(part.schemas for part in parts)]
+        head = {
+            "swagger": "2.0",
+            "info": self._info,
+            "securityDefinitions": _SECURITY,
+            "security": [{"BearerToken": []}],
+            "parameters": shared(),
+        }
+        if form is Form.V2_PROTOBUF:
+            body = protobuf.document(head, b"".join(paths), b"".join(schemas))
+            return Document(body, self.v2_hash(catalog))
+        body = b"".join(
+            (
+                orjson.dumps(head)[:-1],
+                b',"paths":{',
+                _members(paths),
+                b'},"definitions":{',
+                _members(schemas),
+                b"}}",
+            )
+        )
+        return Document(body, self._hash(parts))
 
+    def _parts(self, resources: Iterable[Resource], form: Form, version: str = "") -> list[_Part]:
+        return [self.make(resource, served, form) for resource, served in _served(resources, version)]
 
-def v2_document(catalog: Catalog, definitions: Definitions, server_version: str) -> Document:
-    """``/openapi/v2``: all group-versions in one document. ``server_version`` is ``v1.37.0``'s form."""
-    paths: dict[str, Any] = {}
-    custom: dict[str, Any] = {}
-    roots: set[str] = set()
-    digest = hashlib.sha256()
-    for group, versions in catalog.groups().items():
-        for version in versions:
-            resources = catalog.in_version(group, version)
-            digest.update(_hash(resources, version).encode())
-            schemas, names = _schemas(resources, version, definitions)
-            custom |= {name: _as_v2(schema) for name, schema in schemas.items()}
-            roots |= names
-            for resource in resources:
-                paths |= paths_of(resource, version, _model_names(resource, version, definitions), v3=False)
-    texts = [
-        orjson.dumps(name) + b":" + definitions.text(name).replace(b',"format":"quantity"', b"")
-        for name in definitions.closure(roots)
-    ]
-    texts += [orjson.dumps(name) + b":" + orjson.dumps(schema) for name, schema in custom.items()]
-    head = {
-        "swagger": "2.0",
-        "info": {"title": "Kubernetes", "version": server_version},
-        "securityDefinitions": _security(v3=False),
-        "security": [{"BearerToken": []}],
-        "paths": paths,
-        "parameters": shared(),
-    }
-    body = orjson.dumps(head)[:-1] + b',"definitions":{' + b",".join(texts) + b"}}"
-    return Document(body, digest.hexdigest().upper())
+    def _kept(self, served: Version, form: Form) -> _Part | None:
+        part = served.kept.get(form)
+        return part if part is not None and part.owner is self else None
 
-
-def model_name(group: str, version: str, kind: str) -> str:
-    """The definition's name of a custom kind: ``io.example.stable.v1.CronTab``."""
-    return ".".join((*reversed(group.split(".")), version, kind))
-
-
-def _model_names(resource: Resource, version: str, definitions: Definitions) -> dict[str, str]:
-    """The definitions' names of a resource: of the object, of its list, and of its subresources' kinds."""
-    found = {
-        resource.kind: _name(resource, version, resource.kind, definitions),
-        resource.list_kind: _name(resource, version, resource.list_kind, definitions),
-    }
-    served = resource.version(version)
-    for part in served.subresources if served else ():
-        name = definitions.name_of(part.group, part.version, part.kind)
-        if part.kind not in found and name is not None:
-            found[part.kind] = name
-    return {kind: name for kind, name in found.items() if name}
-
-
-def _name(resource: Resource, version: str, kind: str, definitions: Definitions) -> str:
-    if resource.custom:
-        return model_name(resource.group, version, kind)
-    return definitions.name_of(resource.group, version, kind) or ""
-
-
-def _schemas(resources: Iterable[Resource], version: str, definitions: Definitions) -> tuple[dict[str, Any], set[str]]:
-    """The schemas that custom resources bring, and the definitions that all resources refer to."""
-    custom: dict[str, Any] = {}
-    names = set(_OPTIONS)
-    for resource in resources:
-        served = resource.version(version)
-        if resource.custom and served is not None:
-            custom |= _custom_schemas(resource, served)
-            names.add(definitions.name_of("autoscaling", "v1", "Scale") or OBJECT_META)
+    def _make(self, resource: Resource, served: Version, form: Form) -> _Part:
+        self.made += 1
+        version, definitions = served.name, self._definitions
+        if form is Form.V2_PROTOBUF:
+            plain = self.make(resource, served, Form.V2)
+            paths, schemas = (orjson.loads(b"{%b}" % members) for members in (plain.paths, plain.schemas))
+            part = _Part(self, protobuf.paths(paths), protobuf.definitions(schemas), plain.names, plain.digest)
         else:
-            names.update(_model_names(resource, version, definitions).values())
-    return custom, names
+            custom, roots = described(resource, version, definitions)
+            if form is Form.V2:
+                custom = {name: as_v2(schema) for name, schema in custom.items()}
+            models = model_names(resource, version, definitions)
+            texts = [
+                orjson.dumps(members)[1:-1]
+                for members in (paths_of(resource, version, models, v3=form is Form.V3), custom)
+            ]
+            names = frozenset(definitions.closure(roots))
+            part = _Part(self, *texts, names, hashlib.sha256(b"\0".join(texts)).digest())
+        served.kept[form] = part
+        return part
+
+    def _definition(self, form: Form, name: str) -> bytes:
+        """A built-in definition as a member of the schemas."""
+        known = self._known.get((form, name))
+        if known is None:
+            text = self._definitions.text(name).replace(b',"format":"quantity"', b"")
+            if form is Form.V3:
+                text = orjson.dumps(as_v3(name, orjson.loads(self._definitions.text(name))))
+            encoded = form is Form.V2_PROTOBUF
+            known = protobuf.definitions({name: orjson.loads(text)}) if encoded else orjson.dumps(name) + b":" + text
+            self._known[form, name] = known
+        return known
+
+    @cached_property
+    def _digest(self) -> bytes:
+        """What all documents share: the built-in definitions of this version, and how they are written."""
+        digest = hashlib.sha256(orjson.dumps((self._info, shared(), _SECURITY)))
+        for form in (Form.V2, Form.V3):
+            for name in self._definitions.names():
+                digest.update(self._definition(form, name))
+        return digest.digest()
+
+    def _hash(self, parts: Iterable[_Part]) -> str:
+        # Sorted: processes learn of definitions in different orders.
+        return hashlib.sha256(self._digest + b"".join(sorted(part.digest for part in parts))).hexdigest().upper()
 
 
-def _custom_schemas(resource: Resource, version: Version) -> dict[str, Any]:
-    kind, kinds = resource.kind, resource.list_kind
-    name, names = (model_name(resource.group, version.name, word) for word in (kind, kinds))
-    source = _with_embedded(version.openapi or {"type": "object", "x-kubernetes-preserve-unknown-fields": True})
-    gvk = {"group": resource.group, "version": version.name}
-    return {
-        name: source
-        | {
-            "properties": source.get("properties", {}) | _OBJECT,
-            "x-kubernetes-group-version-kind": [gvk | {"kind": kind}],
-        },
-        names: {
-            "type": "object",
-            "required": ["items"],
-            "description": f"{kinds} is a list of {kind}",
-            "properties": _IDENTITY
-            | {
-                "metadata": {"description": _METADATA, "allOf": [{"$ref": _V3_REFERENCE + LIST_META}]},
-                "items": {"type": "array", "description": _ITEMS, "items": {"$ref": _V3_REFERENCE + name}},
-            },
-            "x-kubernetes-group-version-kind": [gvk | {"kind": kinds}],
-        },
-    }
+def _served(resources: Iterable[Resource], version: str) -> Iterable[_Own]:
+    for resource in resources:
+        for served in resource.versions:
+            if served.served and version in ("", served.name):
+                yield resource, served
 
 
-def _with_embedded(source: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema in which embedded objects have what every object has."""
-    result = dict(source)
-    if isinstance(source.get("properties"), dict):
-        result["properties"] = {name: _with_embedded(child) for name, child in source["properties"].items()}
-    for part in ("items", "additionalProperties"):
-        if isinstance(source.get(part), dict):
-            result[part] = _with_embedded(source[part])
-    if source.get(_EMBEDDED) is True:
-        result["properties"] = result.get("properties", {}) | _EMBEDDED_OBJECT
-        result["required"] = list(dict.fromkeys((*source.get("required", ()), "kind", "apiVersion")))
-    return result
+def _names(parts: Iterable[_Part]) -> list[str]:
+    return sorted(frozenset().union(*(part.names for part in parts)))
 
 
-def _as_v3(name: str, source: Mapping[str, Any]) -> dict[str, Any]:
-    """A built-in definition in OpenAPI v3: a reference with neighbours stands in ``allOf``."""
-    if name == QUANTITY:
-        return {
-            "description": source.get("description", ""),
-            "oneOf": [{"type": "string"}, {"type": "number"}],
-        }
-    if name == INT_OR_STRING:
-        kinds = [{"type": "integer"}, {"type": "string"}]
-        return {"description": source.get("description", ""), "format": "int-or-string", "oneOf": kinds}
-    return {key: _v3_value(key, value) for key, value in source.items()}
+def _members(texts: Iterable[bytes]) -> bytes:
+    return b",".join(filter(None, texts))
 
 
-def _v3_value(key: str, value: Any) -> Any:
-    if key == "properties":
-        return {name: _v3_node(child) for name, child in value.items()}
-    if key in ("items", "additionalProperties") and isinstance(value, dict):
-        return _v3_node(value)
-    return value
-
-
-def _v3_node(source: Mapping[str, Any]) -> dict[str, Any]:
-    reference = source.get("$ref")
-    if not isinstance(reference, str):
-        return {key: _v3_value(key, value) for key, value in source.items()}
-    target = {"$ref": _V3_REFERENCE + reference.rpartition("/")[2]}
-    beside = {key: value for key, value in source.items() if key != "$ref"}
-    return beside | {"allOf": [target]} if beside else target
-
-
-def _as_v2(source: Any) -> Any:
-    """A custom resource's schema without what OpenAPI v2 cannot say."""
-    if isinstance(source, dict):
-        alone = source.get("allOf")
-        if isinstance(alone, list) and len(alone) == 1 and isinstance(alone[0], dict) and "$ref" in alone[0]:
-            beside = {"description": source["description"]} if "description" in source else {}
-            return beside | {"$ref": alone[0]["$ref"].replace(_V3_REFERENCE, "#/definitions/")}
-        if source.get("x-kubernetes-preserve-unknown-fields") is True or source.get("nullable") is True:
-            # kubectl would refuse what is not described beside what is, and null.
-            shape = _SHAPE - {"type"} if "x-kubernetes-group-version-kind" in source else _SHAPE
-            shape = shape | {"required"} if source.get(_EMBEDDED) is True else shape
-            source = {key: value for key, value in source.items() if key not in shape}
-        reference = source.get("$ref")
-        if isinstance(reference, str):
-            return {"$ref": reference.replace(_V3_REFERENCE, "#/definitions/")}
-        return {
-            key: {name: _as_v2(child) for name, child in value.items()} if key == "properties" else _as_v2(value)
-            for key, value in source.items()
-            if key not in _V2_DROPPED
-        }
-    return [_as_v2(item) for item in source] if isinstance(source, list) else source
-
-
-def _security(*, v3: bool) -> dict[str, Any]:
-    scheme = {
+_SECURITY: Final[Mapping[str, Any]] = {
+    "BearerToken": {
         "type": "apiKey",
         "in": "header",
         "name": "authorization",
         "description": "Bearer Token authentication",
     }
-    return {"BearerToken": scheme} if v3 else {"BearerToken": dict(scheme)}
-
-
-def _hash(resources: Iterable[Resource], version: str) -> str:
-    """Everything a document of these resources depends on, apart from the definitions of the served minor."""
-    digest = hashlib.sha256()
-    for resource in resources:
-        served = resource.version(version)
-        parts = [part.name for part in served.subresources] if served else []
-        schema = served.openapi if served else None
-        described = (
-            resource.group,
-            version,
-            resource.plural,
-            resource.kind,
-            resource.list_kind,
-            resource.namespaced,
-            resource.verbs,
-            parts,
-            schema,
-        )
-        digest.update(orjson.dumps(described, option=orjson.OPT_SORT_KEYS))
-    return digest.hexdigest().upper()
+}

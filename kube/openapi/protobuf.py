@@ -17,15 +17,26 @@ CONTENT_TYPE: Final = b"application/com.github.proto-openapi.spec.v2.v1.0+protob
 """Clients ask for it with ``@v1.0``, which may not stand in a media type."""
 
 _VARINT, _FIXED64, _BYTES = 0, 1, 2
+_PATHS, _DEFINITIONS = 8, 9
 _Encode = Callable[[Any], int | float | bytes]
 """From a JSON value to what goes on the wire: a varint, a double, or delimited bytes."""
 _Fields = Mapping[str, tuple[int, _Encode, bool]]
 """By name in JSON: the field's number, its encoding, and whether it repeats. ``x-`` takes every extension."""
 
 
-def encode(document: Mapping[str, Any]) -> bytes:
-    """The document as a ``Document`` message. What the messages have no field for is left out."""
-    return _message(_DOCUMENT, document)
+def document(head: Mapping[str, Any], paths: bytes, definitions: bytes) -> bytes:
+    """A ``Document`` message of what was encoded before and the rest. What the messages have no field for is left out."""
+    return _message(_DOCUMENT, head) + _field(_PATHS, paths) + _field(_DEFINITIONS, definitions)
+
+
+def paths(paths: Mapping[str, Any]) -> bytes:
+    """Fields of a ``Paths`` message: they can be put one after the other."""
+    return _map(_of(_PATH), 2)(paths)
+
+
+def definitions(schemas: Mapping[str, Any]) -> bytes:
+    """Fields of a ``Definitions`` message: they can be put one after the other."""
+    return _map(_schema)(schemas)
 
 
 def _varint(number: int) -> bytes:
@@ -196,8 +207,6 @@ _API_KEY: Final[_Fields] = {
 _DOCUMENT: Final[_Fields] = {
     "swagger": (1, _text, False),
     "info": (2, _of({"title": (1, _text, False), "version": (2, _text, False)}), False),
-    "paths": (8, _map(_of(_PATH), 2), False),
-    "definitions": (9, _map(_schema), False),
     "parameters": (10, _map(_parameter), False),
     "security": (12, _map(_one_or_more(_text)), True),
     "securityDefinitions": (13, _map(lambda value: _field(2, _message(_API_KEY, value))), False),

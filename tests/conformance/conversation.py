@@ -70,6 +70,22 @@ class Conversation:
         warnings = tuple(sorted(answer.warnings))  # those about annotations come in any order
         return self._keep(Answer(answer.status, {"content-type": "application/json"}, warnings, said), method, path)
 
+    def refused(self, method: str, path: str, body: Any) -> Answer:
+        """Ask, and keep for the comparison only how it was refused: the words tell of where the real server keeps it."""
+        answer = self.speaker.send(method, path, body)
+        said = Answer(answer.status, {"content-type": "application/json"}, (), {"reason": answer["reason"]})
+        return self._keep(said, method, path, body)
+
+    def owners(self, method: str, path: str, body: Any, media: str = "application/json") -> Answer:
+        """Ask, and keep for the comparison only who owns which fields afterwards, or why it was refused."""
+        answer = self.speaker.send(method, path, body, media)
+        said = (
+            {"message": answer["message"]}
+            if answer.status >= 400
+            else {"owners": answer["metadata"].get("managedFields")}
+        )
+        return self._keep(Answer(answer.status, {"content-type": "application/json"}, (), said), method, path)
+
     def hear(self, *questions: tuple[str, dict[str, str]]) -> None:
         """GET all of these paths, with these headers, at the same time: some answers take their seconds.
 

@@ -17,7 +17,8 @@ from kube.kinds.builtins import BUILTINS, TENANT_BUILTINS
 from kube.kinds.resources import Catalog, Resource, Version
 from kube.kinds.schemas import Definitions
 from kube.objects import tables
-from kube.openapi import discovery, documents
+from kube.openapi import discovery
+from kube.openapi.documents import Documents, Form, group_path
 
 CRONTAB = {
     "type": "object",
@@ -35,9 +36,9 @@ CRONTAB = {
 }
 
 
-def custom(schema: dict[str, Any] = CRONTAB) -> Resource:
+def custom(schema: dict[str, Any] = CRONTAB, group: str = "stable.example.com") -> Resource:
     return Resource(
-        group="stable.example.com",
+        group=group,
         kind="CronTab",
         plural="crontabs",
         singular="crontab",
@@ -53,6 +54,11 @@ def catalog() -> Catalog:
     return BUILTINS.extended([custom()])
 
 
+@pytest.fixture(scope="module")
+def documents(definitions: Definitions) -> Documents:
+    return Documents(definitions, "1.37")
+
+
 def references(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
         target = value.get("$ref")
@@ -65,15 +71,13 @@ def references(value: Any) -> Iterator[str]:
             yield from references(child)
 
 
-def test_every_group_version_has_a_document_whose_references_resolve(
-    catalog: Catalog, definitions: Definitions
-) -> None:
+def test_every_group_version_has_a_document_whose_references_resolve(catalog: Catalog, documents: Documents) -> None:
     index = documents.v3_index(catalog)["paths"]
     for group, versions in catalog.groups().items():
         for version in versions:
-            document = documents.v3_document(catalog, definitions, group, version)
+            document = documents.v3(catalog, group, version)
             assert document is not None
-            path = documents.group_path(group, version)
+            path = group_path(group, version)
             assert index[path]["serverRelativeURL"] == f"/openapi/v3/{path}?hash={document.hash}"
             body = orjson.loads(document.body)
             schemas = body["components"]["schemas"]
@@ -87,8 +91,8 @@ def test_every_group_version_has_a_document_whose_references_resolve(
                 assert (group, version, resource.kind) in kinds
 
 
-def test_the_version_two_document_resolves_and_names_every_kind(catalog: Catalog, definitions: Definitions) -> None:
-    document = documents.v2_document(catalog, definitions, "v1.37.0")
+def test_the_version_two_document_resolves_and_names_every_kind(catalog: Catalog, documents: Documents) -> None:
+    document = documents.v2(catalog)
     body = orjson.loads(document.body)
     assert {name.rpartition("/")[2] for name in references(body)} <= {*body["definitions"], *body["parameters"]}
     assert all(parameter["description"] for parameter in body["parameters"].values())
@@ -102,9 +106,9 @@ def test_the_version_two_document_resolves_and_names_every_kind(catalog: Catalog
     assert b'"format":"quantity"' not in document.body
 
 
-def test_a_patch_says_which_parameters_it_takes(definitions: Definitions) -> None:
+def test_a_patch_says_which_parameters_it_takes(documents: Documents) -> None:
     """Kubectl looks here before it sends dryRun or fieldValidation."""
-    document = documents.v3_document(BUILTINS, definitions, "apps", "v1")
+    document = documents.v3(BUILTINS, "apps", "v1")
     assert document is not None
     patch = orjson.loads(document.body)["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]["patch"]
     assert patch["x-kubernetes-action"] == "patch"
@@ -116,24 +120,63 @@ def test_a_patch_says_which_parameters_it_takes(definitions: Definitions) -> Non
     assert {"dryRun", "fieldManager", "fieldValidation", "force"} <= {p["name"] for p in patch["parameters"]}
 
 
-def test_a_space_shows_its_own_kinds_and_no_others(definitions: Definitions) -> None:
+def test_a_space_shows_its_own_kinds_and_no_others(documents: Documents) -> None:
     """TS10, TS13: what a tenant cannot hold is not described to it; its own CRDs are, to it alone."""
     own = TENANT_BUILTINS.extended([custom()])
-    assert b"CronTab" in documents.v2_document(own, definitions, "v1").body
-    assert b"CronTab" not in documents.v2_document(TENANT_BUILTINS, definitions, "v1").body
-    assert b"io.tenantry.v1.Tenant" not in documents.v2_document(own, definitions, "v1").body
+    assert b"CronTab" in documents.v2(own).body
+    assert b"CronTab" not in documents.v2(TENANT_BUILTINS).body
+    assert b"io.tenantry.v1.Tenant" not in documents.v2(own).body
     assert "apis/stable.example.com/v1" not in documents.v3_index(TENANT_BUILTINS)["paths"]
-    assert documents.v3_document(TENANT_BUILTINS, definitions, "stable.example.com", "v1") is None
+    assert documents.v3(TENANT_BUILTINS, "stable.example.com", "v1") is None
 
 
-def test_the_hash_changes_with_the_schema_alone(definitions: Definitions) -> None:
+def test_the_hash_changes_with_the_content_alone(documents: Documents) -> None:
     one, same = Catalog([custom()]), Catalog([custom()])
     other = Catalog([custom({**CRONTAB, "description": "Another."})])
     hashes = [documents.v3_hash(each, "stable.example.com", "v1") for each in (one, same, other)]
     assert hashes[0] == hashes[1] != hashes[2]
-    document = documents.v3_document(one, definitions, "stable.example.com", "v1")
+    document = documents.v3(one, "stable.example.com", "v1")
     assert document is not None
-    assert document.etag == f'"{hashes[0]}"'
+    assert document.hash == hashes[0]
+    assert documents.v2(one).hash == documents.v2_hash(same) != documents.v2_hash(other)
+    # Whatever a process has learnt of first; and one document in whichever encoding.
+    two = [custom(), custom(group="other.example.com")]
+    assert documents.v2_hash(Catalog(two)) == documents.v2(Catalog(two[::-1]), Form.V2_PROTOBUF).hash
+
+
+def test_another_kubernetes_version_is_another_document(definitions: Definitions, documents: Documents) -> None:
+    """A client that has kept a document under its hash must not go on with what an earlier server said."""
+    later = Documents(definitions, "1.38")
+    assert later.v3_hash(BUILTINS, "apps", "v1") != documents.v3_hash(BUILTINS, "apps", "v1")
+    changed = Documents(definitions.with_properties("io.k8s.api.core.v1.Pod", {"new": {"type": "string"}}), "1.37")
+    assert changed.v2_hash(BUILTINS) != documents.v2_hash(BUILTINS)
+
+
+def test_a_changed_definition_costs_itself_alone(definitions: Definitions) -> None:
+    """However many definitions a space holds, and however often somebody asks."""
+    documents = Documents(definitions, "1.37")
+    many = [custom(group=f"g{number}.example.com") for number in range(100)]
+    before = TENANT_BUILTINS.extended(many)
+    for form in (Form.V2, Form.V2_PROTOBUF):
+        documents.v2(before, form)
+    documents.v3_index(before)
+    known = documents.made
+    for _ in range(3):
+        documents.v2(before)
+        documents.v3_index(before)
+        documents.v3(before, "g7.example.com", "v1")
+    assert documents.made == known
+    after = TENANT_BUILTINS.extended([custom({**CRONTAB, "description": "Another."}, many[0].group), *many[1:]])
+    assert [resource.group for resource, _ in documents.missing(after, Form.V2)] == ["g0.example.com"]
+    assert b"Another." in documents.v2(after).body
+    assert documents.made == known + 1
+    documents.v2(after, Form.V2_PROTOBUF)
+    documents.v3_index(after)
+    assert documents.made == known + 3
+    # Another space has its own; what both serve is there.
+    assert [resource.group for resource, _ in documents.missing(TENANT_BUILTINS.extended([custom()]), Form.V3)] == [
+        "stable.example.com"
+    ]
 
 
 PREFIX = "/clusters/root:acme"
@@ -143,7 +186,7 @@ class _Server(http.server.BaseHTTPRequestHandler):
     """The documents over HTTP, as the API server serves them."""
 
     catalog: ClassVar[Catalog]
-    definitions: ClassVar[Definitions]
+    documents: ClassVar[Documents]
 
     def do_GET(self) -> None:
         path = urlsplit(self.path).path
@@ -160,7 +203,7 @@ class _Server(http.server.BaseHTTPRequestHandler):
         self.wfile.write(data)
 
     def _answer(self, path: str, accept: str) -> tuple[Any, str]:
-        catalog = self.catalog
+        catalog, documents = self.catalog, self.documents
         if path in ("/api", "/apis") and "v=v2;" in accept:
             return discovery.aggregated(catalog, core=path == "/api"), discovery.aggregated_media_type("v2")
         parts = path.strip("/").split("/")
@@ -168,7 +211,7 @@ class _Server(http.server.BaseHTTPRequestHandler):
             return documents.v3_index(catalog, PREFIX), "application/json"
         if path.startswith("/openapi/v3/"):
             group, version = ("", parts[3]) if parts[2] == "api" else (parts[3], parts[4])
-            document = documents.v3_document(catalog, self.definitions, group, version)
+            document = documents.v3(catalog, group, version)
             return (document.body if document else None), "application/json"
         if path == "/api/v1/namespaces/default/pods":
             pods = catalog.find("", "v1", "pods")
@@ -186,8 +229,8 @@ class _Server(http.server.BaseHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def server(catalog: Catalog, definitions: Definitions) -> Iterator[str]:
-    handler = type("Handler", (_Server,), {"catalog": catalog, "definitions": definitions})
+def server(catalog: Catalog, documents: Documents) -> Iterator[str]:
+    handler = type("Handler", (_Server,), {"catalog": catalog, "documents": documents})
     listener = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=listener.serve_forever, daemon=True)
     thread.start()

@@ -8,8 +8,8 @@ import orjson
 
 from kube.kinds.builtins import TENANT_BUILTINS
 from kube.kinds.schemas import Definitions
-from kube.openapi.documents import v2_document
-from kube.openapi.protobuf import encode
+from kube.openapi import protobuf
+from kube.openapi.documents import Documents, Form
 
 
 def fields(data: bytes) -> dict[int, list[Any]]:
@@ -47,8 +47,9 @@ def named(message: bytes, number: int = 1) -> dict[str, bytes]:
 
 
 def test_every_definition_and_path_is_in_the_document(definitions: Definitions) -> None:
-    source = orjson.loads(v2_document(TENANT_BUILTINS, definitions, "v1.0.0").body)
-    document = fields(encode(source))
+    documents = Documents(definitions, "1.37")
+    source = orjson.loads(documents.v2(TENANT_BUILTINS).body)
+    document = fields(documents.v2(TENANT_BUILTINS, Form.V2_PROTOBUF).body)
     assert document[1] == [b"2.0"]
     known = named(document[9][0])
     assert known.keys() == source["definitions"].keys()
@@ -69,7 +70,8 @@ def test_every_definition_and_path_is_in_the_document(definitions: Definitions) 
 def test_numbers_booleans_and_alternatives_keep_their_types() -> None:
     schema = {"type": ["string", "null"], "minimum": 1, "maxLength": 300, "uniqueItems": True, "enum": ["a", 1]}
     schema |= {"additionalProperties": {"type": "string"}, "items": {"type": "integer"}, "x-kubernetes-x": [1]}
-    document = encode({"swagger": "2.0", "definitions": {"d": schema, "e": {"additionalProperties": False}}})
+    schemas = protobuf.definitions({"d": schema, "e": {"additionalProperties": False}})
+    document = protobuf.document({"swagger": "2.0"}, b"", schemas)
     known = named(fields(document)[9][0])
     found = fields(known["d"])
     assert fields(found[22][0])[1] == [b"string", b"null"]

@@ -70,7 +70,6 @@ AWAITED = {
     ("gateway/upstream/recording/recordings.py", "_behind"),  # waited for at the stop, its failure logged
     ("gateway/upstream/tokens.py", "_renewal"),
     ("gateway/http/protocol.py", "_serve"),
-    ("gateway/handlers/openapi.py", "_document"),
     ("gateway/process/fairexecutor.py", "run"),
     ("gateway/process/heavyrequests.py", "_let_go"),
     ("gateway/process/streams.py", "_recheck_pending"),

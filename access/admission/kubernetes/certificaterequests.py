@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from access.admission.base import CREATE, UPDATE, Attributes, NoopPlugin
+from access.authorization.chain import AuthorizationChain
 from kube.requests.fielderrors import invalid_object
 from kube.requests.status import Forbidden
 from kube.validation.certificates import APISERVER_CLIENT, asks_for_masters, decision_causes
@@ -59,6 +61,46 @@ class CertificateRequests(NoopPlugin):
             if causes:
                 raise invalid_object(resource.group, resource.kind, attributes.name, causes)
         return ()
+
+
+class CertificateSigners(NoopPlugin):
+    """Kubernetes' ``CertificateApproval`` and ``CertificateSigning``: deciding on requests, or filling them, needs a right.
+
+    It is the verb ``approve`` or ``sign`` on the signer that was asked for (``example.com/x``), or on all of its domain
+    (``example.com/*``); to write ``approval`` or ``status`` alone is not enough (AZ2).
+    """
+
+    name = "CertificateSigners"
+
+    def __init__(self, authorization: AuthorizationChain) -> None:
+        self._authorization = authorization
+
+    async def validate(self, attributes: Attributes) -> Sequence[Operation]:
+        """Raises ``Forbidden`` in kube-apiserver's words."""
+        body, old, part = attributes.object, attributes.old, attributes.subresource
+        verb = _VERBS.get(part)
+        if verb is None or body is None or old is None or attributes.operation != UPDATE or not _is_request(attributes):
+            return ()
+        if part == "status" and _decided(body) == _decided(old):
+            return ()
+        signer = (old.get("spec") or {}).get("signerName", "")
+        domain = f"{signer.partition('/')[0]}/*"
+        if not await self._may(attributes, verb, signer) and not await self._may(attributes, verb, domain):
+            raise attributes.forbidden(f'user not permitted to {verb} requests with signerName "{signer}"')
+        return ()
+
+    async def _may(self, attributes: Attributes, verb: str, signer: str) -> bool:
+        info = replace(attributes.info, verb=verb, resource="signers", name=signer, subresource="", version="*")
+        return (await self._authorization.authorize(attributes.principal, info)).allowed
+
+
+_VERBS: Final = {"approval": "approve", "status": "sign"}
+
+
+def _decided(body: Mapping[str, Any]) -> tuple[Any, Any]:
+    """What a signer writes: the certificate, and the conditions."""
+    status = body.get("status") or {}
+    return status.get("certificate") or None, status.get("conditions") or None
 
 
 def _is_request(attributes: Attributes) -> bool:

@@ -10,16 +10,18 @@ import yaml
 
 from tests.conformance.conversation import Conversation
 from tests.conformance.script.accounts import accounts
-from tests.conformance.script.certificates import certificates
+from tests.conformance.script.certificates import certificates, signers
 from tests.conformance.script.controllers import aggregation, contents, kubesystem, nodes
 from tests.conformance.script.definitions import definitions, deprecations
 from tests.conformance.script.endings import deletes, namespaces, updates
 from tests.conformance.script.kinds import OBJECTS, invalid_section, kind_section
 from tests.conformance.script.meanings import meanings
 from tests.conformance.script.parts import connecting, counts, limits, parts, reviews
+from tests.conformance.script.plugins import binding, plugins
 from tests.conformance.script.podsecurity import podsecurity
 from tests.conformance.script.policy import policy
 from tests.conformance.script.reads import layout, lists, networks, paths, quantities, watching
+from tests.conformance.script.resetting import resetting, resettingsystem
 from tests.conformance.script.taken import podparts, taken
 from tests.conformance.script.unwise import unwise
 from tests.conformance.script.writes import applying, bodies, fields, patches, revisions
@@ -75,7 +77,12 @@ def sections() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:
         kubesystem,
         meanings,
         unwise,
+        resetting,
+        plugins,
     ):
         yield section.__name__, section, False
     yield certificates.__name__, certificates, True
+    yield signers.__name__, signers, True
+    yield binding.__name__, binding, True
     yield nodes.__name__, nodes, True
+    yield resettingsystem.__name__, resettingsystem, True

@@ -28,7 +28,8 @@ xz8mRaHOAiEAhFWFphD645ofY6R2V+jB7LZ/MO+xfFdDzblRF4A7B7s=
 CLIENT = "kubernetes.io/kube-apiserver-client"
 
 
-def _asked(text: str = BOB, **spec: Any) -> dict[str, Any]:
+def asked(text: str = BOB, **spec: Any) -> dict[str, Any]:
+    """A request for a certificate."""
     request = base64.b64encode(text.encode()).decode()
     return {
         "metadata": {"name": "eq-bob"},
@@ -39,17 +40,17 @@ def _asked(text: str = BOB, **spec: Any) -> dict[str, Any]:
 def certificates(say: Conversation) -> None:
     """What is asked for, then the decision, then the certificate."""
     for body in (
-        _asked("nonsense"),
-        _asked(""),
-        _asked(BOB.replace("CERTIFICATE REQUEST", "CERTIFICATE")),
-        *(_asked(usages=usages) for usages in ([], ["bad"], ["client auth", "client auth"])),
-        *(_asked(expirationSeconds=seconds) for seconds in (1, 599, -5)),
-        *(_asked(signerName=name) for name in ("", "nodomain", "a b/c", "Example.com/x", "example.com/", "a.b/c/d")),
-        *(_asked(signerName=name) for name in ("kubernetes.io/legacy-unknown", "a.b/c..d", f"{'x' * 254}.com/a")),
-        _asked(MASTER, signerName=CLIENT),
+        asked("nonsense"),
+        asked(""),
+        asked(BOB.replace("CERTIFICATE REQUEST", "CERTIFICATE")),
+        *(asked(usages=usages) for usages in ([], ["bad"], ["client auth", "client auth"])),
+        *(asked(expirationSeconds=seconds) for seconds in (1, 599, -5)),
+        *(asked(signerName=name) for name in ("", "nodomain", "a b/c", "Example.com/x", "example.com/", "a.b/c/d")),
+        *(asked(signerName=name) for name in ("kubernetes.io/legacy-unknown", "a.b/c..d", f"{'x' * 254}.com/a")),
+        asked(MASTER, signerName=CLIENT),
     ):
         say.say("POST", f"{AT}?dryRun=All", body)
-    made = _asked(username="eve", groups=["x"], expirationSeconds=600)
+    made = asked(username="eve", groups=["x"], expirationSeconds=600)
     assert say.speaker.send("POST", AT, made).status == 201
     certificate = base64.b64encode(BOB.encode()).decode()
     approved: dict[str, Any] = {"type": "Approved", "status": "True"}
@@ -76,3 +77,54 @@ def certificates(say: Conversation) -> None:
         assert changed.status == 200
         say.note(f"{AT}/eq-bob", lambda answer: answer["spec"]["signerName"])
     say.speaker.send("DELETE", f"{AT}/eq-bob")
+
+
+def signers(say: Conversation) -> None:
+    """Who decides, and who signs: to write the part of a request is one right, to do it for this signer another."""
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    certificate = base64.b64encode(BOB.encode()).decode()
+    parts = {"apiGroups": ["certificates.k8s.io"], "resources": [f"{AT.rpartition('/')[2]}/{part}" for part in _PARTS]}
+    _role(say, "eq-parts", [{**parts, "verbs": ["get", "update", "patch"]}])
+    for user, names, verbs in (
+        ("eq-nobody", ["example.org/x"], ["approve", "sign"]),
+        ("eq-approver", ["example.com/*"], ["approve"]),
+        ("eq-signer", ["example.com/x"], ["sign"]),
+    ):
+        rule = {"apiGroups": ["certificates.k8s.io"], "resources": ["signers"], "resourceNames": names, "verbs": verbs}
+        _role(say, user, [rule])
+        for role in ("eq-parts", user):
+            subjects = [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": user}]
+            ref = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role}
+            binding = {"metadata": {"name": f"{role}-{user}"}, "subjects": subjects, "roleRef": ref}
+            say.speaker.send("POST", f"{rbac}/clusterrolebindings", binding)
+        for verb, place in (
+            ("update", {"resource": "certificatesigningrequests", "subresource": "status"}),
+            *((verb, {"resource": "signers", "name": names[0]}) for verb in verbs),
+        ):
+            wanted = {"group": "certificates.k8s.io", "verb": verb, **place}
+            review = {"spec": {"user": user, "resourceAttributes": wanted}}
+            say.until(lambda review=review: say.speaker.send("POST", _REVIEWS, review)["status"]["allowed"])  # type: ignore[misc]
+    one = f"{AT}/eq-bob"
+    assert say.speaker.send("POST", AT, asked()).status == 201
+    approved = {"conditions": [{"type": "Approved", "status": "True", "reason": "R"}]}
+    failed = {"conditions": [{"type": "Failed", "status": "True", "reason": "R"}]}
+    for user in ("eq-nobody", "eq-signer", "eq-approver"):
+        _try(say, f"{one}/approval", user, {"status": approved})
+    for user in ("eq-nobody", "eq-approver", "eq-signer"):
+        _try(say, f"{one}/status", user, {"metadata": {"labels": {"by": user}}})
+        _try(say, f"{one}/status", user, {"status": failed})
+        _try(say, f"{one}/status", user, {"status": {"certificate": certificate}})
+    say.speaker.send("DELETE", one)
+
+
+_PARTS = ("approval", "status")
+_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+
+def _role(say: Conversation, name: str, rules: list[dict[str, Any]]) -> None:
+    body = {"metadata": {"name": name}, "rules": rules}
+    say.speaker.send("POST", "/apis/rbac.authorization.k8s.io/v1/clusterroles", body)
+
+
+def _try(say: Conversation, path: str, user: str, change: dict[str, Any]) -> None:
+    say.say("PATCH", f"{path}?dryRun=All", change, MERGE, Impersonate_User=user)
