@@ -1,5 +1,7 @@
 """Two tenants, two clusters, a node: whatever runs wherever, each tenant works with one file (GW4, TS15).
 
+``KUBECTLS`` names other versions of kubectl that it is to work with.
+
 Each tenant has one stored namespace and four on clusters: two on one without a node, two on one with real containers.
 """
 
@@ -23,6 +25,7 @@ from tests import node
 from tests.clusters import TestCluster
 from tests.gateway.callers import eventually
 from tests.gateway.placed.conftest import SERVER, House
+from tests.kubeapiserver import KUBECTLS
 from tests.ports import free_port
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -65,9 +68,16 @@ def lines_of(process: subprocess.Popen[str]) -> Iterator[list[str]]:
         process.communicate()
 
 
-def test_kubectl_serves_a_tenant_with_one_file(new_house: Callable[[], House], with_node: None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("program", KUBECTLS, ids=[Path(program).name for program in KUBECTLS])
+def test_kubectl_serves_a_tenant_with_one_file(
+    new_house: Callable[[], House], with_node: None, program: str, record_property: Callable[[str, object], None]
+) -> None:
     ours, theirs = new_house(), new_house()
+    ours.program = theirs.program = program
     shown, namespace = ours.kubectl, ours.running
+    version = json.loads(shown("version", "--client", "-o", "json"))["clientVersion"]["gitVersion"]
+    record_property("kubectl", version)
+    print(f"played with kubectl {version}")
     for house in (ours, theirs):
         listed = house.kubectl("get", "ns", "-o", "name").split()
         # Every space has those that Kubernetes has.
