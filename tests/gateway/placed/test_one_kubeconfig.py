@@ -165,7 +165,9 @@ def recorded(house: House, session: Callable[[], None]) -> None:
     tier_change(actor=OPERATOR, name=tier, recording=RecordingMode.OUTPUT)
     session()
     tier_change(actor=OPERATOR, name=tier, recording=RecordingMode.OFF)
-    (found,) = eventually(lambda: Recording.objects.exclude(ended_at=None).filter(namespace=house.running))
+    ended_there = Recording.objects.exclude(ended_at=None).filter(namespace=house.running)
+    assert eventually(ended_there.exists)
+    found = ended_there.get()
     owner = User.objects.get(email=f"olga@{house.door.name}.test")
     assert (found.caller, found.way, found.command, found.exit_code) == (owner.email, "exec", "sh", 5)
     browser = Client()
@@ -176,8 +178,8 @@ def recorded(house: House, session: Callable[[], None]) -> None:
     assert head["version"] == 2
     assert "answer 42" in "".join(text for _, kind, text in events if kind == "o")
     assert {kind for _, kind, _ in events} <= {"o", "r", "m"}, "there is no input"
-    ended = AuditEntry.objects.get(action="recording.end", detail__recording=str(found.pk))
-    assert hashlib.sha256(file).hexdigest() == found.sha256 == ended.detail["sha256"]
+    told = AuditEntry.objects.get(action="recording.end", detail__recording=str(found.pk))
+    assert hashlib.sha256(file).hexdigest() == found.sha256 == told.detail["sha256"]
 
 
 def forwarded(house: House, at: tuple[str, ...], pod: str) -> None:

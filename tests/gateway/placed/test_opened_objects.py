@@ -167,7 +167,7 @@ def test_what_pods_use_is_shown_where_the_cluster_measures_it(
             for who in (owner, door.person("vi", Role.VIEWER)):
                 assert kubectl(who, "top", "pods", "-n", name, "--no-headers").split() == ["web", "7m", "9Mi"]
                 assert kubectl(who, "top", "pods", "-A", "--no-headers").split() == [name, "web", "7m", "9Mi"]
-            assert "forbidden" in kubectl(owner, "top", "nodes", check=False)
+            assert "NotFound" in kubectl(owner, "top", "nodes", check=False)
 
             metrics.reply = lambda _method, _path: (503, {"kind": "Status", "status": "Failure", "code": 503})
             opened(f"apiservices.apiregistration.k8s.io/{METRICS}", "storageclasses.storage.k8s.io/seen")
