@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from kube.customresources.definitions import APPROVED, CRDS
+from kube.kinds.builtins import BUILTINS
 from kube.requests.labelselectors import Selector, parse_labels
 from kube.requests.names import is_dns_subdomain
 from kube.requests.status import BadRequest
@@ -32,6 +33,9 @@ KINDS: Final[Mapping[Place, str]] = MappingProxyType(
     }
 )
 """What can be opened, all of version ``v1``, by the kind."""
+
+BUILT_IN: Final = frozenset(BUILTINS.groups())
+"""The groups of what every space has."""
 
 DEFINED: Final[frozenset[Place]] = frozenset({("gateway.networking.k8s.io", "gatewayclasses")})
 """Kinds that a cluster may have by a definition."""
@@ -84,12 +88,16 @@ def shown_form(place: Place, item: Mapping[str, Any], marks: Mapping[str, str]) 
 
 
 def aggregated_version(api_service: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The group and version that an APIService has another server answer for; ``None`` where it is the cluster's own."""
+    """The group and version that an APIService has another server answer for.
+
+    ``None`` where it is the cluster's own, or of a group that every space has: nobody else says what its kinds are.
+    """
     spec = api_service.get("spec")
     if not isinstance(spec, Mapping) or not isinstance(spec.get("service"), Mapping):
         return None
     group, version = str(spec.get("group") or ""), str(spec.get("version") or "")
-    return (group, version) if is_dns_subdomain(group) and is_dns_subdomain(version) else None
+    fits = is_dns_subdomain(group) and is_dns_subdomain(version) and group not in BUILT_IN
+    return (group, version) if fits else None
 
 
 def definitions_from(
