@@ -30,6 +30,7 @@ from kube.authorization.rbac import GROUP
 from kube.customresources.definitions import CLEANUP, CRDS, crd_causes, crd_status, terminating
 from kube.kinds.openings import (
     API_SERVICES,
+    BUILT_IN,
     DEFINED,
     KINDS,
     Opening,
@@ -319,7 +320,7 @@ def _can_be_served(crd: Body) -> bool:
     if not isinstance(spec, dict):
         return False
     plural, _, group = str(crd["metadata"]["name"]).partition(".")
-    if spec.get("scope") != "Namespaced" and (group, plural) not in KINDS:
+    if group in BUILT_IN or (spec.get("scope") != "Namespaced" and (group, plural) not in KINDS):
         return False
     spec["conversion"] = {"strategy": "None"}
     try:

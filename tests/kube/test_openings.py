@@ -51,6 +51,7 @@ def test_the_kinds_of_namespaces_of_another_server_are_definitions_that_can_be_t
     [
         ({"service": {"name": "s"}, "group": "metrics.k8s.io", "version": "v1beta1"}, ("metrics.k8s.io", "v1beta1")),
         ({"group": "apps", "version": "v1"}, None),
+        ({"service": {"name": "s"}, "group": "rbac.authorization.k8s.io", "version": "v1"}, None),
         ({"service": {"name": "s"}, "group": "../x", "version": "v1"}, None),
         ({"service": {"name": "s"}, "group": "a.b", "version": ""}, None),
         ("x", None),
