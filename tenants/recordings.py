@@ -34,9 +34,14 @@ def recordings_visible_to(actor: Actor) -> QuerySet[Recording]:
     return rows.filter(workspace_id__in=workspaces.values("pk"))
 
 
-def recordings_page(actor: Actor, *, after: str = "", limit: int = 50) -> tuple[list[Recording], str]:
-    """Some of them, those that began before the one with the ID ``after``, and where the next page goes on."""
+def recordings_page(actor: Actor, *, tenant: str = "", after: str = "", limit: int = 50) -> tuple[list[Recording], str]:
+    """Some of them, those that began before the one with the ID ``after``, and where the next page goes on.
+
+    ``tenant`` leaves those of tenants with this name.
+    """
     rows = recordings_visible_to(actor)
+    if tenant:
+        rows = rows.filter(tenant=tenant)
     with suppress(ValueError):
         last = rows.filter(pk=UUID(after)).values_list("begun_at", "pk").first() if after else None
         if last is not None:

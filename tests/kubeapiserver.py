@@ -37,6 +37,9 @@ TOKEN = "conformance"
 """The administrator's bearer token, for clients without certificates."""
 
 KUBECTL = str(ASSETS / "kubectl") if (ASSETS / "kubectl").is_file() else shutil.which("kubectl")
+KUBECTLS = [name for name in os.environ.get("KUBECTLS", str(KUBECTL or "")).split(os.pathsep) if name]
+"""Each kubectl that a tenant's story is played with: ``KUBECTLS`` names several versions, as ``PATH`` names folders."""
+
 PRESENT = (
     bool(os.environ.get("KUBEBUILDER_ASSETS"))
     and KUBECTL is not None

@@ -26,6 +26,10 @@ class Unaccepted(ServiceUnavailable):
     """The cluster does not take a token."""
 
 
+class Unserved(ServiceUnavailable):
+    """The cluster has no such collection."""
+
+
 async def read_list(
     clusters: Clusters, cluster: str, path: str, *, token: str = ""
 ) -> tuple[list[dict[str, Any]], str]:
@@ -58,6 +62,11 @@ async def read_list_as(
         # A resume makes new accounts.
         token = await tokens.after_refusal(placement, role, token)
         return (await read_list(clusters, placement.cluster, path, token=token))[0]
+
+
+async def read_document(clusters: Clusters, cluster: str, path: str) -> dict[str, Any]:
+    """What a cluster says of itself at a path. Raises ``StatusError``."""
+    return await _object(await _ask(clusters, cluster, path), cluster, Room())
 
 
 async def read_object_as(
@@ -146,6 +155,9 @@ async def _get(clusters: Clusters, cluster: str, target: str, *, long_running: b
 
 
 def _require_done(answer: Answer) -> Answer:
+    if answer.status == 404:
+        answer.close()
+        raise Unserved("it does not serve the kind")
     if answer.status != 200:
         answer.close()
         raise ServiceUnavailable(f"it answers {answer.status}: its gateway-role.yaml may be an older one")

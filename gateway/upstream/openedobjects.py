@@ -15,7 +15,7 @@ import logging
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -23,18 +23,40 @@ import orjson
 from gateway.resources.kinds import definitions
 from gateway.resources.objects import timestamp
 from gateway.upstream.clusters import Clusters
-from gateway.upstream.gatewayreading import read_list
+from gateway.upstream.gatewayreading import Unserved, read_document, read_list
 from gateway.upstream.placements import placement_in
 from kube.authorization.placedrights import MEMBERS, PREFIX
 from kube.authorization.rbac import GROUP
 from kube.customresources.definitions import CLEANUP, CRDS, crd_causes, crd_status, terminating
-from kube.kinds.openings import KINDS, Opening, Place, shown_form
+from kube.kinds.openings import (
+    API_SERVICES,
+    BUILT_IN,
+    DEFINED,
+    KINDS,
+    Opening,
+    Place,
+    aggregated_version,
+    definitions_from,
+    shown_form,
+)
 from kube.requests.logicalclusters import full_path, tenant_of
 from kube.requests.status import StatusError
 from store.engine import Engine
 from store.postgresql.connections import AWAY
 from store.postgresql.leadership import RETRY_SECONDS, leader_election
-from store.types import AllSpaces, Create, Delete, Event, Key, Operation, PreconditionFailed, Stored, StoreError, Update
+from store.types import (
+    AllSpaces,
+    Create,
+    Delete,
+    Event,
+    Key,
+    Operation,
+    PreconditionFailed,
+    Range,
+    Stored,
+    StoreError,
+    Update,
+)
 from tenants.clusters.objects import CLUSTER_LABEL
 
 logger = logging.getLogger(__name__)
@@ -91,8 +113,8 @@ class OpenedObjects:
         for cluster, openings in sorted(self._opened().items()):
             try:
                 await self._settle(cluster, openings, spaces.get(cluster, frozenset()))
-            except (StatusError, StoreError) as error:
-                logger.info("what the cluster %s opens is not known: %s", cluster, error)
+            except StoreError as error:
+                logger.info("what the cluster %s opens is not kept: %s", cluster, error)
 
     async def _spaces(self) -> dict[str, frozenset[str]]:
         """The spaces that have a namespace on a cluster, by its name."""
@@ -108,23 +130,87 @@ class OpenedObjects:
         for place in KINDS:
             opened = [opening for opening in openings if opening.place == place]
             items: list[Body] = []
-            if opened and spaces:
-                items, _ = await read_list(self._clusters, cluster, f"/apis/{place[0]}/v1/{place[1]}")
+            try:
+                if opened and spaces:
+                    items, _ = await read_list(self._clusters, cluster, f"/apis/{place[0]}/v1/{place[1]}")
+            except Unserved:
+                logger.info("the cluster %s does not serve %s, which is opened there", cluster, place[1])
+            except StatusError as error:
+                # What is shown of this kind stays; the others do not wait for it.
+                logger.info("what the cluster %s opens of %s is not known: %s", cluster, place[1], error)
+                continue
             # In a thread: a cluster's definitions may take long to be judged, a compiled pattern or rule at a time.
             shown[place] = await asyncio.to_thread(lambda *asked: dict(_shown(*asked)), cluster, place, opened, items)
-        for place, wanted in shown.items():
-            kept: dict[str, dict[str, Stored]] = defaultdict(dict)
-            for stored in (await self._store.list(AllSpaces(*place), cached=True)).items:
-                kept[stored.key.space][stored.key.name] = stored
-            for space in spaces | kept.keys():
-                await self._write(cluster, space, place, wanted if space in spaces else {}, kept[space])
+        aggregated: dict[str, Body] = {}
+        unknown: frozenset[str] = frozenset()
+        if API_SERVICES not in shown:
+            # Nobody can tell then which of the definitions are theirs.
+            shown.pop(CRDS, None)
+        elif CRDS in shown:
+            aggregated, unknown = await self._aggregated(cluster, shown[API_SERVICES].values())
+            # What a cluster defines itself says more of a kind than its discovery does.
+            shown[CRDS] = {**aggregated, **shown[CRDS]}
+        # Definitions first: where the objects of a kind are kept says its definition.
+        for place in sorted(shown, key=lambda place: place != CRDS):
+            for space, (resource, kept) in (await self._kept(cluster, place, spaces)).items():
+                shelf = Range(space, place[0], resource)
+                if space in spaces:
+                    await self._write(cluster, place, shelf, shown[place], kept, unknown)
+                else:
+                    await self._write(cluster, place, shelf, {}, kept, ())
         for space in spaces:
-            await self._let_read(cluster, space, shown)
+            await self._let_read(cluster, space, shown, aggregated.values(), unknown)
+
+    async def _kept(
+        self, cluster: str, place: Place, spaces: frozenset[str]
+    ) -> dict[str, tuple[str, dict[str, Stored]]]:
+        """What there is of a kind in the spaces that are concerned: under which resource it is kept, and by name."""
+        if place not in DEFINED:
+            everywhere = (await self._store.list(AllSpaces(*place), cached=True)).items
+            found: dict[str, tuple[str, dict[str, Stored]]] = {space: (place[1], {}) for space in spaces}
+            for stored in everywhere:
+                found.setdefault(stored.key.space, (place[1], {}))[1][stored.key.name] = stored
+            return found
+        found = {}
+        for space in spaces:
+            definition = await self._store.get(Key(space, *CRDS, "", f"{place[1]}.{place[0]}"))
+            body = orjson.loads(definition.data) if definition is not None else {"metadata": {}}
+            if (body["metadata"].get("labels") or {}).get(CLUSTER_LABEL) != cluster:
+                # Of a kind that is the tenant's own nobody else makes objects; with ours its objects go.
+                continue
+            resource = f"{place[1]}:{body['metadata']['uid']}"
+            items = (await self._store.list(Range(space, place[0], resource))).items
+            found[space] = resource, {stored.key.name: stored for stored in items}
+        return found
+
+    async def _aggregated(self, cluster: str, api_services: Iterable[Body]) -> tuple[dict[str, Body], frozenset[str]]:
+        """Definitions of what other servers answer for behind the cluster, metrics.k8s.io say, as its discovery tells.
+
+        And the groups of which nobody can tell now: what is shown of them stays.
+        """
+        found: dict[str, Body] = {}
+        unknown = set()
+        for group, version in filter(None, map(aggregated_version, api_services)):
+            try:
+                document = await read_document(self._clusters, cluster, f"/apis/{group}/{version}")
+                told = definitions_from(group, version, document, {CLUSTER_LABEL: cluster})
+            except (StatusError, ValueError, TypeError, KeyError, AttributeError) as error:
+                logger.info("what the cluster %s serves of %s is not known: %s", cluster, group, type(error).__name__)
+                unknown.add(group)
+                continue
+            found |= {name: body for name, body in list(told.items())[:_MOST] if _can_be_served(body)}
+        return found, frozenset(unknown)
 
     async def _write(
-        self, cluster: str, space: str, place: Place, wanted: Mapping[str, Body], kept: Mapping[str, Stored]
+        self,
+        cluster: str,
+        place: Place,
+        shelf: Range,
+        wanted: Mapping[str, Body],
+        kept: Mapping[str, Stored],
+        unknown: Collection[str],
     ) -> None:
-        """Make one space show what is opened, and nothing that was."""
+        """Make one space show what is opened, and nothing that was; of definitions of ``unknown`` groups, what was as well."""
         bodies = {name: orjson.loads(stored.data) for name, stored in kept.items()}
         for name, body in bodies.items():
             metadata = body["metadata"]
@@ -132,21 +218,43 @@ class OpenedObjects:
                 continue
             stored = kept[name]
             if name not in wanted:
+                if place == CRDS and body["spec"]["group"] in unknown:
+                    continue
                 metadata["deletionTimestamp"] = now = _now()
                 ended = terminating(body, now=now) if place == CRDS else None
                 await self._commit(
                     Update(stored.key, stored.revision, ended) if ended else Delete(stored.key, stored.revision, body)
                 )
             elif _said(body) != wanted[name]:
-                changed = {**wanted[name], "metadata": {**metadata, "labels": wanted[name]["metadata"]["labels"]}}
+                metadata.pop("annotations", None)
+                changed = {**wanted[name], "metadata": {**metadata, **wanted[name]["metadata"]}}
                 await self._commit(Update(stored.key, stored.revision, _finished(place, changed, bodies, name)))
         for name in wanted.keys() - bodies.keys():
-            made = {**wanted[name], "metadata": {**wanted[name]["metadata"], **_identity(cluster, space, place, name)}}
-            await self._commit(Create(Key(space, *place, "", name), _finished(place, made, bodies, name)))
+            identity = _identity(cluster, shelf.space, place, name)
+            made = {**wanted[name], "metadata": {**wanted[name]["metadata"], **identity}}
+            key = Key(shelf.space, shelf.group, shelf.resource, "", name)
+            await self._commit(Create(key, _finished(place, made, bodies, name)))
 
-    async def _let_read(self, cluster: str, space: str, shown: Mapping[Place, Mapping[str, Body]]) -> None:
-        """Members may read what is opened by name."""
+    async def _let_read(
+        self,
+        cluster: str,
+        space: str,
+        shown: Mapping[Place, Mapping[str, Body]],
+        aggregated: Iterable[Body],
+        unknown: Collection[str],
+    ) -> None:
+        """Members may read what is opened by name, and of another server's kinds what the cluster lets their accounts read.
+
+        Of kinds that are not known now, what they could before.
+        """
         name = f"{PREFIX}opened:{cluster}"
+        before = await self._store.get(Key(space, GROUP, "clusterroles", "", name), cached=True)
+        kept = [
+            rule
+            for rule in (orjson.loads(before.data).get("rules") or () if before is not None else ())
+            if (place := (rule["apiGroups"][0], rule["resources"][0])) not in shown
+            and (place in KINDS or place[0] in unknown or API_SERVICES not in shown)
+        ]
         rules = [
             {"apiGroups": [place[0]], "resources": [place[1]], "resourceNames": sorted(names), "verbs": ["get"]}
             for place, names in sorted(shown.items())
@@ -156,6 +264,11 @@ class OpenedObjects:
             for place, names in sorted(shown.items())
             if names
         ]
+        rules += [
+            {"apiGroups": [spec["group"]], "resources": [spec["names"]["plural"]], "verbs": ["get", "list", "watch"]}
+            for spec in (definition["spec"] for definition in aggregated)
+        ]
+        rules += kept
         groups = [
             {"apiGroup": GROUP, "kind": "Group", "name": group} for groups in MEMBERS.values() for group in groups
         ]
@@ -202,9 +315,12 @@ def _shown(
 
 
 def _can_be_served(crd: Body) -> bool:
-    """Whether it is an API of namespaces that this server could have by itself; its conversion is the cluster's affair."""
+    """Whether it is of namespaces or of a kind that can be opened, and this server could have it; the cluster converts it."""
     spec = crd.get("spec")
-    if not isinstance(spec, dict) or spec.get("scope") != "Namespaced":
+    if not isinstance(spec, dict):
+        return False
+    plural, _, group = str(crd["metadata"]["name"]).partition(".")
+    if group in BUILT_IN or (spec.get("scope") != "Namespaced" and (group, plural) not in KINDS):
         return False
     spec["conversion"] = {"strategy": "None"}
     try:

@@ -1,8 +1,8 @@
 """The built-in resources of Kubernetes 1.37 and Tenantry's own kinds, as data (TS1, TS15, AD4, KC13).
 
 Scopes follow the table of Arktos, the fork of Kubernetes with tenants:
-what is ``SYSTEM`` lives in the system space alone; everything else, cluster-scoped
-or not, each space holds for itself.
+what is ``SYSTEM`` lives in the system space alone, what is ``SHOWN`` is read elsewhere as
+far as operators show it; everything else, cluster-scoped or not, each space holds for itself.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from kube.kinds.resources import ALL_VERBS, Catalog, Resource, Subresource, TenantScope, Version
+from kube.kinds.resources import ALL_VERBS, READ_VERBS, Catalog, Resource, Subresource, TenantScope, Version
 
 KUBERNETES_MINOR: Final = "1.37"
 """The Kubernetes minor whose API is served; the schemas come from the same one."""
@@ -19,7 +19,8 @@ _STATUS_VERBS: Final = ("get", "patch", "update")
 _PROXY_VERBS: Final = ("create", "delete", "get", "patch", "update")
 _CONNECT_VERBS: Final = ("create", "get")
 _CREATE: Final = ("create",)
-_READ: Final = ("get", "list", "watch")
+_SYSTEM: Final = TenantScope.SYSTEM
+_SHOWN: Final = TenantScope.SHOWN
 _SINGULARS: Final = {"Endpoints": "endpoints"}
 
 # name → (group, version, kind, verbs); an empty kind is the parent's own.
@@ -62,7 +63,7 @@ def _resource(
     versions: str = "v1",
     storage: str = "",
     verbs: Iterable[str] = ALL_VERBS,
-    system: bool = False,
+    scope: TenantScope = TenantScope.TENANT,
     storage_group: str | None = None,
 ) -> Resource:
     names = versions.split()
@@ -84,7 +85,7 @@ def _resource(
         verbs=tuple(verbs),
         short_names=tuple(short.split()),
         categories=tuple(categories.split()),
-        tenant_scope=TenantScope.SYSTEM if system else TenantScope.TENANT,
+        tenant_scope=scope,
         storage_group=storage_group,
     )
 
@@ -98,7 +99,7 @@ def _core() -> Iterable[Resource]:
         short="cs",
         namespaced=False,
         verbs=("get", "list"),
-        system=True,
+        scope=_SYSTEM,
     )
     yield _resource("", "ConfigMap", "configmaps", short="cm")
     yield _resource("", "Endpoints", "endpoints", short="ep")
@@ -113,7 +114,7 @@ def _core() -> Iterable[Resource]:
         parts="finalize status",
         verbs=tuple(verb for verb in ALL_VERBS if verb != "deletecollection"),
     )
-    yield _resource("", "Node", "nodes", short="no", namespaced=False, parts="proxy status", system=True)
+    yield _resource("", "Node", "nodes", short="no", namespaced=False, parts="proxy status", scope=_SYSTEM)
     yield _resource("", "PersistentVolumeClaim", "persistentvolumeclaims", short="pvc", parts="status")
     yield _resource("", "PersistentVolume", "persistentvolumes", short="pv", namespaced=False, parts="status")
     yield _resource(
@@ -137,7 +138,7 @@ def _core() -> Iterable[Resource]:
     yield _resource("", "Secret", "secrets")
     yield _resource("", "ServiceAccount", "serviceaccounts", short="sa", parts="token")
     yield _resource("", "Service", "services", short="svc", categories="all", parts="proxy status")
-    yield _resource("", "Tenant", "tenants", short="te", namespaced=False, parts="status finalize", system=True)
+    yield _resource("", "Tenant", "tenants", short="te", namespaced=False, parts="status finalize", scope=_SYSTEM)
 
 
 def _workloads() -> Iterable[Resource]:
@@ -158,8 +159,8 @@ def _workloads() -> Iterable[Resource]:
         parts="status",
     )
     yield _resource("policy", "PodDisruptionBudget", "poddisruptionbudgets", short="pdb", parts="status")
-    yield _resource("scheduling.k8s.io", "PriorityClass", "priorityclasses", short="pc", namespaced=False, system=True)
-    yield _resource("node.k8s.io", "RuntimeClass", "runtimeclasses", namespaced=False, system=True)
+    yield _resource("scheduling.k8s.io", "PriorityClass", "priorityclasses", short="pc", namespaced=False, scope=_SHOWN)
+    yield _resource("node.k8s.io", "RuntimeClass", "runtimeclasses", namespaced=False, scope=_SHOWN)
     yield _resource("coordination.k8s.io", "Lease", "leases")
     yield _resource("discovery.k8s.io", "EndpointSlice", "endpointslices")
     yield _resource("events.k8s.io", "Event", "events", short="ev", storage_group="")
@@ -169,19 +170,19 @@ def _infrastructure() -> Iterable[Resource]:
     networking, storage, dra = "networking.k8s.io", "storage.k8s.io", "resource.k8s.io"
     yield _resource(networking, "IngressClass", "ingressclasses", namespaced=False)
     yield _resource(networking, "Ingress", "ingresses", short="ing", parts="status")
-    yield _resource(networking, "IPAddress", "ipaddresses", short="ip", namespaced=False, system=True)
+    yield _resource(networking, "IPAddress", "ipaddresses", short="ip", namespaced=False, scope=_SYSTEM)
     yield _resource(networking, "NetworkPolicy", "networkpolicies", short="netpol")
-    yield _resource(networking, "ServiceCIDR", "servicecidrs", namespaced=False, parts="status", system=True)
-    yield _resource(storage, "CSIDriver", "csidrivers", namespaced=False, system=True)
-    yield _resource(storage, "CSINode", "csinodes", namespaced=False, system=True)
+    yield _resource(networking, "ServiceCIDR", "servicecidrs", namespaced=False, parts="status", scope=_SYSTEM)
+    yield _resource(storage, "CSIDriver", "csidrivers", namespaced=False, scope=_SYSTEM)
+    yield _resource(storage, "CSINode", "csinodes", namespaced=False, scope=_SYSTEM)
     yield _resource(storage, "CSIStorageCapacity", "csistoragecapacities")
     yield _resource(storage, "StorageClass", "storageclasses", short="sc", namespaced=False)
     yield _resource(storage, "VolumeAttachment", "volumeattachments", namespaced=False, parts="status")
     yield _resource(storage, "VolumeAttributesClass", "volumeattributesclasses", short="vac", namespaced=False)
-    yield _resource(dra, "DeviceClass", "deviceclasses", namespaced=False, system=True)
+    yield _resource(dra, "DeviceClass", "deviceclasses", namespaced=False, scope=_SYSTEM)
     yield _resource(dra, "ResourceClaim", "resourceclaims", parts="status")
     yield _resource(dra, "ResourceClaimTemplate", "resourceclaimtemplates")
-    yield _resource(dra, "ResourceSlice", "resourceslices", namespaced=False, system=True)
+    yield _resource(dra, "ResourceSlice", "resourceslices", namespaced=False, scope=_SYSTEM)
 
 
 def _access() -> Iterable[Resource]:
@@ -211,7 +212,7 @@ def _access() -> Iterable[Resource]:
         ("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),
         ("ValidatingWebhookConfiguration", "validatingwebhookconfigurations"),
     ):
-        yield _resource(admission, kind, plural, categories="api-extensions", namespaced=False, system=True)
+        yield _resource(admission, kind, plural, categories="api-extensions", namespaced=False, scope=_SYSTEM)
     yield _resource(
         admission,
         "ValidatingAdmissionPolicy",
@@ -219,7 +220,7 @@ def _access() -> Iterable[Resource]:
         categories="api-extensions",
         namespaced=False,
         parts="status",
-        system=True,
+        scope=_SYSTEM,
     )
     yield _resource(
         "apiextensions.k8s.io",
@@ -239,14 +240,14 @@ def _access() -> Iterable[Resource]:
         parts="status",
     )
     flow = "flowcontrol.apiserver.k8s.io"
-    yield _resource(flow, "FlowSchema", "flowschemas", namespaced=False, verbs=_READ, system=True)
+    yield _resource(flow, "FlowSchema", "flowschemas", namespaced=False, verbs=READ_VERBS, scope=_SYSTEM)
     yield _resource(
         flow,
         "PriorityLevelConfiguration",
         "prioritylevelconfigurations",
         namespaced=False,
-        verbs=_READ,
-        system=True,
+        verbs=READ_VERBS,
+        scope=_SYSTEM,
     )
 
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
+from kube.customresources.definitions import APPROVED, CRDS
+from kube.kinds.builtins import BUILTINS
 from kube.requests.labelselectors import Selector, parse_labels
 from kube.requests.names import is_dns_subdomain
 from kube.requests.status import BadRequest
@@ -18,14 +20,25 @@ from kube.requests.status import BadRequest
 Place = tuple[str, str]
 """A group and a plural."""
 
+API_SERVICES: Final[Place] = ("apiregistration.k8s.io", "apiservices")
 KINDS: Final[Mapping[Place, str]] = MappingProxyType(
     {
+        API_SERVICES: "APIService",
         ("storage.k8s.io", "storageclasses"): "StorageClass",
         ("networking.k8s.io", "ingressclasses"): "IngressClass",
-        ("apiextensions.k8s.io", "customresourcedefinitions"): "CustomResourceDefinition",
+        ("scheduling.k8s.io", "priorityclasses"): "PriorityClass",
+        ("node.k8s.io", "runtimeclasses"): "RuntimeClass",
+        ("gateway.networking.k8s.io", "gatewayclasses"): "GatewayClass",
+        CRDS: "CustomResourceDefinition",
     }
 )
 """What can be opened, all of version ``v1``, by the kind."""
+
+BUILT_IN: Final = frozenset(BUILTINS.groups())
+"""The groups of what every space has."""
+
+DEFINED: Final[frozenset[Place]] = frozenset({("gateway.networking.k8s.io", "gatewayclasses")})
+"""Kinds that a cluster may have by a definition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +68,10 @@ def opening_from(line: str) -> Opening:
 
 
 def openings_from(text: str) -> tuple[Opening, ...]:
-    """Read lines; empty ones say nothing. Raises ``BadRequest``."""
-    return tuple(opening_from(line.strip()) for line in text.splitlines() if line.strip())
+    """Read lines; empty ones say nothing. A kind that is defined is opened with its definition. Raises ``BadRequest``."""
+    found = [opening_from(line.strip()) for line in text.splitlines() if line.strip()]
+    defined = sorted({opening.place for opening in found} & DEFINED)
+    return (*found, *(Opening(CRDS, f"{plural}.{group}") for group, plural in defined))
 
 
 def shown_form(place: Place, item: Mapping[str, Any], marks: Mapping[str, str]) -> dict[str, Any]:
@@ -65,9 +80,47 @@ def shown_form(place: Place, item: Mapping[str, Any], marks: Mapping[str, str]) 
     fields = {
         field: value for field, value in item.items() if field not in ("apiVersion", "kind", "metadata", "status")
     }
-    return {
-        "apiVersion": f"{place[0]}/v1",
-        "kind": KINDS[place],
-        "metadata": {"name": metadata["name"], "labels": {**(metadata.get("labels") or {}), **marks}},
-        **fields,
-    }
+    shown: dict[str, Any] = {"name": metadata["name"], "labels": {**(metadata.get("labels") or {}), **marks}}
+    if place == CRDS and (approval := (metadata.get("annotations") or {}).get(APPROVED)):
+        # Without it nobody, this server included, takes a definition of a group of Kubernetes.
+        shown["annotations"] = {APPROVED: approval}
+    return {"apiVersion": f"{place[0]}/v1", "kind": KINDS[place], "metadata": shown, **fields}
+
+
+def aggregated_version(api_service: Mapping[str, Any]) -> tuple[str, str] | None:
+    """The group and version that an APIService has another server answer for.
+
+    ``None`` where it is the cluster's own, or of a group that every space has: nobody else says what its kinds are.
+    """
+    spec = api_service.get("spec")
+    if not isinstance(spec, Mapping) or not isinstance(spec.get("service"), Mapping):
+        return None
+    group, version = str(spec.get("group") or ""), str(spec.get("version") or "")
+    fits = is_dns_subdomain(group) and is_dns_subdomain(version) and group not in BUILT_IN
+    return (group, version) if fits else None
+
+
+def definitions_from(
+    group: str, version: str, document: Mapping[str, Any], marks: Mapping[str, str]
+) -> dict[str, dict[str, Any]]:
+    """The kinds of namespaces in an ``APIResourceList``, each as a definition that leaves open what its objects hold.
+
+    Raises ``ValueError``, ``TypeError`` or ``AttributeError`` for a document that is none.
+    """
+    found = {}
+    for resource in document.get("resources") or ():
+        plural, kind = str(resource["name"]), str(resource["kind"])
+        if "/" in plural or resource.get("namespaced") is not True:
+            continue
+        singular = str(resource.get("singularName") or kind.lower())
+        names = {"plural": plural, "singular": singular, "kind": kind, "listKind": f"{kind}List"}
+        schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        served = {"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+        approval = {APPROVED: "unapproved, another server's"}
+        found[f"{plural}.{group}"] = {
+            "apiVersion": f"{CRDS[0]}/v1",
+            "kind": KINDS[CRDS],
+            "metadata": {"name": f"{plural}.{group}", "labels": dict(marks), "annotations": approval},
+            "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [served]},
+        }
+    return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from kube.kinds.schemas import Schema
 
+READ_VERBS: Final = ("get", "list", "watch")
 ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 """The verbs of an ordinary resource, in the order in which discovery names them."""
 
@@ -28,6 +29,9 @@ class TenantScope(Enum):
 
     SYSTEM = "system"
     """The system space alone holds them; in tenant spaces the resource does not exist."""
+
+    SHOWN = "shown"
+    """The operators' own: what they show of them to a space is read there, and nobody there writes any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,8 +245,13 @@ class Catalog:
         return Catalog((*self._resources, *resources))
 
     def for_tenants(self) -> Catalog:
-        """What a tenant space holds: the rest does not exist there, in discovery or otherwise (TS13, AD4)."""
-        return Catalog(r for r in self._resources if r.tenant_scope is TenantScope.TENANT)
+        """What a tenant space holds or shows: the rest does not exist there, in discovery or otherwise (TS13, AD4)."""
+        shown = {TenantScope.TENANT: None, TenantScope.SHOWN: READ_VERBS}
+        return Catalog(
+            replace(r, verbs=verbs) if (verbs := shown[r.tenant_scope]) else r
+            for r in self._resources
+            if r.tenant_scope in shown
+        )
 
 
 _GROUP_PRIORITY: Final = {

@@ -1,4 +1,4 @@
-"""The audit log: listed and exported (GW13)."""
+"""The audit log, listed and exported (GW13), and the list of recorded sessions (GW21)."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ from portal.api.endpoint import (
     parse_timestamp,
 )
 from portal.api.permissions import api_actor, require_tenant, token_tenant
-from portal.api.serializers.auditlogs import AuditEntrySerializer
+from portal.api.serializers.auditlogs import AuditEntrySerializer, RecordingSerializer
 from tenants import selectors
+from tenants.recordings import recordings_page
 
 _FILTERS: Final = (
     OpenApiParameter("tenant", str, description="The chain: a tenant's name, or `system`."),
@@ -87,6 +88,28 @@ class AuditLogExport(Endpoint):
         chain, filters = _asked(request)
         form = request.query_params.get("format", "jsonl")
         return export_of(actor, filters, form, chain=chain, chains=visible_chains(actor))
+
+
+class RecordingList(Endpoint):
+    """The recorded sessions in pods that the caller may see."""
+
+    query_parameters = frozenset({"tenant", "after", "limit"})
+
+    @extend_schema(
+        operation_id="listRecordings",
+        summary="List recorded sessions in pods, newest first",
+        description="Operators see all, admins of a tenant its own. `sha256` is that of the file that the portal plays and "
+        "gives away, as the event of its end in the audit log names it; while a session goes on `ended_at` is null.",
+        parameters=[AFTER, LIMIT, OpenApiParameter("tenant", str)],
+        responses={200: page_schema(RecordingSerializer)},
+    )
+    def get(self, request: Request) -> Response:
+        """Raises ``BadRequest``, ``NotFound``."""
+        after, limit = page_parameters(request)
+        tenant = request.query_params.get("tenant", "") or token_tenant(request)
+        require_tenant(request, tenant)
+        rows, cursor = recordings_page(api_actor(request), tenant=tenant, after=after, limit=limit)
+        return paginated_response(request, rows, RecordingSerializer, cursor)
 
 
 def _asked(request: Request) -> tuple[str, Filters]:

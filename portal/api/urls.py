@@ -77,6 +77,7 @@ urlpatterns = [
     path("clusters/", platform.ClusterList.as_view()),
     path("clusters/<str:name>/", platform.ClusterDetail.as_view()),
     path("clusters/<str:name>/credential", platform.ClusterCredential.as_view()),
+    path("recordings/", auditlogs.RecordingList.as_view()),
     path("audit-logs/", auditlogs.AuditLogList.as_view()),
     path("audit-logs/export", auditlogs.AuditLogExport.as_view()),
     path("tokens/", tokens.TokenList.as_view()),

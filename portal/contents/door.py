@@ -26,11 +26,15 @@ from kube.requests.status import ServiceUnavailable, StatusError
 from portal.database.scopes import everything
 from portal.http.actors import actor_of
 from tenants.clusters.client import object_path
+from tenants.clusters.deadline import HurriedSocket, deadline
 from tenants.models import Cluster, Workspace
 
 CONNECT_SECONDS: Final = 2.0
 CALL_SECONDS: Final = 8.0
 """The whole of one call: longer than the API server waits for a cluster that cannot be reached."""
+
+ANSWER_SECONDS: Final = 12.0
+"""All calls of one answer: a page of many parts waits no longer for a slow cluster, and no process of the portal with it."""
 
 MOST: Final = 8 * 1024 * 1024
 """Of one answer."""
@@ -59,6 +63,7 @@ class Door:
     credential: str
     request_id: str
     _token: str = field(repr=False)
+    _ends: float
 
     def path(self, group: str, version: str, resource: str, name: str | None = None, sub: str = "") -> str:
         """Of a collection in the namespace, an object, or a part of it. Raises ``NotFound`` for no name."""
@@ -86,7 +91,7 @@ class Door:
         body: Mapping[str, Any] | None = None,
         content_type: str = JSON,
     ) -> bytes:
-        """What the API server answers, 8 MiB at most. Raises as ``read``."""
+        """What the API server answers, 8 MiB at most. Raises as ``read``; without asking where the answer has taken too long."""
         headers = {
             "Accept": accept,
             "Authorization": f"Bearer {self._token}",
@@ -97,7 +102,11 @@ class Door:
             headers["Content-Type"], data = content_type, orjson.dumps(body)
         asked = {name: value for name, value in (query or {}).items() if value != ""}
         url = f"{self.server.server.rstrip('/')}{path}{'?' if asked else ''}{urlencode(asked)}"
-        status, raw, retry_after = _exchange(self.server, method, url, headers, data)
+        left = min(CALL_SECONDS, self._ends - time.monotonic())
+        if left <= 0:
+            raise ServiceUnavailable(_SLOW, retry_after=5)
+        with deadline(left):
+            status, raw, retry_after = _exchange(self.server, method, url, headers, data, seconds=left)
         if not 200 <= status < 300:
             raise _refusal(status, raw, retry_after)
         return raw
@@ -116,21 +125,21 @@ def door_of(request: HttpRequest, workspace: Workspace) -> Door:
         login = session_login(actor=actor, user=user, session_key=str(request.session.session_key), now=now)
     token, credential = session_token(actor=actor, login=login, tenant=workspace.tenant_id, now=now)
     request_id = str(getattr(request, "request_id", ""))
-    return Door(own_apiserver(), workspace.k8s_namespace, credential, request_id, token)
+    ends = time.monotonic() + ANSWER_SECONDS
+    return Door(own_apiserver(), workspace.k8s_namespace, credential, request_id, token, ends)
 
 
 @sensitive_variables()
 def _exchange(
-    server: Cluster, method: str, url: str, headers: Mapping[str, str], data: bytes | None
+    server: Cluster, method: str, url: str, headers: Mapping[str, str], data: bytes | None, *, seconds: float
 ) -> tuple[int, bytes, str]:
     """Status, body and ``Retry-After`` of one call."""
     import urllib3  # most pages of the portal need no client
 
-    ends = time.monotonic() + CALL_SECONDS
+    options: dict[str, Any] = {"preload_content": False, "redirect": False, "retries": False}
+    options["timeout"] = urllib3.Timeout(connect=min(CONNECT_SECONDS, seconds), read=seconds)
     try:
-        response = _pool(server.ca_data).request(
-            method, url, body=data, headers=dict(headers), preload_content=False, redirect=False, retries=False
-        )
+        response = _pool(server.ca_data).request(method, url, body=data, headers=dict(headers), **options)
     except (urllib3.exceptions.NewConnectionError, urllib3.exceptions.ConnectTimeoutError):
         raise ServiceUnavailable(_AWAY, retry_after=5) from None
     except urllib3.exceptions.TimeoutError:
@@ -148,8 +157,6 @@ def _exchange(
             size += len(piece)
             if size > MOST:
                 raise StatusError(f"The answer is larger than {MOST // 1024 // 1024} MiB: use kubectl.", code=413)
-            if time.monotonic() > ends:
-                raise ServiceUnavailable(_SLOW, retry_after=5)
     except BaseException as error:
         # A connection that was not read to its end serves no other call.
         response.close()
@@ -172,8 +179,8 @@ def _pool(authority: str) -> Any:
             "The API server's certificate authority cannot be read: manage.py bootstrap."
         ) from None
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    timeout = urllib3.Timeout(connect=CONNECT_SECONDS, read=CALL_SECONDS)
-    return urllib3.PoolManager(num_pools=2, maxsize=32, ssl_context=context, timeout=timeout)
+    context.sslsocket_class = HurriedSocket
+    return urllib3.PoolManager(num_pools=2, maxsize=32, ssl_context=context)
 
 
 def _document(raw: bytes) -> dict[str, Any]:

@@ -25,6 +25,7 @@ import orjson
 
 from kube.authentication.kubeconfig import InvalidKubeconfig, RegisteredCluster, read_kubeconfig
 from tenants.clusters import encryption
+from tenants.clusters.deadline import HurriedSocket, deadline
 from tenants.models import Cluster
 
 MAX_ANSWER: Final = 4 * 1024 * 1024
@@ -70,35 +71,6 @@ class Answer:
         """The object's metadata, an empty one if there is none."""
         found = self.body.get("metadata")
         return found if isinstance(found, dict) else {}
-
-
-class _Call(threading.local):
-    """The call that this thread is in."""
-
-    ends: float = float("inf")
-
-
-_call = _Call()
-
-
-class _Deadline(ssl.SSLSocket):
-    """Reads and writes until the call ends: a socket's own timeout begins anew with every byte."""
-
-    def recv_into(self, *args: Any, **kwargs: Any) -> int:
-        """As a socket's; raises ``TimeoutError`` once the call has lasted long enough."""
-        self._hurry()
-        return super().recv_into(*args, **kwargs)
-
-    def sendall(self, *args: Any, **kwargs: Any) -> None:
-        """As ``recv_into``."""
-        self._hurry()
-        super().sendall(*args, **kwargs)
-
-    def _hurry(self) -> None:
-        left = _call.ends - time.monotonic()
-        if left <= 0:
-            raise TimeoutError("the call has lasted long enough")
-        self.settimeout(min(left, CALL_SECONDS))
 
 
 class ClusterUnusable(Exception):
@@ -221,16 +193,16 @@ class _Pool:
         """One call; every failure is an outcome."""
         errors = self._library.exceptions
         manager = self._own if as_client else self._bare
-        _call.ends = time.monotonic() + CALL_SECONDS
         try:
-            response = manager.request(
-                method, self._host + path, body=data, headers=headers, preload_content=False, redirect=False
-            )
-            try:
-                raw = response.read(MAX_ANSWER + 1, decode_content=True)
-            except BaseException:
-                response.close()
-                raise
+            with deadline(CALL_SECONDS):
+                response = manager.request(
+                    method, self._host + path, body=data, headers=headers, preload_content=False, redirect=False
+                )
+                try:
+                    raw = response.read(MAX_ANSWER + 1, decode_content=True)
+                except BaseException:
+                    response.close()
+                    raise
             if len(raw) > MAX_ANSWER:
                 # A half-read connection must not serve another call.
                 response.close()
@@ -325,7 +297,7 @@ def _pool_of(cluster: Cluster) -> _Pool:
 
 def _hurried(access: RegisteredCluster, *, with_certificate: bool) -> ssl.SSLContext:
     context = tls_context(access, with_certificate=with_certificate)
-    context.sslsocket_class = _Deadline
+    context.sslsocket_class = HurriedSocket
     return context
 
 

@@ -41,6 +41,11 @@ _OPTIONAL: Final = frozenset(
     {
         ("", "pods", "deletecollection"),
         ("storage.k8s.io", "storageclasses", "list"),
+        # Without them none of these is opened to tenants.
+        ("gateway.networking.k8s.io", "gatewayclasses", "list"),
+        ("scheduling.k8s.io", "priorityclasses", "list"),
+        ("node.k8s.io", "runtimeclasses", "list"),
+        ("apiregistration.k8s.io", "apiservices", "list"),
         # Without them nothing is published there.
         *(("", "configmaps", verb) for verb in ("create", "update", "delete")),
         ("", "secrets", "update"),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kube.kinds.openings import opening_from, openings_from, shown_form
+from kube.customresources.definitions import APPROVED, CRDS
+from kube.kinds.openings import aggregated_version, definitions_from, opening_from, openings_from, shown_form
 from kube.requests.status import BadRequest
 
 CLASSES = ("storage.k8s.io", "storageclasses")
@@ -23,6 +24,41 @@ CLASSES = ("storage.k8s.io", "storageclasses")
 def test_a_line_opens_what_it_says(line: str, name: str, labels: dict[str, str], open_: bool) -> None:
     opening = opening_from(line)
     assert (opening.place, opening.includes(name, labels)) == (CLASSES, open_)
+
+
+def test_a_defined_kind_is_opened_with_its_definition() -> None:
+    kind, definition = openings_from("gatewayclasses.gateway.networking.k8s.io/public")
+    assert kind.includes("public", {})
+    assert (definition.place, definition.name) == (CRDS, "gatewayclasses.gateway.networking.k8s.io")
+
+
+def test_the_kinds_of_namespaces_of_another_server_are_definitions_that_can_be_taken() -> None:
+    document = {
+        "resources": [
+            {"name": "pods", "kind": "PodMetrics", "namespaced": True, "verbs": ["get", "list"]},
+            {"name": "pods/log", "kind": "Log", "namespaced": True},
+            {"name": "nodes", "kind": "NodeMetrics", "namespaced": False},
+        ]
+    }
+    made = definitions_from("metrics.k8s.io", "v1beta1", document, {"mark": "m"})
+    assert list(made) == ["pods.metrics.k8s.io"]
+    assert made["pods.metrics.k8s.io"]["spec"]["names"]["singular"] == "podmetrics"
+    assert made["pods.metrics.k8s.io"]["metadata"]["labels"] == {"mark": "m"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "served"),
+    [
+        ({"service": {"name": "s"}, "group": "metrics.k8s.io", "version": "v1beta1"}, ("metrics.k8s.io", "v1beta1")),
+        ({"group": "apps", "version": "v1"}, None),
+        ({"service": {"name": "s"}, "group": "rbac.authorization.k8s.io", "version": "v1"}, None),
+        ({"service": {"name": "s"}, "group": "../x", "version": "v1"}, None),
+        ({"service": {"name": "s"}, "group": "a.b", "version": ""}, None),
+        ("x", None),
+    ],
+)
+def test_only_what_another_server_answers_for_is_aggregated(spec: object, served: object) -> None:
+    assert aggregated_version({"spec": spec}) == served
 
 
 @pytest.mark.parametrize(
@@ -56,3 +92,9 @@ def test_what_the_cluster_keeps_for_itself_is_not_shown() -> None:
         "metadata": {"name": "fast", "labels": {"a": "b", "mark": "m"}},
         "provisioner": "p",
     }
+
+
+def test_a_definition_of_a_protected_group_keeps_its_approval() -> None:
+    annotations = {APPROVED: "https://example.org/1", "internal": "x"}
+    shown = shown_form(CRDS, {"metadata": {"name": "a.b.k8s.io", "annotations": annotations}, "spec": {}}, {})
+    assert shown["metadata"]["annotations"] == {APPROVED: "https://example.org/1"}

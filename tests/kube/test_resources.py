@@ -6,6 +6,7 @@ import pytest
 
 from kube.kinds.builtins import BUILTINS, OWN, TENANT_BUILTINS
 from kube.kinds.resources import (
+    ALL_VERBS,
     Catalog,
     Resource,
     Version,
@@ -50,8 +51,6 @@ def test_events_of_both_groups_are_one_storage() -> None:
         "nodes",
         "tenants",
         "componentstatuses",
-        "priorityclasses",
-        "runtimeclasses",
         "csidrivers",
         "csinodes",
         "mutatingwebhookconfigurations",
@@ -64,6 +63,12 @@ def test_what_belongs_to_the_system_does_not_exist_in_tenant_spaces(plural: str)
     """AD4, ADM: cluster-scoped is not system, and system is not shown to tenants."""
     assert any(resource.plural == plural for resource in BUILTINS)
     assert not any(resource.plural == plural for resource in TENANT_BUILTINS)
+
+
+@pytest.mark.parametrize("plural", ["priorityclasses", "runtimeclasses"])
+def test_what_operators_show_is_read_in_tenant_spaces_and_never_written(plural: str) -> None:
+    assert [set(found.verbs) for found in TENANT_BUILTINS if found.plural == plural] == [{"get", "list", "watch"}]
+    assert [set(found.verbs) for found in BUILTINS if found.plural == plural] == [set(ALL_VERBS)]
 
 
 @pytest.mark.parametrize("plural", ["namespaces", "clusterroles", "customresourcedefinitions", "persistentvolumes"])

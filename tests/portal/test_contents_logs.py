@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ssl
+import time
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -165,6 +167,27 @@ def test_no_answer_holds_a_page_up_or_is_more_than_text(
     looking.feed(page.content.decode())
     assert not looking.found
     assert RIGHT_TO_LEFT not in page.content.decode()
+
+
+def test_a_page_of_many_calls_has_one_deadline(
+    acme: House, server: HostileCluster, says: Callable[[str, Any], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What has taken long enough asks for no more, and changes nothing any more."""
+    late = 0.0
+    monkeypatch.setattr(door, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + late))
+    answer = server.reply
+
+    def slowly(method: str, path: str) -> Any:
+        nonlocal late
+        late += door.ANSWER_SECONDS if path == "/apis" else 0.0
+        return answer(method, path)
+
+    server.reply = slowly
+    page = signed_in(acme.viewer).get(url(acme))
+    assert page.status_code == 503
+    assert "has not answered in time" in text_of(page)
+    assert page["Retry-After"] == "5"
+    assert server.calls[-1][1] == "/apis"
 
 
 def test_a_server_without_the_right_certificate_hears_no_token(acme: House, server: HostileCluster) -> None:

@@ -19,6 +19,7 @@ from tenants.services import tier_change
 from tenants.services.tenants import tenant_delete, tenant_suspend
 from tests import factories
 from tests.portal.conftest import House, house, signed_in
+from tests.portal.test_api import bearer, send
 from tests.tenants.conftest import OPERATOR
 
 pytestmark = pytest.mark.django_db
@@ -101,6 +102,27 @@ def test_a_suspended_tenants_recordings_stay_readable(acme: House, kept: Recordi
     tenant_suspend(actor=OPERATOR, name="acme", reason="unpaid")
     for who in (operator, acme.owner):
         assert cast(signed_in(who), kept).status_code == 200
+
+
+def test_programs_list_recordings_of_the_tenants_that_they_may_see(acme: House, kept: Recording) -> None:
+    other = house("globex")
+    theirs = factories.recording(other.workspace, other.editor, shown=None)
+    both = [str(theirs.pk), str(kept.pk)]
+    operator = factories.operator()
+    for asking, sees in (
+        (bearer(acme.owner, "read"), both[1:]),
+        (bearer(acme.editor, "read"), []),
+        (signed_in(operator), both),
+        (bearer(acme.owner, "read", tenant=acme.tenant), both[1:]),
+    ):
+        listed = send(asking, "GET", "recordings/").json()["results"]
+        assert [row["id"] for row in listed] == sees
+    first = send(signed_in(operator), "GET", "recordings/?limit=1").json()
+    assert [row["id"] for row in first["results"]] == both[:1]
+    shown = send(bearer(acme.owner, "read"), "GET", "recordings/?tenant=acme").json()["results"][0]
+    assert (shown["sha256"], shown["caller"], shown["tenant"]) == (kept.sha256, kept.caller, "acme")
+    assert send(bearer(acme.owner, "read"), "GET", "recordings/?tenant=globex").json().get("results", []) == []
+    assert AuditEntry.objects.filter(action="recording.watch").count() == 0, "what was shown is not in the list"
 
 
 @pytest.mark.django_db(transaction=True)

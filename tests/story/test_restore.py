@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -26,6 +27,11 @@ from tenants.models import Cluster
 Cluster.objects.get_or_create(name="asking", kind="external", server="https://192.0.2.1:6443", ca_data="none")
 actor = Actor(name="operator", operator=True)
 print(webhook_credential_rotate(actor=actor, cluster="asking", now=datetime.now(UTC)))
+"""
+RECORDED = """
+from tenants.models import User, Workspace
+from tests import factories
+print(factories.recording(Workspace.objects.get(), User.objects.get(email="alice@acme.test"), shown="uid=0(root)").pk)
 """
 Door = Callable[[], int]
 
@@ -172,6 +178,7 @@ def test_a_restore_over_a_running_product(house: House, tmp_path: Path) -> None:
     product, file = house.product, tmp_path / "a.backup"
     before = house.doors()
     assert opens(before) == list(before), statuses(before)
+    recording = product.manage("shell", code=RECORDED).split()[-1]
     product.manage("backup", str(file))
     after = house.doors()
     assert opens(after) == list(after)
@@ -212,6 +219,12 @@ def test_a_restore_over_a_running_product(house: House, tmp_path: Path) -> None:
         assert opens(doors) == [], statuses(doors)
     globex = operator.get("/api/v1/tenants/globex/").json()
     assert globex["state"] == "suspended"
+
+    # What somebody showed in a pod before is kept, and plays.
+    (kept,) = [row for row in operator.get("/api/v1/recordings/").json()["results"] if row["id"] == recording]
+    played = operator.get(f"/recordings/{recording}/cast/")
+    assert "uid=0(root)" in played.text
+    assert hashlib.sha256(played.content).hexdigest() == kept["sha256"]
 
     eventually(lambda: house.status_by(operator) == "provisioned", within=180)
     anew = house.doors()

@@ -141,6 +141,8 @@ def _checked(data: bytes, placement: Placement, accept: Accept, room: Room, *, n
             raise ValueError("objects of other namespaces")
     except (ValueError, KeyError, TypeError, AttributeError):
         raise BadGateway(f'the cluster "{placement.cluster}" answered with something that is no such list') from None
+    # Of what is measured or computed, as by metrics.k8s.io, no list has a version: it is what there is now.
+    metadata = metadata if metadata.get("resourceVersion") else {**metadata, "resourceVersion": "0"}
     return Part(body, objects, version_of(metadata, placement.cluster), token_of(metadata, placement.cluster))
 
 

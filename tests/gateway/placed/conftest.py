@@ -203,6 +203,7 @@ class House:
     owner: Caller
     names: list[str]
     file: Path
+    program: str = str(KUBECTL)
 
     @property
     def stored(self) -> str:
@@ -216,7 +217,7 @@ class House:
     def start(self, *arguments: str, **streams: Any) -> subprocess.Popen[str]:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         folder = self.file.parent
-        command = [str(KUBECTL), "--kubeconfig", str(self.file), "--cache-dir", str(folder / "cache"), *arguments]
+        command = [self.program, "--kubeconfig", str(self.file), "--cache-dir", str(folder / "cache"), *arguments]
         return subprocess.Popen(command, text=True, cwd=folder, **{**pipes, **streams})
 
     def kubectl(self, *arguments: str, stdin: str = "", fails: bool = False) -> str:

@@ -1,11 +1,14 @@
 """Two tenants, two clusters, a node: whatever runs wherever, each tenant works with one file (GW4, TS15).
 
+``KUBECTLS`` names other versions of kubectl that it is to work with.
+
 Each tenant has one stored namespace and four on clusters: two on one without a node, two on one with real containers.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import pty
@@ -18,12 +21,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from django.test import Client
 
+from audit.models import AuditEntry
+from tenants.models import Recording, RecordingMode, User, Workspace
+from tenants.services import tier_change
 from tests import node
 from tests.clusters import TestCluster
 from tests.gateway.callers import eventually
 from tests.gateway.placed.conftest import SERVER, House
+from tests.kubeapiserver import KUBECTLS
 from tests.ports import free_port
+from tests.tenants.conftest import OPERATOR
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -65,9 +74,16 @@ def lines_of(process: subprocess.Popen[str]) -> Iterator[list[str]]:
         process.communicate()
 
 
-def test_kubectl_serves_a_tenant_with_one_file(new_house: Callable[[], House], with_node: None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("program", KUBECTLS, ids=[Path(program).name for program in KUBECTLS])
+def test_kubectl_serves_a_tenant_with_one_file(
+    new_house: Callable[[], House], with_node: None, program: str, record_property: Callable[[str, object], None]
+) -> None:
     ours, theirs = new_house(), new_house()
+    ours.program = theirs.program = program
     shown, namespace = ours.kubectl, ours.running
+    version = json.loads(shown("version", "--client", "-o", "json"))["clientVersion"]["gitVersion"]
+    record_property("kubectl", version)
+    print(f"played with kubectl {version}")
     for house in (ours, theirs):
         listed = house.kubectl("get", "ns", "-o", "name").split()
         # Every space has those that Kubernetes has.
@@ -97,7 +113,7 @@ def test_kubectl_serves_a_tenant_with_one_file(new_house: Callable[[], House], w
     with lines_of(ours.start(*at, "logs", "-f", pod)) as log:
         assert eventually(lambda: len(log) > 2)
         assert log[:2] == ["line 1\n", "line 2\n"]
-    terminal(ours, *at, "exec", "-it", pod, "--", "sh")
+    recorded(ours, lambda: terminal(ours, *at, "exec", "-it", pod, "--", "sh"))
     content = os.urandom(300_000)
     (ours.file.parent / "there").write_bytes(content)
     shown(*at, "cp", "there", f"{pod}:/tmp/file")
@@ -141,6 +157,29 @@ def terminal(house: House, *arguments: str) -> None:
     assert process.wait(PATIENCE) == 5
     assert b"answer 42" in os.read(mine, 65536)
     os.close(mine)
+
+
+def recorded(house: House, session: Callable[[], None]) -> None:
+    """What the session shows is kept, and the portal's player gets it: asciicast v2, as the audit names it."""
+    tier = Workspace.objects.get(k8s_namespace=house.running).tier_id
+    tier_change(actor=OPERATOR, name=tier, recording=RecordingMode.OUTPUT)
+    session()
+    tier_change(actor=OPERATOR, name=tier, recording=RecordingMode.OFF)
+    ended_there = Recording.objects.exclude(ended_at=None).filter(namespace=house.running)
+    assert eventually(ended_there.exists)
+    found = ended_there.get()
+    owner = User.objects.get(email=f"olga@{house.door.name}.test")
+    assert (found.caller, found.way, found.command, found.exit_code) == (owner.email, "exec", "sh", 5)
+    browser = Client()
+    browser.force_login(owner)
+    assert "data-recording" in browser.get(f"/recordings/{found.pk}/").content.decode()
+    file = browser.get(f"/recordings/{found.pk}/cast/").content
+    head, *events = [json.loads(line) for line in file.splitlines()]
+    assert head["version"] == 2
+    assert "answer 42" in "".join(text for _, kind, text in events if kind == "o")
+    assert {kind for _, kind, _ in events} <= {"o", "r", "m"}, "there is no input"
+    told = AuditEntry.objects.get(action="recording.end", detail__recording=str(found.pk))
+    assert hashlib.sha256(file).hexdigest() == found.sha256 == told.detail["sha256"]
 
 
 def forwarded(house: House, at: tuple[str, ...], pod: str) -> None:

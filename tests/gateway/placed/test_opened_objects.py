@@ -11,12 +11,22 @@ import yaml
 from tenants.models import Role
 from tenants.services import cluster_change
 from tests.gateway.placed.conftest import Door, said
+from tests.hostilecluster import hostile_cluster
 from tests.tenants.conftest import OPERATOR
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 CLASSES = "/apis/storage.k8s.io/v1/storageclasses"
 GROUP = "boats.example.org"
+METRICS = "v1beta1.metrics.k8s.io"
+OPENED = (
+    "priorityclasses.scheduling.k8s.io/opened",
+    "runtimeclasses.node.k8s.io/opened",
+    "gatewayclasses.gateway.networking.k8s.io",
+)
+PATHS = tuple(
+    f"/apis/{group}/v1/{plural}" for plural, _, group in (line.partition("/")[0].partition(".") for line in OPENED)
+)
 
 
 def storage_class(name: str, **labels: str) -> str:
@@ -29,7 +39,7 @@ def storage_class(name: str, **labels: str) -> str:
     return yaml.safe_dump(body)
 
 
-def definition(plural: str, kind: str, scope: str = "Namespaced") -> str:
+def definition(plural: str, kind: str, scope: str = "Namespaced", group: str = GROUP) -> str:
     schema: dict[str, Any] = {
         "type": "object",
         "properties": {"spec": {"type": "object", "properties": {"sails": {"type": "integer"}}}},
@@ -39,8 +49,8 @@ def definition(plural: str, kind: str, scope: str = "Namespaced") -> str:
     body = {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{GROUP}"},
-        "spec": {"group": GROUP, "scope": scope, "names": names, "versions": [version]},
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {"group": group, "scope": scope, "names": names, "versions": [version]},
     }
     return yaml.safe_dump(body)
 
@@ -84,6 +94,120 @@ def test_classes_are_opened_by_name_and_by_label(door: Door, opened: Callable[..
         door.until(lambda: owner.get(CLASSES).body["items"] == [])
     finally:
         door.cluster.kubectl("delete", "storageclass", "fast", "slow", "hidden")
+
+
+def test_classes_of_pods_and_gateways_are_opened_too(
+    door: Door, opened: Callable[..., None], kubectl: Callable[..., str]
+) -> None:
+    """One kind that a cluster does not have keeps none of the others away; what is defined comes with its definition."""
+    owner, viewer = door.person("olga", Role.OWNER), door.person("vi", Role.VIEWER)
+    priority = {**the("scheduling.k8s.io", "PriorityClass"), "value": 7}
+    runtime = {**the("node.k8s.io", "RuntimeClass"), "handler": "h"}
+    gateways = yaml.safe_load(definition("gatewayclasses", "GatewayClass", "Cluster", "gateway.networking.k8s.io"))
+    gateways["metadata"]["annotations"] = {"api-approved.kubernetes.io": "unapproved, of a test"}
+    gateway = {**the("gateway.networking.k8s.io", "GatewayClass"), "spec": {"sails": 1}}
+    for body in (priority, runtime):
+        door.cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(body))
+    try:
+        door.place(owner)
+        opened(*OPENED)
+        door.until(lambda: [owner.get(path).status for path in PATHS] == [200, 200, 404])
+        door.until(lambda: [names_in(door, path) for path in PATHS[:2]] == [["opened"], ["opened"]])
+        assert owner.get(f"{PATHS[0]}/opened").body["value"] == 7
+        assert "opened" in kubectl(viewer, "get", "priorityclasses,runtimeclasses")
+        assert owner.post(PATHS[0], priority).status == 405
+        assert owner.delete(f"{PATHS[1]}/opened").status == 405
+
+        door.cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(gateways))
+        door.until(lambda: "created" in door.cluster.kubectl("create", "-f", "-", stdin=yaml.safe_dump(gateway)))
+        # Said anew, the openings are looked at at once.
+        opened(*OPENED[:2])
+        opened(*OPENED)
+        door.until(lambda: names_in(door, PATHS[2]) == ["opened"])
+        assert "sails" in kubectl(viewer, "explain", "gatewayclasses.spec")
+        refused = owner.delete(f"{PATHS[2]}/opened")
+        assert (refused.status, "opened to be read" in said(refused)) == (403, True)
+        opened()
+        door.until(lambda: [names_in(door, path) for path in PATHS] == [[], [], []])
+    finally:
+        door.cluster.kubectl("delete", "priorityclass,runtimeclass", "opened")
+        door.cluster.kubectl("delete", "crd", "gatewayclasses.gateway.networking.k8s.io", "--ignore-not-found")
+
+
+def test_what_pods_use_is_shown_where_the_cluster_measures_it(
+    door: Door, opened: Callable[..., None], kubectl: Callable[..., str]
+) -> None:
+    """``kubectl top`` as on the cluster: by another server behind its aggregation layer, which may come and go."""
+    owner = door.person("olga", Role.OWNER)
+    with hostile_cluster() as metrics:
+        metrics.reply = measured
+        port = int(metrics.url.rpartition(":")[2])
+        service = {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": port}]}
+        served = {"name": "measuring", "namespace": "default", "port": port}
+        api = {
+            "group": "metrics.k8s.io",
+            "version": "v1beta1",
+            "service": served,
+            "insecureSkipTLSVerify": True,
+            "groupPriorityMinimum": 100,
+            "versionPriority": 100,
+        }
+        name = door.place(owner)
+        try:
+            for body in (
+                {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "measuring"}, "spec": service},
+                yaml.safe_load(storage_class("seen")),
+                {**the("apiregistration.k8s.io", "APIService"), "metadata": {"name": METRICS}, "spec": api},
+            ):
+                door.cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(body))
+            door.until(lambda: "True" in door.cluster.kubectl("get", "apiservice", METRICS, "--no-headers"))
+            assert "Metrics API not available" in kubectl(owner, "top", "pods", "-n", name, check=False)
+            opened(f"apiservices.apiregistration.k8s.io/{METRICS}")
+            door.until(lambda: owner.get("/apis/metrics.k8s.io/v1beta1").status == 200)
+            for who in (owner, door.person("vi", Role.VIEWER)):
+                assert kubectl(who, "top", "pods", "-n", name, "--no-headers").split() == ["web", "7m", "9Mi"]
+                assert kubectl(who, "top", "pods", "-A", "--no-headers").split() == [name, "web", "7m", "9Mi"]
+            assert "NotFound" in kubectl(owner, "top", "nodes", check=False)
+
+            metrics.reply = lambda _method, _path: (503, {"kind": "Status", "status": "Failure", "code": 503})
+            opened(f"apiservices.apiregistration.k8s.io/{METRICS}", "storageclasses.storage.k8s.io/seen")
+            assert owner.get(f"/apis/metrics.k8s.io/v1beta1/namespaces/{name}/pods").status == 503
+            # Who may list what is opened is the last that is written of a look.
+            door.until(lambda: names_in(door, CLASSES) == ["seen"])
+            assert owner.get("/apis/metrics.k8s.io/v1beta1").status == 200, "away is not gone"
+            opened()
+            door.until(lambda: owner.get("/apis/metrics.k8s.io/v1beta1").status == 404)
+        finally:
+            door.cluster.kubectl("delete", "apiservice", METRICS)
+            door.cluster.kubectl("delete", "service/measuring", "storageclass/seen")
+
+
+def measured(_method: str, path: str) -> tuple[int, Any]:
+    """What metrics-server answers: its discovery, and one pod of each namespace."""
+    if path.partition("?")[0] == "/apis/metrics.k8s.io/v1beta1":
+        pods = {"name": "pods", "singularName": "", "namespaced": True, "kind": "PodMetrics", "verbs": ["get", "list"]}
+        nodes = {**pods, "name": "nodes", "namespaced": False, "kind": "NodeMetrics"}
+        return 200, {
+            "kind": "APIResourceList",
+            "apiVersion": "v1",
+            "groupVersion": "metrics.k8s.io/v1beta1",
+            "resources": [nodes, pods],
+        }
+    parts = path.partition("?")[0].split("/")
+    if parts[:4] != ["", "apis", "metrics.k8s.io", "v1beta1"] or len(parts) < 7:
+        return 404, {"kind": "Status", "status": "Failure", "code": 404}
+    pod = {
+        "metadata": {"name": "web", "namespace": parts[5]},
+        "timestamp": "2026-01-01T00:00:00Z",
+        "window": "10s",
+        "containers": [{"name": "c", "usage": {"cpu": "7m", "memory": "9Mi"}}],
+    }
+    return 200, {"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "metadata": {}, "items": [pod]}
+
+
+def the(group: str, kind: str) -> dict[str, Any]:
+    """The object of a kind that is opened."""
+    return {"apiVersion": f"{group}/v1", "kind": kind, "metadata": {"name": "opened"}}
 
 
 def test_an_opened_definition_is_an_api_of_the_space(

@@ -17,6 +17,8 @@ from tests.tenants.conftest import OPERATOR, actor_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
+PROTOBUF = "application/vnd.kubernetes.protobuf"
+
 
 def test_a_tenant_works_in_its_namespaces_with_kubectl_alone(door: Door, kubectl: Callable[..., str]) -> None:
     """GW4: from the order to the end, with one file and the cluster's own objects."""
@@ -43,6 +45,30 @@ def test_a_tenant_works_in_its_namespaces_with_kubectl_alone(door: Door, kubectl
     assert phase_of(owner, name) == "Terminating"
     door.until(lambda: phase_of(owner, name) == "")
     assert "NotFound" in door.cluster.kubectl("get", "ns", name)
+
+
+def test_protobuf_passes_both_ways(door: Door) -> None:
+    """In a placed namespace, as on the cluster; what is made up of several is JSON, for whoever takes it."""
+    owner = door.person("olga", Role.OWNER)
+    name = door.place(owner)
+    path, encoded = f"/api/v1/namespaces/{name}/configmaps", {"Accept": PROTOBUF}
+    assert owner.post(path, config_map("one", {"word": "first"})).status == 201
+    read = owner.get(f"{path}/one", encoded)
+    assert (read.status, read.headers["content-type"], read.raw[:4]) == (200, PROTOBUF, b"k8s\0")
+    written = owner.put(f"{path}/one", read.raw.replace(b"first", b"other"), {"Content-Type": PROTOBUF})
+    assert written.body["data"] == {"word": "other"}
+    stale = owner.put(f"{path}/one", read.raw, {"Content-Type": PROTOBUF, **encoded})
+    assert (stale.status, stale.headers["content-type"], b"Conflict" in stale.raw) == (409, PROTOBUF, True)
+    framed = {"Accept": f"{PROTOBUF};stream=watch"}
+    watched = owner.open("GET", f"{path}?watch=true&fieldSelector=metadata.name%3Done", headers=framed)
+    frame = watched.read(int.from_bytes(watched.read(4), "big"))
+    assert watched.getheader("Content-Type") == f"{PROTOBUF};stream=watch"
+    assert b"ADDED" in frame
+    assert b"other" in frame
+    watched.connection.close()  # type: ignore[attr-defined]
+    across = owner.get("/api/v1/configmaps", {"Accept": f"{PROTOBUF}, */*"}, fieldSelector="metadata.name=one")
+    assert [item["data"] for item in across.body["items"]] == [{"word": "other"}]
+    assert owner.get("/api/v1/configmaps", encoded).status == 406
 
 
 def test_a_workspace_of_the_portal_is_shown_as_it_goes(door: Door) -> None:

@@ -10,8 +10,10 @@ import psycopg
 import pytest
 from django.db import connection
 
+from kube.authorization.rbac import GROUP as RBAC
 from tenants.models import Role, Workspace
-from tenants.services import workspace_resume, workspace_suspend
+from tenants.services import cluster_change, workspace_resume, workspace_suspend
+from tenants.services.clusters import TENANT_ROLES
 from tests.clusters import TestCluster
 from tests.databases import OWNER, url_of
 from tests.faultproxy import Fault
@@ -161,6 +163,85 @@ def test_an_immutable_secret_follows_too_and_a_kind_that_the_gateway_may_not_wri
     assert admin.post(services, {**service, "spec": {"ports": [{"port": 53}]}}).status == 201
     missing(door, f"{services}/dns", ClusterRefuses=1)
     assert on_the_cluster(door, namespace, "service", "dns") == {}
+
+
+def test_a_kind_that_nobody_there_may_see_is_reported_until_somebody_may(
+    door: Door, owner: Caller, namespace: str
+) -> None:
+    """The gateway may write it; it is made where the workspaces' accounts could read it, and goes where they no longer can."""
+    admin, templates = door.server.admin, f"/api/v1/namespaces/{namespace}/podtemplates"
+    path, labels = f"{templates}/base", {"tenantry.io/aggregate-to-view": "true"}
+    writing = rule_of("create", "update", "delete")
+    subjects = [{"apiGroup": RBAC, "kind": "User", "name": "tenantry-gateway"}]
+    reference = {"apiGroup": RBAC, "kind": "ClusterRole", "name": "templates-writer"}
+    writer = {**in_rbac("ClusterRoleBinding", "templates-writer"), "roleRef": reference, "subjects": subjects}
+    reader = {**in_rbac("ClusterRole", "templates-reader", labels=labels), "rules": [rule_of("get", "list", "watch")]}
+    applied(door, {**in_rbac("ClusterRole", "templates-writer"), "rules": [writing]}, writer)
+    try:
+        assert admin.post(templates, template("1")).status == 201
+        missing(door, path, KindNotServed=1)
+        digest, _ = the_record()
+        assert admin.patch(path, {"metadata": {"labels": {"looked": "at"}}}).status == 200
+        assert eventually(lambda: the_record()[0] != digest and the_record()[1] == "KindNotServed")
+        assert not [call for call in door.cluster.proxy.calls if "/podtemplates" in call[1]], "nobody asks in vain"
+        assert on_the_cluster(door, namespace, "podtemplate", "base") == {}
+
+        applied(door, reader)
+        roles_are_read_anew(door, owner, namespace, lambda rules: "podtemplates" in rules)
+        assert admin.put(path, {**admin.get(path).body, "template": template("2")["template"]}).status == 200
+        assert eventually(lambda: owner.get(path).status == 200)
+        assert ORIGIN in on_the_cluster(door, namespace, "podtemplate", "base")["metadata"]["labels"]
+        missing(door, path)
+
+        door.cluster.kubectl("delete", "clusterrole", "templates-reader")
+        roles_are_read_anew(door, owner, namespace, lambda rules: "podtemplates" not in rules)
+        assert admin.patch(path, {"metadata": {"annotations": {PUBLISHED: None}}}).status == 200
+        assert eventually(lambda: on_the_cluster(door, namespace, "podtemplate", "base") == {})
+    finally:
+        door.cluster.kubectl("delete", "clusterrole", "templates-writer", "templates-reader", "--ignore-not-found")
+        door.cluster.kubectl("delete", "clusterrolebinding", "templates-writer")
+
+
+def rule_of(*verbs: str) -> dict[str, Any]:
+    return {"apiGroups": [""], "resources": ["podtemplates"], "verbs": verbs}
+
+
+def in_rbac(kind: str, name: str, **metadata: Any) -> dict[str, Any]:
+    return {"apiVersion": f"{RBAC}/v1", "kind": kind, "metadata": {"name": name, **metadata}}
+
+
+def template(value: str) -> dict[str, Any]:
+    metadata = {"name": "base", "annotations": {PUBLISHED: "true"}}
+    containers = [{"name": "c", "image": f"example.org/c:{value}"}]
+    return {
+        "apiVersion": "v1",
+        "kind": "PodTemplate",
+        "metadata": metadata,
+        "template": {"spec": {"containers": containers}},
+    }
+
+
+def applied(door: Door, *bodies: dict[str, Any]) -> None:
+    for body in bodies:
+        assert "serverside-applied" in door.cluster.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(body))
+
+
+def roles_are_read_anew(door: Door, owner: Caller, namespace: str, holds: Callable[[str], bool]) -> None:
+    """Once the cluster has aggregated its roles: which of them are the workspaces' is changed, and changed back."""
+    assert eventually(lambda: holds(door.cluster.kubectl("get", "clusterrole", "tenantry-tenant-view", "-o", "json")))
+    bindings = f"/apis/{RBAC}/v1/namespaces/{namespace}/rolebindings"
+    for role, status in ((TENANT_ROLES[1], 403), (TENANT_ROLES[0], 200)):
+        cluster_change(actor=OPERATOR, name="kube-apiserver", tenant_role=role)
+        assert eventually(lambda status=status: owner.get(bindings).status == status)  # type: ignore[misc]
+
+
+def the_record() -> tuple[str, str]:
+    """What is to be on the cluster, and why it is not."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT data FROM store_object WHERE resource = 'placedcopies'")
+        ((data,),) = cursor.fetchall()
+    record = json.loads(bytes(data))
+    return record["spec"]["digest"], record.get("status", {}).get("reason", "")
 
 
 @pytest.mark.parametrize("fault", ["away", "frozen"])

@@ -144,7 +144,7 @@ async def test_what_was_shown_is_kept_sealed_and_named_by_the_audit(
         assert (found.bytes, found.ended_why) == (len(SHOWN) + 3, "")
         sealed = b"".join(bytes(row) for row in RecordingChunk.objects.values_list("sealed", flat=True))
         assert sealed
-        assert b"oh" not in sealed
+        assert b'"' not in sealed, "nothing of its JSON"
         begun, done = AuditEntry.objects.filter(action__startswith="recording.").order_by("sequence")
         assert (begun.chain, begun.action, begun.outcome, begun.actor) == ("acme", "recording.begin", "intent", "anna")
         assert (done.action, done.outcome, done.detail["exit_code"]) == ("recording.end", "success", 3)
