@@ -14,7 +14,8 @@ import yaml
 from audit.models import ApiRequest
 from audit.recorder import Actor
 from gateway.server import explanation, judging
-from kube.authentication.identity import AUTHENTICATED, MEMBERS, SERVICE_ACCOUNT_PREFIX, Principal
+from gateway.server.judging import Sent
+from kube.authentication.identity import AUTHENTICATED, MASTERS, MEMBERS, SERVICE_ACCOUNT_PREFIX, Principal
 from kube.authorization import recommendations
 from kube.authorization.decisions import Decision, Verdict
 from kube.authorization.rbac import Attributes
@@ -132,12 +133,12 @@ def explain_request(
     method: str = "GET",
     path: str,
     cluster: str = "",
-    manifest: Mapping[str, Any] | None = None,
+    sent: Sent | None = None,
     now: datetime,
 ) -> Explanation:
     """The decision about a request of ``name``, who need not exist.
 
-    With ``manifest``, the object that it sends, also what the admission would say: its step, rule and amounts.
+    With what it sends, also what the admission would say: its step, rule and amounts.
     Operators ask about anybody, admins of a tenant about its users in its space, everybody about themselves.
     Raises ``Forbidden``, ``BadRequest`` for what is no request.
     """
@@ -148,22 +149,48 @@ def explain_request(
     tenant, groups = _require_permitted(actor, name, tenant, groups, cluster)
     principal = _principal(name, groups, tenant, extra)
     said = explanation.explain(principal, method, path, cluster)
-    if manifest is None:
-        return _explained(actor, tenant, said)
-    return _explained(actor, tenant, said, lambda who, what: judging.judge(who, what, manifest, now=now.timestamp()))
+    return _explained(actor, tenant, said, _judge(sent, now))
 
 
 @everything()
 def explain_access(
-    *, actor: Actor, name: str, groups: Sequence[str] = (), cluster: str, attributes: Attributes
+    *,
+    actor: Actor,
+    name: str,
+    groups: Sequence[str] = (),
+    cluster: str,
+    attributes: Attributes,
+    sent: Sent | None = None,
+    now: datetime,
 ) -> Explanation:
     """The decision about a verb on a thing in a logical cluster, for a person as they would come there.
 
-    The same people may ask, and it raises the same, as of ``explain_request``.
+    The same people may ask, it says the same of what is sent, and raises the same, as ``explain_request``.
     """
     home = _home_of(actor, name, cluster)
     tenant, groups = _require_permitted(actor, name, home, groups, cluster)
-    return _explained(actor, tenant, explanation.ask(_principal(name, groups, tenant), cluster, attributes))
+    said = explanation.ask(_principal(name, groups, tenant), cluster, attributes)
+    return _explained(actor, tenant, said, _judge(sent, now))
+
+
+@everything()
+def explain_own_write(
+    *, actor: Actor, cluster: str, attributes: Attributes, sent: Sent | None, now: datetime
+) -> Explanation:
+    """The decision about what the actor would write in a logical cluster where they hand out rights, as they come there.
+
+    Operators come to a tenant as its owners, and to the system space as its masters. Raises ``BadRequest``.
+    """
+    tenant = tenant_of(cluster)
+    is_system = tenant == SYSTEM_TENANT
+    principal = _principal(actor.name, [MASTERS], tenant) if is_system else _grantor(actor, tenant)
+    return _explained(actor, tenant, explanation.ask(principal, cluster, attributes), _judge(sent, now))
+
+
+def _judge(sent: Sent | None, now: datetime) -> Callable[[Principal, RequestInfo], Decision] | None:
+    if sent is None:
+        return None
+    return lambda who, what: judging.judge(who, what, sent, now=now.timestamp())
 
 
 def _principal(
