@@ -188,7 +188,12 @@ def test_a_json_patch_and_an_applied_configuration_are_judged_too(running: User)
     found = explained_patch(running, CLAIM, [{"op": "replace", "path": place, "value": "3Gi"}], "json")
     assert found["decidedBy"] == "admission/TenantQuota"
     applied = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, **grown("3Gi")}
-    assert explained_patch(running, CLAIM, applied, "apply")["decidedBy"] == "admission/TenantQuota"
+    found = explained_patch(running, CLAIM, applied, "apply")
+    assert (found["decision"], found["decidedBy"]) == ("deny", "admission")
+    assert "conflict" in found["reason"], "somebody else owns the field"
+    made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "new"}, "data": {"a": "b"}}
+    new = "/api/v1/namespaces/team/configmaps/new"
+    assert explained_patch(running, new, made, "apply")["decision"] == "allow"
     copies = [{"op": "copy", "from": "/metadata", "path": f"/metadata/annotations/{n}"} for n in range(40)]
     refused = explained_patch(running, CLAIM, copies, "json")
     assert refused["trace"][-1]["decision"] == "no opinion"
@@ -197,15 +202,22 @@ def test_a_json_patch_and_an_applied_configuration_are_judged_too(running: User)
 
 def test_an_object_that_replaces_another_is_judged(running: User) -> None:
     """What may not change, the policies that hold now, and what is not there at all."""
-    web = f"{PODS}/web"
-    named = {**pod("3"), "metadata": {"name": "web", "namespace": "team"}}
-    assert explained(running, named, web, "PUT")["decision"] == "allow"
-    found = explained(running, {**named, "spec": {**named["spec"], "nodeName": "n"}}, web, "PUT")
-    assert (found["decision"], found["decidedBy"]) == ("deny", "admission/ObjectValidation"), found
-    missing = explained(running, {**named, "metadata": {"name": "other"}}, f"{PODS}/other", "PUT")
+    place = "/api/v1/namespaces/team/configmaps/settings"
+    settings: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"}}
+    settings |= {"metadata": {"name": "settings", "namespace": "team"}}
+    there("root:acme", "configmaps", settings, "team")
+    assert explained(running, {**settings, "data": {"a": "c"}}, place, "PUT")["decision"] == "allow"
+    published = {**settings["metadata"], "annotations": {"multi-tenancy.k8s.io/published": "true"}}
+    found = explained(running, {**settings, "metadata": published}, place, "PUT")
+    assert (found["decision"], found["decidedBy"]) == ("deny", "admission/PublishedObjects"), found
+    overtaken = {**settings, "metadata": {**settings["metadata"], "resourceVersion": "1"}}
+    assert "modified" in explained(running, overtaken, place, "PUT")["reason"]
+    other = {**settings, "metadata": {"name": "other", "namespace": "team"}}
+    missing = explained(running, other, place.replace("settings", "other"), "PUT")
     assert (missing["decision"], missing["decidedBy"]) == ("deny", "admission")
     assert "not found" in missing["reason"]
-    assert explained(running, named, f"{PODS}/other", "PUT")["decision"] == "deny"
+    found = explained(running, {**pod("3"), "metadata": {"name": "web"}}, f"{PODS}/web", "PUT")
+    assert found["decidedBy"] == "admission/ObjectValidation", "what may not change"
 
 
 def test_a_pasted_command_brings_what_it_sends(running: User) -> None:
@@ -227,8 +239,8 @@ def test_a_change_of_rights_says_who_would_refuse_it(acme: Tenant, owner: User) 
     """What if: nobody hands out what they do not have, nor writes into what the server owns (AZ11)."""
     admin = factories.member(acme, Role.ADMIN)
     wide = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
-    role: dict[str, Any] = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole"}
-    role |= {"metadata": {"name": "wide"}, "rules": [wide]}
+    role: dict[str, Any] = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role"}
+    role |= {"metadata": {"name": "wide", "namespace": "team"}, "rules": [wide]}
     asked = {"cluster": "root:acme", "manifest": role}
     answer = signed_in(admin).post("/api/v1/access/what-if", asked, content_type="application/json").json()
     assert answer["results"] == []
@@ -238,6 +250,6 @@ def test_a_change_of_rights_says_who_would_refuse_it(acme: Tenant, owner: User) 
     assert "It would be refused" in page.content.decode()
     narrow = {**role, "rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]}
     asked = {"cluster": "root:acme", "manifest": narrow}
-    answer = signed_in(owner).post("/api/v1/access/what-if", asked, content_type="application/json").json()
+    answer = signed_in(admin).post("/api/v1/access/what-if", asked, content_type="application/json").json()
     assert answer["explanation"]["decision"] == "allow", answer
-    assert synchronous.get(Key("root:acme", "rbac.authorization.k8s.io", "clusterroles", "", "wide")) is None
+    assert synchronous.get(Key("root:acme", "rbac.authorization.k8s.io", "roles", "team", "wide")) is None
