@@ -149,7 +149,7 @@ def explain_request(
     tenant, groups = _require_permitted(actor, name, tenant, groups, cluster)
     principal = _principal(name, groups, tenant, extra)
     said = explanation.explain(principal, method, path, cluster)
-    return _explained(actor, tenant, said, _judge(sent, now))
+    return _explained(actor, tenant, said, _judge(actor, sent, now))
 
 
 @everything()
@@ -170,7 +170,7 @@ def explain_access(
     home = _home_of(actor, name, cluster)
     tenant, groups = _require_permitted(actor, name, home, groups, cluster)
     said = explanation.ask(_principal(name, groups, tenant), cluster, attributes)
-    return _explained(actor, tenant, said, _judge(sent, now))
+    return _explained(actor, tenant, said, _judge(actor, sent, now))
 
 
 @everything()
@@ -182,15 +182,31 @@ def explain_own_write(
     Operators come to a tenant as its owners, and to the system space as its masters. Raises ``BadRequest``.
     """
     tenant = tenant_of(cluster)
-    is_system = tenant == SYSTEM_TENANT
-    principal = _principal(actor.name, [MASTERS], tenant) if is_system else _grantor(actor, tenant)
-    return _explained(actor, tenant, explanation.ask(principal, cluster, attributes), _judge(sent, now))
+    said = explanation.ask(_as_member(actor, tenant), cluster, attributes)
+    return _explained(actor, tenant, said, _judge(actor, sent, now))
 
 
-def _judge(sent: Sent | None, now: datetime) -> Callable[[Principal, RequestInfo], Decision] | None:
+def _judge(actor: Actor, sent: Sent | None, now: datetime) -> Callable[[Principal, RequestInfo], Decision] | None:
+    """Asks the admission about what is sent.
+
+    What it says of a change says something of what is there, if only whether a guess was right: that is for those alone
+    who may read it, whoever is asked about.
+    """
     if sent is None:
         return None
-    return lambda who, what: judging.judge(who, what, sent, now=now.timestamp())
+
+    def judge(who: Principal, what: RequestInfo) -> Decision:
+        read = replace(what, verb="get")
+        if what.verb != "create" and not explanation.decide(_as_member(actor, what.tenant), read).allowed:
+            return _UNREAD
+        return judging.judge(who, what, sent, now=now.timestamp())
+
+    return judge
+
+
+_UNREAD: Final = Decision(
+    Verdict.NO_OPINION, judging.STEP, "a change is judged by what is there, which you may not read"
+)
 
 
 def _principal(
@@ -241,7 +257,8 @@ def _explained(
             for recommendation in recommendations.recommend_grants(
                 principal, Attributes.of(resolved), policies, decision
             )
-            if actor.operator or recommendations.may_create(_grantor(actor, resolved.tenant), recommendation, policies)
+            if actor.operator
+            or recommendations.may_create(_as_member(actor, resolved.tenant), recommendation, policies)
         )
     judged = judge(principal, resolved) if judge is not None and decision.allowed else None
     if judged is not None:
@@ -259,11 +276,13 @@ def may_grant(actor: Actor, cluster: str) -> bool:
     return role is not None and role_at_least(role, Role.ADMIN)
 
 
-def _grantor(actor: Actor, tenant: str) -> Principal:
-    """How the person appears at the API server as a member of a tenant."""
+def _as_member(actor: Actor, tenant: str) -> Principal:
+    """How the person appears at the API server as a member of a tenant; operators as its owners, and the system's masters."""
     role = role_of(actor, tenant)
-    groups = (AUTHENTICATED,) if role is None else (f"{MEMBERS}{role.value}", AUTHENTICATED)
-    return Principal(name=actor.name, groups=groups, tenant=tenant, authenticator="portal")
+    groups = [] if role is None else [f"{MEMBERS}{role.value}"]
+    if tenant == SYSTEM_TENANT:
+        groups = [MASTERS] if actor.operator else []
+    return _principal(actor.name, groups, tenant)
 
 
 def explanation_of(

@@ -253,3 +253,28 @@ def test_a_change_of_rights_says_who_would_refuse_it(acme: Tenant, owner: User) 
     answer = signed_in(admin).post("/api/v1/access/what-if", asked, content_type="application/json").json()
     assert answer["explanation"]["decision"] == "allow", answer
     assert synchronous.get(Key("root:acme", "rbac.authorization.k8s.io", "roles", "team", "wide")) is None
+
+
+def test_who_may_not_read_what_is_there_learns_nothing_of_it_by_trying_changes(acme: Tenant, owner: User) -> None:
+    """Not by a refusal that quotes it, nor by a guess: auditors ask about anybody, and read no Secret."""
+    secret: dict[str, Any] = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "db", "namespace": "team"}}
+    there("root:acme", "secrets", {**secret, "data": {"password": "aHVudGVyMg=="}}, "team")
+    auditor = factories.user("auditor@platform.test", is_auditor=True)
+    path = "/api/v1/namespaces/team/secrets/db"
+    tries: list[tuple[Any, str]] = [
+        ({"stringData": 7}, "merge"),
+        ([{"op": "test", "path": "/data/password", "value": "aHVudGVyMg=="}], "json"),
+        ([{"op": "test", "path": "/data/password", "value": "x"}], "json"),
+    ]
+    for patch, kind in tries:
+        body = {"user": {"name": owner.email, "tenant": "acme"}, "method": "PATCH", "path": path, "manifest": patch}
+        answer = (
+            signed_in(auditor)
+            .post("/api/v1/access/explain", {**body, "patchType": kind}, content_type="application/json")
+            .json()
+        )
+        assert (answer["decision"], answer["trace"][-1]["decision"]) == ("allow", "no opinion"), answer
+        assert "aHVudGVyMg" not in json.dumps(answer)
+    assert "aHVudGVyMg" in json.dumps(explained_patch(owner, path, {"stringData": 7}, "merge"))
+    guessed = [explained_patch(owner, path, patch, kind)["decision"] for patch, kind in tries[1:]]
+    assert guessed == ["allow", "deny"]
