@@ -37,6 +37,7 @@ LEADER_LOCK = 7_236_018_501
 """The advisory lock of the one worker; any number that nothing else in the database uses."""
 
 _MARKS = (b'"ownerReferences"', b'"deletionTimestamp"')
+_NAMESPACES = ("", "namespaces")
 
 
 class GarbageCollector:
@@ -58,6 +59,8 @@ class GarbageCollector:
         self._restart = asyncio.Event()
         self._dependents: defaultdict[tuple[str, str], set[Key]] = defaultdict(set)
         """(space, owner's uid) → who names it as an owner."""
+        self._ending: set[Key] = set()
+        """Namespaces that wait for what is in them: elsewhere an object that goes is nothing to look at."""
 
     async def run(self) -> None:
         """Wait to become the leader, work, and wait again whenever the database went away."""
@@ -73,6 +76,7 @@ class GarbageCollector:
         self._restart.clear()
         self._queue.clear()
         self._dependents.clear()
+        self._ending.clear()
         undo = self._store.subscribe(self._note, lost=self._restart.set)
 
         async def go_on() -> None:
@@ -86,7 +90,7 @@ class GarbageCollector:
                 self._queue.add(key)
                 stored = await self._store.get(key, cached=True)
                 if stored is not None:
-                    self._index(key, owners_of(orjson.loads(stored.data)))
+                    self._index(key, orjson.loads(stored.data))
             await self._queue.run(go_on, every=RETRY_SECONDS)
         finally:
             undo()
@@ -122,15 +126,18 @@ class GarbageCollector:
             if event.type is EventType.DELETED:
                 uid = (body or {}).get("metadata", {}).get("uid", "")
                 self._enqueue(*self._dependents.pop((key.space, uid), ()))
-                if key.namespace:
-                    self._enqueue(Key(key.space, "", "namespaces", "", key.namespace))
+                self._ending.discard(key)
+                if (namespace := Key(key.space, *_NAMESPACES, "", key.namespace)) in self._ending:
+                    self._enqueue(namespace)
             elif body is not None:
-                self._index(key, owners_of(body))
+                self._index(key, body)
                 self._enqueue(key)
 
-    def _index(self, key: Key, owners: Sequence[Mapping[str, Any]]) -> None:
-        for owner in owners:
+    def _index(self, key: Key, body: Mapping[str, Any]) -> None:
+        for owner in owners_of(body):
             self._dependents[key.space, owner["uid"]].add(key)
+        if key[1:3] == _NAMESPACES and "deletionTimestamp" in body.get("metadata", {}):
+            self._ending.add(key)
 
     async def _reconcile(self, key: Key) -> None:
         """Do whatever one object is due for now."""
@@ -141,7 +148,7 @@ class GarbageCollector:
         metadata = body.get("metadata", {})
         if "deletionTimestamp" in metadata:
             finalizers = metadata.get("finalizers") or []
-            if key[1:3] == ("", "namespaces"):
+            if key[1:3] == _NAMESPACES:
                 await self._empty_namespace(stored, body)
             elif ORPHAN in finalizers:
                 await self._orphan(stored, body)

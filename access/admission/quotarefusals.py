@@ -42,15 +42,15 @@ class QuotaRefusals:
     ) -> Forbidden:
         """The 403 for an object at this place that a quota, the ``rule``, does not admit.
 
-        What is ``known`` of the namespace already is not asked for.
+        What is ``known`` of the namespace, or of the tenant, already is not asked for.
         """
         bounds = []
-        if known is not None:
+        if known is not None and not known.of_tenant:
             bounds.append(known)
         elif place.namespace and error.requested:
             quotas = await self._quotas(place.space, place.namespace)
             bounds += refusals.namespace_bounds(quotas, place.group, place.resource, item)
-        bounds += await self._tenant(place.space)
+        bounds += [known] if known is not None and known.of_tenant else await self._tenant(place.space)
         return refusals.refusal(error, place.group, place.resource, place.name, rule=rule, bounds=bounds)
 
     async def _tenant(self, space: str) -> list[Bound]:

@@ -20,7 +20,7 @@ from gateway.controllers.namespacecontents import NamespaceContentsController
 from gateway.controllers.publications import PublicationController
 from gateway.controllers.workspaces import WorkspaceController
 from gateway.resources.customresources import CustomResources
-from kube.objects.publications import ORIGIN
+from kube.objects import publications
 from kube.quota import tenantquotas
 from kube.quota.tenantquotas import TENANT_QUOTAS
 from kube.requests.logicalclusters import tenant_of
@@ -33,7 +33,7 @@ from store.types import Event, EventType, Key, PreconditionFailed, Range, StoreE
 logger = logging.getLogger(__name__)
 
 _RESOURCE_QUOTAS: Final = ("", "resourcequotas")
-_PUBLISHED_COPY: Final = f'"{ORIGIN}"'.encode()
+_PUBLISHED_COPY: Final = f'"{publications.ORIGIN}"'.encode()
 _SETTLE_SECONDS: Final = 0.2
 """Deletions come in swarms: a namespace's quotas are counted once they have passed."""
 
@@ -59,7 +59,8 @@ class QuotaController:
             new_quota = key[1:3] == _RESOURCE_QUOTAS and (
                 event.type is EventType.ADDED or (_PUBLISHED_COPY in event.data and not _is_settled(event.data))
             )
-            if key.namespace and (event.type is EventType.DELETED or new_quota):
+            lost = event.type is EventType.DELETED and not _is_copy(event.data)
+            if key.namespace and (lost or new_quota):
                 self._enqueue(Key(key.space, "", "resourcequotas", key.namespace, ""))
 
     def on_remade(self, space: str, namespace: str) -> None:
@@ -75,7 +76,7 @@ class QuotaController:
                 pending = None
                 if not tenantquotas.is_counted(orjson.loads(event.data)):
                     self._enqueue_tenant(key)
-            elif key[1:3] != _RESOURCE_QUOTAS and _PUBLISHED_COPY not in event.data:
+            elif key[1:3] != _RESOURCE_QUOTAS and not _is_copy(event.data):
                 if pending is not None:
                     self._enqueue_tenant(pending)
                 pending = key if event.type is not EventType.MODIFIED else None
@@ -119,6 +120,11 @@ class QuotaController:
             await self._custom.ensure(space)
         for stored in listing.items:
             await self._plugin.recount(stored, time.time())
+
+
+def _is_copy(data: bytes) -> bool:
+    """Whether this is published to the tenant, and counts in none of its quotas."""
+    return _PUBLISHED_COPY in data and publications.is_copy(orjson.loads(data))
 
 
 def _is_settled(quota: bytes) -> bool:

@@ -34,6 +34,7 @@ from kube.authorization.decisions import Decision
 from kube.authorization.effectivepolicy import Policies
 from kube.authorization.rbac import GROUP, Attributes
 from kube.authorization.whocan import Holder
+from kube.kinds.resources import Resource
 from kube.requests.logicalclusters import ROOT, is_tenant_space, is_valid, is_workspace, space_of, tenant_of
 from kube.requests.requestinfo import RequestInfo, parse, resolve
 from kube.requests.status import BadRequest
@@ -127,6 +128,11 @@ def state_of(cluster: str) -> State:
     objects = store.settled(lambda: TenantPolicies(store).in_force(cluster))
     file = settings.AUTHORIZATION.policy_file
     return State(policies, objects, PolicyFile(file).policies if file is not None else ())
+
+
+def resource_of(cluster: str, group: str, kind: str) -> Resource | None:
+    """The built-in resource of a kind that a logical cluster serves."""
+    return Catalogs().of(cluster).by_group_kind(group, kind)
 
 
 def nodes(cluster: str, attributes: Attributes) -> tuple[Holder, ...]:

@@ -1,12 +1,14 @@
-"""What the admission would say of a new object, on the database's state of this moment (AZ11).
+"""What the admission would say of a write, on the database's state of this moment (AZ11).
 
-The plug-ins of the API server, on what was read before: nothing is sent, and nothing is kept. For placed namespaces those
-that a cluster asks about, with the limits of the tier filled in; what the cluster itself refuses is not known here.
+The handlers and plug-ins of the API server, as for a dry run, on what was read before: nothing is sent, and nothing is
+kept. For new objects in placed namespaces those plug-ins that a cluster asks about, with the limits of the tier filled in;
+what is there already, and what the cluster itself refuses, is not known here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
 import orjson
@@ -14,12 +16,17 @@ from django.conf import settings
 
 from access.admission import configuration
 from access.admission.base import CREATE
+from access.admission.chain import AdmissionChain
+from access.authorization.chain import AuthorizationChain
+from gateway.handlers import patching, subresources, writing
 from gateway.handlers.writing import attributes_of, candidate_of, prepare_new
-from gateway.http.messages import JSON, Request
+from gateway.http.messages import JSON, Request, TooHeavy
+from gateway.http.negotiation import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from gateway.options import WORKSPACE_DEPTH
 from gateway.process.keyedlocks import KeyedLocks
+from gateway.process.runtime import Runtime
 from gateway.resources import objects
-from gateway.resources.kinds import Catalogs
+from gateway.resources.kinds import Catalogs, Kind
 from gateway.server.admission import Admission, build_admission
 from gateway.server.explanation import Snapshot, authorization_on
 from gateway.upstream.placements import Placement, placement_in
@@ -36,21 +43,51 @@ from tenants.models import Workspace
 
 STEP: Final = "admission"
 _ADMITTED: Final = Decision(Verdict.ALLOW, STEP, "no step of it refuses the object")
-_UNKNOWN: Final = Decision(Verdict.NO_OPINION, STEP, "objects of custom kinds are judged when they are sent")
+_CUSTOM: Final = Decision(Verdict.NO_OPINION, STEP, "objects of custom kinds are judged when they are sent")
+_ELSEWHERE: Final = Decision(
+    Verdict.NO_OPINION, STEP, "what is there its cluster alone knows, and judges it when it is sent"
+)
+_TOO_MUCH: Final = Decision(Verdict.NO_OPINION, STEP, "too much to be tried here: send it with --dry-run=server")
 _PODS: Final = ("", "pods")
+_PARTS: Final = frozenset({"scale", "status"})
+_BODIES: Final = frozenset({"create", "update", "patch"})
+
+STRATEGIC: Final = "strategic"
+PATCH_TYPES: Final = {STRATEGIC: STRATEGIC_PATCH, "merge": MERGE_PATCH, "json": JSON_PATCH, "apply": APPLY_PATCH}
+"""By the names that ``kubectl patch --type`` has for them."""
 
 
-def judge(principal: Principal, info: RequestInfo, body: Mapping[str, Any], *, now: float) -> Decision:
-    """What admission says of an object that a ``create`` would send; a refusal names the step, the rule and the amounts.
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What a write sends: an object, or the changes of a patch and of which type they are."""
 
-    Raises ``BadRequest`` for a request that makes no object.
+    body: Any
+    patch: str = STRATEGIC
+
+
+@dataclass(frozen=True, slots=True)
+class _Rehearsal:
+    """What of a server the handlers need who write nothing."""
+
+    store: Snapshot
+    admission: AdmissionChain
+    authorization: AuthorizationChain
+    write_locks: KeyedLocks
+
+
+def judge(principal: Principal, info: RequestInfo, sent: Sent, *, now: float) -> Decision:
+    """What admission says of a write; a refusal names the step, the rule and the amounts.
+
+    Raises ``BadRequest`` for a request that writes no object.
     """
-    if not info.is_resource or info.verb != "create" or info.subresource:
-        raise BadRequest("An object is judged with POST to the path of its collection.")
+    if not info.is_resource or info.verb not in _BODIES or (info.verb == "create") is bool(info.name):
+        raise BadRequest("An object is judged with POST to the path of its collection, with PUT or PATCH to its own.")
+    if info.subresource and (info.verb == "create" or info.subresource not in _PARTS):
+        raise BadRequest("What is sent to this part of an object is judged when it is sent.")
     placement = _placement(info)
     limits = _limits(placement) if placement is not None and (info.group, info.resource) == _PODS else None
     store = Snapshot(info.cluster)
-    return store.settled(lambda: _judged(store, principal, info, body, now, placement, limits))
+    return store.settled(lambda: _judged(store, principal, info, sent, now, placement, limits))
 
 
 def _placement(info: RequestInfo) -> Placement | None:
@@ -70,40 +107,66 @@ async def _judged(
     store: Snapshot,
     principal: Principal,
     info: RequestInfo,
-    body: Mapping[str, Any],
+    sent: Sent,
     now: float,
     placement: Placement | None,
     limits: Mapping[str, Any] | None,
 ) -> Decision:
     catalogs = Catalogs()
+    if not info.version:
+        found = catalogs.of(info.cluster).by_group_resource(info.group, info.resource)
+        info = replace(info, version=found.preferred.name) if found is not None else info
     kind = catalogs.kind(info.cluster, info.group, info.version, info.resource)
-    if kind is None:
-        return _UNKNOWN
-    request = Request(
-        principal=principal,
-        info=info,
-        query={"dryRun": "All"},
-        parameters={"dryRun": ("All",)},
-        headers={b"content-type": JSON},
-        raw_headers=((b"content-type", JSON),),
-        body=orjson.dumps(body),
-        now=now,
-    )
+    if kind is None or not kind.resource.persistent:
+        return _CUSTOM
+    if placement is not None and info.verb != "create":
+        return _ELSEWHERE
+    request = _request(principal, info, sent, now)
     authorization = authorization_on(store)
     async with authorization.running():
+        # Judging reads; nobody commits what it would keep.
+        chains = _admission(cast("Store", store), authorization, catalogs)
         try:
-            read = objects.decode_object(request, kind)
-            name = prepare_new(request, kind, read)
-            new = candidate_of(request, kind, read)
-            if limits is not None:
-                new = with_defaults(limits, new)
-            # Judging reads; nobody commits what it would keep.
-            chains = _admission(cast("Store", store), authorization, catalogs)
-            chain = chains.stored if placement is None else chains.placed
-            await chain.admit(attributes_of(request, kind, CREATE, name, new, None))
+            if placement is None:
+                rehearsal = _Rehearsal(store, chains.stored, authorization.chain, KeyedLocks())
+                await _write(cast("Runtime", rehearsal), request, kind)
+            else:
+                read = objects.decode_object(request, kind)
+                name = prepare_new(request, kind, read)
+                new = candidate_of(request, kind, read)
+                if limits is not None:
+                    new = with_defaults(limits, new)
+                await chains.placed.admit(attributes_of(request, kind, CREATE, name, new, None))
+        except TooHeavy:
+            return _TOO_MUCH
         except StatusError as refusal:
             return request.notes[-1] if request.notes else Decision(Verdict.DENY, STEP, refusal.message)
     return _ADMITTED
+
+
+def _request(principal: Principal, info: RequestInfo, sent: Sent, now: float) -> Request:
+    media = PATCH_TYPES[sent.patch].encode() if info.verb == "patch" else JSON
+    query = {"dryRun": "All", **({"fieldManager": "kubectl"} if sent.patch == "apply" else {})}
+    return Request(
+        principal=principal,
+        info=info,
+        query=query,
+        parameters={name: (value,) for name, value in query.items()},
+        headers={b"content-type": media},
+        raw_headers=((b"content-type", media),),
+        body=orjson.dumps(sent.body),
+        now=now,
+        # What copies may make of an object is tried beside the API server, which has a process for it.
+        light=info.verb == "patch" and sent.patch == "json",
+    )
+
+
+async def _write(rehearsal: Runtime, request: Request, kind: Kind) -> None:
+    if request.info.subresource == "scale":
+        await subresources.scale(rehearsal, request, kind)
+        return
+    handle = {"create": writing.create, "update": writing.update, "patch": patching.patch}[request.info.verb]
+    await handle(rehearsal, request, kind)
 
 
 def _admission(store: Store, authorization: Any, catalogs: Catalogs) -> Admission:

@@ -6,6 +6,7 @@ for it. What a file holds is not in the command line: such a command names no re
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping
@@ -34,6 +35,10 @@ class Inquiry(NamedTuple):
     path: str = ""
     user: str = ""
     groups: tuple[str, ...] = ()
+    sent: str = ""
+    """The changes that it sends, in JSON or YAML, where the command line says them."""
+    patch: str = ""
+    """Their type, as ``kubectl patch --type`` has it."""
 
 
 _VALUED: Final = frozenset({
@@ -162,12 +167,34 @@ def _asked(words: list[str], flags: Mapping[str, list[str]], catalog: Catalog) -
         )
     resource, name = _object(words, flags, catalog)
     if command == "scale":
-        return Inquiry("patch", resource, "scale", None, name)
+        return Inquiry("patch", resource, "scale", None, name, sent=_scaled(flags), patch="merge")
     if command in _READS:
         verb = "watch" if "watch" in flags else "get" if name else "list"
         return Inquiry(verb, resource, flags.get("subresource", [""])[-1], None, name)
     verb = {"delete": "delete", "replace": "update", "wait": "watch"}.get(command, "patch")
-    return Inquiry(verb, resource, flags.get("subresource", [""])[-1], None, name)
+    asked = Inquiry(verb, resource, flags.get("subresource", [""])[-1], None, name)
+    if command == "patch":
+        said = [*flags.get("p", ()), *flags.get("patch", ())]
+        return asked._replace(sent=said[-1] if said else "", patch=flags.get("type", ["strategic"])[-1])
+    if command in _METADATA:
+        return asked._replace(sent=_marked(_METADATA[command], words), patch="merge")
+    return asked
+
+
+_METADATA: Final = {"label": "labels", "annotate": "annotations"}
+
+
+def _scaled(flags: Mapping[str, list[str]]) -> str:
+    replicas = flags.get("replicas", [""])[-1]
+    return json.dumps({"spec": {"replicas": int(replicas)}}) if replicas.isascii() and replicas.isdigit() else ""
+
+
+def _marked(field: str, words: list[str]) -> str:
+    """What ``name=value`` sets and ``name-`` takes away."""
+    pairs = [word.partition("=") for word in words if "=" in word]
+    marks: dict[str, str | None] = {name: value for name, _, value in pairs}
+    marks |= {word[:-1]: None for word in words[1:] if word.endswith("-") and "=" not in word}
+    return json.dumps({"metadata": {field: marks}}) if marks else ""
 
 
 def _object(words: list[str], flags: Mapping[str, list[str]], catalog: Catalog) -> tuple[Resource, str]:

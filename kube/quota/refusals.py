@@ -28,6 +28,11 @@ class Bound:
     hard: Amounts
     used: Amounts
 
+    @property
+    def of_tenant(self) -> bool:
+        """Whether it is the tenant's."""
+        return self.where == _TENANT
+
 
 def namespace_bounds(
     quotas: Iterable[Mapping[str, Any]], group: str, resource: str, item: Mapping[str, Any]

@@ -14,7 +14,8 @@ import yaml
 from audit.models import ApiRequest
 from audit.recorder import Actor
 from gateway.server import explanation, judging
-from kube.authentication.identity import AUTHENTICATED, MEMBERS, SERVICE_ACCOUNT_PREFIX, Principal
+from gateway.server.judging import Sent
+from kube.authentication.identity import AUTHENTICATED, MASTERS, MEMBERS, SERVICE_ACCOUNT_PREFIX, Principal
 from kube.authorization import recommendations
 from kube.authorization.decisions import Decision, Verdict
 from kube.authorization.rbac import Attributes
@@ -132,12 +133,12 @@ def explain_request(
     method: str = "GET",
     path: str,
     cluster: str = "",
-    manifest: Mapping[str, Any] | None = None,
+    sent: Sent | None = None,
     now: datetime,
 ) -> Explanation:
     """The decision about a request of ``name``, who need not exist.
 
-    With ``manifest``, the object that it sends, also what the admission would say: its step, rule and amounts.
+    With what it sends, also what the admission would say: its step, rule and amounts.
     Operators ask about anybody, admins of a tenant about its users in its space, everybody about themselves.
     Raises ``Forbidden``, ``BadRequest`` for what is no request.
     """
@@ -148,22 +149,64 @@ def explain_request(
     tenant, groups = _require_permitted(actor, name, tenant, groups, cluster)
     principal = _principal(name, groups, tenant, extra)
     said = explanation.explain(principal, method, path, cluster)
-    if manifest is None:
-        return _explained(actor, tenant, said)
-    return _explained(actor, tenant, said, lambda who, what: judging.judge(who, what, manifest, now=now.timestamp()))
+    return _explained(actor, tenant, said, _judge(actor, sent, now))
 
 
 @everything()
 def explain_access(
-    *, actor: Actor, name: str, groups: Sequence[str] = (), cluster: str, attributes: Attributes
+    *,
+    actor: Actor,
+    name: str,
+    groups: Sequence[str] = (),
+    cluster: str,
+    attributes: Attributes,
+    sent: Sent | None = None,
+    now: datetime,
 ) -> Explanation:
     """The decision about a verb on a thing in a logical cluster, for a person as they would come there.
 
-    The same people may ask, and it raises the same, as of ``explain_request``.
+    The same people may ask, it says the same of what is sent, and raises the same, as ``explain_request``.
     """
     home = _home_of(actor, name, cluster)
     tenant, groups = _require_permitted(actor, name, home, groups, cluster)
-    return _explained(actor, tenant, explanation.ask(_principal(name, groups, tenant), cluster, attributes))
+    said = explanation.ask(_principal(name, groups, tenant), cluster, attributes)
+    return _explained(actor, tenant, said, _judge(actor, sent, now))
+
+
+@everything()
+def explain_own_write(
+    *, actor: Actor, cluster: str, attributes: Attributes, sent: Sent | None, now: datetime
+) -> Explanation:
+    """The decision about what the actor would write in a logical cluster where they hand out rights, as they come there.
+
+    Operators come to a tenant as its owners, and to the system space as its masters. Raises ``BadRequest``.
+    """
+    tenant = tenant_of(cluster)
+    said = explanation.ask(_as_member(actor, tenant), cluster, attributes)
+    return _explained(actor, tenant, said, _judge(actor, sent, now))
+
+
+def _judge(actor: Actor, sent: Sent | None, now: datetime) -> Callable[[Principal, RequestInfo], Decision] | None:
+    """Asks the admission about what is sent.
+
+    What it says of a change says something of what is there, if only whether a guess was right: that is for those alone
+    who may read it, whoever is asked about.
+    """
+    if sent is None:
+        return None
+
+    def judge(who: Principal, what: RequestInfo) -> Decision:
+        read = replace(what, verb="get")
+        if what.verb != "create" and not explanation.decide(_as_member(actor, what.tenant), read).allowed:
+            return _UNREAD
+        return judging.judge(who, what, sent, now=now.timestamp())
+
+    return judge
+
+
+_UNREAD: Final = Decision(
+    Verdict.NO_OPINION, judging.STEP, "a change is judged by what is there, which you may not read"
+)
 
 
 def _principal(
@@ -214,7 +257,8 @@ def _explained(
             for recommendation in recommendations.recommend_grants(
                 principal, Attributes.of(resolved), policies, decision
             )
-            if actor.operator or recommendations.may_create(_grantor(actor, resolved.tenant), recommendation, policies)
+            if actor.operator
+            or recommendations.may_create(_as_member(actor, resolved.tenant), recommendation, policies)
         )
     judged = judge(principal, resolved) if judge is not None and decision.allowed else None
     if judged is not None:
@@ -232,11 +276,13 @@ def may_grant(actor: Actor, cluster: str) -> bool:
     return role is not None and role_at_least(role, Role.ADMIN)
 
 
-def _grantor(actor: Actor, tenant: str) -> Principal:
-    """How the person appears at the API server as a member of a tenant."""
+def _as_member(actor: Actor, tenant: str) -> Principal:
+    """How the person appears at the API server as a member of a tenant; operators as its owners, and the system's masters."""
     role = role_of(actor, tenant)
-    groups = (AUTHENTICATED,) if role is None else (f"{MEMBERS}{role.value}", AUTHENTICATED)
-    return Principal(name=actor.name, groups=groups, tenant=tenant, authenticator="portal")
+    groups = [] if role is None else [f"{MEMBERS}{role.value}"]
+    if tenant == SYSTEM_TENANT:
+        groups = [MASTERS] if actor.operator else []
+    return _principal(actor.name, groups, tenant)
 
 
 def explanation_of(

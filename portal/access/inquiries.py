@@ -152,7 +152,8 @@ def _of_command(asked: Inquiry, cluster: str) -> dict[str, str]:
         thing = f"{asked.resource.qualified_name}/{asked.subresource}".removesuffix("/")
     namespace = {} if asked.namespace is None else {"namespace": asked.namespace}
     person = {"person": asked.user} if asked.user else {}
-    return {"action": asked.verb, "thing": thing, "name": asked.name, "cluster": cluster, **namespace, **person}
+    sent = {"manifest": asked.sent, "patch": asked.patch} if asked.sent else {}
+    return {"action": asked.verb, "thing": thing, "name": asked.name, "cluster": cluster, **namespace, **person, **sent}
 
 
 def _of_path(method: str, path: str, cluster: str) -> dict[str, str]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Final
 
 from audit.recorder import Actor
 from gateway.server import explanation
+from gateway.server.judging import PATCH_TYPES, STRATEGIC, Sent
 from kube.authentication.identity import SERVICE_ACCOUNT_PREFIX
 from kube.authorization import whatif, whocan
 from kube.authorization.rbac import GROUP, Attributes, Rule
@@ -16,8 +18,10 @@ from kube.authorization.whocan import Holder
 from kube.requests.decoding import decode_yaml
 from kube.requests.logicalclusters import is_valid
 from kube.requests.status import BadRequest, Forbidden
-from portal.access.explanation import may_grant
+from portal.access.explanation import Explanation, explain_own_write, may_grant
 from portal.database.scopes import everything
+from store import synchronous
+from store.types import Key
 
 MANIFEST_MAX: Final = 256 * 1024
 
@@ -49,6 +53,30 @@ def what_if(*, actor: Actor, cluster: str, manifest: Mapping[str, Any], delete: 
         raise BadRequest("The object needs a name.")
     state = explanation.state_of(cluster)
     return whatif.effects(manifest, cluster, state.policies.local, (*state.lines, *state.objects), delete=delete)
+
+
+@everything()
+def change_explained(
+    *, actor: Actor, cluster: str, manifest: Mapping[str, Any], delete: bool = False, now: datetime
+) -> Explanation:
+    """How the API server would decide if the actor made this change: who is asked, and what the admission says of it.
+
+    Nobody hands out what they do not have: that and whatever else refuses the object is named by its step. Raises
+    ``BadRequest`` for what is no role, binding or policy, and ``Forbidden`` as ``what_if`` does.
+    """
+    _require(actor, cluster)
+    group = str(manifest.get("apiVersion") or "").partition("/")[0]
+    kind = explanation.resource_of(cluster, group, str(manifest.get("kind") or ""))
+    metadata = manifest.get("metadata")
+    if kind is None or not isinstance(metadata, Mapping) or not metadata.get("name"):
+        raise BadRequest("a role, a binding or a policy is needed")
+    name, namespace = str(metadata["name"]), str(metadata.get("namespace") or "")
+    there = synchronous.get(Key(cluster, group, kind.plural, namespace, name)) is not None
+    verb = "delete" if delete else "update" if there else "create"
+    attributes = Attributes(verb, group, kind.plural, namespace=namespace, name="" if verb == "create" else name)
+    return explain_own_write(
+        actor=actor, cluster=cluster, attributes=attributes, sent=None if delete else Sent(manifest), now=now
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,12 +117,31 @@ _VERBS: Final = ("get", "list", "watch", "create", "update", "patch", "delete", 
 
 def manifest_of(text: str) -> Mapping[str, Any]:
     """An object in YAML or JSON. Raises ``BadRequest``."""
-    if len(text) > MANIFEST_MAX:
-        raise BadRequest("The manifest is too long.")
-    found = decode_yaml(text.encode())
+    found = _decoded(text)
     if not isinstance(found, Mapping):
         raise BadRequest("The manifest is no object.")
     return found
+
+
+def sent_of(text: str, patch: str = "") -> Sent | None:
+    """What a write sends, in YAML or JSON, as a form has it; nothing of an empty text. Raises ``BadRequest``."""
+    return sent(_decoded(text), patch) if text.strip() else None
+
+
+def sent(body: Any, patch: str = "") -> Sent:
+    """What a write sends, once it was read. Raises ``BadRequest``."""
+    patch = patch or STRATEGIC
+    if patch not in PATCH_TYPES:
+        raise BadRequest(f"The type of a patch is one of {', '.join(PATCH_TYPES)}.")
+    if not isinstance(body, list if patch == "json" else Mapping):
+        raise BadRequest("A JSON patch is a list of operations." if patch == "json" else "What it sends is no object.")
+    return Sent(body, patch)
+
+
+def _decoded(text: str) -> Any:
+    if len(text) > MANIFEST_MAX:
+        raise BadRequest("The manifest is too long.")
+    return decode_yaml(text.encode())
 
 
 def change_of(data: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:

@@ -16,12 +16,11 @@ from access.policies import policies_of, policy_end
 from kube.authorization.rbac import Attributes
 from kube.requests.logicalclusters import is_valid, tenant_of
 from portal.access.explanation import explain_request
-from portal.access.queries import what_if, who_can
+from portal.access.queries import change_explained, sent, what_if, who_can
 from portal.access.tokeninspection import inspect_identity
 from portal.api.endpoint import Endpoint, page_schema, paginated_response, secret_response
 from portal.api.permissions import api_actor, require_tenant, token_tenant
 from portal.api.serializers.access import (
-    EffectSerializer,
     ExplainRequest,
     ExplanationSerializer,
     HolderSerializer,
@@ -30,6 +29,7 @@ from portal.api.serializers.access import (
     PolicySerializer,
     SuggestedGrantSerializer,
     WhatIfRequest,
+    WhatIfSerializer,
     WhoCanRequest,
 )
 from portal.database.scopes import everything
@@ -104,15 +104,14 @@ class WhatIf(Endpoint):
         operation_id="whatIf",
         summary="Who gains and loses what by a role, binding or policy, before it is saved",
         request=WhatIfRequest,
-        responses={200: page_schema(EffectSerializer)},
+        description="And whether the API server would take it from whoever asks: each step, that of the admission too.",
+        responses={200: WhatIfSerializer},
     )
     def post(self, request: Request) -> Response:
         """A dry run: nothing is kept."""
-        data = _validated_question(self, request, WhatIfRequest)
-        found = what_if(
-            actor=api_actor(request), cluster=data["cluster"], manifest=data["manifest"], delete=data["delete"]
-        )
-        return paginated_response(request, found, EffectSerializer)
+        change = {"actor": api_actor(request), **_validated_question(self, request, WhatIfRequest)}
+        found = {"results": what_if(**change), "next": None}
+        return Response(WhatIfSerializer({**found, "explanation": change_explained(**change, now=timezone.now())}).data)
 
 
 class Inspect(Endpoint):
@@ -176,7 +175,7 @@ def _explain_arguments(request: Request, data: dict[str, Any]) -> dict[str, Any]
         "method": data["method"].upper(),
         "path": data["path"],
         "cluster": data["cluster"],
-        "manifest": data["manifest"],
+        "sent": None if data["manifest"] is None else sent(data["manifest"], data["patch_type"]),
         "now": timezone.now(),
     }
 

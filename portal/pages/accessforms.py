@@ -8,6 +8,7 @@ from typing import Any, Final
 from django import forms
 from django.core.exceptions import ValidationError
 
+from gateway.server.judging import PATCH_TYPES, STRATEGIC
 from kube.authentication.inspection import TEXT_MAX
 from kube.kinds.kubectl import LENGTH_MAX
 
@@ -94,10 +95,31 @@ class WhoCanForm(PlaceForm):
             self.fields["action"].choices = [*ACTIONS, ("Other", ((verb, verb),))]  # type: ignore[attr-defined]
 
 
+def _manifest(help_text: str) -> forms.CharField:
+    return forms.CharField(
+        required=False,
+        max_length=6000,
+        label="What it sends",
+        widget=forms.Textarea(attrs={"class": "mono", "rows": 6, "spellcheck": "false"}),
+        help_text=help_text,
+    )
+
+
+def _patch() -> forms.ChoiceField:
+    return forms.ChoiceField(
+        required=False, label="Type of the patch", choices=[(name, name) for name in PATCH_TYPES], initial=STRATEGIC
+    )
+
+
+_JUDGED: Final = "In YAML or JSON: then quotas, policies and Pod Security are asked as well, and nothing is saved."
+
+
 class MayForm(WhoCanForm):
-    """A person, an action and a thing."""
+    """A person, an action and a thing; of a write also what it sends."""
 
     person = forms.CharField(max_length=253, widget=_typed("people"))
+    manifest = _manifest(f"The object that is created or replaces one, or the changes of a patch. {_JUDGED}")
+    patch = _patch()
 
 
 class WhatIfForm(PlaceForm):
@@ -155,13 +177,8 @@ class ExplainForm(forms.Form):
         help_text="Separated by commas; those that the person has in the tenant when empty.",
     )
     tenant = forms.CharField(required=False, max_length=63, label="Tenant of the user")
-    manifest = forms.CharField(
-        required=False,
-        max_length=6000,
-        label="Object",
-        widget=forms.Textarea(attrs={"class": "mono", "rows": 6, "spellcheck": "false"}),
-        help_text="What a POST sends, in YAML or JSON: then quotas, policies and Pod Security are asked as well.",
-    )
+    manifest = _manifest(f"The object of a POST or PUT, or the changes of a PATCH. {_JUDGED}")
+    patch = _patch()
 
 
 class _NoEchoTextarea(forms.Textarea):

@@ -19,7 +19,7 @@ from kube.requests.names import SYSTEM_TENANT
 from kube.requests.status import StatusError
 from portal.access.explanation import explain_access, explain_request, own_identity
 from portal.access.inquiries import attributes_of, choices_in, question_in
-from portal.access.queries import change_of, differences_of, manifest_of, what_if, who_can
+from portal.access.queries import change_explained, change_of, differences_of, sent_of, what_if, who_can
 from portal.http.actors import actor_of
 from portal.pages.accessforms import ExplainForm, MayForm, PasteForm, WhatIfForm, WhoCanForm
 from portal.pages.forms import add_status_error
@@ -85,7 +85,12 @@ def _may(request: HttpRequest, actor: Actor, asked: dict[str, str]) -> HttpRespo
         if chosen.is_bound and chosen.is_valid():
             data = chosen.cleaned_data
             explanation = explain_access(
-                actor=actor, name=data["person"], cluster=data["cluster"], attributes=attributes_of(data)
+                actor=actor,
+                name=data["person"],
+                cluster=data["cluster"],
+                attributes=attributes_of(data),
+                sent=sent_of(data["manifest"], data["patch"]),
+                now=timezone.now(),
             )
         elif raw.is_bound and raw.is_valid():
             explanation = explain_request(
@@ -96,7 +101,7 @@ def _may(request: HttpRequest, actor: Actor, asked: dict[str, str]) -> HttpRespo
                 method=raw.cleaned_data["method"],
                 path=raw.cleaned_data["path"],
                 cluster=raw.cleaned_data["cluster"],
-                manifest=manifest_of(raw.cleaned_data["manifest"]) if raw.cleaned_data["manifest"] else None,
+                sent=sent_of(raw.cleaned_data["manifest"], raw.cleaned_data["patch"]),
                 now=timezone.now(),
             )
     except StatusError as error:
@@ -119,17 +124,20 @@ def _who(request: HttpRequest, actor: Actor, asked: dict[str, str]) -> HttpRespo
 
 
 def _change(request: HttpRequest, actor: Actor, asked: dict[str, str]) -> HttpResponse:
-    """Who would gain and lose what."""
+    """Who would gain and lose what, and whether the server would take the change."""
     form = WhatIfForm(request.POST or None, initial=_begun(actor, asked))
-    effects = None
+    effects = explanation = None
     if request.method == "POST" and form.is_valid():
         try:
             manifest, delete = change_of(form.cleaned_data)
-            found = what_if(actor=actor, cluster=form.cleaned_data["cluster"], manifest=manifest, delete=delete)
-            effects = differences_of(found)
+            cluster = form.cleaned_data["cluster"]
+            effects = differences_of(what_if(actor=actor, cluster=cluster, manifest=manifest, delete=delete))
+            explanation = change_explained(
+                actor=actor, cluster=cluster, manifest=manifest, delete=delete, now=timezone.now()
+            )
         except StatusError as error:
             add_status_error(request, form, error)
-    return _page(request, actor, {**asked, "ask": "change"}, form, effects=effects)
+    return _page(request, actor, {**asked, "ask": "change"}, form, effects=effects, explanation=explanation)
 
 
 def _page(request: HttpRequest, actor: Actor, asked: dict[str, str], form: Form, **more: Any) -> HttpResponse:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 
 import pytest
@@ -103,3 +104,27 @@ def test_any_text_is_an_inquiry_or_refused(text: str) -> None:
         assert isinstance(asked, Inquiry)
         assert asked.verb
         assert asked.resource is None or not asked.path
+
+
+@pytest.mark.parametrize(
+    ("command", "sent", "patch"),
+    [
+        ("""kubectl patch deploy web -p '{"spec": {"replicas": 9}}'""", {"spec": {"replicas": 9}}, "strategic"),
+        ("""kubectl patch deploy/web --type=json --patch '[{"op": "remove"}]'""", [{"op": "remove"}], "json"),
+        ("kubectl scale deploy/web --replicas=7", {"spec": {"replicas": 7}}, "merge"),
+        (
+            "kubectl label pods web tier=front old- a=b=c",
+            {"metadata": {"labels": {"tier": "front", "old": None, "a": "b=c"}}},
+            "merge",
+        ),
+        ("kubectl annotate pod/web note='two words'", {"metadata": {"annotations": {"note": "two words"}}}, "merge"),
+    ],
+)
+def test_a_command_that_says_what_it_sends_is_taken_at_its_word(command: str, sent: object, patch: str) -> None:
+    asked = inquiry_of(command, TENANT_BUILTINS)
+    assert (json.loads(asked.sent), asked.patch) == (sent, patch)
+
+
+@pytest.mark.parametrize("command", ["kubectl patch pod web", "kubectl scale deploy/web", "kubectl edit pod web"])
+def test_a_command_that_does_not_say_it_sends_nothing_that_is_known(command: str) -> None:
+    assert inquiry_of(command, TENANT_BUILTINS).sent == ""

@@ -165,7 +165,7 @@ def test_workspaces_are_named_as_people_name_them(acme: House, globex: House, sh
     assert Workspace.objects.get(pk=acme.workspace.pk).status == "deleted"
 
 
-def test_rights_are_explained(acme: House, shell: Shell) -> None:
+def test_rights_are_explained(acme: House, shell: Shell, tmp_path: Path) -> None:
     shell.sign_in(acme.owner)
     path = "/api/v1/namespaces/default/pods"
     found = shell.done("explain", "GET", path, "--tenant", "acme", "-o", "json").json
@@ -173,6 +173,14 @@ def test_rights_are_explained(acme: House, shell: Shell) -> None:
     assert found["trace"]
     table = shell.done("explain", "GET", path, "--as", acme.viewer.email, "--tenant", "acme")
     assert "decided by" in table.errors
+    changes = tmp_path / "changes.yaml"
+    changes.write_text("- {op: add, path: /metadata/labels/a, value: b}")
+    sent = ("--tenant", "acme", "--type", "json", "-f", str(changes), "-o", "json")
+    judged = shell.done("explain", "PATCH", f"{path}/none", *sent).json
+    assert (judged["decision"], judged["decidedBy"]) == ("deny", "admission")
+    assert "not found" in judged["reason"]
+    changes.write_text("metadata: {}")
+    assert shell.run("explain", "PATCH", f"{path}/none", *sent).status == 5
     holders = shell.done("who-can", "create", "deployments.apps", "--tenant", "acme", "-o", "json").json
     assert isinstance(holders, list)
     assert shell.run("who-can", "get", "pods").status == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -110,8 +111,12 @@ def test_who_may_not_send_it_learns_nothing_of_what_would_refuse_the_object(acme
     ("path", "method", "manifest", "status"),
     [
         (PODS, "GET", pod(), 400),
-        (f"{PODS}/web", "PUT", pod(), 400),
+        (PODS, "PUT", pod(), 400),
+        (f"{PODS}/web", "POST", pod(), 400),
+        (f"{PODS}/web/eviction", "POST", pod(), 400),
         (PODS, "POST", "a text", 400),
+        (PODS, "POST", [pod()], 400),
+        (f"{PODS}/web", "PATCH", [], 400),
     ],
 )
 def test_what_makes_no_object_is_said(owner: User, path: str, method: str, manifest: Any, status: int) -> None:
@@ -127,3 +132,149 @@ def test_the_page_says_what_is_no_manifest(owner: User) -> None:
     browser: Client = signed_in(owner)
     asked = {"method": "POST", "path": PODS, "user": owner.email, "tenant": "acme", "manifest": "a: ["}
     assert browser.get("/explain/", asked).status_code == 422
+
+
+# Writes to what is there: the object as it would become is judged, with what is freed and what it takes more.
+
+
+def explained_patch(user: User, path: str, patch: Any, kind: str = "strategic") -> dict[str, Any]:
+    body = {"user": {"name": user.email, "tenant": "acme"}, "method": "PATCH", "path": path, "manifest": patch}
+    answer = signed_in(user).post(
+        "/api/v1/access/explain", {**body, "patchType": kind}, content_type="application/json"
+    )
+    return {"status": answer.status_code, **answer.json()}
+
+
+@pytest.fixture
+def running(owner: User) -> User:
+    """The same, where a pod is there that takes three cores and may be changed in its metadata."""
+    there("root:acme", "pods", {**pod("3"), "metadata": {"name": "web", "namespace": "team"}}, "team")
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data", "namespace": "team"}}
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "volumeMode": "Filesystem"}
+    there(
+        "root:acme",
+        "persistentvolumeclaims",
+        {**claim, "spec": {**spec, "storageClassName": "fast"}, "status": {"phase": "Bound"}},
+        "team",
+    )
+    storage = {"metadata": {"name": "fast", "uid": "fast"}, "provisioner": "p", "allowVolumeExpansion": True}
+    key = Key("root:acme", "storage.k8s.io", "storageclasses", "", "fast")
+    synchronous.commit([Create(key, {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", **storage})])
+    tenant_quota_change(actor=OPERATOR, name="acme", hard={"requests.storage": "2Gi"})
+    return owner
+
+
+CLAIM = "/api/v1/namespaces/team/persistentvolumeclaims/data"
+
+
+def grown(size: str) -> dict[str, Any]:
+    return {"spec": {"resources": {"requests": {"storage": size}}}}
+
+
+@pytest.mark.parametrize("kind", ["strategic", "merge"])
+def test_a_patch_is_judged_by_what_it_makes_of_what_is_there(running: User, kind: str) -> None:
+    """Only what it takes more is asked for; and nothing is kept."""
+    found = explained_patch(running, CLAIM, grown("3Gi"), kind)
+    assert (found["decision"], found["decidedBy"]) == ("deny", "admission/TenantQuota"), found
+    assert "requests.storage: asked 2Gi, 1Gi of 2Gi used in the tenant" in found["reason"]
+    assert explained_patch(running, CLAIM, grown("2Gi"), kind)["decision"] == "allow"
+    kept = synchronous.get(Key("root:acme", "", "persistentvolumeclaims", "team", "data"))
+    assert kept is not None
+    assert b'"storage":"1Gi"' in kept.data
+
+
+def test_a_json_patch_and_an_applied_configuration_are_judged_too(running: User) -> None:
+    place = "/spec/resources/requests/storage"
+    found = explained_patch(running, CLAIM, [{"op": "replace", "path": place, "value": "3Gi"}], "json")
+    assert found["decidedBy"] == "admission/TenantQuota"
+    applied = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}, **grown("3Gi")}
+    found = explained_patch(running, CLAIM, applied, "apply")
+    assert (found["decision"], found["decidedBy"]) == ("deny", "admission")
+    assert "conflict" in found["reason"], "somebody else owns the field"
+    made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "new"}, "data": {"a": "b"}}
+    new = "/api/v1/namespaces/team/configmaps/new"
+    assert explained_patch(running, new, made, "apply")["decision"] == "allow"
+    copies = [{"op": "copy", "from": "/metadata", "path": f"/metadata/annotations/{n}"} for n in range(40)]
+    refused = explained_patch(running, CLAIM, copies, "json")
+    assert refused["trace"][-1]["decision"] == "no opinion"
+    assert "--dry-run=server" in refused["trace"][-1]["reason"]
+
+
+def test_an_object_that_replaces_another_is_judged(running: User) -> None:
+    """What may not change, the policies that hold now, and what is not there at all."""
+    place = "/api/v1/namespaces/team/configmaps/settings"
+    settings: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "b"}}
+    settings |= {"metadata": {"name": "settings", "namespace": "team"}}
+    there("root:acme", "configmaps", settings, "team")
+    assert explained(running, {**settings, "data": {"a": "c"}}, place, "PUT")["decision"] == "allow"
+    published = {**settings["metadata"], "annotations": {"multi-tenancy.k8s.io/published": "true"}}
+    found = explained(running, {**settings, "metadata": published}, place, "PUT")
+    assert (found["decision"], found["decidedBy"]) == ("deny", "admission/PublishedObjects"), found
+    overtaken = {**settings, "metadata": {**settings["metadata"], "resourceVersion": "1"}}
+    assert "modified" in explained(running, overtaken, place, "PUT")["reason"]
+    other = {**settings, "metadata": {"name": "other", "namespace": "team"}}
+    missing = explained(running, other, place.replace("settings", "other"), "PUT")
+    assert (missing["decision"], missing["decidedBy"]) == ("deny", "admission")
+    assert "not found" in missing["reason"]
+    found = explained(running, {**pod("3"), "metadata": {"name": "web"}}, f"{PODS}/web", "PUT")
+    assert found["decidedBy"] == "admission/ObjectValidation", "what may not change"
+
+
+def test_a_pasted_command_brings_what_it_sends(running: User) -> None:
+    """Kubectl patch, scale, label and annotate say it on their line (AZ11)."""
+    browser = signed_in(running)
+    command = f"kubectl -n team patch pvc data --type merge -p '{json.dumps(grown('3Gi'))}'"
+    page = browser.get("/explain/", {"paste": command, "cluster": "root:acme"}, follow=True).content.decode()
+    assert "admission/TenantQuota" in page
+    assert "asked 2Gi, 1Gi of 2Gi used in the tenant" in page
+    marked = "kubectl -n team annotate pod web multi-tenancy.k8s.io/published=true"
+    page = browser.get("/explain/", {"paste": marked, "cluster": "root:acme"}, follow=True).content.decode()
+    assert "admission/PublishedObjects" in page
+    small = "kubectl -n team label pod web tier=gold"
+    page = browser.get("/explain/", {"paste": small, "cluster": "root:acme"}, follow=True).content.decode()
+    assert "no step of it refuses the object" in page
+
+
+def test_a_change_of_rights_says_who_would_refuse_it(acme: Tenant, owner: User) -> None:
+    """What if: nobody hands out what they do not have, nor writes into what the server owns (AZ11)."""
+    admin = factories.member(acme, Role.ADMIN)
+    wide = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+    role: dict[str, Any] = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role"}
+    role |= {"metadata": {"name": "wide", "namespace": "team"}, "rules": [wide]}
+    asked = {"cluster": "root:acme", "manifest": role}
+    answer = signed_in(admin).post("/api/v1/access/what-if", asked, content_type="application/json").json()
+    assert answer["results"] == []
+    said = answer["explanation"]
+    assert (said["decision"], said["decidedBy"]) == ("deny", "admission/EscalationPrevention"), said
+    page = signed_in(admin).post("/explain/?ask=change", {"cluster": "root:acme", "manifest": json.dumps(role)})
+    assert "It would be refused" in page.content.decode()
+    narrow = {**role, "rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["pods"]}]}
+    asked = {"cluster": "root:acme", "manifest": narrow}
+    answer = signed_in(admin).post("/api/v1/access/what-if", asked, content_type="application/json").json()
+    assert answer["explanation"]["decision"] == "allow", answer
+    assert synchronous.get(Key("root:acme", "rbac.authorization.k8s.io", "roles", "team", "wide")) is None
+
+
+def test_who_may_not_read_what_is_there_learns_nothing_of_it_by_trying_changes(acme: Tenant, owner: User) -> None:
+    """Not by a refusal that quotes it, nor by a guess: auditors ask about anybody, and read no Secret."""
+    secret: dict[str, Any] = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "db", "namespace": "team"}}
+    there("root:acme", "secrets", {**secret, "data": {"password": "aHVudGVyMg=="}}, "team")
+    auditor = factories.user("auditor@platform.test", is_auditor=True)
+    path = "/api/v1/namespaces/team/secrets/db"
+    tries: list[tuple[Any, str]] = [
+        ({"stringData": 7}, "merge"),
+        ([{"op": "test", "path": "/data/password", "value": "aHVudGVyMg=="}], "json"),
+        ([{"op": "test", "path": "/data/password", "value": "x"}], "json"),
+    ]
+    for patch, kind in tries:
+        body = {"user": {"name": owner.email, "tenant": "acme"}, "method": "PATCH", "path": path, "manifest": patch}
+        answer = (
+            signed_in(auditor)
+            .post("/api/v1/access/explain", {**body, "patchType": kind}, content_type="application/json")
+            .json()
+        )
+        assert (answer["decision"], answer["trace"][-1]["decision"]) == ("allow", "no opinion"), answer
+        assert "aHVudGVyMg" not in json.dumps(answer)
+    assert "aHVudGVyMg" in json.dumps(explained_patch(owner, path, {"stringData": 7}, "merge"))
+    guessed = [explained_patch(owner, path, patch, kind)["decision"] for patch, kind in tries[1:]]
+    assert guessed == ["allow", "deny"]

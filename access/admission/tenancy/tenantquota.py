@@ -14,6 +14,7 @@ from kube.objects.publications import is_copy
 from kube.quota import tenantquotas
 from kube.quota.placedusage import read_placed_usage
 from kube.quota.quantities import InvalidQuantity, Quantity
+from kube.quota.refusals import Bound, tenant_bound
 from kube.quota.tenantquotas import PLACED_USAGES, TENANT_QUOTAS, TenantQuota, UsageRule
 from kube.quota.usage import QuotaExceeded
 from kube.requests.logicalclusters import is_tenant_space, tenant_of
@@ -99,6 +100,7 @@ class TenantQuotaAdmission(NoopPlugin):
             return await self._settle(attributes, newest)
 
     async def _settle(self, attributes: Attributes, stored: Stored) -> Sequence[Operation]:
+        known: Bound | None = None
         try:
             if self._concerns(stored, *attributes.resource.storage_key):
                 self._line_up(stored.key.space, *attributes.resource.place)
@@ -112,11 +114,12 @@ class TenantQuotaAdmission(NoopPlugin):
             used = tenantquotas.used_of(body)
             if not quota.hard.keys() <= used.keys():
                 used = await self.count(stored.key.space, quota, attributes.now)
+            known = tenant_bound(quota.hard, used)
             if attributes.operation != DELETE:
                 quota.check({name: amount for name, amount in change.items() if amount.nanos > 0}, used)
         except QuotaExceeded as error:
             key = Key(attributes.cluster, *attributes.resource.place, attributes.namespace, attributes.name)
-            raise await self._refusals.refusal(error, key, attributes.object or {}, rule=RULE) from None
+            raise await self._refusals.refusal(error, key, attributes.object or {}, rule=RULE, known=known) from None
         except InvalidQuantity as error:
             raise BadRequest(str(error)) from None
         settled = tenantquotas.with_used(body, tenantquotas.after(used, change))

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from tenantry_cli.context import connect
-from tenantry_cli.declarations.documents import read_object
+from tenantry_cli.declarations.documents import read_changes, read_object
 from tenantry_cli.failures import Failure, Status
 from tenantry_cli.output import Format, Output, say, show
 
@@ -21,7 +21,10 @@ def explain(
     groups: Annotated[list[str] | None, typer.Option("--group", help="A further group; may be repeated.")] = None,
     tenant: Annotated[str, typer.Option(help="The user's tenant.")] = "",
     cluster: Annotated[str, typer.Option(help="The logical cluster, as in root:acme.")] = "",
-    file: Annotated[Path | None, typer.Option("--file", "-f", help="The object that a POST sends; - reads it.")] = None,
+    file: Annotated[Path | None, typer.Option("--file", "-f", help="What it sends; - reads it.")] = None,
+    patch: Annotated[
+        str, typer.Option("--type", help="Of the changes that a PATCH sends: strategic, merge, json or apply.")
+    ] = "strategic",
     output: Output = Format.TABLE,
 ) -> None:
     """Explain whether a request would be allowed, and by which step, without sending it."""
@@ -29,7 +32,7 @@ def explain(
     who = {"name": user or api.get("me", "")["email"], "groups": groups or [], "tenant": tenant}
     body: dict[str, Any] = {"user": who, "method": method, "path": path, "cluster": cluster}
     if file is not None:
-        body["manifest"] = read_object(file)
+        body |= {"manifest": read_changes(file) if patch == "json" else read_object(file), "patchType": patch}
     found = api.post("access", "explain", body=body)
     if output is not Format.TABLE:
         show(found, [], output)

@@ -97,13 +97,26 @@ def read_documents(text: str) -> dict[Item, Fields]:
 
 def read_object(file: Path) -> dict[str, Any]:
     """One object of Kubernetes, in YAML or JSON. Raises ``Failure``."""
+    found = _decoded(file)
+    if not isinstance(found, dict):
+        raise Failure("This is no object.", Status.INVALID)
+    return found
+
+
+def read_changes(file: Path) -> list[Any]:
+    """The operations of a JSON patch, in YAML or JSON. Raises ``Failure``."""
+    found = _decoded(file)
+    if not isinstance(found, list):
+        raise Failure("A JSON patch is a list of operations.", Status.INVALID)
+    return found
+
+
+def _decoded(file: Path) -> Any:
     try:
         found = yaml.safe_load(read_text(file))
         json.dumps(found, allow_nan=False)
     except (yaml.YAMLError, RecursionError, TypeError, ValueError) as error:
         raise Failure(f"This is no object in YAML: {error}", Status.INVALID) from None
-    if not isinstance(found, dict):
-        raise Failure("This is no object.", Status.INVALID)
     return found
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from rest_framework import serializers
 
+from gateway.server.judging import PATCH_TYPES, STRATEGIC
 from kube.authentication.inspection import TEXT_MAX
 from kube.authorization.whatif import Effect
 from portal.access.explanation import Explanation, Step
@@ -37,11 +38,19 @@ class ExplainRequest(RequestSerializer):
     method = serializers.CharField(max_length=7, required=False, default="GET")
     path = serializers.CharField(max_length=2048, trim_whitespace=False)
     cluster = serializers.CharField(max_length=512, required=False, default="", allow_blank=True)
-    manifest = serializers.DictField(
+    manifest = serializers.JSONField(
         required=False,
         allow_null=True,
         default=None,
-        help_text="The object that a POST sends: then it is said too what the admission makes of it.",
+        help_text="What is sent: the object of a POST or PUT, or the changes of a PATCH. Then it is said too what the "
+        "admission makes of it.",
+    )
+    patchType = serializers.ChoiceField(
+        choices=list(PATCH_TYPES),
+        source="patch_type",
+        required=False,
+        default=STRATEGIC,
+        help_text="Of which type the changes of a PATCH are, as kubectl patch --type has it.",
     )
 
 
@@ -176,3 +185,11 @@ class PolicySerializer(serializers.Serializer[Any]):
     spec = serializers.DictField()
     since = serializers.CharField()
     opens = serializers.BooleanField(help_text="false for a policy that is not understood")
+
+
+class WhatIfSerializer(serializers.Serializer[Any]):
+    """What a change does, and how it would be decided if the one who asks made it."""
+
+    results = EffectSerializer(many=True)
+    next = serializers.URLField(allow_null=True)
+    explanation = ExplanationSerializer()
