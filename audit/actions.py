@@ -13,6 +13,9 @@ class Action(StrEnum):
 
     ACCESS_DENIED = "access.deny"
     ACCESS_ENDED = "user.end"
+    ANNOUNCEMENT_CHANGED = "announcement.change"
+    ANNOUNCEMENT_CREATED = "announcement.create"
+    ANNOUNCEMENT_ENDED = "announcement.end"
     AUDIT_EXPORTED = "audit.export"
     AUTHORIZER_FAILED = "authorizer.fail"
     BACKUP_MADE = "backup.create"

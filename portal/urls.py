@@ -31,6 +31,7 @@ from portal.views.contents import lists as contents_lists
 from portal.views.contents import logs as contents_logs
 from portal.views.contents import objects as contents_objects
 from portal.views.joining import invitations
+from portal.views.operating import announcements
 from portal.views.requests import asking, deciding, endings, notifications, webhooks
 
 handler400 = "portal.http.errors.bad_request"
@@ -56,6 +57,11 @@ urlpatterns = [
     path("webhooks/new/", webhooks.webhook_new, name="webhook-new"),
     path("webhooks/<uuid:pk>/", webhooks.webhook, name="webhook"),
     path("webhooks/<uuid:pk>/delete/", webhooks.webhook_end, name="webhook-delete"),
+    path("announcements/", announcements.announcements, name="announcements"),
+    path("announcements/new/", announcements.announcement_new, name="announcement-new"),
+    path("announcements/<uuid:pk>/", announcements.announcement, name="announcement"),
+    path("announcements/<uuid:pk>/end/", announcements.announcement_over, name="announcement-end"),
+    path("announcements/<uuid:pk>/dismiss/", announcements.announcement_away, name="announcement-dismiss"),
     path("search/", overview.search, name="search"),
     path("login/", sessions.login, name="login"),
     path("login/code/", steps.code, name="login-code"),

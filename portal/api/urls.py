@@ -17,6 +17,7 @@ from portal.api import (
     workspaces,
 )
 from portal.api.accounts import sessions, users
+from portal.api.operating import announcements
 
 urlpatterns = [
     path("users/", users.UserList.as_view()),
@@ -33,6 +34,10 @@ urlpatterns = [
     path("operations/<str:pk>/", operations.OperationDetail.as_view()),
     path("operations/<str:pk>/retry", operations.OperationRetry.as_view()),
     path("inbox/", requests.Inbox.as_view()),
+    path("announcements/", announcements.AnnouncementList.as_view()),
+    path("announcements/<uuid:pk>/", announcements.AnnouncementDetail.as_view(), name="api-announcement"),
+    path("announcements/<uuid:pk>/end", announcements.AnnouncementEnd.as_view()),
+    path("announcements/<uuid:pk>/dismiss", announcements.AnnouncementDismiss.as_view()),
     path("notifications/", notifications.NotificationList.as_view()),
     path("notifications/read", notifications.NotificationsRead.as_view()),
     path("requests/", requests.RequestList.as_view()),

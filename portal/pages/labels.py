@@ -224,6 +224,9 @@ def target_name(target: str) -> str:
 ACTIONS: Final = {
     Action.ACCESS_DENIED: "Access denied",
     Action.ACCESS_ENDED: "All access ended",
+    Action.ANNOUNCEMENT_CHANGED: "Announcement changed",
+    Action.ANNOUNCEMENT_CREATED: "Announcement made",
+    Action.ANNOUNCEMENT_ENDED: "Announcement ended",
     Action.AUDIT_EXPORTED: "Audit log exported",
     Action.AUTHORIZER_FAILED: "Authorizer failed",
     Action.BACKUP_MADE: "Backup made",

@@ -1,6 +1,7 @@
 """What is stored about tenants, and cannot be wrong: the constraints are in the database."""
 
 from tenants.models.accounts import PasswordReset, PortalSession, RecoveryCode, SecondFactor
+from tenants.models.announcements import Announcement, Audience, Severity
 from tenants.models.clusters import (
     Approval,
     Cluster,
@@ -22,7 +23,9 @@ from tenants.models.workspaces import Desired, Lock, Operation, OperationState, 
 __all__ = [
     "LIVING",
     "AccessRequest",
+    "Announcement",
     "Approval",
+    "Audience",
     "Cluster",
     "ClusterProbe",
     "CredentialKind",
@@ -53,6 +56,7 @@ __all__ = [
     "RequestState",
     "Role",
     "SecondFactor",
+    "Severity",
     "Status",
     "StreamCount",
     "Tenant",

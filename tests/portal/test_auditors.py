@@ -53,6 +53,7 @@ FORMS = {
     *("user-new", "user-status", "user-reset", "user-end", "user-rights", "user-factor-remove", "user-session-end"),
     *("operation-retry", "pod-connection-end", "login-revoke", "credential-revoke", "restore-open"),
     *("request-approve", "request-deny", "request-withdraw", "workspace-end", "member-end"),
+    *("announcement-new", "announcement-end", "announcement-dismiss"),
     *("webhook-new", "webhook-delete", "tenant-webhook-new"),
     *("workspace-kubeconfig", "tenant-kubeconfig", "workspace-new", "device", "oauth-authorize"),
 }
