@@ -12,6 +12,7 @@ from tenants.models.clusters import (
     RecordingMode,
     Tier,
 )
+from tenants.models.freezes import Freeze
 from tenants.models.notices import Delivery, DeliveryState, Notice, NoticeKind, Notification, Webhook
 from tenants.models.people import Invitation, Membership, Role, Tenant, TenantState, User
 from tenants.models.recordings import Recording, RecordingChunk
@@ -32,6 +33,7 @@ __all__ = [
     "Delivery",
     "DeliveryState",
     "Desired",
+    "Freeze",
     "Invitation",
     "Lock",
     "Membership",

@@ -25,6 +25,7 @@ from tenants.models import (
     AccessRequest,
     Announcement,
     ClusterProbe,
+    Freeze,
     Invitation,
     Notification,
     Operation,
@@ -175,6 +176,7 @@ def full_house(operator: Any) -> House:
     )
     factories.pod_connection(acme.workspace, acme.owner)
     factories.recording(acme.workspace, acme.owner, shown="x")
+    Freeze.objects.create(tenant=acme.tenant, space="root:acme", reason="x", frozen_by="x")
     Announcement.objects.create(text="x", starts_at=now, created_by="x")
     asked = factories.access_request(acme.tenant, acme.viewer)
     asked.comments.create(author="x", text="x")

@@ -35,6 +35,7 @@ from store.postgresql import statements
 from store.types import Create, Key
 from tenants.models import (
     Announcement,
+    Freeze,
     Invitation,
     Notice,
     Notification,
@@ -100,6 +101,7 @@ def fill(of: House) -> None:
     said = Announcement.objects.create(text="x", audience="tenants", starts_at=now, created_by="x")
     said.tenants.add(of.tenant)
     said.dismissed_by.add(of.owner)
+    Freeze.objects.create(tenant=of.tenant, space=f"root:{name}", reason="x", frozen_by="x")
     UsageHour.objects.create(tenant=name, hour=now)
     here = {"process": uuid.uuid4(), "tenant": name, "namespace": "x", "seen_at": now}
     StreamCount.objects.create(**here, open=1)

@@ -81,6 +81,27 @@ def suspend(
 
 
 @app.command()
+def freeze(
+    context: typer.Context,
+    workspace: Workspace,
+    reason: Annotated[str, typer.Option(help="What its people read.")],
+    until: Annotated[str, typer.Option(help="An RFC 3339 time; until it is ended without.")] = "",
+    output: Output = Format.TABLE,
+) -> None:
+    """Let its people read and not write, from now on (operators)."""
+    api = connect(context)
+    show_pairs(api.post(*_path(api, workspace), "freeze", body={"reason": reason, "until": until or None}), output)
+
+
+@app.command()
+def thaw(context: typer.Context, workspace: Workspace) -> None:
+    """Let its people write again (operators)."""
+    api = connect(context)
+    api.post(*_path(api, workspace), "thaw")
+    say("It can be written to, unless its tenant is frozen.")
+
+
+@app.command()
 def resume(
     context: typer.Context,
     workspace: Workspace,

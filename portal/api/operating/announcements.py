@@ -24,7 +24,7 @@ from portal.api.endpoint import (
 )
 from portal.api.permissions import api_operator, api_overseer
 from portal.api.serializers.base import RequestSerializer
-from tenants.models import Announcement, Audience, Severity
+from tenants.models import Announcement, Audience, Severity, Tenant, Tier
 from tenants.services.operating.announcements import (
     NAMES_MAX,
     SHOWN_MAX,
@@ -55,21 +55,23 @@ class AnnouncementSerializer(serializers.ModelSerializer[Announcement]):
         read_only_fields = fields
 
 
-class AnnouncementDetailSerializer(AnnouncementSerializer):
+class AnnouncementDetailSerializer(serializers.ModelSerializer[Announcement]):
     """The same with whom it is meant for."""
 
+    severity = serializers.ChoiceField(choices=Severity.choices)
     audience = serializers.ChoiceField(choices=Audience.choices)
-    tenants = serializers.SlugRelatedField(slug_field="name", many=True, read_only=True)
-    tiers = serializers.SlugRelatedField(slug_field="name", many=True, read_only=True)
+    tenants: serializers.SlugRelatedField[Tenant] = serializers.SlugRelatedField(
+        slug_field="name", many=True, read_only=True
+    )
+    tiers: serializers.SlugRelatedField[Tier] = serializers.SlugRelatedField(
+        slug_field="name", many=True, read_only=True
+    )
 
-    class Meta(AnnouncementSerializer.Meta):
-        fields = (  # type: ignore[assignment]
-            *AnnouncementSerializer.Meta.fields,
-            "audience",
-            "tenants",
-            "tiers",
-            "created_by",
-            "created_at",
+    class Meta:
+        model = Announcement
+        fields = (
+            *("id", "text", "severity", "dismissible", "starts_at", "ends_at"),
+            *("audience", "tenants", "tiers", "created_by", "created_at"),
         )
         read_only_fields = fields
 

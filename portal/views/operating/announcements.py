@@ -127,7 +127,7 @@ def _row(found: Announcement, now: datetime) -> dict[str, Any]:
         state = labels.State(labels.WAIT, "To come")
     else:
         state = labels.State(labels.ALLOW, "Shown")
-    names = [each.name for each in (*found.tenants.all(), *found.tiers.all())]
+    names = [str(each.pk) for each in (*found.tenants.all(), *found.tiers.all())]
     audience = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
     return {"announcement": found, "state": state, "audience": audience or found.get_audience_display()}
 

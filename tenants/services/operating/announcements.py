@@ -114,14 +114,14 @@ def announcements_for(user: User, *, now: datetime) -> QuerySet[Announcement]:
     """What is said to this person now and was not put away: what matters most first. Operators are nobody special."""
     mine = Membership.objects.filter(user=user).values("tenant_id")
     tiers = Workspace.objects.filter(tenant_id__in=mine).exclude(status="deleted").values("tier_id")
-    told = Announcement.tenants.through.objects.filter(tenant_id__in=mine)
-    of_tiers = Announcement.tiers.through.objects.filter(tier_id__in=tiers)
+    told = _links(Announcement.tenants).filter(tenant_id__in=mine)
+    of_tiers = _links(Announcement.tiers).filter(tier_id__in=tiers)
     meant = (
         Q(audience=Audience.EVERYBODY)
         | Q(audience=Audience.TENANTS, pk__in=told.values("announcement_id"))
         | Q(audience=Audience.TIERS, pk__in=of_tiers.values("announcement_id"))
     )
-    put_away = Announcement.dismissed_by.through.objects.filter(user_id=user.pk).values("announcement_id")
+    put_away = _links(Announcement.dismissed_by).filter(user_id=user.pk).values("announcement_id")
     rows = Announcement.objects.filter(_not_over(now), meant, starts_at__lte=now).exclude(pk__in=put_away)
     weight = Case(When(severity=Severity.CRITICAL, then=2), When(severity=Severity.WARNING, then=1), default=0)
     return rows.alias(weight=weight).order_by("-weight", "-starts_at", "id")
@@ -139,6 +139,11 @@ def announcement_visible_to(actor: Actor, announcement_id: UUID) -> Announcement
     if found is None:
         raise _unknown(announcement_id)
     return found
+
+
+def _links(field: Any) -> Any:
+    """The rows of a table between two others."""
+    return field.through.objects.all()
 
 
 def _not_over(now: datetime) -> Q:
