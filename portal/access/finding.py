@@ -15,7 +15,7 @@ from kube.requests.status import StatusError
 from portal.access.auditlog import entry_visible_to, is_visible
 from portal.pages import labels
 from tenants import selectors
-from tenants.models import Operation, User
+from tenants.models import User
 from tenants.requests import requests_visible_to
 
 _REFUSED_SINCE: Final = timedelta(days=30)
@@ -24,25 +24,22 @@ Result = dict[str, str]
 
 
 def found_by_id(actor: Actor, words: str, *, now: datetime) -> list[Result]:
-    """What of the actor's has this UUID: workspaces and their namespaces, people, credentials, requests, operations, audit.
+    """What of the actor's has this UUID: people, credentials, requests, operations, events, refusals of the API server.
 
-    Nothing for what is no UUID. A fixed number of queries, each by an index.
+    Workspaces are found by their list (``tenants.selectors.workspaces_page``), with their UIDs. Nothing for what is no
+    UUID. A fixed number of queries, each by an index.
     """
     try:
         wanted = UUID(words)
     except ValueError:
         return []
-    found = [_workspace(actor, wanted), _credential(actor, wanted), _asked(actor, wanted), _entry(actor, wanted)]
+    found = [_operation(actor, wanted), _credential(actor, wanted), _asked(actor, wanted), _entry(actor, wanted)]
     found += [_refused(actor, wanted, now), _person(actor, wanted)]
     return [result for result in found if result is not None]
 
 
-def _workspace(actor: Actor, wanted: UUID) -> Result | None:
-    mine = selectors.workspaces_visible_to(actor)
-    row = mine.filter(pk=wanted).first() or mine.filter(namespace_uid=str(wanted)).first()
-    if row is None:
-        operation = Operation.objects.filter(pk=wanted).first()
-        row = mine.filter(pk=operation.workspace_id).first() if operation else None
+def _operation(actor: Actor, wanted: UUID) -> Result | None:
+    row = selectors.workspaces_visible_to(actor).filter(operations=wanted).first()
     if row is None:
         return None
     return _result(row.name, reverse("workspace", args=[row.pk]), "boxes", row.tenant_id)

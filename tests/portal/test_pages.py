@@ -164,6 +164,9 @@ def test_search_finds_what_an_id_is_the_id_of(acme: House, globex: House, operat
             if "members" not in url or person is acme.owner:
                 assert f'href="{url}"' in signed_in(person).get("/search/", {"q": words}).content.decode(), words
         assert url not in signed_in(globex.owner).get("/search/", {"q": words}).content.decode(), words
+    for words in (acme.editor.email[:8], acme.workspace.k8s_namespace[2:], acme.workspace.namespace_uid):
+        assert f'href="{page}"' in signed_in(operator).get("/workspaces/", {"q": words}).content.decode(), words
+        assert page not in signed_in(globex.owner).get("/workspaces/", {"q": words}).content.decode(), words
     person = str(acme.viewer.pk)
     assert f"/users/{person}/" in signed_in(operator).get("/search/", {"q": person}).content.decode()
     assert f"/users/{person}/" not in signed_in(acme.owner).get("/search/", {"q": person}).content.decode()

@@ -32,7 +32,7 @@ def list_(
     context: typer.Context,
     tenant: Annotated[str, typer.Option(help="Of this tenant only.")] = "",
     status: Annotated[str, typer.Option(help="active or suspended.")] = "",
-    search: Annotated[str, typer.Option(help="Any part of a name.")] = "",
+    search: Annotated[str, typer.Option(help="Any part of a name, a namespace or a person, or a whole UID.")] = "",
     output: Output = Format.TABLE,
 ) -> None:
     """List workspaces, newest first."""
