@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
-from urllib.parse import unquote_to_bytes, urlencode, urlsplit
+from urllib.parse import unquote_to_bytes, urlencode
 
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect, StreamingHttpResponse
@@ -18,6 +18,7 @@ from portal.database import scopes
 from portal.database.scopes import Scope
 from portal.http import errors, secretkeys
 from portal.http.actors import scope_of
+from portal.http.pages import page_behind
 from portal.http.proxies import believe
 from portal.signin import refusals
 from portal.signin.sessions import session_seen
@@ -28,6 +29,7 @@ _OWN = frozenset(
     {
         *("login", "logout", "forgotten", "reset", "appearance", "password", "factor", "factor-remove", "factor-codes"),
         *("session-end", "sessions-end", "token-new", "token-revoke", "notifications-read", "notification-choices"),
+        "announcement-dismiss",
     }
 )
 """The pages by which people change what is their own account's."""
@@ -106,17 +108,8 @@ class SignInMiddleware:
         if not htmx and request.method in ("GET", "HEAD"):
             return response
         sent = {} if request.method in ("GET", "HEAD") else {"ended": "1"}
-        url = f"{login}?{urlencode({'next': _page_behind(request) or reverse('overview'), **sent})}"
+        url = f"{login}?{urlencode({'next': page_behind(request) or reverse('overview'), **sent})}"
         return HttpResponseClientRedirect(url) if htmx else HttpResponseRedirect(url)
-
-
-def _page_behind(request: HttpRequest) -> str:
-    """The page of ours that a form or a part of a page stood on; empty where the sender names none."""
-    try:
-        page = urlsplit(request.headers.get("HX-Current-URL") or request.headers.get("Referer", ""))
-    except ValueError:
-        return ""
-    return page._replace(scheme="", netloc="", fragment="").geturl() if page.netloc == request.get_host() else ""
 
 
 class ClosedMiddleware:

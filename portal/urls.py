@@ -31,6 +31,7 @@ from portal.views.contents import lists as contents_lists
 from portal.views.contents import logs as contents_logs
 from portal.views.contents import objects as contents_objects
 from portal.views.joining import invitations
+from portal.views.operating import announcements, freezing
 from portal.views.requests import asking, deciding, endings, notifications, webhooks
 
 handler400 = "portal.http.errors.bad_request"
@@ -56,6 +57,11 @@ urlpatterns = [
     path("webhooks/new/", webhooks.webhook_new, name="webhook-new"),
     path("webhooks/<uuid:pk>/", webhooks.webhook, name="webhook"),
     path("webhooks/<uuid:pk>/delete/", webhooks.webhook_end, name="webhook-delete"),
+    path("announcements/", announcements.announcements, name="announcements"),
+    path("announcements/new/", announcements.announcement_new, name="announcement-new"),
+    path("announcements/<uuid:pk>/", announcements.announcement, name="announcement"),
+    path("announcements/<uuid:pk>/end/", announcements.announcement_over, name="announcement-end"),
+    path("announcements/<uuid:pk>/dismiss/", announcements.announcement_away, name="announcement-dismiss"),
     path("search/", overview.search, name="search"),
     path("login/", sessions.login, name="login"),
     path("login/code/", steps.code, name="login-code"),
@@ -79,6 +85,8 @@ urlpatterns = [
     path("workspaces/<uuid:pk>/kubeconfig/", credentials.workspace_kubeconfig, name="workspace-kubeconfig"),
     path("workspaces/<uuid:pk>/suspend/", workspaces.workspace_suspend, name="workspace-suspend"),
     path("workspaces/<uuid:pk>/resume/", workspaces.workspace_resume, name="workspace-resume"),
+    path("workspaces/<uuid:pk>/freeze/", freezing.workspace_hold, name="workspace-freeze"),
+    path("workspaces/<uuid:pk>/thaw/", freezing.workspace_let_go, name="workspace-thaw"),
     path("workspaces/<uuid:pk>/delete/", workspaces.workspace_delete, name="workspace-delete"),
     path("workspaces/<uuid:pk>/end/", endings.workspace_end, name="workspace-end"),
     path("workspaces/<uuid:pk>/tier/", workspaces.workspace_tier, name="workspace-tier"),
@@ -136,6 +144,8 @@ urlpatterns = [
     path("tenants/<str:name>/objects/rules/", objectpolicies.tenant_policies_change, name="tenant-policies-change"),
     path("tenants/<str:name>/suspend/", tenants.tenant_suspend, name="tenant-suspend"),
     path("tenants/<str:name>/resume/", tenants.tenant_resume, name="tenant-resume"),
+    path("tenants/<str:name>/freeze/", freezing.tenant_hold, name="tenant-freeze"),
+    path("tenants/<str:name>/thaw/", freezing.tenant_let_go, name="tenant-thaw"),
     path("tenants/<str:name>/delete/", tenants.tenant_delete, name="tenant-delete"),
     path("tenants/<str:name>/webhooks/", webhooks.webhooks, name="tenant-webhooks"),
     path("tenants/<str:name>/webhooks/new/", webhooks.webhook_new, name="tenant-webhook-new"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 from audit.recorder import Actor
 from kube.requests.status import Forbidden, NotFound
 from tenants.models import Membership, Role, Status, Tenant, TenantState, User, Workspace
+from tenants.suspensions import freezes_over
 
 _RANK = {Role.OWNER: 3, Role.ADMIN: 2, Role.EDITOR: 1, Role.VIEWER: 0}
 
@@ -76,6 +77,8 @@ def tenant_unknown(name: str) -> NotFound:
 def require_open(actor: Actor, tenant: Tenant, workspace: Workspace | None = None) -> None:
     """Forbidden, with the reason, for whoever is no operator where an operator has closed the door, or it ends (GW5).
 
+    Also where one holds everything still (GW28).
+
     And for auditors, wherever it is: they change nothing.
 
     Its people go on to read, may leave, and may end what gives rights (credentials, personal access tokens, policies);
@@ -91,6 +94,8 @@ def require_open(actor: Actor, tenant: Tenant, workspace: Workspace | None = Non
         )
     if workspace is not None and workspace.status == Status.SUSPENDED:
         raise Forbidden(_closed("workspace", "suspended", workspace.suspended_reason), kind="workspaces")
+    for freeze in freezes_over(tenant.pk, workspace):
+        raise Forbidden(f"frozen: {freeze.reason}. Only operators may change anything in it.", kind="tenants")
 
 
 def _closed(what: str, state: str, reason: str) -> str:

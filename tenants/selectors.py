@@ -147,7 +147,7 @@ def workspaces_page(
 ) -> Page[Workspace]:
     """Workspaces, newest first, each with its living operation in ``current`` (a list of one or none).
 
-    ``search`` is any part of a name or of a namespace's name.
+    ``search`` is any part of a name, of a namespace's name, or of its person's, or a whole UID of it or of its namespace.
     Raises ``BadRequest`` for a foreign cursor.
     """
     rows = workspaces_visible_to(actor)
@@ -156,8 +156,18 @@ def workspaces_page(
     if status:
         rows = rows.filter(status=status)
     if search:
-        rows = rows.filter(Q(name__contains=search.lower()[:63]) | Q(k8s_namespace__contains=search.lower()[:63]))
+        rows = rows.filter(_called(search))
     return page_of(rows.prefetch_related(_current()), after, limit)
+
+
+def _called(search: str) -> Q:
+    words = search.lower()[:63]
+    people = User.objects.filter(Q(email__icontains=words) | Q(name__icontains=words))
+    called = Q(name__contains=words) | Q(k8s_namespace__contains=words) | Q(user__in=people)
+    try:
+        return called | Q(pk=UUID(words)) | Q(namespace_uid=words)
+    except ValueError:
+        return called
 
 
 def workspace_visible_to(actor: Actor, workspace_id: UUID | str) -> Workspace:

@@ -1,5 +1,7 @@
 """Closed doors (GW5): a lock in the database is enough to refuse, even while a cluster cannot be reached.
 
+What is frozen is read and not written (GW28); it is known and told of as locks are.
+
 API servers keep all locks in memory. ``tenantry_locks`` is notified when the transaction commits; its payload is
 only a hint, the table is the truth. A lock closes to everybody but the system tenant's own users: the worker that
 makes a suspension true goes through the same door.
@@ -7,12 +9,13 @@ makes a suspension true goes through the same door.
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.db import connection
+from django.db.models import Q
 from django.db.models.functions import Now, TruncSecond
 
-from tenants.models import Lock, Tenant, Workspace
+from tenants.models import Freeze, Lock, Tenant, Workspace
 
 CHANNEL = "tenantry_locks"
 
@@ -35,6 +38,39 @@ def lock_clear(*, space: str, namespace: str = "") -> None:
 def workspace_unlock(workspace: Workspace) -> None:
     """Open a workspace that is ready, from the commit on."""
     lock_clear(space=workspace.tenant.cluster_path, namespace=workspace.k8s_namespace)
+
+
+def freeze_set(*, tenant: Tenant, workspace: Workspace | None, reason: str, by: str, until: datetime | None) -> Freeze:
+    """Refuse writes in a tenant's space, or in one workspace, from the commit on. The newer words count."""
+    namespace = workspace.k8s_namespace if workspace else ""
+    made, _ = Freeze.objects.update_or_create(
+        space=tenant.cluster_path,
+        namespace=namespace,
+        defaults={"reason": reason, "frozen_by": by[:254], "until": until},
+        create_defaults={
+            "tenant": tenant,
+            "workspace": workspace,
+            "reason": reason,
+            "frozen_by": by[:254],
+            "until": until,
+        },
+    )
+    _notify(tenant.cluster_path, namespace)
+    return made
+
+
+def freeze_clear(tenant: Tenant, workspace: Workspace | None) -> bool:
+    """Let writes through again from the commit on; whether they were refused."""
+    namespace = workspace.k8s_namespace if workspace else ""
+    gone, _ = Freeze.objects.filter(space=tenant.cluster_path, namespace=namespace).delete()
+    _notify(tenant.cluster_path, namespace)
+    return bool(gone)
+
+
+def freezes_over(tenant: str, workspace: Workspace | None = None) -> list[Freeze]:
+    """What holds a tenant still, or one workspace of it: its own freeze and the tenant's, which comes first."""
+    concerned = Q(workspace=None) if workspace is None else Q(workspace=None) | Q(workspace=workspace)
+    return list(Freeze.objects.filter(concerned, tenant=tenant).order_by("namespace"))
 
 
 def credentials_spend(tenant: Tenant) -> None:

@@ -25,6 +25,7 @@ from tenants.clusters import objects
 from tenants.models import CredentialKind, NoticeKind, Phase, Role, Status, Tenant, TenantState, User, Workspace
 from tenants.notices import note
 from tenants.rights import require_role, role_of, tenant_locked
+from tenants.suspensions import freezes_over
 
 LIFE: Final = timedelta(seconds=SECONDS)
 """The life of a token that is in a file."""
@@ -177,6 +178,12 @@ def _chosen(workspace: Workspace, member: Role | None, role: str, kind: str, wor
         raise Conflict("The workspace is closed.", kind="workspaces")
     if workspace.phase != Phase.READY:
         raise Conflict("The workspace is not ready yet.", kind="workspaces", name=workspace.name)
+    if kind == CredentialKind.DIRECT and chosen != Role.VIEWER:
+        for freeze in freezes_over(workspace.tenant_id, workspace):
+            # It would write past the API server, wherever its cluster does not ask.
+            raise Conflict(
+                f"frozen: {freeze.reason}. A direct credential is given to viewers alone.", kind="workspaces"
+            )
     if kind not in workspace.cluster.credential_kinds:
         offered = ", ".join(workspace.cluster.credential_kinds) or "none"
         raise Conflict(f"The cluster {workspace.cluster.name} offers other credentials: {offered}.", kind="workspaces")

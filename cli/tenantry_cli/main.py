@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from tenantry_cli.commands import access, apply, audit, platform, requests, session, tenants, workspaces
+from tenantry_cli.commands import access, announcements, apply, audit, platform, requests, session, tenants, workspaces
 from tenantry_cli.context import Portal
 from tenantry_cli.failures import Failure
 from tenantry_cli.output import say
@@ -51,6 +51,7 @@ app.add_typer(workspaces.app, name="workspaces")
 app.command("kubeconfig")(workspaces.kubeconfig)
 app.add_typer(audit.app, name="audit")
 app.add_typer(requests.app, name="requests")
+app.add_typer(announcements.app, name="announcements")
 app.add_typer(platform.tiers, name="tiers")
 app.add_typer(platform.clusters, name="clusters")
 app.add_typer(platform.policies, name="policies")

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import orjson
 
+from access.authorization.tenancy.suspension import is_write, reaches_inside
 from access.authorization.workspaces.state import logical_cluster_key
 from gateway.handlers import discovery, verbs
 from gateway.http.messages import Request, Response, ScopeFilter, Stream
@@ -154,6 +155,12 @@ async def _export_scope(
 ) -> tuple[Kind, ScopeFilter]:
     """The kind, and what of it is reached. Raises ``NotFound`` for what is neither exported nor claimed and accepted."""
     provider = request.info
+    if is_write(wanted) and (
+        bool(runtime.suspensions.frozen_tenants)
+        if wanted.all_tenants
+        else runtime.suspensions.freeze(wanted.cluster, wanted.namespace, inside=reaches_inside(wanted)) is not None
+    ):
+        raise Forbidden("frozen")
     if not wanted.all_tenants:
         reason = runtime.suspensions.reason(wanted.cluster, wanted.namespace)
         if reason is not None:

@@ -1,8 +1,8 @@
 """The suspensions of the database in memory: loaded at start, told of changes, and polled behind that (GW5).
 
-A row of the table ``locks`` suspends a logical cluster, or one namespace of it. With them comes from when on credentials
-of a tenant count: a door is never known to be open before it is known which of the old keys are spent (P5). Why no
-request passes a suspension:
+A row of the table ``locks`` suspends a logical cluster, or one namespace of it; one of ``freezes`` holds it still (GW28).
+With them comes from when on credentials of a tenant count: a door is never known to be open before it is known which of
+the old keys are spent (P5). Why no request passes a suspension:
 
 1. The row is committed together with the decision to suspend, and ``NOTIFY`` with it.
 2. A notification only wakes the reader; the whole table is read each time, so a lost or doubled one changes nothing.
@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from access.authorization.tenancy.suspension import suspended_tenants, suspension_reason
+from access.authorization.tenancy.suspension import freeze_reason, suspended_tenants, suspension_reason
 from kube.requests.logicalclusters import tenant_of
 from store.postgresql.connections import AWAY
 from store.postgresql.dedicatedconnection import DedicatedConnection
@@ -32,9 +32,12 @@ logger = logging.getLogger(__name__)
 CHANNEL: Final = "tenantry_locks"
 POLL_SECONDS: Final = 0.5
 _QUESTION: Final = """
-SELECT space, namespace, reason, '' FROM locks
+SELECT 'lock', space, namespace, reason FROM locks
 UNION ALL
-SELECT name, '', '', extract(epoch FROM credentials_not_before)::text FROM tenants WHERE credentials_not_before IS NOT NULL
+SELECT 'freeze', space, namespace, reason FROM freezes
+UNION ALL
+SELECT 'spent', name, '', extract(epoch FROM credentials_not_before)::text FROM tenants
+ WHERE credentials_not_before IS NOT NULL
 """
 STALE_SECONDS: Final = 2.0
 """Without a successful poll for this long the locks are unknown, and tenants' requests are refused."""
@@ -52,6 +55,9 @@ class SuspensionCache:
         self._not_before: dict[str, float] = {}
         self.tenants: frozenset[str] = frozenset()
         """The tenants behind locked doors."""
+        self._freezes: dict[tuple[str, str], str] = {}
+        self.frozen_tenants: frozenset[str] = frozenset()
+        """The tenants of which something is frozen."""
         self.changes = 0
         """How often the locks have changed."""
         self._read_at = float("-inf")
@@ -69,6 +75,10 @@ class SuspensionCache:
     def reason(self, cluster: str, namespace: str) -> str | None:
         """Why this namespace of this logical cluster is closed, or ``None``."""
         return suspension_reason(self._locks, cluster, namespace)
+
+    def freeze(self, cluster: str, namespace: str, *, inside: bool = False) -> str | None:
+        """Why nothing is written in this namespace of this logical cluster, or ``None``."""
+        return freeze_reason(self._freezes, cluster, namespace, inside=inside)
 
     def not_before(self, tenant: str) -> float:
         """From when on credentials of the tenant count, in Unix seconds; 0 for all that there are."""
@@ -112,11 +122,13 @@ class SuspensionCache:
         rows = [
             [(result.get_value(row, column) or b"").decode() for column in range(4)] for row in range(result.ntuples)
         ]
-        self._not_before = {tenant: float(moment) for tenant, _, _, moment in rows if moment}
-        locks = {(space, namespace): reason for space, namespace, reason, moment in rows if not moment}
+        self._not_before = {tenant: float(moment) for kind, tenant, _, moment in rows if kind == "spent"}
+        locks = {(space, namespace): reason for kind, space, namespace, reason in rows if kind == "lock"}
+        freezes = {(space, namespace): reason for kind, space, namespace, reason in rows if kind == "freeze"}
         changed = {space for (space, _), _ in locks.items() ^ self._locks.items()}
-        self._locks = locks
-        self.tenants = suspended_tenants(locks)
+        changed |= {space for (space, _), _ in freezes.items() ^ self._freezes.items()}
+        self._locks, self._freezes = locks, freezes
+        self.tenants, self.frozen_tenants = suspended_tenants(locks), suspended_tenants(freezes)
         self.changes += bool(changed)
         self._read_at = asked_at
         for cluster in changed:

@@ -18,7 +18,7 @@ from access.authorization.modes.abac import PolicyFile
 from access.authorization.modes.node import NodeGraphs, nodes_that_may
 from access.authorization.modes.rbac import PolicyCache
 from access.authorization.tenancy.grants import TenantPolicies
-from access.authorization.tenancy.suspension import suspended_tenants, suspension_reason
+from access.authorization.tenancy.suspension import freeze_reason, suspended_tenants, suspension_reason
 from gateway.resources.kinds import Catalogs
 from kube.authentication.identity import (
     AUTHENTICATED,
@@ -200,7 +200,7 @@ class Snapshot:
     """
 
     def __init__(self, cluster: str) -> None:
-        from tenants.models import Lock
+        from tenants.models import Freeze, Lock
 
         self._ranges: dict[Range, Listing] = {}
         self._objects: dict[Key, Stored | None] = {}
@@ -213,6 +213,11 @@ class Snapshot:
             for space, namespace, reason in Lock.objects.values_list("space", "namespace", "reason")
         }
         self.tenants = suspended_tenants(self._locks)
+        self._freezes = {
+            (space, namespace): reason
+            for space, namespace, reason in Freeze.objects.values_list("space", "namespace", "reason")
+        }
+        self.frozen_tenants = suspended_tenants(self._freezes)
 
     def settled(self, question: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The answer to a question to this store, asked until everything that it asked for is here."""
@@ -233,6 +238,10 @@ class Snapshot:
     def reason(self, cluster: str, namespace: str) -> str | None:
         """Why a door is locked, or ``None``."""
         return suspension_reason(self._locks, cluster, namespace)
+
+    def freeze(self, cluster: str, namespace: str, *, inside: bool = False) -> str | None:
+        """Why nothing is written there, or ``None``."""
+        return freeze_reason(self._freezes, cluster, namespace, inside=inside)
 
     def peek(self, key: Key) -> Stored | None:  # noqa: ARG002
         """See ``store.interface.Store``: everything is read in its turn."""

@@ -8,7 +8,7 @@ from django.contrib import admin
 from audit.models import AuditChain, AuditEntry
 from portal.admin.translating import ServiceBackedAdmin, lines
 from portal.pages import labels
-from tenants.models import UsageHour
+from tenants.models import Announcement, UsageHour
 
 
 @admin.register(AuditEntry)
@@ -39,6 +39,15 @@ class AuditChainAdmin(ServiceBackedAdmin):
 
     list_display = ("chain", "sequence", "hash")
     ordering = ("chain",)
+
+
+@admin.register(Announcement)
+class AnnouncementAdmin(ServiceBackedAdmin):
+    """What is and was said on top of the pages, to read; it is said on the portal's own page."""
+
+    list_display = ("text", "severity", "audience", "starts_at", "ends_at", "created_by")
+    list_filter = ("severity",)
+    ordering = ("-created_at", "-id")
 
 
 @admin.register(UsageHour)

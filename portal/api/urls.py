@@ -17,6 +17,7 @@ from portal.api import (
     workspaces,
 )
 from portal.api.accounts import sessions, users
+from portal.api.operating import announcements, freezes
 
 urlpatterns = [
     path("users/", users.UserList.as_view()),
@@ -33,6 +34,10 @@ urlpatterns = [
     path("operations/<str:pk>/", operations.OperationDetail.as_view()),
     path("operations/<str:pk>/retry", operations.OperationRetry.as_view()),
     path("inbox/", requests.Inbox.as_view()),
+    path("announcements/", announcements.AnnouncementList.as_view()),
+    path("announcements/<uuid:pk>/", announcements.AnnouncementDetail.as_view(), name="api-announcement"),
+    path("announcements/<uuid:pk>/end", announcements.AnnouncementEnd.as_view()),
+    path("announcements/<uuid:pk>/dismiss", announcements.AnnouncementDismiss.as_view()),
     path("notifications/", notifications.NotificationList.as_view()),
     path("notifications/read", notifications.NotificationsRead.as_view()),
     path("requests/", requests.RequestList.as_view()),
@@ -46,6 +51,8 @@ urlpatterns = [
     path("workspaces/", workspaces.WorkspaceList.as_view()),
     path("workspaces/<str:pk>/", workspaces.WorkspaceDetail.as_view(), name="api-workspace"),
     path("workspaces/<str:pk>/suspend", workspaces.WorkspaceSuspend.as_view()),
+    path("workspaces/<str:pk>/freeze", freezes.WorkspaceFreeze.as_view()),
+    path("workspaces/<str:pk>/thaw", freezes.WorkspaceThaw.as_view()),
     path("workspaces/<str:pk>/abandon", operations.WorkspaceAbandon.as_view()),
     path("workspaces/<str:pk>/resume", workspaces.WorkspaceResume.as_view()),
     path("workspaces/<str:pk>/credentials", workspaces.CredentialCreate.as_view()),
@@ -55,6 +62,9 @@ urlpatterns = [
     path("tenants/<str:name>/", tenants.TenantDetail.as_view()),
     path("tenants/<str:name>/suspend", tenants.TenantSuspend.as_view()),
     path("tenants/<str:name>/resume", tenants.TenantResume.as_view()),
+    path("tenants/<str:name>/freeze", freezes.TenantFreeze.as_view()),
+    path("tenants/<str:name>/thaw", freezes.TenantThaw.as_view()),
+    path("freezes/", freezes.FreezeList.as_view()),
     path("tenants/<str:name>/credentials/", tenants.TenantCredentialList.as_view()),
     path("tenants/<str:name>/credentials/<str:jti>/revoke", tenants.TenantCredentialRevoke.as_view()),
     path("tenants/<str:name>/kubeconfig", tenants.TenantKubeconfig.as_view()),

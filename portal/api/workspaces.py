@@ -80,7 +80,9 @@ class WorkspaceList(Endpoint):
             LIMIT,
             OpenApiParameter("tenant", str, description="Of this tenant only."),
             OpenApiParameter("status", str, enum=["active", "suspended"]),
-            OpenApiParameter("search", str, description="Any part of a name or of a namespace's name."),
+            OpenApiParameter(
+                "search", str, description="Any part of a name, of a namespace's or a person's name, or a whole UID."
+            ),
         ],
         responses={200: page_schema(WorkspaceSerializer)},
     )

@@ -80,6 +80,15 @@ RIGHTS: Final[Mapping[str, Right]] = {
     # Whoever does something may note it; who is to hear of it is the worker's to find.
     "notices": Right(_ALL, "SELECT, INSERT", rows=_of("tenant_id"), added="true"),
     "notifications": Right(_ALL, "SELECT, UPDATE", rows=f"user_id = {_USER}"),
+    "announcements": Right(
+        _ALL,
+        _READ,
+        rows="audience = 'everybody' OR id IN (SELECT announcement_id FROM announcement_tenants) OR id IN (SELECT"
+        " announcement_id FROM announcement_tiers WHERE tier_id IN (SELECT tier FROM workspaces))",
+    ),
+    "announcement_tenants": Right(_ALL, _READ, rows=_of("tenant_id")),
+    "announcement_tiers": Right(_ALL, _READ),
+    "announcement_dismissals": Right(_ALL, "SELECT, INSERT", rows=f"user_id = {_USER}"),
     "webhooks": Right(_ALL, "SELECT, INSERT, DELETE", rows=_of("tenant_id")),
     "deliveries": Right(_ALL, "SELECT, DELETE", rows="webhook_id IN (SELECT id FROM webhooks)"),
     "workspaces": Right(_ALL, "SELECT, INSERT, UPDATE", rows=_of("tenant_id")),
@@ -92,6 +101,7 @@ RIGHTS: Final[Mapping[str, Right]] = {
     "recordings": Right(_ALL, _READ, rows=_OF_WORKSPACE),
     "recording_chunks": Right("SELECT, INSERT, DELETE", _READ, rows="recording_id IN (SELECT id FROM recordings)"),
     "locks": Right(_ALL, _ALL, rows=_of_space()),
+    "freezes": Right(_ALL, "SELECT, DELETE", rows=_of("tenant_id")),
     "tiers": Right(_ALL, _READ),
     "clusters": Right(_ALL, _READ),
     "cluster_probes": Right(_ALL),

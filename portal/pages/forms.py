@@ -93,15 +93,19 @@ class ReasonForm(forms.Form):
     )
 
 
-class SuspendForm(ReasonForm):
-    """Why, until when, and how far."""
+class FreezeForm(ReasonForm):
+    """Why, and until when."""
 
     until = forms.DateTimeField(
         required=False,
         label="Until",
-        help_text="UTC. It is resumed then by itself; without, by an operator.",
+        help_text="UTC. It ends then by itself; without, by an operator.",
         widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
     )
+
+
+class SuspendForm(FreezeForm):
+    """The same, and how far."""
 
     stop = forms.BooleanField(
         required=False,

@@ -8,11 +8,13 @@ from typing import Any, Final
 
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.functional import SimpleLazyObject
 
 from portal.http.actors import actor_of
 from portal.pages.inbox import inbox_counted
 from tenants.models import Notification
+from tenants.services.operating.announcements import SHOWN_MAX, announcements_for
 
 THEMES: Final = ("auto", "light", "dark")
 DENSITIES: Final = ("compact", "comfortable")
@@ -73,6 +75,7 @@ _SECTIONS: Final = (
             ("Clusters", "clusters", "server"),
             ("Operations", "operations", "history"),
             ("Users", "users", "users"),
+            ("Announcements", "announcements", "megaphone"),
             ("Webhooks", "webhooks", "globe"),
             ("Admin", "admin:index", "wrench"),
         ),
@@ -92,6 +95,7 @@ def page(request: HttpRequest) -> dict[str, Any]:
     }
     user: Any = getattr(request, "user", None)
     if user is not None and user.is_authenticated:
+        context["banners"] = SimpleLazyObject(lambda: list(announcements_for(user, now=timezone.now())[:SHOWN_MAX]))
         context["closed"] = getattr(request, "closed", "")
         context["unread"] = SimpleLazyObject(lambda: Notification.objects.filter(user=user, read_at=None).count())
         waiting = SimpleLazyObject(lambda: inbox_counted(actor_of(request)))

@@ -16,6 +16,7 @@ from django.views.decorators.http import require_safe
 from access.models import Credential
 from audit.recorder import Actor
 from audit.selectors import Filters, entries_everywhere
+from portal.access.finding import found_by_id
 from portal.http.actors import actor_of
 from portal.pages import plots
 from portal.pages.inbox import Group, inbox_of
@@ -90,7 +91,10 @@ def requests(request: HttpRequest) -> HttpResponse:
 @require_safe
 @login_required
 def search(request: HttpRequest) -> HttpResponse:
-    """Workspaces, tenants and pages whose names contain the words; for operators and auditors people as well."""
+    """Workspaces, tenants and pages whose names contain the words, and what has them for its ID.
+
+    People for operators and auditors, and for others those of their tenants.
+    """
     actor = actor_of(request)
     words = request.GET.get("q", "").strip()[:63].lower()
     results = [
@@ -100,6 +104,7 @@ def search(request: HttpRequest) -> HttpResponse:
         if words in entry.text.lower()
     ][:5]
     if words:
+        results += found_by_id(actor, words, now=timezone.now())
         results += [
             {
                 "text": workspace.name,
@@ -113,13 +118,29 @@ def search(request: HttpRequest) -> HttpResponse:
             {"text": tenant.name, "url": reverse("tenant", args=[tenant.name]), "icon": "building-2", "kind": "Tenant"}
             for tenant in selectors.tenants_page(actor, search=words, limit=5)
         ]
-        if actor.sees_all:
-            people = User.objects.filter(Q(email__icontains=words) | Q(name__icontains=words)).order_by("email")[:5]
-            results += [
-                {"text": person.email, "url": reverse("user", args=[person.pk]), "icon": "user", "kind": "User"}
-                for person in people
-            ]
+        results += _people(actor, words)
     return render(request, "pages/search.html", {"results": results})
+
+
+def _people(actor: Actor, words: str) -> list[dict[str, str]]:
+    """Everybody for whoever sees everybody; else the members of one's tenants, where one sees them."""
+    named = Q(email__icontains=words) | Q(name__icontains=words)
+    if actor.sees_all:
+        return [
+            {"text": person.email, "url": reverse("user", args=[person.pk]), "icon": "user", "kind": "User"}
+            for person in User.objects.filter(named).order_by("email")[:5]
+        ]
+    mine = selectors.tenants_visible_to(actor)
+    members = Membership.objects.filter(tenant__in=mine, user__in=User.objects.filter(named)).select_related("user")
+    return [
+        {
+            "text": member.user.email,
+            "url": reverse("members", args=[member.tenant_id]),
+            "icon": "user",
+            "kind": f"Member of {member.tenant_id}",
+        }
+        for member in members.order_by("user__email", "tenant_id")[:5]
+    ]
 
 
 def first_steps(

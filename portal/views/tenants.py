@@ -23,6 +23,7 @@ from kube.requests.status import NotFound, StatusError
 from portal.http.actors import actor_of, person_named
 from portal.pages import labels, plots
 from portal.pages.forms import ConfirmForm, EmptyForm, MemberForm, RoleForm, SuspendForm, TenantForm
+from portal.pages.freezing import freezes_shown
 from portal.pages.pagination import pager
 from portal.views.actions import render_action
 from portal.views.credentials import credential_row
@@ -63,8 +64,11 @@ def tenant(request: HttpRequest, name: str) -> HttpResponse:
     numbers = selectors.overview_of(actor, tenant=name)
     role = role_of(actor, name)
     system = name == SYSTEM_TENANT
+    held = freezes_shown(actor, found, now=timezone.now())
     may = {
         "suspend": actor.operator and not system,
+        "freeze": actor.operator and not system and found.state != TenantState.TERMINATING and not held,
+        "thaw": actor.operator and bool(held),
         "resume": actor.operator and found.state == TenantState.SUSPENDED,
         "read_all": actor.sees_all or (role is not None and role_at_least(role, Role.ADMIN)),
         "issue": role is not None and not actor.auditor and numbers.ready > 0 and found.state == TenantState.ACTIVE,
@@ -94,6 +98,7 @@ def tenant(request: HttpRequest, name: str) -> HttpResponse:
         "credentials": [
             credential_row(row, revocable=not actor.auditor) for row in credentials_of_tenant(actor, name, limit=20)
         ],
+        "freezes": held,
         "suspend_text": "Suspend" if found.state == TenantState.ACTIVE else "Suspend again",
         "suspended_text": f"{found.suspended_reason}. Its space and its workspaces are closed"
         + (f" until {found.suspended_until:%d %b %Y %H:%M} UTC." if found.suspended_until else "."),

@@ -25,6 +25,7 @@ from portal.pages.forms import (
     WorkspaceForm,
     add_status_error,
 )
+from portal.pages.freezing import freezes_shown
 from portal.pages.pagination import pager
 from portal.pages.tiers import tier_card
 from portal.views.actions import form_status, render_action
@@ -108,10 +109,16 @@ def workspace(request: HttpRequest, pk: UUID) -> HttpResponse:
     credentials = [
         credential_row(row, revocable=not actor.auditor) for row in credentials_of_workspace(actor, found, limit=20)
     ]
+    held = found.freezes.exists()
     suspended_by = f" (suspended by {found.suspended_by})" if found.suspended_by else ""
     context = {
         "workspace": found,
-        "may": _rights(actor, found),
+        "may": _rights(actor, found)
+        | {
+            "freeze": actor.operator and found.status != Status.DELETED and not held,
+            "thaw": actor.operator and bool(held),
+        },
+        "freezes": freezes_shown(actor, found.tenant, found, now=timezone.now()),
         "progress": _progress(actor, found),
         "limits": meters.limits_of(found.tier.quota, None),
         "limits_note": "Asking the cluster what is used…" if found.ready_at else "They hold once it is ready.",

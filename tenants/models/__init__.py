@@ -1,6 +1,7 @@
 """What is stored about tenants, and cannot be wrong: the constraints are in the database."""
 
 from tenants.models.accounts import PasswordReset, PortalSession, RecoveryCode, SecondFactor
+from tenants.models.announcements import Announcement, Audience, Severity
 from tenants.models.clusters import (
     Approval,
     Cluster,
@@ -11,6 +12,7 @@ from tenants.models.clusters import (
     RecordingMode,
     Tier,
 )
+from tenants.models.freezes import Freeze
 from tenants.models.notices import Delivery, DeliveryState, Notice, NoticeKind, Notification, Webhook
 from tenants.models.people import Invitation, Membership, Role, Tenant, TenantState, User
 from tenants.models.recordings import Recording, RecordingChunk
@@ -22,13 +24,16 @@ from tenants.models.workspaces import Desired, Lock, Operation, OperationState, 
 __all__ = [
     "LIVING",
     "AccessRequest",
+    "Announcement",
     "Approval",
+    "Audience",
     "Cluster",
     "ClusterProbe",
     "CredentialKind",
     "Delivery",
     "DeliveryState",
     "Desired",
+    "Freeze",
     "Invitation",
     "Lock",
     "Membership",
@@ -53,6 +58,7 @@ __all__ = [
     "RequestState",
     "Role",
     "SecondFactor",
+    "Severity",
     "Status",
     "StreamCount",
     "Tenant",

@@ -19,7 +19,7 @@ from audit.recorder import Actor
 from tenants.models import Cluster, Desired, Operation, OperationState, Phase, Status, Workspace
 from tenants.openstreams import streams_into
 from tenants.operationqueue import operations_retry_now
-from tenants.suspensions import lock_set
+from tenants.suspensions import freeze_clear, lock_set
 
 EXPIRY: Final = Actor(name="system:expiry", operator=True)
 """Whoever suspends what nobody has renewed; by this name a renewal knows what it may open again."""
@@ -75,6 +75,8 @@ def request_deleted(workspace: Workspace, actor: Actor) -> Operation:
     _close(workspace)
     workspace.status, workspace.phase = Status.DELETED, Phase.DELETING
     workspace.suspended_at, workspace.suspended_with_tenant = None, False
+    # The namespace's name may serve another.
+    freeze_clear(workspace.tenant, workspace)
     # The key may serve again once its workspace is gone.
     workspace.idempotency_key = ""
     lock_set(

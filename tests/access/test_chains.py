@@ -167,6 +167,11 @@ async def test_masters_mean_everything_in_the_system_tenant_and_nothing_elsewher
 class Doors:
     tenants = frozenset({"acme"})
 
+    frozen_tenants = frozenset[str]()
+
+    def freeze(self, cluster: str, namespace: str, *, inside: bool = False) -> str | None:
+        return None
+
     def reason(self, cluster: str, namespace: str) -> str | None:
         return "unpaid" if (cluster, namespace) == ("root:acme", "n1") else None
 

@@ -298,3 +298,38 @@ def test_right_that_ends_while_a_body_trickles_in_ends_the_write(server: Server,
     assert connection.getresponse().status == 403
     connection.close()
     assert alice.get(f"{maps}/slow").status == 404
+
+
+def test_what_is_frozen_is_read_and_watched_and_not_written(
+    server: Server, alice: Caller, namespace: str, maps: str
+) -> None:
+    """GW28: from the commit on, with the reason; operators write, and other namespaces are none the wiser."""
+    freeze = (
+        "INSERT INTO freezes (id, tenant_id, space, namespace, reason, frozen_by, frozen_at)"
+        " VALUES (gen_random_uuid(), 'acme', 'root:acme', %s, 'audit', 'olga', now())"
+    )
+    alice.post(maps, config_map("before"))
+    with alice.watch(maps) as watch:
+        watch.take(1)
+        server.sql(freeze, namespace)
+        server.sql("NOTIFY tenantry_locks")
+        try:
+            assert eventually(lambda: alice.post(maps, config_map("x")).status == 403)
+            for method, path in (("PUT", "/before"), ("PATCH", "/before"), ("DELETE", "/before"), ("DELETE", "")):
+                answer = alice.call(method, f"{maps}{path}", config_map("before"))
+                assert (answer.status, "frozen: audit" in str(answer.body)) == (403, True), (method, path)
+            assert alice.call("DELETE", "/api/v1/configmaps").status in (403, 405)
+            assert alice.delete(f"/api/v1/namespaces/{namespace}").status == 403
+            assert alice.get(f"{maps}/before").status == 200
+            assert alice.post("/api/v1/namespaces/default/configmaps", config_map("free")).status in (201, 409)
+            assert server.admin.post(f"/clusters/root:acme{maps}", config_map("by-operator")).status == 201
+            assert watch.take(1)[0]["object"]["metadata"]["name"] == "by-operator"
+            rules = {"spec": {"namespace": namespace}}
+            listed = alice.post("/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", rules).body["status"]
+            writes = [rule for rule in listed["resourceRules"] if {"*", "create", "delete"} & set(rule["verbs"])]
+            assert all(rule["apiGroups"] == ["authorization.k8s.io"] for rule in writes), writes
+        finally:
+            server.sql("DELETE FROM freezes WHERE namespace = %s", namespace)
+            server.sql("NOTIFY tenantry_locks")
+    assert eventually(lambda: alice.post(maps, config_map("after")).status == 201)
+    alice.delete("/api/v1/namespaces/default/configmaps/free")

@@ -42,6 +42,10 @@ FORMS = {
         "tenant-new",
         "tenant-suspend",
         "tenant-resume",
+        "tenant-freeze",
+        "tenant-thaw",
+        "workspace-freeze",
+        "workspace-thaw",
         "tenant-delete",
         "tenant-quota-change",
         "tenant-policies-change",
@@ -53,6 +57,7 @@ FORMS = {
     *("user-new", "user-status", "user-reset", "user-end", "user-rights", "user-factor-remove", "user-session-end"),
     *("operation-retry", "pod-connection-end", "login-revoke", "credential-revoke", "restore-open"),
     *("request-approve", "request-deny", "request-withdraw", "workspace-end", "member-end"),
+    *("announcement-new", "announcement-end"),
     *("webhook-new", "webhook-delete", "tenant-webhook-new"),
     *("workspace-kubeconfig", "tenant-kubeconfig", "workspace-new", "device", "oauth-authorize"),
 }
@@ -139,7 +144,10 @@ def test_no_page_takes_anything_from_an_auditor(filled: House, operator: User, a
 def test_no_route_takes_anything_from_an_auditor(filled: House, auditor: User) -> None:
     clients = [signed_in(auditor), bearer(auditor, "read"), bearer(auditor, "write")]
     personal = {str(pattern.pattern) for pattern in api_urls.urlpatterns if pattern.callback.view_class.personal}
-    assert personal == {"sessions/end-others", "sessions/<uuid:pk>/", "tokens/", "tokens/<uuid:pk>/"}
+    assert personal == {
+        *("sessions/end-others", "sessions/<uuid:pk>/", "tokens/", "tokens/<uuid:pk>/"),
+        "announcements/<uuid:pk>/dismiss",
+    }
     before, asked = kept(), 0
     for route, view, method in every_route():
         if route in QUESTIONS or route in personal or method in view.read_methods or method == "OPTIONS":

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from uuid import uuid4
+
 import pytest
 from django.test import Client
 from django.urls import reverse
 
-from tenants.models import Cluster, Operation, OperationState
+from audit.actions import Action
+from audit.models import AuditEntry
+from tenants.models import Cluster, Operation, OperationState, Workspace
 from tests import factories
 from tests.portal.conftest import House, signed_in
 
@@ -131,6 +135,41 @@ def test_search_finds_my_own_things_only(acme: House, globex: House) -> None:
     client = signed_in(acme.viewer)
     assert "acme-web" in client.get("/search/?q=acme").content.decode()
     assert "globex" not in client.get("/search/?q=glo").content.decode()
+
+
+def test_search_finds_what_an_id_is_the_id_of(acme: House, globex: House, operator: factories.User) -> None:
+    """A namespace, its UID, a person, a credential, a request, an operation, an event, a refusal: never a neighbour's."""
+    Workspace.objects.filter(pk=acme.workspace.pk).update(namespace_uid=str(uuid4()))
+    acme.workspace.refresh_from_db()
+    operation = acme.workspace.operations.first()
+    credential = factories.credential(acme.workspace, acme.editor)
+    asked = factories.access_request(acme.tenant, acme.viewer)
+    factories.event("acme", Action.WORKSPACE_READY, acme.editor, of=acme.workspace)
+    event = AuditEntry.objects.get(chain="acme")
+    refused = factories.api_request("acme", code=403, allowed=False, request_id=str(uuid4()))
+    page = f"/workspaces/{acme.workspace.pk}/"
+    leads = {
+        acme.workspace.k8s_namespace[2:]: page,
+        acme.workspace.namespace_uid: page,
+        str(acme.workspace.pk): page,
+        str(operation.pk): page,
+        str(credential.jti): page,
+        str(asked.pk): f"/inbox/{asked.pk}/",
+        str(event.pk): f"/audit/{event.pk}/",
+        refused.request_id: f"/audit/requests/{refused.key}/",
+        acme.editor.email[:8]: "/tenants/acme/members/",
+    }
+    for words, url in leads.items():
+        for person in (operator, acme.owner):
+            if "members" not in url or person is acme.owner:
+                assert f'href="{url}"' in signed_in(person).get("/search/", {"q": words}).content.decode(), words
+        assert url not in signed_in(globex.owner).get("/search/", {"q": words}).content.decode(), words
+    for words in (acme.editor.email[:8], acme.workspace.k8s_namespace[2:], acme.workspace.namespace_uid):
+        assert f'href="{page}"' in signed_in(operator).get("/workspaces/", {"q": words}).content.decode(), words
+        assert page not in signed_in(globex.owner).get("/workspaces/", {"q": words}).content.decode(), words
+    person = str(acme.viewer.pk)
+    assert f"/users/{person}/" in signed_in(operator).get("/search/", {"q": person}).content.decode()
+    assert f"/users/{person}/" not in signed_in(acme.owner).get("/search/", {"q": person}).content.decode()
 
 
 def test_tier_is_changed_by_an_operator(operator: factories.User) -> None:

@@ -23,7 +23,9 @@ from audit.recorder import record
 from portal import urls
 from tenants.models import (
     AccessRequest,
+    Announcement,
     ClusterProbe,
+    Freeze,
     Invitation,
     Notification,
     Operation,
@@ -174,6 +176,8 @@ def full_house(operator: Any) -> House:
     )
     factories.pod_connection(acme.workspace, acme.owner)
     factories.recording(acme.workspace, acme.owner, shown="x")
+    Freeze.objects.create(tenant=acme.tenant, space="root:acme", reason="x", frozen_by="x")
+    Announcement.objects.create(text="x", starts_at=now, created_by="x")
     asked = factories.access_request(acme.tenant, acme.viewer)
     asked.comments.create(author="x", text="x")
     for person in (acme.owner, operator):
@@ -206,6 +210,7 @@ def addresses(acme: House, person: Any) -> list[str]:
         "profile": {"pk": str(PortalSession.objects.filter(user=person)[0].pk)},
         "inbox": {"pk": str(AccessRequest.objects.get(state="open").pk)},
         "my-requests": {"kind": "role"},
+        "announcements": {"pk": first(Announcement)},
         "webhooks": {"pk": first(Webhook)},
         "tenants": {"name": "acme", "user_id": acme.viewer.pk, "policy": "p", "pk": first(Invitation)},
         "tokens": {"pk": str(PersonalAccessToken.objects.filter(user=person)[0].pk)},

@@ -34,6 +34,8 @@ from store.models import ReadLease
 from store.postgresql import statements
 from store.types import Create, Key
 from tenants.models import (
+    Announcement,
+    Freeze,
     Invitation,
     Notice,
     Notification,
@@ -96,6 +98,10 @@ def fill(of: House) -> None:
     Notification.objects.create(kind="request.opened", text="x", tenant=of.tenant, user=of.owner)
     hook = Webhook.objects.create(tenant=of.tenant, url="https://x.test/", sealed_secret=b"x", created_by="x")
     hook.deliveries.create(kind="request.opened", body="x")
+    said = Announcement.objects.create(text="x", audience="tenants", starts_at=now, created_by="x")
+    said.tenants.add(of.tenant)
+    said.dismissed_by.add(of.owner)
+    Freeze.objects.create(tenant=of.tenant, space=f"root:{name}", reason="x", frozen_by="x")
     UsageHour.objects.create(tenant=name, hour=now)
     here = {"process": uuid.uuid4(), "tenant": name, "namespace": "x", "seen_at": now}
     StreamCount.objects.create(**here, open=1)
@@ -144,6 +150,7 @@ PERSONAL = {
     "password_resets",
     "logins",
     "notifications",
+    "announcement_dismissals",
     "personal_access_tokens",
     "users_groups",
     "users_user_permissions",

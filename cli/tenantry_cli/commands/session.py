@@ -41,12 +41,15 @@ def logout() -> None:
 
 def whoami(context: typer.Context, output: Output = Format.TABLE) -> None:
     """Who you are, what the token may do, and the tenants that you are in."""
-    me = connect(context).get("me", "")
+    api = connect(context)
+    me = api.get("me", "")
     if output is not Format.TABLE:
         show(me, [], output)
         return
     say(f"{me['email']}{', operator' if me['operator'] else ''}, token of the scope {me['scope']}")
     show(me["memberships"], ["tenant", "role"], output)
+    for said in api.pages("announcements", "", limit=0):
+        say(f"{said['severity'].upper()}: {said['text']}")
 
 
 def add_to(app: typer.Typer) -> None:

@@ -91,6 +91,26 @@ def resume(context: typer.Context, name: Name, output: Output = Format.TABLE) ->
 
 
 @app.command()
+def freeze(
+    context: typer.Context,
+    name: Name,
+    reason: Annotated[str, typer.Option(help="What its people read.")],
+    until: Annotated[str, typer.Option(help="An RFC 3339 time; until it is ended without.")] = "",
+    output: Output = Format.TABLE,
+) -> None:
+    """Let its people read and not write, from now on (operators)."""
+    body = {"reason": reason, "until": until or None}
+    show_pairs(connect(context).post("tenants", name, "freeze", body=body), output)
+
+
+@app.command()
+def thaw(context: typer.Context, name: Name) -> None:
+    """Let its people write again (operators)."""
+    connect(context).post("tenants", name, "thaw")
+    say(f"The tenant {name} can be written to, as far as its workspaces are not frozen by themselves.")
+
+
+@app.command()
 def delete(context: typer.Context, name: Name, yes: Yes = False) -> None:
     """Delete a tenant and everything in it (owners, operators)."""
     confirm(f"Delete the tenant {name} and everything in it?", yes=yes)

@@ -32,7 +32,7 @@ def list_(
     context: typer.Context,
     tenant: Annotated[str, typer.Option(help="Of this tenant only.")] = "",
     status: Annotated[str, typer.Option(help="active or suspended.")] = "",
-    search: Annotated[str, typer.Option(help="Any part of a name.")] = "",
+    search: Annotated[str, typer.Option(help="Any part of a name, a namespace or a person, or a whole UID.")] = "",
     output: Output = Format.TABLE,
 ) -> None:
     """List workspaces, newest first."""
@@ -78,6 +78,27 @@ def suspend(
     api = connect(context)
     closed = api.post(*_path(api, workspace), "suspend", body={"reason": reason, "stop": stop})
     show_pairs(_settled(api, closed, timeout) if wait else closed, output)
+
+
+@app.command()
+def freeze(
+    context: typer.Context,
+    workspace: Workspace,
+    reason: Annotated[str, typer.Option(help="What its people read.")],
+    until: Annotated[str, typer.Option(help="An RFC 3339 time; until it is ended without.")] = "",
+    output: Output = Format.TABLE,
+) -> None:
+    """Let its people read and not write, from now on (operators)."""
+    api = connect(context)
+    show_pairs(api.post(*_path(api, workspace), "freeze", body={"reason": reason, "until": until or None}), output)
+
+
+@app.command()
+def thaw(context: typer.Context, workspace: Workspace) -> None:
+    """Let its people write again (operators)."""
+    api = connect(context)
+    api.post(*_path(api, workspace), "thaw")
+    say("It can be written to, unless its tenant is frozen.")
 
 
 @app.command()

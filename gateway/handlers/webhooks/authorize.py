@@ -1,7 +1,7 @@
 """SubjectAccessReview: what tenants may on a cluster that they speak to directly (GW17).
 
 1. Whoever is nobody's but the cluster's own (nodes, system accounts, its admins) is left to its other authorizers.
-2. Locks of the tenant and of the workspace deny, with the reason; then the wall between tenants.
+2. Locks of the tenant and of the workspace deny, with the reason, and freezes what writes; then the wall between tenants.
 3. A person inside gets what the door would give: the decision of the space's own chain, as far as the role of workspaces on
    the cluster covers it. Beyond that, and for service accounts, the cluster's own RBAC decides.
 
@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from access.authentication.base import Refused
 from access.authorization.tenancy.suspension import STEP as SUSPENSION
+from access.authorization.tenancy.suspension import is_write
 from gateway.filters.auditing import record_of
 from gateway.handlers.accessreviews import attributes_of
 from gateway.handlers.placednamespaces.forwarding import role_of
@@ -74,6 +75,10 @@ async def _decision(
         reason = runtime.suspensions.reason(asked.cluster, namespace)
         if reason is not None:
             return Decision(Verdict.DENY, SUSPENSION, f"locked: {reason}" if reason else "locked")
+    if is_write(asked):
+        frozen = runtime.suspensions.freeze(asked.cluster, asked.namespace)
+        if frozen is not None:
+            return Decision(Verdict.DENY, SUSPENSION, f"frozen: {frozen}")
     if principal.credential_id:
         # What the credential is good for now, not what it was when the cluster asked about the token.
         try:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from access.authorization.base import RuleSet
 from access.authorization.chain import AuthorizationChain
-from access.authorization.tenancy.suspension import SuspensionAuthorizer, suspended_tenants, suspension_reason
+from access.authorization.tenancy.suspension import (
+    SuspensionAuthorizer,
+    freeze_reason,
+    suspended_tenants,
+    suspension_reason,
+)
 from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision, Verdict
+from kube.authorization.rbac import Rule
 from kube.requests.requestinfo import RequestInfo
 
 CLOSED = {("root:acme", ""): "unpaid", ("root:globex", "team"): "abuse"}
@@ -22,13 +30,21 @@ def test_a_lock_that_cannot_be_understood_makes_every_door_be_looked_at() -> Non
     assert suspended_tenants([("root", "")]) == {"system"}
 
 
+FROZEN = {("root:initech", ""): "audit", ("root:globex", "still"): "incident", ("root:acme", ""): "audit"}
+
+
 class Locked:
     """A tenant and a namespace that are closed."""
 
     tenants = suspended_tenants(CLOSED)
 
+    frozen_tenants = suspended_tenants(FROZEN)
+
     def reason(self, cluster: str, namespace: str) -> str | None:
         return suspension_reason(CLOSED, cluster, namespace)
+
+    def freeze(self, cluster: str, namespace: str, *, inside: bool = False) -> str | None:
+        return freeze_reason(FROZEN, cluster, namespace, inside=inside)
 
 
 def person(tenant: str, name: str = "ann", cluster: str | None = None) -> Principal:
@@ -89,3 +105,50 @@ async def test_an_authorizer_that_breaks_denies() -> None:
     assert replace(await chain.explain(person("acme"), request("acme")), trace=()) == decision
     assert await chain.rules_for(person("acme"), "root:acme", "x") == ((), False)
     assert not (await AuthorizationChain([]).authorize(person("acme"), request("acme"))).allowed
+
+
+@pytest.mark.parametrize(
+    ("who", "changes", "reason"),
+    [
+        ("initech", {"verb": "create"}, "frozen: audit"),
+        ("initech", {"verb": "delete", "cluster": "root:initech:web"}, "frozen: audit"),
+        ("initech", {"verb": "deletecollection", "namespace": "n"}, "frozen: audit"),
+        ("initech", {"verb": "get", "resource": "pods", "subresource": "exec", "namespace": "n"}, "frozen: audit"),
+        ("initech", {"verb": "list"}, None),
+        ("initech", {"verb": "watch"}, None),
+        ("initech", {"verb": "create", "group": "authorization.k8s.io"}, None),
+        ("initech", {"verb": "post", "is_resource": False}, None),
+        ("globex", {"verb": "create"}, "frozen"),
+        ("system", {"verb": "create"}, None),
+    ],
+)
+async def test_who_reads_what_is_frozen_reads_on_and_nobody_writes(
+    who: str, changes: dict[str, Any], reason: str | None
+) -> None:
+    """GW28: whoever asks, but operators; a neighbour is not told why."""
+    decision = await SuspensionAuthorizer(Locked()).authorize(person(who), replace(request("initech"), **changes))
+    assert decision.reason == reason if reason else decision.verdict is Verdict.NO_OPINION
+
+
+async def test_one_frozen_namespace_freezes_no_other_and_what_is_closed_says_so_itself() -> None:
+    """GW28."""
+    locks = SuspensionAuthorizer(Locked())
+    writes = replace(request("globex", "still"), verb="update")
+    assert (await locks.authorize(person("globex"), writes)).reason == "frozen: incident"
+    assert (await locks.authorize(person("globex"), replace(writes, namespace="free"))).reason != "frozen: incident"
+    for verb, resource in (("deletecollection", "configmaps"), ("delete", "customresourcedefinitions")):
+        across = replace(request("globex"), verb=verb, resource=resource)
+        assert (await locks.authorize(person("globex"), across)).reason == "frozen: incident", "it reaches inside"
+    closed = await locks.authorize(person("acme"), replace(request("acme"), verb="create"))
+    assert closed.reason == "locked: unpaid"
+
+
+async def test_of_rules_over_what_is_frozen_only_reading_is_left() -> None:
+    """GW28: what a review lists is what a request is given."""
+    review = Rule(("create",), ("authorization.k8s.io",), ("selfsubjectaccessreviews",))
+    held = RuleSet((Rule(("*",), ("*",), ("*",)), Rule(("get", "create"), ("",), ("pods",)), Rule(("delete",)), review))
+    locks = SuspensionAuthorizer(Locked())
+    left = await locks.filter_rules(held, person("initech"), "root:initech", "n")
+    assert [rule.verbs for rule in left.rules] == [("get", "list", "watch"), ("get",), ("create",)]
+    assert await locks.filter_rules(held, person("globex"), "root:globex", "n") == held
+    assert await locks.filter_rules(held, person("system"), "root:initech", "n") == held

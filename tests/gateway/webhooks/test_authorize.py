@@ -11,6 +11,7 @@ from audit.models import ApiRequest
 from tenants.models import Phase, Role
 from tenants.services import tenant_resume, tenant_suspend, workspace_delete
 from tenants.services.clusters import cluster_change
+from tenants.services.operating.freezing import workspace_freeze, workspace_thaw
 from tests.gateway.callers import eventually
 from tests.gateway.webhooks.conftest import TENANT, Asking, Customer, account, known, person, work
 from tests.tenants.conftest import OPERATOR
@@ -131,6 +132,17 @@ def test_a_suspended_tenant_is_refused_with_the_reason_its_accounts_too(
     tenant_resume(actor=OPERATOR, name=acme.tenant.name)
     work(acme.workspace, Phase.READY)
     assert eventually(lambda: verdict(asking.may(person(acme), "list", "pods", acme.namespace)) == "allow")
+
+
+def test_a_frozen_workspace_is_read_directly_and_not_written(asking: Asking, acme: Customer) -> None:
+    """GW28: by its people and by its own accounts; shells are no reading."""
+    workspace_freeze(actor=OPERATOR, workspace_id=acme.workspace.pk, reason="audit")
+    for user in (person(acme), account(acme.namespace)):
+        assert eventually(lambda user=user: verdict(asking.may(user, "delete", "pods", acme.namespace)) == "deny")
+        assert asking.may(user, "create", "pods", acme.namespace)["reason"] == "suspension: frozen: audit"
+        assert verdict(asking.may(user, "list", "pods", acme.namespace)) != "deny"
+    workspace_thaw(actor=OPERATOR, workspace_id=acme.workspace.pk)
+    assert eventually(lambda: verdict(asking.may(person(acme), "delete", "pods", acme.namespace)) == "allow")
 
 
 def test_a_namespace_that_goes_is_nobodys(asking: Asking, acme: Customer) -> None:

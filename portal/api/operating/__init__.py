@@ -1,0 +1,1 @@
+"""Routes of what operators do with the whole house."""

@@ -1,0 +1,1 @@
+"""Pages of what operators do with the whole house."""

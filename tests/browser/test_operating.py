@@ -1,0 +1,77 @@
+"""What operators do with the whole house, in a browser: every page in every look, and by the keyboard (GW28)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from django.utils import timezone
+
+from tenants.models import Announcement, Freeze
+from tests.browser.window import Visit
+
+
+def said(text: str, **fields: Any) -> Announcement:
+    return Announcement.objects.create(text=text, created_by="olga", starts_at=timezone.now(), **fields)
+
+
+def test_every_page_with_banners_and_freezes_in_every_look(visit: Callable[..., Visit], house: dict[str, Any]) -> None:
+    """No violation of the policy, none of axe's rules, no horizontal scrolling; light, dark, phone."""
+    said("Read the new rules before Monday.", severity="info")
+    said(
+        f"Maintenance of the storage: {'volumes-cannot-be-made ' * 8}",
+        severity="warning",
+        ends_at=timezone.now() + timedelta(hours=3),
+    )
+    said("The cluster ber-2 is away.", severity="critical", dismissible=False)
+    web = house["web"]
+    reason = "An incident is looked into: nothing may change until it is understood"
+    Freeze.objects.create(tenant=web.tenant, space="root:acme", reason=reason, frozen_by="olga@platform.test")
+    Freeze.objects.create(
+        tenant=web.tenant,
+        workspace=web,
+        space="root:acme",
+        namespace=web.k8s_namespace,
+        reason=reason,
+        frozen_by="olga@platform.test",
+        until=timezone.now() + timedelta(days=2),
+    )
+    member = visit()
+    member.sign_in(house["alice"])
+    for name, path in (("overview", "/"), ("workspace", f"/workspaces/{web.pk}/")):
+        member.page.goto(member.site + path)
+        member.check_in_every_look(f"banner-{name}")
+    operator = visit()
+    operator.sign_in(house["operator"])
+    for name, path in (
+        ("announcements", "/announcements/"),
+        ("announcement-new", "/announcements/new/"),
+        ("tenant-frozen", "/tenants/acme/"),
+        ("workspace-frozen", f"/workspaces/{web.pk}/"),
+        ("freeze", "/tenants/globex-0/freeze/"),
+    ):
+        operator.page.goto(operator.site + path)
+        operator.check_in_every_look(name)
+    operator.page.goto(f"{operator.site}/admin/")
+    assert operator.page.get_by_text("The cluster ber-2 is away.").count() == 1
+    assert member.problems == operator.problems == []
+
+
+def test_by_the_keyboard_a_banner_is_put_away_and_a_phone_finds_by_a_part_of_a_name(
+    visit: Callable[..., Visit], house: dict[str, Any]
+) -> None:
+    said("Read the new rules before Monday.")
+    window = visit()
+    window.sign_in(house["alice"])
+    window.page.goto(f"{window.site}/workspaces/")
+    window.page.get_by_role("button", name="Put away: Read the new rules").focus()
+    window.page.keyboard.press("Enter")
+    window.page.get_by_text("Read the new rules").wait_for(state="detached")
+    assert window.page.url.endswith("/workspaces/"), "one stays where one was"
+    window.look("phone")
+    window.page.get_by_role("button", name="Search").click()
+    window.page.get_by_role("searchbox", name="Search").fill(house["web"].k8s_namespace[2:])
+    window.page.get_by_role("link", name="web acme").click()
+    window.page.wait_for_url(f"**/workspaces/{house['web'].pk}/")
+    assert window.problems == []
