@@ -8,7 +8,7 @@ from django.urls import reverse
 from rest_framework import serializers
 
 from access.models import Credential
-from portal.api.serializers.base import RequestSerializer
+from portal.api.serializers.base import ChangeRequest, RequestSerializer
 from portal.pages import labels
 from tenants.models import CredentialKind, Status, Workspace
 
@@ -22,10 +22,11 @@ class WorkspaceCreateRequest(RequestSerializer):
     cluster = serializers.CharField(max_length=63, required=False, default="", allow_blank=True)
 
 
-class WorkspaceChangeRequest(RequestSerializer):
-    """Another tier for a workspace."""
+class WorkspaceChangeRequest(ChangeRequest):
+    """Another tier for a workspace, or another end."""
 
-    tier = serializers.CharField(max_length=63)
+    tier = serializers.CharField(max_length=63, required=False)
+    expires_at = serializers.DateTimeField(required=False, allow_null=True, help_text="null: it does not end by itself")
 
 
 CREDENTIAL_ROLES = ["admin", "editor", "viewer"]
@@ -87,6 +88,7 @@ class WorkspaceSerializer(serializers.ModelSerializer[Workspace]):
             "receipt",
             "created_at",
             "ready_at",
+            "expires_at",
             "url",
         )
         read_only_fields = fields
