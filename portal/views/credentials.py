@@ -215,7 +215,7 @@ def _shown(
         "credential_ids": [row.jti for row in credentials],
         "missing": " ".join(f"{workspace.name}: {why}" for workspace, why in missing),
         "systems": _systems(filename),
-        "ends_text": f"It works until {until:%H:%M} UTC, two hours at most" if until else "",
+        "ends_text": f"It works until {until:%H:%M} UTC" if until else "",
         "install": "" if until else plugin_installation(),
         "back": back,
         "crumbs": crumbs,

@@ -43,6 +43,9 @@ class CredentialCreateRequest(RequestSerializer):
         help_text="by default what the cluster recommends",
     )
     role = serializers.ChoiceField(choices=CREDENTIAL_ROLES, required=False)
+    minutes = serializers.IntegerField(
+        min_value=10, max_value=120, required=False, help_text="how long its token works; two hours by default"
+    )
 
 
 class TenantKubeconfigRequest(RequestSerializer):
