@@ -61,6 +61,8 @@ class Action(StrEnum):
     REQUESTS_DROPPED = "requests.drop"
     RESTORED = "backup.restore"
     RESTORE_OPENED = "backup.open"
+    PASSKEY_ADDED = "passkey.add"
+    PASSKEY_REMOVED = "passkey.remove"
     RECOVERY_CODES_MADE = "factor.codes"
     SESSION_ENDED = "session.end"
     SETTINGS_CHANGED = "settings.change"

@@ -245,14 +245,22 @@ def _filtered(rows: QuerySet[AuditEntry], filters: Filters | None) -> QuerySet[A
     return rows
 
 
-def page_of(rows: QuerySet[_Row], after: str, limit: int) -> Page[_Row]:
-    """One page of anything with ``created_at`` and a UUID ``id``. Raises ``BadRequest`` for a foreign cursor."""
+def page_of(rows: QuerySet[_Row], after: str, limit: int, *, oldest_first: bool = False) -> Page[_Row]:
+    """One page of anything with ``created_at`` and a UUID ``id``, newest first unless ``oldest_first``.
+
+    Raises ``BadRequest`` for a foreign cursor.
+    """
     limit = max(1, min(limit, PAGE_LIMIT))
     if after:
         moment, identifier = _read_cursor(after)
         # The first condition alone can use the index; the second breaks ties.
-        rows = rows.filter(Q(created_at__lte=moment) & (Q(created_at__lt=moment) | Q(id__lt=identifier)))
-    found = list(rows.order_by("-created_at", "-id")[: limit + 1])
+        if oldest_first:
+            behind = Q(created_at__gte=moment) & (Q(created_at__gt=moment) | Q(id__gt=identifier))
+        else:
+            behind = Q(created_at__lte=moment) & (Q(created_at__lt=moment) | Q(id__lt=identifier))
+        rows = rows.filter(behind)
+    order = ("created_at", "id") if oldest_first else ("-created_at", "-id")
+    found = list(rows.order_by(*order)[: limit + 1])
     more = len(found) > limit
     found = found[:limit]
     return Page(found, _cursor(found[-1]) if more else "")

@@ -28,14 +28,15 @@ _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _OWN = frozenset(
     {
         *("login", "logout", "forgotten", "reset", "appearance", "password", "factor", "factor-remove", "factor-codes"),
+        *("passkey-new", "passkey-remove", "login-passkey"),
         *("session-end", "sessions-end", "token-new", "token-revoke", "notifications-read", "notification-choices"),
         "announcement-dismiss",
     }
 )
 """The pages by which people change what is their own account's."""
 
-_CORS_METHODS = "GET, POST, PATCH, DELETE, OPTIONS"
-_CORS_HEADERS = "Authorization, Content-Type, Idempotency-Key, X-CSRFToken, X-Requested-With"
+_CORS_METHODS = "GET, POST, PUT, PATCH, DELETE, OPTIONS"
+_CORS_HEADERS = "Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, X-CSRFToken, X-Requested-With"
 
 
 class ProxyMiddleware:
@@ -220,7 +221,7 @@ class CorsMiddleware:
         patch_vary_headers(response, ["Origin"])
         if allowed:
             response["Access-Control-Allow-Origin"] = origin
-            response["Access-Control-Expose-Headers"] = "Location, Retry-After, X-Request-ID"
+            response["Access-Control-Expose-Headers"] = "ETag, Location, Retry-After, X-Request-ID"
             if preflight:
                 response["Access-Control-Allow-Methods"] = _CORS_METHODS
                 response["Access-Control-Allow-Headers"] = _CORS_HEADERS

@@ -25,6 +25,7 @@ from access.authorization.options import (
 from access.reloading import UnusableFile
 from kube.workspaces.types import RequiredGroupsSyntax
 from portal.http import proxies
+from portal.pages.links import links_read
 from portal.quickstart.embedded.sockets import OWNER, postgresql_url, redis_url
 from portal.signin.oidc import mapping
 from tenants.approvers import approvers_read
@@ -287,11 +288,11 @@ REST_FRAMEWORK = {
         "portal.api.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["portal.api.permissions.Scoped"],
-    "DEFAULT_PARSER_CLASSES": ["portal.api.parsers.StrictJSONParser"],
-    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["portal.api.parsers.StrictJSONParser", "portal.api.parsers.StrictYAMLParser"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer", "portal.api.parsers.YAMLRenderer"],
     "DEFAULT_SCHEMA_CLASS": "portal.api.schema.Schema",
     "DEFAULT_METADATA_CLASS": None,
-    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "portal.api.parsers.JsonAlways",
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "portal.api.parsers.JsonOrYaml",
     "EXCEPTION_HANDLER": "portal.api.errors.handle",
     "UNAUTHENTICATED_USER": "django.contrib.auth.models.AnonymousUser",
 }
@@ -386,6 +387,13 @@ try:
 except ValueError as error:
     raise ImproperlyConfigured(f"REQUEST_APPROVERS: {error}") from None
 """Who decides what people ask for, by kind: ``owner``, ``operator`` or ``two`` (GW25, docs/requests.md)."""
+try:
+    WORKSPACE_LINKS = links_read(env.json("WORKSPACE_LINKS", default={}))
+except ValueError as error:
+    raise ImproperlyConfigured(f"WORKSPACE_LINKS: {error}") from None
+"""Where the installation's own tools show a workspace, by name (GW14)."""
+PORTAL_NAME = env.str("PORTAL_NAME", "Tenantry")[:40]
+"""What the pages call this installation."""
 REQUEST_DAYS = env.int("REQUEST_DAYS", 14)
 """After how many days a request that nobody has decided ends."""
 

@@ -25,7 +25,7 @@ from portal.views import (
     usage,
     workspaces,
 )
-from portal.views.accounts import factors, mine, persons, resets, steps
+from portal.views.accounts import factors, mine, passkeys, persons, resets, steps
 from portal.views.contents import actions as contents_actions
 from portal.views.contents import lists as contents_lists
 from portal.views.contents import logs as contents_logs
@@ -65,6 +65,7 @@ urlpatterns = [
     path("search/", overview.search, name="search"),
     path("login/", sessions.login, name="login"),
     path("login/code/", steps.code, name="login-code"),
+    path("login/passkey/", passkeys.sign_in, name="login-passkey"),
     path("login/factor/", steps.factor, name="login-factor"),
     path("login/password/", steps.password, name="login-password"),
     path("login/further/", steps.further, name="login-further"),
@@ -204,6 +205,8 @@ urlpatterns = [
     path("profile/factor/", factors.factor, name="factor"),
     path("profile/factor/remove/", factors.factor_remove, name="factor-remove"),
     path("profile/factor/codes/", factors.recovery_codes, name="factor-codes"),
+    path("profile/passkeys/new/", passkeys.passkey_new, name="passkey-new"),
+    path("profile/passkeys/<uuid:pk>/remove/", passkeys.passkey_remove, name="passkey-remove"),
     path("profile/sessions/", mine.sessions, name="sessions"),
     path("profile/sessions/end/", mine.sessions_end, name="sessions-end"),
     path("profile/sessions/<uuid:pk>/end/", mine.session_end, name="session-end"),

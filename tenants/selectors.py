@@ -56,20 +56,31 @@ def tenants_visible_to(actor: Actor) -> QuerySet[Tenant]:
 
 
 def tenants_page(
-    actor: Actor, *, search: str = "", managed_by: str = "", after: str = "", limit: int = 50
+    actor: Actor,
+    *,
+    search: str = "",
+    managed_by: str = "",
+    state: str = "",
+    after: str = "",
+    limit: int = 50,
+    descending: bool = False,
 ) -> list[Tenant]:
     """Tenants by name behind ``after`` (the last name of the page before); ``search`` is any part of a name.
 
-    ``managed_by`` names the declaration that made them.
+    ``managed_by`` names the declaration that made them; ``descending`` begins with the last name.
 
     Each has ``workspace_count`` and ``member_count``. Three queries.
     """
-    rows = tenants_visible_to(actor).filter(name__gt=after)
+    rows = tenants_visible_to(actor)
+    if after:
+        rows = rows.filter(name__lt=after) if descending else rows.filter(name__gt=after)
     if search:
         rows = rows.filter(Q(name__contains=search.lower()[:63]) | Q(display_name__icontains=search[:128]))
     if managed_by:
         rows = rows.filter(managed_by=managed_by)
-    found = list(rows.order_by("name")[: max(1, min(limit, 200))])
+    if state:
+        rows = rows.filter(state=state)
+    found = list(rows.order_by("-name" if descending else "name")[: max(1, min(limit, 200))])
     names = [tenant.name for tenant in found]
     # Two grouped counts over the page alone: joined counts would multiply, and counting all tenants would not end.
     workspaces = dict(
@@ -143,9 +154,18 @@ def workspaces_visible_to(actor: Actor) -> QuerySet[Workspace]:
 
 
 def workspaces_page(
-    actor: Actor, *, tenant: str = "", status: str = "", search: str = "", after: str = "", limit: int = 50
+    actor: Actor,
+    *,
+    tenant: str = "",
+    status: str = "",
+    search: str = "",
+    tier: str = "",
+    cluster: str = "",
+    after: str = "",
+    limit: int = 50,
+    oldest_first: bool = False,
 ) -> Page[Workspace]:
-    """Workspaces, newest first, each with its living operation in ``current`` (a list of one or none).
+    """Workspaces, newest first unless ``oldest_first``, each with its living operation in ``current`` (a list of one or none).
 
     ``search`` is any part of a name, of a namespace's name, or of its person's, or a whole UID of it or of its namespace.
     Raises ``BadRequest`` for a foreign cursor.
@@ -157,7 +177,11 @@ def workspaces_page(
         rows = rows.filter(status=status)
     if search:
         rows = rows.filter(_called(search))
-    return page_of(rows.prefetch_related(_current()), after, limit)
+    if tier:
+        rows = rows.filter(tier_id=tier)
+    if cluster:
+        rows = rows.filter(cluster__name=cluster)
+    return page_of(rows.prefetch_related(_current()), after, limit, oldest_first=oldest_first)
 
 
 def _called(search: str) -> Q:
@@ -192,9 +216,17 @@ def operation_of(workspace: Workspace) -> Operation | None:
 
 
 def operations_page(
-    actor: Actor, *, tenant: str = "", waiting: bool = False, after: str = "", limit: int = 50
+    actor: Actor,
+    *,
+    tenant: str = "",
+    workspace: UUID | None = None,
+    state: str = "",
+    waiting: bool = False,
+    after: str = "",
+    limit: int = 50,
+    oldest_first: bool = False,
 ) -> Page[Operation]:
-    """Operations of what the actor sees, newest first, those of deleted workspaces too.
+    """Operations of what the actor sees, newest first unless ``oldest_first``, those of deleted workspaces too.
 
     ``waiting``: only those that have not ended and were tried in vain. Raises ``BadRequest`` for a foreign cursor.
     """
@@ -203,9 +235,13 @@ def operations_page(
         rows = rows.filter(workspace__tenant__in=tenants_visible_to(actor))
     if tenant:
         rows = rows.filter(workspace__tenant_id=tenant)
+    if workspace is not None:
+        rows = rows.filter(workspace_id=workspace)
+    if state:
+        rows = rows.filter(state=state)
     if waiting:
         rows = rows.filter(state__in=_LIVING).exclude(error="")
-    return page_of(rows, after, limit)
+    return page_of(rows, after, limit, oldest_first=oldest_first)
 
 
 def operation_visible_to(actor: Actor, operation_id: UUID | None) -> Operation:

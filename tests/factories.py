@@ -25,6 +25,7 @@ from tenants.models import (
     Membership,
     Operation,
     OperationState,
+    Passkey,
     Phase,
     PodConnection,
     Recording,
@@ -37,6 +38,7 @@ from tenants.models import (
     Workspace,
 )
 from tenants.services.recordings import Ending, Session, recording_append, recording_begin, recording_end
+from tests.portal.authenticator import Authenticator
 
 PASSWORD = "correct horse battery"
 _numbers = count(1)
@@ -143,6 +145,13 @@ def operation(
         error=error,
         created_at=started,
     )
+
+
+def passkey(user: User, **fields: Any) -> Passkey:
+    """A device by which somebody signs in."""
+    device = Authenticator()
+    values = {"name": "Phone", "credential_id": device.credential_id, "public_data": device.attested, **fields}
+    return Passkey.objects.create(user=user, **values)
 
 
 def credential(of: Workspace, to: User, *, issued_at: datetime | None = None, **fields: Any) -> Credential:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
+from django.urls import resolve
 
 from tests.requirements import FLOORS, ROOT
 
@@ -39,3 +41,22 @@ def test_code_refers_to_documents_of_this_repository_alone() -> None:
     names = {path.name for path in DOCUMENTS}
     named = {path: set(_DOCUMENT.findall(path.read_text(encoding="utf-8"))) for path in TEXTS}
     assert {str(path): missing for path, found in named.items() if (missing := found - names)} == {}
+
+
+FEATURES = (ROOT / "docs" / "features.md").read_text(encoding="utf-8")
+
+
+def test_the_features_are_counted_as_they_stand_there() -> None:
+    """All that was found in the products it was compared with, each with a word about it."""
+    rows = re.findall(r"^\| ([^|]+) \| (there|in part|not) \| ([^|]*) \|$", FEATURES, re.MULTILINE)
+    said = re.search(r"\*\*There: (\d+)\*\*, in part: (\d+), not: (\d+)\.", FEATURES)
+    assert said is not None
+    counted = Counter(state for _, state, _ in rows)
+    assert tuple(map(int, said.groups())) == (counted["there"], counted["in part"], counted["not"])
+    assert sum(counted.values()) == len({name for name, _, _ in rows}) == 103
+    assert [name for name, _, words in rows if not words.strip()] == []
+
+
+@pytest.mark.parametrize("page", sorted(set(re.findall(r"`(/[a-z][\w/<>-]*)`", FEATURES))))
+def test_a_page_that_the_features_name_is_there(page: str) -> None:
+    assert resolve(page.replace("<name>", "acme").replace("<id>", "5f0c2c8e-6d5c-4b7c-9d2a-1f6f0d3b7a10"))

@@ -7,7 +7,7 @@ anchor, unseen.
 from __future__ import annotations
 
 import contextlib
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from django.db import DatabaseError, transaction
 from django.views.decorators.debug import sensitive_variables
@@ -27,7 +27,9 @@ from tenants.rights import role_of
 
 
 @sensitive_variables()
-def cluster_access(actor: Actor, workspace: Workspace, credential: Credential, now: datetime) -> Access:
+def cluster_access(
+    actor: Actor, workspace: Workspace, credential: Credential, life: timedelta, now: datetime
+) -> Access:
     """Turn the intent into a token that opens the workspace, or into a failure that leaves nothing behind."""
     account = objects.ACCOUNTS[credential.role]
     client = None
@@ -35,7 +37,7 @@ def cluster_access(actor: Actor, workspace: Workspace, credential: Credential, n
         client = client_for(workspace.cluster, workspace.tenant_id)
         credential.anchor_uid = _anchor(client, workspace, credential, account)
         anchor = Anchor(credential.anchor, credential.anchor_uid)
-        token = token_request(client, workspace, account=account, now=now, anchor=anchor)
+        token = token_request(client, workspace, account=account, now=now, anchor=anchor, life=life)
         access = _access(workspace, credential, token)
         _conclude(actor, workspace, credential, token)
     except StatusError as error:

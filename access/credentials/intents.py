@@ -19,7 +19,7 @@ from access.models import Credential, Login
 from audit.addresses import address_of
 from audit.models import Outcome
 from audit.recorder import Actor
-from kube.requests.status import Conflict, Forbidden, NotFound, StatusError, TooManyRequests
+from kube.requests.status import Cause, Conflict, Forbidden, Invalid, NotFound, StatusError, TooManyRequests
 from tenants import actionlimits
 from tenants.clusters import objects
 from tenants.models import CredentialKind, NoticeKind, Phase, Role, Status, Tenant, TenantState, User, Workspace
@@ -28,7 +28,9 @@ from tenants.rights import require_role, role_of, tenant_locked
 from tenants.suspensions import freezes_over
 
 LIFE: Final = timedelta(seconds=SECONDS)
-"""The life of a token that is in a file."""
+"""The longest life of a token that is in a file."""
+MINUTES_MIN: Final = 10
+"""The shortest: clusters make none for less."""
 
 
 class Intent(NamedTuple):
@@ -37,6 +39,7 @@ class Intent(NamedTuple):
     workspace: Workspace
     kind: str
     credential: Credential | None
+    life: timedelta = LIFE
 
 
 def intend(
@@ -48,11 +51,15 @@ def intend(
     *,
     login: Login | None = None,
     limited: bool = True,
+    life: timedelta = LIFE,
 ) -> Intent:
     """Check everything under the workspace's row lock and commit the intent, or the refusal; raise the refusal.
 
-    Without ``kind`` it is what the cluster recommends.
+    Without ``kind`` it is what the cluster recommends. ``life`` is that of a token in a file.
     """
+    if not timedelta(minutes=MINUTES_MIN) <= life <= LIFE:
+        words = f"From {MINUTES_MIN} to {SECONDS // 60} minutes."
+        raise Invalid(f"minutes: {words}", kind="Credential", causes=[Cause("FieldValueInvalid", words, "minutes")])
     refusal: StatusError
     with transaction.atomic():
         rows = Workspace.objects.select_for_update(no_key=True, of=("self",)).select_related(
@@ -75,8 +82,8 @@ def intend(
                 refusal_record(actor, workspace, {"role": role, "kind": kind[:8], "reason": error.message})
         else:
             user = actor.user_id or workspace.user_id
-            credential = _committed(actor, user, workspace.tenant, workspace, chosen, kind, now, login)
-            return Intent(workspace, kind, credential)
+            credential = _committed(actor, user, workspace.tenant, workspace, chosen, kind, now, login, life)
+            return Intent(workspace, kind, credential, life)
     raise refusal
 
 
@@ -104,6 +111,7 @@ def _committed(
     kind: str,
     now: datetime,
     login: Login | None,
+    life: timedelta = LIFE,
 ) -> Credential | None:
     """The row, and its record; one of the portal's is whole from the beginning, and a login's is there once."""
     if actor.auditor:
@@ -111,7 +119,7 @@ def _committed(
             "Auditors see everything and change nothing: they are given no credentials.", kind="credentials"
         )
     account = workspace.service_accounts.get(objects.ACCOUNTS[role], "") if workspace is not None else ""
-    expires_at = None if kind == CredentialKind.DIRECT else now + LIFE
+    expires_at = None if kind == CredentialKind.DIRECT else now + life
     if kind == CredentialKind.EXEC:
         if login is None:
             return None

@@ -36,17 +36,18 @@ class IssuedKubeconfig:
 
 @sensitive_variables()
 def kubeconfig_issue(
-    *, actor: Actor, workspace_id: UUID, role: str = "", kind: str = "", now: datetime
+    *, actor: Actor, workspace_id: UUID, role: str = "", kind: str = "", minutes: int = 0, now: datetime
 ) -> IssuedKubeconfig:
-    """A kubeconfig for a workspace, with a token for two hours at most, or without a secret.
+    """A kubeconfig for a workspace, with a token for two hours at most (or so many ``minutes``), or without a secret.
 
     ``role`` is ``admin``, ``editor`` or ``viewer``, by default the highest that the actor's membership allows; ``kind``
     one that the workspace's cluster offers, by default the one that it recommends. Raises ``NotFound`` for a workspace
-    that is not the actor's to know of, ``Forbidden`` for a role above the actor's, ``Conflict`` while it is not ready or
-    suspended and for a kind that is not offered, ``TooManyRequests``, ``ServiceUnavailable`` when the cluster cannot be
-    reached or does not answer as agreed; then nothing is left behind.
+    that is not the actor's to know of, ``Invalid`` for less than ten minutes or more than two hours, ``Forbidden`` for a
+    role above the actor's, ``Conflict`` while it is not ready or suspended and for a kind that is not offered,
+    ``TooManyRequests``, ``ServiceUnavailable`` when the cluster cannot be reached or does not answer as agreed; then
+    nothing is left behind.
     """
-    intent = intend(actor, workspace_id, role, kind, now)
+    intent = intend(actor, workspace_id, role, kind, now, life=timedelta(minutes=minutes) if minutes else LIFE)
     access = workspace_access(actor, intent, role, now)
     return IssuedKubeconfig(intent.kind, intent.credential, write_kubeconfig([access]))
 
@@ -54,12 +55,12 @@ def kubeconfig_issue(
 @sensitive_variables()
 def workspace_access(actor: Actor, intent: Intent, role: str, now: datetime) -> Access:
     """The context of a file for what is committed. Raises as ``kubeconfig_issue`` does."""
-    workspace, kind, credential = intent
+    workspace, kind, credential, life = intent
     if credential is None:
         return signing_in_access(own_apiserver(), workspace.tenant_id, role, workspace=workspace)
     if kind == CredentialKind.DIRECT:
-        return cluster_access(actor, workspace, credential, now)
-    token = portal_token(credential, now=now, expires_at=now + LIFE)
+        return cluster_access(actor, workspace, credential, life, now)
+    token = portal_token(credential, now=now, expires_at=now + life)
     return portal_access(
         credential, own_apiserver(), token, workspace=workspace.name, namespace=workspace.k8s_namespace
     )

@@ -46,11 +46,17 @@ class BrokenPromise(Exception):
 
 @sensitive_variables()
 def token_request(
-    client: ClusterClient, workspace: Workspace, *, account: str, now: datetime, anchor: Anchor | None = None
+    client: ClusterClient,
+    workspace: Workspace,
+    *,
+    account: str,
+    now: datetime,
+    anchor: Anchor | None = None,
+    life: timedelta = timedelta(seconds=SECONDS),
 ) -> ClusterToken:
-    """A token of one of the workspace's accounts, of two hours at most. Raises ``BrokenPromise``."""
+    """A token of one of the workspace's accounts, which ends within ``life``. Raises ``BrokenPromise``."""
     uid = workspace.service_accounts.get(account, "")
-    spec: dict[str, Any] = {"expirationSeconds": SECONDS}
+    spec: dict[str, Any] = {"expirationSeconds": int(life.total_seconds())}
     bound: dict[str, Any] = {
         "namespace": workspace.k8s_namespace,
         "serviceaccount": {"name": account, "uid": uid},
@@ -79,8 +85,8 @@ def token_request(
         lasts = datetime.fromtimestamp(int(claims["exp"]), UTC)
     except (KeyError, TypeError, ValueError, OverflowError):
         raise BrokenPromise("The cluster's token does not say when it ends.") from None
-    if not now < expires_at <= now + timedelta(seconds=SECONDS) + _LEEWAY or lasts > expires_at + _LEEWAY:
-        raise BrokenPromise("The cluster's token does not end within two hours.")
+    if not now < expires_at <= now + life + _LEEWAY or lasts > expires_at + _LEEWAY:
+        raise BrokenPromise("The cluster's token does not end within the time that was asked for.")
     if claims.get("sub") != f"system:serviceaccount:{workspace.k8s_namespace}:{account}":
         raise BrokenPromise("The cluster issued somebody else's token.")
     about = claims.get("kubernetes.io")

@@ -4,19 +4,33 @@ from __future__ import annotations
 
 from typing import Any
 
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from kube.requests.status import BadRequest, NotFound
-from portal.api.endpoint import AFTER, LIMIT, Endpoint, page_parameters, page_schema, paginated_response, parse_uuid
+from portal.api.endpoint import (
+    AFTER,
+    LIMIT,
+    ORDER,
+    Endpoint,
+    choice_parameter,
+    is_oldest_first,
+    page_parameters,
+    page_schema,
+    paginated_response,
+    parse_uuid,
+)
 from portal.api.permissions import api_actor, api_operator, require_tenant, token_tenant
 from portal.api.serializers.operations import AbandonRequest, MeSerializer, OperationSerializer
 from portal.api.serializers.workspaces import WorkspaceSerializer
 from tenants import selectors, services
-from tenants.models import Operation
+from tenants.models import Operation, OperationState
 
 TENANT = OpenApiParameter("tenant", str, description="Of this tenant only.")
+WORKSPACE = OpenApiParameter("workspace", OpenApiTypes.UUID, description="Of this workspace only.")
+STATE = OpenApiParameter("state", str, enum=OperationState.values)
 WAITING = OpenApiParameter("waiting", bool, description="Only those that were tried in vain and have not ended.")
 
 
@@ -45,12 +59,12 @@ class Me(Endpoint):
 class OperationList(Endpoint):
     """What workers were asked to do."""
 
-    query_parameters = frozenset({"tenant", "waiting", "after", "limit"})
+    query_parameters = frozenset({"tenant", "workspace", "state", "waiting", "order", "after", "limit"})
 
     @extend_schema(
         operation_id="listOperations",
         summary="List operations, newest first",
-        parameters=[TENANT, WAITING, AFTER, LIMIT],
+        parameters=[TENANT, WORKSPACE, STATE, WAITING, ORDER, AFTER, LIMIT],
         responses={200: page_schema(OperationSerializer)},
     )
     def get(self, request: Request) -> Response:
@@ -61,8 +75,18 @@ class OperationList(Endpoint):
         if waiting not in ("true", "false"):
             raise BadRequest("waiting is true or false.")
         after, limit = page_parameters(request)
+        workspace = request.query_params.get("workspace", "")
+        if workspace and parse_uuid(workspace) is None:
+            raise BadRequest("workspace is the ID of one.")
         page = selectors.operations_page(
-            api_actor(request), tenant=tenant, waiting=waiting == "true", after=after, limit=limit
+            api_actor(request),
+            tenant=tenant,
+            workspace=parse_uuid(workspace),
+            state=choice_parameter(request, "state", OperationState.values),
+            waiting=waiting == "true",
+            after=after,
+            limit=limit,
+            oldest_first=is_oldest_first(request),
         )
         return paginated_response(request, page.rows, OperationSerializer, page.next)
 

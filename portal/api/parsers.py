@@ -1,4 +1,4 @@
-"""JSON as it may come from anybody: bounded, UTF-8, one value a name, nothing that the database cannot hold."""
+"""JSON and YAML as they may come from anybody: bounded, UTF-8, one value a name, nothing that the database cannot hold."""
 
 from __future__ import annotations
 
@@ -7,11 +7,15 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+import yaml
 from rest_framework import exceptions
 from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.parsers import BaseParser
-from rest_framework.renderers import BaseRenderer
+from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
+
+from kube.requests.decoding import read_yaml
+from kube.requests.status import StatusError
 
 MAX_BYTES: Final = 1024 * 1024
 MAX_DEPTH: Final = 16
@@ -33,14 +37,7 @@ class StrictJSONParser(BaseParser):
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Mapping[str, Any] | None = None) -> Any:
         """The value. Raises ``ParseError`` (400), ``TooLarge`` (413), ``UnsupportedMediaType`` (415)."""
-        request = (parser_context or {}).get("request")
-        if request is not None and request.META.get("HTTP_CONTENT_ENCODING", "identity") != "identity":
-            raise exceptions.UnsupportedMediaType(
-                request.META["HTTP_CONTENT_ENCODING"], "Compressed bodies are not accepted."
-            )
-        raw = stream.read(MAX_BYTES + 1)
-        if len(raw) > MAX_BYTES:
-            raise TooLarge
+        raw = _raw(stream, parser_context)
         try:
             value = json.loads(raw.decode("utf-8"), object_pairs_hook=_once, parse_constant=_no_constant)
         except (ValueError, RecursionError) as error:
@@ -49,20 +46,67 @@ class StrictJSONParser(BaseParser):
         return value
 
 
-class JsonAlways(BaseContentNegotiation):
-    """The API speaks one format; what a client accepts besides is its own affair."""
+class StrictYAMLParser(BaseParser):
+    """``application/yaml``: one document, within the same bounds, read as kubectl reads it."""
+
+    media_type = "application/yaml"
+
+    def parse(self, stream: Any, media_type: str | None = None, parser_context: Mapping[str, Any] | None = None) -> Any:
+        """The value. Raises as ``StrictJSONParser``."""
+        try:
+            value, duplicates = read_yaml(_raw(stream, parser_context))
+        except StatusError as error:
+            raise exceptions.ParseError(f"The body is not valid YAML: {error.message[:300]}") from None
+        if duplicates:
+            raise exceptions.ParseError(f"The body is not valid YAML: {duplicates[0][:300]}")
+        _check(value, MAX_DEPTH)
+        return value
+
+
+class YAMLRenderer(BaseRenderer):
+    """The same as in JSON, in YAML, with its fields in their order."""
+
+    media_type = "application/yaml"
+    format = "yaml"
+    charset = "utf-8"
+
+    def render(
+        self, data: Any, accepted_media_type: str | None = None, renderer_context: Mapping[str, Any] | None = None
+    ) -> bytes:
+        """Of what JSON can say."""
+        plain = json.loads(JSONRenderer().render(data)) if data is not None else None
+        return b"" if plain is None else yaml.safe_dump(plain, sort_keys=False, allow_unicode=True).encode()
+
+
+class JsonOrYaml(BaseContentNegotiation):
+    """JSON, and YAML for whoever names it; what a client accepts besides is its own affair."""
 
     def select_parser(self, request: Request, parsers: Iterable[BaseParser]) -> BaseParser | None:
-        """The JSON parser for JSON; nothing for the rest, which becomes 415."""
+        """By the kind of the body; nothing for other ones, which becomes 415."""
         kind = (request.content_type or "").split(";")[0].strip().lower()
-        return next(iter(parsers)) if kind == "application/json" else None
+        return next((parser for parser in parsers if parser.media_type == kind), None)
 
     def select_renderer(
         self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None
     ) -> tuple[BaseRenderer, str]:
-        """The first."""
-        first = next(iter(renderers))
-        return first, first.media_type
+        """YAML where it is named and JSON is not."""
+        accepted = {part.split(";")[0].strip().lower() for part in request.headers.get("Accept", "").split(",")}
+        known = list(renderers)
+        named = [renderer for renderer in known if renderer.media_type in accepted]
+        chosen = (named or known)[0]
+        return chosen, chosen.media_type
+
+
+def _raw(stream: Any, parser_context: Mapping[str, Any] | None) -> bytes:
+    request = (parser_context or {}).get("request")
+    if request is not None and request.META.get("HTTP_CONTENT_ENCODING", "identity") != "identity":
+        raise exceptions.UnsupportedMediaType(
+            request.META["HTTP_CONTENT_ENCODING"], "Compressed bodies are not accepted."
+        )
+    raw: bytes = stream.read(MAX_BYTES + 1)
+    if len(raw) > MAX_BYTES:
+        raise TooLarge
+    return raw
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -32,6 +32,7 @@ class _Resource:
     """What the endpoints of tiers and those of clusters differ in. ``reader`` is who asks, if that one may read."""
 
     plural: str
+    locked: Callable[[str], object]
     serializer: type[Serializer[Any]]
     creation: type[Serializer[Any]]
     alteration: type[Serializer[Any]]
@@ -45,6 +46,7 @@ class _Resource:
 
 _TIERS = _Resource(
     plural="tiers",
+    locked=lambda name: Tier.objects.select_for_update(no_key=True).filter(name=name).first(),
     serializer=TierSerializer,
     creation=TierCreateRequest,
     alteration=TierChangeRequest,
@@ -57,6 +59,7 @@ _TIERS = _Resource(
 )
 _CLUSTERS = _Resource(
     plural="clusters",
+    locked=lambda name: Cluster.objects.select_for_update(no_key=True).filter(name=name).first(),
     serializer=ClusterSerializer,
     creation=ClusterCreateRequest,
     alteration=ClusterChangeRequest,
@@ -85,6 +88,7 @@ class _List(Endpoint):
 
 
 class _Detail(Endpoint):
+    conditional = True
     resource: ClassVar[_Resource]
 
     def get(self, request: Request, name: str) -> Response:
@@ -96,11 +100,15 @@ class _Detail(Endpoint):
         """Operators change it."""
         actor, resource = api_operator(request), self.resource
         changes = self.validated_body(request, resource.alteration, partial=True)
-        return Response(resource.serializer(resource.change(actor=actor, name=name, **changes)).data)
+        with self.unchanged_since(request, lambda: self.resource.locked(name)):
+            changed = resource.change(actor=actor, name=name, **changes)
+        return Response(resource.serializer(changed).data)
 
     def delete(self, request: Request, name: str) -> Response:
         """Operators delete it, where nothing needs it."""
-        self.resource.delete(actor=api_operator(request), name=name)
+        actor = api_operator(request)
+        with self.unchanged_since(request, lambda: self.resource.locked(name)):
+            self.resource.delete(actor=actor, name=name)
         return Response(status=204)
 
 

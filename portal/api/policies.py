@@ -16,10 +16,14 @@ from portal.api.serializers.policies import PoliciesRequest, TenantPoliciesSeria
 from tenants import selectors, services
 from tenants.models import Tenant
 from tenants.policies import policy_for
+from tenants.rights import tenant_locked
 
 
 class TenantPolicies(Endpoint):
     """A tenant's own rules, in place of those of its tiers."""
+
+    conditional = True
+    settable = ("policies",)
 
     @extend_schema(
         operation_id="getTenantPolicies",
@@ -44,7 +48,9 @@ class TenantPolicies(Endpoint):
         require_tenant(request, name)
         selectors.tenant_visible_to(api_actor(request), name)
         wanted = self.validated_body(request, PoliciesRequest)["policies"]
-        changed = services.tenant_policies_change(actor=api_operator(request), name=name, policies=wanted)
+        actor = api_operator(request)
+        with self.unchanged_since(request, lambda: tenant_locked(name)):
+            changed = services.tenant_policies_change(actor=actor, name=name, policies=wanted)
         return Response(_shown(changed))
 
 

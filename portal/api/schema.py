@@ -36,7 +36,8 @@ _FAILURES = {
     "404": "There is no such thing, or it is not the caller's to know of.",
     "409": "The state of things does not allow it now.",
     "413": "The body is too large.",
-    "415": "The body is not JSON.",
+    "412": "It has changed since the ETag of If-Match.",
+    "415": "The body is neither JSON nor YAML.",
     "422": "A value is not acceptable; errors names each field.",
     "429": "Too many requests; Retry-After says how long to wait.",
     "503": "Something this needs is away; try again.",
@@ -54,11 +55,21 @@ class Schema(AutoSchema):
         codes = {"400", "401", "403", "404", "429", "503"}
         if self.method in {"POST", "PATCH", "PUT", "DELETE"}:
             codes |= {"409", "413", "415", "422"}
+        if self.view.conditional and self.method in {"PATCH", "PUT", "DELETE"}:
+            codes.add("412")
         problem = self.resolve_serializer(Problem, "response").ref
         for code in sorted(codes):
             answer = {"content": {"application/problem+json": {"schema": problem}}, "description": _FAILURES[code]}
             operation["responses"].setdefault(code, answer)
         return operation
+
+    def map_parsers(self) -> list[str]:
+        """JSON alone, as generators need it; YAML is the same in other letters."""
+        return ["application/json"]
+
+    def map_renderers(self, attribute: str) -> list[str]:
+        """The same."""
+        return ["application/json"] if attribute == "media_type" else super().map_renderers(attribute)
 
     def get_tags(self) -> list[str]:
         """One group a noun."""

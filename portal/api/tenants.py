@@ -6,6 +6,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
+from django.db import transaction
 from django.db.models import Count, Q, Sum
 from django.utils import timezone
 from drf_spectacular.utils import OpenApiParameter, extend_schema
@@ -22,6 +23,7 @@ from portal.api.endpoint import (
     AFTER,
     LIMIT,
     Endpoint,
+    choice_parameter,
     created_response,
     page_parameters,
     page_schema,
@@ -49,14 +51,15 @@ from portal.api.serializers.workspaces import (
 )
 from portal.http.actors import person_named
 from tenants import selectors, services
-from tenants.models import Membership, Role, Tenant
+from tenants.models import Membership, Role, Tenant, TenantState
 from tenants.quotas import tenant_quota
+from tenants.rights import tenant_locked
 
 
 class TenantList(Endpoint):
     """The caller's tenants."""
 
-    query_parameters = frozenset({"after", "limit", "search", "managed_by"})
+    query_parameters = frozenset({"after", "limit", "search", "managed_by", "state", "order"})
 
     @extend_schema(
         operation_id="listTenants",
@@ -66,6 +69,8 @@ class TenantList(Endpoint):
             LIMIT,
             OpenApiParameter("search", str, description="Any part of a name."),
             OpenApiParameter("managed_by", str, description="The declaration that made them."),
+            OpenApiParameter("state", str, enum=TenantState.values),
+            OpenApiParameter("order", str, enum=["name", "-name"]),
         ],
         responses={200: page_schema(TenantSerializer)},
     )
@@ -82,6 +87,8 @@ class TenantList(Endpoint):
             actor,
             search=query.get("search", ""),
             managed_by=query.get("managed_by", "")[:63],
+            state=choice_parameter(request, "state", TenantState.values),
+            descending=choice_parameter(request, "order", ("name", "-name")) == "-name",
             after=after[:63],
             limit=limit + 1,
         )
@@ -114,6 +121,8 @@ class TenantList(Endpoint):
 class TenantDetail(Endpoint):
     """A tenant."""
 
+    conditional = True
+
     @extend_schema(operation_id="getTenant", summary="Read a tenant", responses={200: TenantSerializer})
     def get(self, request: Request, name: str) -> Response:
         """404 for what the caller may not know of."""
@@ -129,7 +138,9 @@ class TenantDetail(Endpoint):
         """In the tenant's object too."""
         _visible(request, name)
         wanted = self.validated_body(request, TenantChangeRequest)
-        return Response(TenantSerializer(services.tenant_change(actor=api_actor(request), name=name, **wanted)).data)
+        with self.unchanged_since(request, lambda: tenant_locked(name)):
+            changed = services.tenant_change(actor=api_actor(request), name=name, **wanted)
+        return Response(TenantSerializer(changed).data)
 
     @extend_schema(
         operation_id="deleteTenant",
@@ -140,7 +151,8 @@ class TenantDetail(Endpoint):
     def delete(self, request: Request, name: str) -> Response:
         """Closed at once; workers do the rest."""
         _visible(request, name)
-        deleted = services.tenant_delete(actor=api_actor(request), name=name)
+        with self.unchanged_since(request, lambda: tenant_locked(name)):
+            deleted = services.tenant_delete(actor=api_actor(request), name=name)
         return Response(TenantSerializer(deleted).data, status=202)
 
 
@@ -215,26 +227,45 @@ class MemberList(Endpoint):
 class MemberDetail(Endpoint):
     """A membership."""
 
+    conditional = True
+
+    @extend_schema(operation_id="getMember", summary="Read a membership", responses={200: MemberSerializer})
+    def get(self, request: Request, name: str, user_id: UUID) -> Response:
+        """Of a tenant that the caller knows of."""
+        _visible(request, name)
+        actor = api_actor(request)
+        member = selectors.member_of(actor, name, user_id)
+        rows = selectors.members_of(actor, name)
+        return Response(MemberSerializer(next(row for row in rows if row.user_id == member.pk)).data)
+
     @extend_schema(
         operation_id="changeMember",
-        summary="Change a member's role",
+        summary="Change a member's role, or when the membership ends",
         request=MemberChangeRequest,
         responses={200: MemberSerializer},
     )
     def patch(self, request: Request, name: str, user_id: UUID) -> Response:
-        """The last owner stays one."""
+        """The last owner stays one, and has no end."""
         _visible(request, name)
-        member = selectors.member_of(api_actor(request), name, user_id)
-        role = Role(self.validated_body(request, MemberChangeRequest)["role"])
-        changed = services.membership_set(actor=api_actor(request), tenant=name, user=member, role=role)
-        return Response(MemberSerializer(changed).data)
+        actor = api_actor(request)
+        member = selectors.member_of(actor, name, user_id)
+        wanted = self.validated_body(request, MemberChangeRequest)
+        with self.unchanged_since(request, lambda: tenant_locked(name)), transaction.atomic():
+            if "role" in wanted:
+                services.membership_set(actor=actor, tenant=name, user=member, role=Role(wanted["role"]))
+            if "expires_at" in wanted:
+                services.membership_end_at(
+                    actor=actor, tenant=name, user=member, expires_at=wanted["expires_at"], now=timezone.now()
+                )
+        return self.get(request, name, user_id)
 
     @extend_schema(operation_id="removeMember", summary="Remove a member", request=None, responses={204: None})
     def delete(self, request: Request, name: str, user_id: UUID) -> Response:
         """Members may remove themselves."""
         _visible(request, name)
         member = selectors.member_of(api_actor(request), name, user_id)
-        services.membership_remove(actor=api_actor(request), tenant=name, user=member)
+        with self.unchanged_since(request, lambda: tenant_locked(name)):
+            services.membership_remove(actor=api_actor(request), tenant=name, user=member)
         return Response(status=204)
 
 
@@ -326,6 +357,9 @@ class TenantKubeconfig(Endpoint):
 class TenantQuota(Endpoint):
     """What a tenant may hold, and what its workspaces may use (AD1)."""
 
+    conditional = True
+    settable = ("hard",)
+
     @extend_schema(
         operation_id="getQuota",
         summary="Read a tenant's quota, what is used of it, and its workspaces' limits",
@@ -347,7 +381,9 @@ class TenantQuota(Endpoint):
         """All bounds at once: what is not named is not bounded."""
         _visible(request, name)
         hard = self.validated_body(request, QuotaChangeRequest)["hard"]
-        services.tenant_quota_change(actor=api_operator(request), name=name, hard=hard)
+        actor = api_operator(request)
+        with self.unchanged_since(request, lambda: tenant_locked(name)):
+            services.tenant_quota_change(actor=actor, name=name, hard=hard)
         return Response(self._shown(request, name))
 
     @staticmethod

@@ -25,6 +25,7 @@ from portal.api.permissions import api_actor, api_operator, api_overseer, requir
 from portal.api.serializers.usage import BillSerializer, PriceSerializer, PricesRequest, UsageHourSerializer
 from tenants import selectors, services
 from tenants.charges import bill_of_tenant, bills_of_month, month_of, prices_all
+from tenants.models import UsagePrice
 
 _FORMATS = ("json", "csv", "openmetrics")
 
@@ -118,6 +119,8 @@ class Charges(Endpoint):
 class Prices(Endpoint):
     """What is charged for what tenants use."""
 
+    conditional = True
+
     @extend_schema(operation_id="listPrices", summary="List the prices", responses={200: page_schema(PriceSerializer)})
     def get(self, request: Request) -> Response:
         """By measure."""
@@ -133,5 +136,6 @@ class Prices(Endpoint):
         """This month and later ones are charged by them; what months before cost stays."""
         actor = api_operator(request)
         given = self.validated_body(request, PricesRequest)["prices"]
-        services.prices_change(actor=actor, prices=[Price(**each) for each in given], now=timezone.now())
+        with self.unchanged_since(request, lambda: list(UsagePrice.objects.select_for_update(no_key=True))):
+            services.prices_change(actor=actor, prices=[Price(**each) for each in given], now=timezone.now())
         return paginated_response(request, prices_all(), PriceSerializer)

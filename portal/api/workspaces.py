@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from django.conf import settings
+from django.db import transaction
 from django.http import HttpResponse
 from django.urls import reverse
 from django.utils import timezone
@@ -16,13 +17,16 @@ from rest_framework.response import Response
 
 from access.credentials import IssuedKubeconfig, credential_revoke, kubeconfig_issue
 from access.credentials.selectors import credential_visible_to, credentials_of_workspace
-from kube.requests.status import BadRequest, Conflict, Forbidden, Invalid, NotFound
+from kube.requests.status import Conflict, Forbidden, Invalid, NotFound
 from portal.api.authentication import SessionAuthentication
 from portal.api.endpoint import (
     AFTER,
     LIMIT,
+    ORDER,
     Endpoint,
+    choice_parameter,
     created_response,
+    is_oldest_first,
     page_parameters,
     page_schema,
     paginated_response,
@@ -43,6 +47,7 @@ from portal.api.serializers.workspaces import (
 from portal.pages import labels
 from tenants import selectors, services
 from tenants.models import Status, Workspace
+from tenants.services.workspaces import workspace_locked
 
 _KEY = OpenApiParameter(
     "Idempotency-Key", str, OpenApiParameter.HEADER, description="The same key again gives the same workspace."
@@ -70,7 +75,7 @@ class WorkspaceInit(Endpoint):
 class WorkspaceList(Endpoint):
     """The workspaces that the caller may see."""
 
-    query_parameters = frozenset({"after", "limit", "tenant", "status", "search"})
+    query_parameters = frozenset({"after", "limit", "order", "tenant", "status", "search", "tier", "cluster"})
 
     @extend_schema(
         operation_id="listWorkspaces",
@@ -78,7 +83,10 @@ class WorkspaceList(Endpoint):
         parameters=[
             AFTER,
             LIMIT,
+            ORDER,
             OpenApiParameter("tenant", str, description="Of this tenant only."),
+            OpenApiParameter("tier", str, description="Of this tier only."),
+            OpenApiParameter("cluster", str, description="On this cluster only."),
             OpenApiParameter("status", str, enum=["active", "suspended"]),
             OpenApiParameter(
                 "search", str, description="Any part of a name, of a namespace's or a person's name, or a whole UID."
@@ -89,14 +97,20 @@ class WorkspaceList(Endpoint):
     def get(self, request: Request) -> Response:
         """Of the tenants that the caller belongs to; operators see all."""
         after, limit = page_parameters(request)
-        status = request.query_params.get("status", "")
-        if status not in {"", Status.ACTIVE, Status.SUSPENDED}:
-            raise BadRequest("The status is active or suspended.")
-        tenant = request.query_params.get("tenant", "") or token_tenant(request)
+        query = request.query_params
+        status = choice_parameter(request, "status", (Status.ACTIVE, Status.SUSPENDED))
+        tenant = query.get("tenant", "") or token_tenant(request)
         require_tenant(request, tenant)
-        search = request.query_params.get("search", "")
         found = selectors.workspaces_page(
-            api_actor(request), tenant=tenant, status=status, search=search, after=after, limit=limit
+            api_actor(request),
+            tenant=tenant,
+            status=status,
+            search=query.get("search", ""),
+            tier=query.get("tier", "")[:63],
+            cluster=query.get("cluster", "")[:63],
+            after=after,
+            limit=limit,
+            oldest_first=is_oldest_first(request),
         )
         return paginated_response(request, found.rows, WorkspaceSerializer, found.next)
 
@@ -115,6 +129,8 @@ class WorkspaceList(Endpoint):
 class WorkspaceDetail(Endpoint):
     """A workspace."""
 
+    conditional = True
+
     @extend_schema(operation_id="getWorkspace", summary="Read a workspace", responses={200: WorkspaceSerializer})
     def get(self, request: Request, pk: str) -> Response:
         """With its status and receipt."""
@@ -122,16 +138,24 @@ class WorkspaceDetail(Endpoint):
 
     @extend_schema(
         operation_id="changeWorkspace",
-        summary="Give a workspace another tier",
+        summary="Give a workspace another tier, or another end",
+        description="A worker sets the new quota. At its end a workspace is suspended and kept; another end, or none, "
+        "opens one again that has ended so.",
         request=WorkspaceChangeRequest,
         responses={200: WorkspaceSerializer},
     )
     def patch(self, request: Request, pk: str) -> Response:
-        """A worker sets the new quota."""
-        found = _visible(request, pk)
-        tier = self.validated_body(request, WorkspaceChangeRequest)["tier"]
-        changed = services.workspace_change_tier(actor=api_actor(request), workspace_id=found.pk, tier=tier)
-        return Response(WorkspaceSerializer(changed).data)
+        """Both or one of them."""
+        found, actor = _visible(request, pk), api_actor(request)
+        wanted = self.validated_body(request, WorkspaceChangeRequest)
+        with self.unchanged_since(request, lambda: workspace_locked(actor, found.pk)), transaction.atomic():
+            if "expires_at" in wanted:
+                services.workspace_end_at(
+                    actor=actor, workspace_id=found.pk, expires_at=wanted["expires_at"], now=timezone.now()
+                )
+            if "tier" in wanted:
+                services.workspace_change_tier(actor=actor, workspace_id=found.pk, tier=wanted["tier"])
+        return self.get(request, pk)
 
     @extend_schema(
         operation_id="deleteWorkspace",
@@ -140,10 +164,13 @@ class WorkspaceDetail(Endpoint):
         responses={202: WorkspaceSerializer},
     )
     def delete(self, request: Request, pk: str) -> Response:
-        """Closed at once; a worker does the rest."""
-        found = _visible(request, pk)
-        deleted = services.workspace_delete(actor=api_actor(request), workspace_id=found.pk)
-        return Response(WorkspaceSerializer(deleted).data, status=202)
+        """Closed at once; a worker does the rest, and the operation at ``Location`` says how far it is."""
+        found, actor = _visible(request, pk), api_actor(request)
+        with self.unchanged_since(request, lambda: workspace_locked(actor, found.pk)):
+            deleted = services.workspace_delete(actor=actor, workspace_id=found.pk)
+        operation = deleted.operations.latest("generation")
+        location = reverse("api-operation", args=[operation.pk])
+        return Response(WorkspaceSerializer(deleted).data, status=202, headers={"Location": location})
 
 
 class WorkspaceSuspend(Endpoint):

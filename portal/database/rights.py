@@ -121,6 +121,7 @@ RIGHTS: Final[Mapping[str, Right]] = {
     "portal_sessions": Right(_ALL, _ALL, rows=f"user_id = {_USER}"),
     "second_factors": Right(_ALL, _ALL, rows=f"user_id = {_USER}"),
     "recovery_codes": Right(_ALL, _ALL, rows=f"user_id = {_USER}"),
+    "passkeys": Right(_ALL, _ALL, rows=f"user_id = {_USER}"),
     "password_resets": Right(_ALL, "SELECT, UPDATE", rows=f"user_id = {_USER}"),
     "webhook_credentials": Right(_ALL),
     "auth_group": Right(_ALL, _READ),

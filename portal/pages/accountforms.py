@@ -48,6 +48,24 @@ class OwnEnrolForm(EnrolForm, PresentPasswordForm):
     field_order = ("code", "old")
 
 
+class PasskeyForm(forms.Form):
+    """What a passkey has answered; the page's script puts it in."""
+
+    passkey = forms.CharField(max_length=32768, required=False, widget=forms.HiddenInput)
+
+
+class NewPasskeyForm(PasskeyForm, PresentPasswordForm):
+    """A new passkey's answer, what it is called, and the password of whoever adds it."""
+
+    name = forms.CharField(
+        max_length=64,
+        label="Name",
+        help_text="By which you know the device: “Phone”, “Office stick”.",
+        widget=forms.TextInput(attrs={"autocomplete": "off", "autofocus": True}),
+    )
+    field_order = ("name", "old", "passkey")
+
+
 class NewPasswordForm(forms.Form):
     """A password of one's own."""
 

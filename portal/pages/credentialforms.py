@@ -24,6 +24,14 @@ class KubeconfigForm(forms.Form):
 
     kind = forms.ChoiceField(label="Way")
     role = forms.ChoiceField(label="Rights")
+    minutes = forms.TypedChoiceField(
+        label="Life of the token",
+        choices=[(120, "Two hours"), (60, "One hour"), (30, "Half an hour"), (10, "Ten minutes")],
+        coerce=int,
+        empty_value=0,
+        required=False,
+        help_text="A file that is signed in by the browser holds none.",
+    )
 
     def __init__(self, *args: Any, kinds: list[str], roles: list[str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

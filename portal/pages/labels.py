@@ -243,6 +243,8 @@ ACTIONS: Final = {
     Action.CREDENTIAL_REVOKED: "Credential revoked",
     Action.FACTOR_ADDED: "Second factor set up",
     Action.FACTOR_REMOVED: "Second factor removed",
+    Action.PASSKEY_ADDED: "Passkey added",
+    Action.PASSKEY_REMOVED: "Passkey removed",
     Action.INVITATION_ACCEPTED: "Invitation accepted",
     Action.INVITATION_CREATED: "Invited",
     Action.INVITATION_REVOKED: "Invitation revoked",

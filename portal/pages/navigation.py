@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from django.conf import settings
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils import timezone
@@ -92,6 +93,7 @@ def page(request: HttpRequest) -> dict[str, Any]:
         "theme": _chosen(request, "theme", THEMES),
         "density": _chosen(request, "density", DENSITIES),
         "modules": _MODULES,
+        "portal_name": settings.PORTAL_NAME,
     }
     user: Any = getattr(request, "user", None)
     if user is not None and user.is_authenticated:

@@ -94,6 +94,11 @@ def present_code(request: HttpRequest, user: User) -> Attempt:
     return _taken((FACTOR, f"{user.pk}:{known.device}" if known else str(user.pk)))
 
 
+def present_passkey(request: HttpRequest) -> Attempt:
+    """Count an answer of a passkey, while nobody knows whose it is. Raises ``TooManyRequests``."""
+    return _taken((ADDRESS, _browser(request)))
+
+
 def ask_for_link(request: HttpRequest, *, email: str) -> bool:
     """Count a question for a new password; whether the account is to be sent another link so soon.
 

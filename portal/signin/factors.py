@@ -49,6 +49,11 @@ def factor_of(user: User) -> SecondFactor | None:
     return SecondFactor.objects.filter(user=user).first()
 
 
+def is_asked(user: User) -> bool:
+    """Whether something is asked for after the password: a code of an app, or a passkey."""
+    return factor_of(user) is not None or user.passkeys.exists()
+
+
 def needs_factor(user: User) -> bool:
     """Whether this installation lets the person in by a password and a second factor alone."""
     return user.is_staff and bool(settings.SECOND_FACTOR_FOR_OPERATORS)
@@ -99,6 +104,8 @@ def recovery_codes_renew(*, actor: Actor, user: User) -> list[str]:
 def factor_remove(*, actor: Actor, user_id: UUID) -> None:
     """Ask the person for no code any more: they themselves, or an operator for whoever has lost the phone.
 
+    What an operator removes is all of it: the app, its recovery codes, passkeys.
+
     Raises ``Conflict`` where operators need one, ``NotFound``, ``Forbidden`` as ``person_below``.
     """
     if actor.user_id == user_id:
@@ -108,6 +115,8 @@ def factor_remove(*, actor: Actor, user_id: UUID) -> None:
     else:
         user = person_below(actor, user_id)
     removed, _ = SecondFactor.objects.filter(user=user).delete()
+    if actor.user_id != user_id:
+        removed += user.passkeys.all().delete()[0]
     user.recovery_codes.all().delete()
     if removed:
         _record(actor, Action.FACTOR_REMOVED, user)

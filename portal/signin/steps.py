@@ -48,7 +48,7 @@ class OnTheWay:
     def step(self) -> Step:
         """The next one."""
         if not self.proof:
-            if factors.factor_of(self.user) is not None:
+            if factors.is_asked(self.user):
                 return Step.CODE
             if factors.needs_factor(self.user):
                 return Step.FACTOR

@@ -214,8 +214,8 @@ def _shown(
         "filename": filename,
         "credential_ids": [row.jti for row in credentials],
         "missing": " ".join(f"{workspace.name}: {why}" for workspace, why in missing),
-        "command": _shell_command(filename),
-        "ends_text": f"It works until {until:%H:%M} UTC, two hours at most" if until else "",
+        "systems": _systems(filename),
+        "ends_text": f"It works until {until:%H:%M} UTC" if until else "",
         "install": "" if until else plugin_installation(),
         "back": back,
         "crumbs": crumbs,
@@ -238,6 +238,24 @@ def workspace_crumbs(found: Workspace) -> list[dict[str, str]]:
     ]
 
 
-def _shell_command(filename: str) -> str:
-    """Takes the pasted file from the terminal: a shell keeps what it is told in its history, not what it is fed."""
-    return f'(umask 077; cat > {filename}) && export KUBECONFIG="$PWD/{filename}"'
+def _systems(filename: str) -> list[dict[str, str]]:
+    """What to do with the file on each system, downloaded or copied.
+
+    What is copied is fed to the shell, which keeps in its history what it is told.
+    """
+    return [
+        {
+            "id": "posix",
+            "name": "Linux and macOS",
+            "downloaded": f'chmod 600 ~/Downloads/{filename} && export KUBECONFIG="$HOME/Downloads/{filename}"',
+            "copied": f'(umask 077; cat > {filename}) && export KUBECONFIG="$PWD/{filename}"',
+            "how": "Run this, paste the copied file, press Enter and Ctrl-D.",
+        },
+        {
+            "id": "windows",
+            "name": "Windows (PowerShell)",
+            "downloaded": f'$Env:KUBECONFIG = "$HOME\\Downloads\\{filename}"',
+            "copied": f'Get-Clipboard -Raw | Set-Content -NoNewline {filename}; $Env:KUBECONFIG = "$PWD\\{filename}"',
+            "how": "Copy the file, then run this.",
+        },
+    ]

@@ -28,6 +28,7 @@ from portal.pages.forms import AppearanceForm, EmptyForm, PasswordForm, TokenFor
 from portal.pages.navigation import page
 from portal.pages.pagination import pager
 from portal.signin import accounts, attempts, factors
+from portal.signin.passkeys import passkeys_of
 from portal.views.actions import form_status, render_action
 from tenants import selectors
 from tenants.models import User
@@ -225,6 +226,7 @@ def _profile(request: HttpRequest, form: PasswordForm, status: int = 200) -> Htt
         "appearance": AppearanceForm(initial={"theme": look["theme"], "density": look["density"]}),
         "password": form if user.has_usable_password() else None,
         "factor": factors.factor_of(user),
+        "passkeys": passkeys_of(user),
         "codes_left": factors.codes_left(user),
         "memberships": user.memberships.order_by("tenant_id")[:100],
     }

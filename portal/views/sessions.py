@@ -9,13 +9,13 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
 from kube.requests.status import Forbidden, TooManyRequests
 from portal.database.scopes import everything
+from portal.http.targets import safe_target
 from portal.pages.forms import SignInForm, add_status_error
 from portal.signin import accounts, steps
 from portal.signin.oidc.provider import configured
@@ -28,7 +28,7 @@ from portal.views.accounts.steps import go_on
 @require_http_methods(["GET", "HEAD", "POST"])
 def login(request: HttpRequest) -> HttpResponse:
     """Sign in by password; the way to single sign-on stands below when it is configured (GW16)."""
-    target = _safe_target(request)
+    target = safe_target(request)
     if request.user.is_authenticated:
         return redirect(target)
     form = SignInForm(request.POST or None)
@@ -76,13 +76,6 @@ def logout(request: HttpRequest) -> HttpResponse:
         return redirect("login")
     context = {"url": address, "provider": oidc.provider_name()}
     return render(request, "pages/sessions/leaving.html", context)
-
-
-def _safe_target(request: HttpRequest) -> str:
-    target = request.POST.get("next") or request.GET.get("next") or ""
-    if url_has_allowed_host_and_scheme(target, {request.get_host()}, require_https=request.is_secure()):
-        return target
-    return reverse("overview")
 
 
 def _single_sign_on(target: str) -> dict[str, str] | None:

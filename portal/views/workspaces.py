@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
@@ -26,6 +27,7 @@ from portal.pages.forms import (
     add_status_error,
 )
 from portal.pages.freezing import freezes_shown
+from portal.pages.links import links_for
 from portal.pages.pagination import pager
 from portal.pages.tiers import tier_card
 from portal.views.actions import form_status, render_action
@@ -55,7 +57,14 @@ def workspaces(request: HttpRequest) -> HttpResponse:
     status = status if status in {Status.ACTIVE, Status.SUSPENDED} else ""
     after = request.GET.get("after", "")
     found = selectors.workspaces_page(actor, search=query, status=status, after=after)
+    about = {
+        "tenant": found.tenant_id,
+        "workspace": found.name,
+        "namespace": found.k8s_namespace,
+        "cluster": found.cluster.name,
+    }
     context = {
+        "links": links_for(settings.WORKSPACE_LINKS, about),
         "workspaces": found.rows,
         "query": query,
         "status": status,

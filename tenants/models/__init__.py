@@ -1,6 +1,6 @@
 """What is stored about tenants, and cannot be wrong: the constraints are in the database."""
 
-from tenants.models.accounts import PasswordReset, PortalSession, RecoveryCode, SecondFactor
+from tenants.models.accounts import Passkey, PasswordReset, PortalSession, RecoveryCode, SecondFactor
 from tenants.models.announcements import Announcement, Audience, Severity
 from tenants.models.clusters import (
     Approval,
@@ -43,6 +43,7 @@ __all__ = [
     "Notification",
     "Operation",
     "OperationState",
+    "Passkey",
     "PasswordReset",
     "PastPrice",
     "Phase",

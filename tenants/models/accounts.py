@@ -75,6 +75,30 @@ class RecoveryCode(models.Model):
         return f"recovery code of {self.user_id}"
 
 
+class Passkey(models.Model):
+    """A key of a device by which a person signs in (WebAuthn): its public half, and how often it has signed.
+
+    ``public_data`` is what the device attested: the credential's ID, and the key in COSE.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="passkeys")
+    name = models.CharField(max_length=64)
+    credential_id = models.BinaryField(max_length=1023, unique=True, editable=False)
+    public_data = models.BinaryField(editable=False)
+    counter = models.BigIntegerField(default=0, editable=False)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    last_used_at = models.DateTimeField(null=True, editable=False)
+
+    class Meta:
+        db_table = "passkeys"
+        verbose_name = _("passkey")
+        verbose_name_plural = _("passkeys")
+
+    def __str__(self) -> str:
+        return f"passkey of {self.user_id}"
+
+
 class PasswordReset(models.Model):
     """A link by which a person sets a new password, once and for a short time; its secret is kept as ``digest`` alone.
 

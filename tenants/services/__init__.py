@@ -8,8 +8,9 @@ for each field) for bad input, ``TooManyRequests`` for too much of it.
 from tenants.services.clustercredentials import cluster_credential_rotate
 from tenants.services.clusters import cluster_change, cluster_check, cluster_delete, cluster_register
 from tenants.services.connections import pod_connection_end
+from tenants.services.endings import workspace_end_at
 from tenants.services.invitations import invitation_accept, invitation_create, invitation_revoke
-from tenants.services.memberships import membership_remove, membership_set
+from tenants.services.memberships import membership_end_at, membership_remove, membership_set
 from tenants.services.operations import operation_retry, workspace_abandon
 from tenants.services.policies import tenant_policies_change
 from tenants.services.prices import prices_change
@@ -40,6 +41,7 @@ __all__ = [
     "invitation_accept",
     "invitation_create",
     "invitation_revoke",
+    "membership_end_at",
     "membership_remove",
     "membership_set",
     "operation_retry",
@@ -62,6 +64,7 @@ __all__ = [
     "workspace_abandon",
     "workspace_change_tier",
     "workspace_delete",
+    "workspace_end_at",
     "workspace_init",
     "workspace_resume",
     "workspace_suspend",

@@ -87,6 +87,17 @@ def outcomes() -> list[str]:
     return list(rows.values_list("outcome", flat=True))
 
 
+def test_a_credential_ends_as_early_as_is_asked_for(cluster, workspace, alice):
+    """GW3: below two hours, not above; the cluster itself ends the token then."""
+    issue(alice, workspace, minutes=30)
+    credential = Credential.objects.get()
+    assert timedelta(minutes=29) < credential.expires_at - credential.issued_at <= timedelta(minutes=31)
+    for minutes in (9, 121, -1):
+        with pytest.raises(Invalid):
+            issue(alice, workspace, minutes=minutes)
+    assert Credential.objects.count() == 1
+
+
 def test_an_issued_kubeconfig_opens_the_workspace_and_nothing_else(cluster, workspace, alice):
     """GW3, GW7."""
     issued = issue(alice, workspace)

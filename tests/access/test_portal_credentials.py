@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import os
 import subprocess
 import time
@@ -85,6 +86,17 @@ def bearer(embedded) -> Callable[[str], Caller]:
     """Somebody with a token, who speaks to the API server itself."""
     ca = embedded.real.folder / "pki" / "ca.crt"
     return lambda token: Caller(embedded.proxy._upstream, ca, token=token)
+
+
+def test_a_gateway_credential_ends_as_early_as_is_asked_for(alice, web):
+    """GW3: its row and its token say the same."""
+    now = timezone.now()
+    issued = kubeconfig_issue(actor=actor_of(alice), workspace_id=web.pk, kind="gateway", minutes=10, now=now)
+    assert issued.credential is not None
+    assert issued.credential.expires_at - now == timedelta(minutes=10)
+    payload = token_of(issued.yaml).removeprefix("tnt_").split(".")[1]
+    said = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    assert abs(said["exp"] - (now + timedelta(minutes=10)).timestamp()) <= 1
 
 
 def colleague(of: Workspace, name: str, role: Role = Role.EDITOR) -> User:

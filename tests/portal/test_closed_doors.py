@@ -26,11 +26,20 @@ from tests.tenants.conftest import OPERATOR, actor_of
 TRACES_OF_REFUSALS = {"django_session", "portal_sessions", "store_revision"}
 
 SEPARATE = {"login", "logout", "oidc_authentication_init", "oidc_authentication_callback"}
-SEPARATE |= {"login-code", "login-factor", "login-password", "login-further", "forgotten", "reset", "reset-by"}
+SEPARATE |= {
+    "login-code",
+    "login-factor",
+    "login-password",
+    "login-further",
+    "login-passkey",
+    "forgotten",
+    "reset",
+    "reset-by",
+}
 """Signing in is no tenant's."""
 
 PERSONAL = {"appearance", "notification-choices", "password", "profile", "factor", "factor-remove", "factor-codes"}
-PERSONAL |= {"sessions", "session-end", "sessions-end"}
+PERSONAL |= {"sessions", "session-end", "sessions-end", "passkey-new", "passkey-remove"}
 """What a person changes of their own, whatever becomes of a tenant."""
 
 

@@ -168,7 +168,8 @@ def full_house(operator: Any) -> House:
         session = Session.objects.create(
             session_key=person.pk.hex, session_data="", expire_date=now + timedelta(days=1)
         )
-        PortalSession.objects.create(session=session, user=person, ip_address="192.0.2.1", user_agent="x")
+        seen = PortalSession.objects.create(session=session, user=person, ip_address="192.0.2.1", user_agent="x")
+        factories.passkey(person, pk=seen.pk)  # what stands below profile/ is known by one number here
     SecondFactor.objects.create(user=acme.viewer, sealed_secret=b"x")
     RecoveryCode.objects.create(user=acme.viewer, digest="x")
     PasswordReset.objects.create(

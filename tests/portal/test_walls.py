@@ -147,6 +147,7 @@ PERSONAL = {
     "portal_sessions",
     "second_factors",
     "recovery_codes",
+    "passkeys",
     "password_resets",
     "logins",
     "notifications",

@@ -137,12 +137,13 @@ def kubeconfig(
     ] = None,
     via: Annotated[str, typer.Option(help="direct, gateway or exec; by default what the cluster recommends.")] = "",
     role: Annotated[str, typer.Option(help="viewer, editor or admin; by default your own.")] = "",
+    minutes: Annotated[int, typer.Option(help="How long its token works, 10 to 120; two hours by default.")] = 0,
 ) -> None:
     """Issue a kubeconfig for a workspace. It holds a credential, so that no terminal shows it unless it is told to."""
     if file is None and sys.stdout.isatty():
         raise Failure("It holds a credential: name a file with -o FILE, or -o - to show it here.", Status.USAGE)
     api = connect(context)
-    body = {key: value for key, value in (("via", via), ("role", role)) if value}
+    body = {key: value for key, value in (("via", via), ("role", role), ("minutes", minutes)) if value}
     issued = api.post(*_path(api, workspace), "credentials", body=body)
     if file is None or str(file) == "-":
         sys.stdout.write(issued["kubeconfig"])

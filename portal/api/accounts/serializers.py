@@ -8,6 +8,7 @@ from rest_framework import serializers
 
 from portal.api.serializers.base import RequestSerializer
 from portal.api.serializers.operations import MembershipOfMe
+from portal.signin import factors
 from portal.signin.accounts import MAX_PASSWORD
 from tenants.models import PortalSession, User
 
@@ -64,8 +65,8 @@ class UserDetailSerializer(UserSerializer):
         read_only_fields = fields  # type: ignore[assignment]
 
     def get_second_factor(self, user: User) -> bool:
-        """Of an app that was confirmed."""
-        return hasattr(user, "second_factor")
+        """Of an app that was confirmed, or a passkey."""
+        return factors.is_asked(user)
 
 
 class UserCreateRequest(RequestSerializer):

@@ -27,8 +27,11 @@ from portal.api.accounts.serializers import (
 from portal.api.endpoint import (
     AFTER,
     LIMIT,
+    ORDER,
     Endpoint,
+    choice_parameter,
     created_response,
+    is_oldest_first,
     page_parameters,
     page_schema,
     paginated_response,
@@ -36,7 +39,7 @@ from portal.api.endpoint import (
 )
 from portal.api.permissions import api_operator, api_overseer
 from portal.signin import accounts, factors, resets
-from portal.signin.ranks import person_named
+from portal.signin.ranks import person_below, person_named
 from portal.signin.sessions import sessions_of
 from tenants.models import User
 
@@ -46,12 +49,20 @@ _NAMES = {"operator": "is_staff", "auditor": "is_auditor"}
 class UserList(Endpoint):
     """Everybody."""
 
-    query_parameters = frozenset({"search", "after", "limit"})
+    query_parameters = frozenset({"search", "status", "operator", "auditor", "order", "after", "limit"})
 
     @extend_schema(
         operation_id="listUsers",
         summary="List accounts, newest first (operators, auditors)",
-        parameters=[OpenApiParameter("search", str, description="Any part of a name or an address."), AFTER, LIMIT],
+        parameters=[
+            OpenApiParameter("search", str, description="Any part of a name or an address."),
+            OpenApiParameter("status", str, enum=User.Status.values),
+            OpenApiParameter("operator", bool, description="Only operators, or only others."),
+            OpenApiParameter("auditor", bool, description="Only auditors, or only others."),
+            ORDER,
+            AFTER,
+            LIMIT,
+        ],
         responses={200: page_schema(UserSerializer)},
     )
     def get(self, request: Request) -> Response:
@@ -61,7 +72,12 @@ class UserList(Endpoint):
         words, rows = request.query_params.get("search", "")[:128], User.objects.all()
         if words:
             rows = rows.filter(Q(email__icontains=words) | Q(name__icontains=words))
-        page = page_of(rows, after, limit)
+        if status := choice_parameter(request, "status", User.Status.values):
+            rows = rows.filter(status=status)
+        for name, field in _NAMES.items():
+            if said := choice_parameter(request, name, ("true", "false")):
+                rows = rows.filter(**{field: said == "true"})
+        page = page_of(rows, after, limit, oldest_first=is_oldest_first(request))
         return paginated_response(request, page.rows, UserSerializer, page.next)
 
     @extend_schema(
@@ -80,6 +96,8 @@ class UserList(Endpoint):
 class UserDetail(Endpoint):
     """An account."""
 
+    conditional = True
+
     @extend_schema(
         operation_id="getUser", summary="Read an account (operators, auditors)", responses={200: UserDetailSerializer}
     )
@@ -91,13 +109,15 @@ class UserDetail(Endpoint):
         operation_id="changeUser",
         summary="Change name, status or rights of an account (operators)",
         request=UserChangeRequest,
-        responses={200: UserSerializer},
+        responses={200: UserDetailSerializer},
     )
     def patch(self, request: Request, pk: UUID) -> Response:
         """Superusers by superusers alone; nobody their own rights."""
         actor = api_operator(request)
         changes = _named(self.validated_body(request, UserChangeRequest, partial=True))
-        return Response(UserSerializer(accounts.user_change(actor=actor, user_id=pk, **changes)).data)
+        with self.unchanged_since(request, lambda: person_below(actor, pk)):
+            changed = accounts.user_change(actor=actor, user_id=pk, **changes)
+        return Response(UserDetailSerializer(changed).data)
 
 
 class UserReset(Endpoint):

@@ -29,6 +29,16 @@ class SuspendRequest(RequestSerializer):
     )
 
 
+class ChangeRequest(RequestSerializer):
+    """What is to become another; of fields that may all be left out, one at least is named."""
+
+    def validate(self, attrs: Any) -> Any:
+        """Raises ``ValidationError`` for a change of nothing."""
+        if not attrs:
+            raise serializers.ValidationError(f"Nothing is to change: name {' or '.join(self.fields)}.")
+        return attrs
+
+
 class CreateRequest(RequestSerializer):
     """Something new, which a declaration may own."""
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from rest_framework import serializers
 
-from portal.api.serializers.base import CreateRequest, RequestSerializer
+from portal.api.serializers.base import ChangeRequest, CreateRequest, RequestSerializer
 from tenants.models import Membership, Role, Tenant
 
 
@@ -31,16 +31,18 @@ class TenantChangeRequest(RequestSerializer):
     display_name = serializers.CharField(max_length=128, allow_blank=True)
 
 
-class MemberChangeRequest(RequestSerializer):
-    """A member's new role."""
+class MemberChangeRequest(ChangeRequest):
+    """A member's new role, or when the membership ends."""
 
-    role = serializers.ChoiceField(choices=Role.choices)
+    role = serializers.ChoiceField(choices=Role.choices, required=False)
+    expires_at = serializers.DateTimeField(required=False, allow_null=True, help_text="null: it does not end by itself")
 
 
-class MemberCreateRequest(CreateRequest, MemberChangeRequest):
+class MemberCreateRequest(CreateRequest):
     """Somebody who has an account, and as what."""
 
     email = serializers.EmailField(max_length=254)
+    role = serializers.ChoiceField(choices=Role.choices)
 
 
 class TenantSerializer(serializers.ModelSerializer[Tenant]):

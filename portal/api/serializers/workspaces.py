@@ -8,7 +8,7 @@ from django.urls import reverse
 from rest_framework import serializers
 
 from access.models import Credential
-from portal.api.serializers.base import RequestSerializer
+from portal.api.serializers.base import ChangeRequest, RequestSerializer
 from portal.pages import labels
 from tenants.models import CredentialKind, Status, Workspace
 
@@ -22,10 +22,11 @@ class WorkspaceCreateRequest(RequestSerializer):
     cluster = serializers.CharField(max_length=63, required=False, default="", allow_blank=True)
 
 
-class WorkspaceChangeRequest(RequestSerializer):
-    """Another tier for a workspace."""
+class WorkspaceChangeRequest(ChangeRequest):
+    """Another tier for a workspace, or another end."""
 
-    tier = serializers.CharField(max_length=63)
+    tier = serializers.CharField(max_length=63, required=False)
+    expires_at = serializers.DateTimeField(required=False, allow_null=True, help_text="null: it does not end by itself")
 
 
 CREDENTIAL_ROLES = ["admin", "editor", "viewer"]
@@ -42,6 +43,9 @@ class CredentialCreateRequest(RequestSerializer):
         help_text="by default what the cluster recommends",
     )
     role = serializers.ChoiceField(choices=CREDENTIAL_ROLES, required=False)
+    minutes = serializers.IntegerField(
+        min_value=10, max_value=120, required=False, help_text="how long its token works; two hours by default"
+    )
 
 
 class TenantKubeconfigRequest(RequestSerializer):
@@ -87,6 +91,7 @@ class WorkspaceSerializer(serializers.ModelSerializer[Workspace]):
             "receipt",
             "created_at",
             "ready_at",
+            "expires_at",
             "url",
         )
         read_only_fields = fields

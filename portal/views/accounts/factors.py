@@ -37,7 +37,7 @@ def factor(request: HttpRequest) -> HttpResponse:
     secret, form = offered_secret(request), OwnEnrolForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
         try:
-            _require_password(user, form.cleaned_data["old"])
+            require_password(user, form.cleaned_data["old"])
             codes = factors.factor_add(
                 actor=actor_of(request), user=user, secret=secret, code=form.cleaned_data["code"], now=timezone.now()
             )
@@ -61,7 +61,7 @@ def recovery_codes(request: HttpRequest) -> HttpResponse:
     form = PresentPasswordForm(request.POST or None)
     if request.method == "POST" and form.is_valid():
         try:
-            _require_password(user, form.cleaned_data["old"])
+            require_password(user, form.cleaned_data["old"])
             codes = factors.recovery_codes_renew(actor=actor_of(request), user=user)
         except StatusError as error:
             add_status_error(request, form, error)
@@ -101,14 +101,14 @@ def factor_remove(request: HttpRequest) -> HttpResponse:
 
 def _removing(request: HttpRequest, user: User) -> Callable[[dict[str, Any]], None]:
     def remove(data: dict[str, Any]) -> None:
-        _require_password(user, data["old"])
+        require_password(user, data["old"])
         factors.factor_remove(actor=actor_of(request), user_id=user.pk)
 
     return remove
 
 
 @sensitive_variables("password")
-def _require_password(user: User, password: str) -> None:
+def require_password(user: User, password: str) -> None:
     """Raises ``Invalid`` for another one than the person's present password, ``TooManyRequests`` for too many."""
     attempt = attempts.present_password(user)
     if not user.check_password(password):

@@ -57,6 +57,7 @@ def user(request: HttpRequest, pk: UUID) -> HttpResponse:
         "tokens": [{"row": token, "state": token_state(token)} for token in tokens],
         "credentials": credentials,
         "factor": factors.factor_of(person),
+        "passkeys": person.passkeys.count(),
         "codes_left": factors.codes_left(person),
         "last_used_at": max((moment for moment in used if moment is not None), default=person.last_login),
         "link": person.password_resets.filter(ended_at=None, expires_at__gt=now).first(),
@@ -133,7 +134,7 @@ def user_factor_remove(request: HttpRequest, pk: UUID) -> HttpResponse:
         submit="Remove",
         done="No code is asked for any more.",
         back=reverse("user", args=[pk]),
-        texts=["The password alone opens the account then. Be sure that it is the person who asks."],
+        texts=["Passkeys go too: the password alone opens the account then. Be sure that it is the person who asks."],
         crumbs=_crumbs(person),
         destroys=True,
     )

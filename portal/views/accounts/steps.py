@@ -17,11 +17,12 @@ from audit.actions import Action
 from kube.requests.status import StatusError, TooManyRequests
 from portal.database.scopes import everything
 from portal.http.actors import visitor_of
-from portal.pages.accountforms import CodeForm, EnrolForm, NewPasswordForm
+from portal.pages.accountforms import CodeForm, EnrolForm, NewPasswordForm, PasskeyForm
 from portal.pages.forms import add_status_error
-from portal.signin import accounts, attempts, factors, refusals, steps
+from portal.signin import accounts, attempts, factors, passkeys, refusals, steps
 from portal.signin.steps import OnTheWay, Step
 from portal.views.accounts.enrolling import app_context, forget_secret, offered_secret
+from tenants.models import User
 
 _View = Callable[[HttpRequest, OnTheWay], HttpResponse]
 
@@ -58,8 +59,8 @@ def go_on(request: HttpRequest, on_the_way: OnTheWay) -> HttpResponse:
 
 @step_page(Step.CODE)
 def code(request: HttpRequest, on_the_way: OnTheWay) -> HttpResponse:
-    """Ask for a code of the app, or for a recovery code. A wrong one is counted, and audited."""
-    form = CodeForm(request.POST or None)
+    """Ask for a code of the app, a recovery code, or a passkey. A wrong one is counted, and audited."""
+    form: CodeForm | PasskeyForm = (PasskeyForm if "passkey" in request.POST else CodeForm)(request.POST or None)
     status, retry_after = 200, None
     if request.method == "POST":
         status = 422
@@ -70,18 +71,34 @@ def code(request: HttpRequest, on_the_way: OnTheWay) -> HttpResponse:
                 add_status_error(request, form, error)
                 status, retry_after = 429, error.retry_after
             else:
-                proof = factors.code_use(user=on_the_way.user, code=form.cleaned_data["code"], now=timezone.now())
+                proof = _proof(request, on_the_way.user, form.cleaned_data)
                 if proof:
                     attempt.succeeded()
                     return go_on(request, steps.proven(request, on_the_way, proof))
-                form.add_error("code", "This code is wrong, or it has been used already.")
+                words = "This code is wrong, or it has been used already."
+                form.add_error(
+                    *(("code", words) if "code" in form.fields else (None, "This is none of your passkeys."))
+                )
                 what = {"step": "second factor"}
                 refusals.record(request, 401, Action.SIGN_IN, name=on_the_way.user.email, target="session", detail=what)
                 status = 401
-    response = _page(request, "code", form, on_the_way, status=status)
+    user = on_the_way.user
+    app = factors.factor_of(user) is not None
+    options = passkeys.offer_use(request, user) if passkeys.host_of(request) and user.passkeys.exists() else ""
+    typed = form if isinstance(form, CodeForm) else CodeForm()
+    response = _page(request, "code", form, on_the_way, status=status, app=app, options=options, typed=typed)
     if retry_after:
         response["Retry-After"] = str(retry_after)
     return response
+
+
+@sensitive_variables("said")
+def _proof(request: HttpRequest, user: User, said: dict[str, Any]) -> str:
+    """By what the person has shown who they are; empty for nothing."""
+    now = timezone.now()
+    if "code" in said:
+        return factors.code_use(user=user, code=said["code"], now=now)
+    return "passkey" if passkeys.passkey_use(request=request, answer=said["passkey"], now=now, user=user) else ""
 
 
 @sensitive_variables("secret", "codes")

@@ -1,0 +1,15 @@
+"""Where somebody goes on to after a sign-in: a page of ours, never another site."""
+
+from __future__ import annotations
+
+from django.http import HttpRequest
+from django.urls import reverse
+from django.utils.http import url_has_allowed_host_and_scheme
+
+
+def safe_target(request: HttpRequest) -> str:
+    """What ``next`` says, if it is ours; else the overview."""
+    target = request.POST.get("next") or request.GET.get("next") or ""
+    if url_has_allowed_host_and_scheme(target, {request.get_host()}, require_https=request.is_secure()):
+        return target
+    return reverse("overview")
