@@ -16,7 +16,7 @@ from django_htmx.http import HttpResponseClientRedirect
 from kube.requests.status import StatusError
 from portal.database import scopes
 from portal.database.scopes import Scope
-from portal.http import errors, secretkeys
+from portal.http import errors, metrics, secretkeys
 from portal.http.actors import scope_of
 from portal.http.proxies import believe
 from portal.signin import refusals
@@ -57,6 +57,7 @@ class RequestMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         """The answer with what all of them have."""
+        clock = metrics.Clock()
         request.request_id = uuid.uuid4().hex  # type: ignore[attr-defined]
         target = request.META.get("QUERY_STRING", "").encode("latin-1", "replace")
         if "\x00" in request.path or b"\x00" in unquote_to_bytes(target):
@@ -69,6 +70,7 @@ class RequestMiddleware:
         if not response.has_header("Cache-Control"):
             # Pages and answers are about one person; static files have passed before this middleware.
             response["Cache-Control"] = "no-store"
+        metrics.observe(request, response, clock.seconds())
         return response
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:

@@ -39,7 +39,7 @@ async def campaign(play: Play, of: str, journal: Journal, *, seed: int, faults: 
 
 
 async def _product(journal: Journal, asked: argparse.Namespace) -> None:
-    rounds = ProductRounds()
+    rounds = ProductRounds(asked.house)
     try:
         await campaign(rounds.play, "product", journal, **_bounds(asked))
     finally:
@@ -76,6 +76,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the first round (0)")
     parser.add_argument("--minutes", type=float, default=1e6, help="begin no round after so many minutes")
     parser.add_argument("--journal", type=Path, help="where rounds are kept, to go on later")
+    parser.add_argument("--house", type=Path, help="a folder that keeps the installation for the next campaign")
     asked = parser.parse_args()
     journal = Journal(asked.journal)
     if asked.of == "product":

@@ -58,11 +58,14 @@ class Part:
 class House:
     """Made once for a campaign; ``open`` begins a round on a new copy of the installation, ``close`` ends it."""
 
-    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp(prefix="tenantry-campaign-")))
+    kept: Path | None = None
+    """Where the installation is kept for the next campaign; without it nothing is."""
     parts: dict[str, Part] = field(default_factory=dict)
     links: dict[str, Link] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.folder = self.kept or Path(tempfile.mkdtemp(prefix="tenantry-campaign-"))
+        self.folder.mkdir(exist_ok=True)
         self.folder.chmod(0o711)
         self.data = self.folder / "data"
         Layout(self.data).make_secrets()
@@ -90,10 +93,15 @@ class House:
         for link in self.links.values():
             await link.start()
         await self._raise_nursery()
-        self._do("CREATE DATABASE {}", DATABASE)
-        cluster = await asyncio.to_thread(self._make_cluster)
-        await self.run("move_in", cluster=str(cluster), tokens=str(self.folder / "tokens.json"))
-        self._do("ALTER DATABASE {} RENAME TO {}", DATABASE, TEMPLATE)
+        self._cluster = await asyncio.to_thread(self._make_cluster)
+        built = self.folder / "built"
+        self._do("DROP DATABASE IF EXISTS {} WITH (FORCE)", DATABASE)
+        if not built.exists():
+            self._do("DROP DATABASE IF EXISTS {} WITH (FORCE)", TEMPLATE)
+            self._do("CREATE DATABASE {}", DATABASE)
+            await self.run("move_in")
+            self._do("ALTER DATABASE {} RENAME TO {}", DATABASE, TEMPLATE)
+            built.touch()
         for name in VICTIMS:
             kind = name.partition("-")[0]
             self.parts[name] = Part(name, kind, ports[name])
@@ -130,7 +138,7 @@ class House:
         self.chance.seed(chance.random())
         await asyncio.to_thread(self._do, "CREATE DATABASE {} TEMPLATE {}", DATABASE, TEMPLATE)
         await asyncio.to_thread(self._redis, "flushall")
-        await self.run("sign_in", tokens=str(self.folder / "tokens.json"))
+        await self.run("arrive", cluster=str(self._cluster), tokens=str(self.folder / "tokens.json"))
         for part in self.parts.values():
             part.wanted, part.starts = True, 0
         self._looking = asyncio.create_task(self._look())
@@ -157,7 +165,8 @@ class House:
             await link.stop()
         for server in (self.redis, self.postgresql):
             await asyncio.to_thread(server.stop)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        if self.kept is None:
+            shutil.rmtree(self.folder, ignore_errors=True)
 
     def heal(self) -> None:
         """Links and cluster are well, who sleeps wakes, clocks are right."""

@@ -12,29 +12,37 @@ TENANTS = {"acme": "alice@acme.test", "globex": "bob@globex.test", "initech": "c
 OPERATOR = "operator"
 
 
-def move_in(*, cluster: str, tokens: str) -> None:
-    """Make the installation, its tenants and people, and register the cluster by a kubeconfig's file."""
+def move_in() -> None:
+    """Make the installation, its tenants and people."""
+    from audit.recorder import Actor
+    from portal.quickstart.bootstrap import bootstrap
+    from tenants.models import Tier, User
+    from tenants.services import tenant_create
+
+    bootstrap()
+    Tier.objects.filter(name="basic").update(workspaces_per_user=5)
+    for name, email in TENANTS.items():
+        owner = User.objects.create_user(email, "correct horse battery")
+        tenant_create(actor=Actor(name="campaign", operator=True), name=name, owner=owner)
+
+
+def arrive(*, cluster: str, tokens: str) -> None:
+    """Register the cluster by the kubeconfig in a file, where it and its proxy are this time, and sign in."""
     from django.conf import settings
 
     from audit.recorder import Actor
-    from portal.quickstart.bootstrap import EMBEDDED_CLUSTER, bootstrap
-    from tenants.models import Cluster, Tier, User
-    from tenants.services import tenant_create
+    from portal.quickstart.bootstrap import EMBEDDED_CLUSTER
+    from tenants.models import Cluster
     from tenants.services.clusters import cluster_register
 
-    actor = Actor(name="campaign", operator=True)
-    bootstrap()
     cluster_register(
-        actor=actor,
+        actor=Actor(name="campaign", operator=True),
         name=EMBEDDED_CLUSTER,
         kubeconfig=Path(cluster).read_text(),
         kind=Cluster.Kind.EMBEDDED,
         client_url=settings.APISERVER_URL,
         is_default=True,
     )
-    Tier.objects.filter(name="basic").update(workspaces_per_user=5)
-    for name, email in TENANTS.items():
-        tenant_create(actor=actor, name=name, owner=User.objects.create_user(email, "correct horse battery"))
     sign_in(tokens=tokens)
 
 

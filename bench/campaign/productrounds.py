@@ -8,6 +8,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Coroutine
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -23,7 +24,7 @@ from bench.campaign.inhabitants import TENANTS
 from bench.campaign.journal import Round
 from bench.campaign.plan import plan
 
-WRITERS = 3
+WRITERS = 2
 """Of each space."""
 _SETTLE_SECONDS = 150
 _QUIET = """
@@ -36,13 +37,14 @@ _SPACES = ("root:acme", "root:globex")
 class ProductRounds:
     """Each on a copy of one installation."""
 
-    def __init__(self) -> None:
+    def __init__(self, kept: Path | None = None) -> None:
+        self._kept = kept
         self._house: House | None = None
 
     async def play(self, seed: int, steps: int) -> Round:
         """One round."""
         if self._house is None:
-            house = House()
+            house = House(self._kept)
             await house.build()
             self._house = house
         house, history, chance = self._house, History(), random.Random(seed)

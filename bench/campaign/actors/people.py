@@ -77,7 +77,7 @@ async def _ask_for_credential(speaker: Speaker, history: History, tenant: str, w
 async def show_credentials(speaker: Speaker, history: History, chance: random.Random) -> None:
     """Show credentials at the door, old ones and new ones, whether they should open it or not."""
     while True:
-        await asyncio.sleep(0.05 + chance.random() * 0.1)
+        await asyncio.sleep(0.1 + chance.random() * 0.2)
         issued = [number for number, each in enumerate(history.issues) if each.token]
         if not issued:
             continue

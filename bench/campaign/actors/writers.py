@@ -20,7 +20,7 @@ async def write(speaker: Speaker, history: History, space: str, number: int, cha
         own = chance.random() < _OWN_SHARE
         name = f"campaign-{identity}" if own else f"campaign-{chance.randrange(SHARED)}"
         await _change(speaker, history, space, name, identity, chance)
-        await asyncio.sleep(0.03 + chance.random() * 0.1)
+        await asyncio.sleep(0.1 + chance.random() * 0.2)
 
 
 async def _change(
