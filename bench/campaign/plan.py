@@ -13,8 +13,9 @@ VICTIMS = tuple(f"{part}-{number}" for part in PARTS for number in range(COPIES)
 LINKS = (*(f"database of {victim}" for victim in VICTIMS), "apiserver", "portal")
 """What can be cut: each process' way to PostgreSQL, and people's ways to the product."""
 
-ANSWERS = ("500", "409", "404", "html", "truncated", "redirect", "drop-before", "drop-after", "delay")
-"""How a cluster that is not well answers: ``tests.faultproxy`` has the meanings."""
+ANSWERS = ("500", "409", "html", "truncated", "redirect", "drop-before", "drop-after", "delay")
+"""How a cluster that is not well answers: ``tests.faultproxy`` has the meanings. One that says 404 of what is there is not
+among them: nobody can tell that from the truth."""
 
 _WEIGHTS = {
     "kill": 5,

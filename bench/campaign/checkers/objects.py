@@ -12,6 +12,9 @@ import orjson
 from bench.campaign.checkers import Finding
 from bench.campaign.history import Era, Event, History, identity_of
 
+NOTICED_SECONDS = 2.0
+"""How long after a restore a server may still answer of what was there before."""
+
 State = dict[tuple[str, str], str]
 """The identity of the write that each object is of, by space and name."""
 
@@ -30,6 +33,14 @@ def check(history: History, rows: State) -> list[Finding]:
         *_watched(history),
         *(finding for number in range(len(history.eras)) for finding in _read(history, number)),
     ]
+
+
+def _amid_a_restore(history: History, begun: float) -> bool:
+    """Whether it is of the time in which servers find out that another history has begun."""
+    return any(
+        era.until <= begun <= restore.ended + NOTICED_SECONDS
+        for era, restore in zip(history.eras, history.restores, strict=False)
+    )
 
 
 def _span(history: History, era: int) -> tuple[float, float]:
@@ -122,7 +133,8 @@ def _acknowledged(history: History) -> Iterator[Finding]:
 def _watched(history: History) -> Iterator[Finding]:
     """Each segment tells everything from its beginning to its last event, once, in order."""
     for segment in history.segments:
-        if not segment.events:
+        # Who began while a restore went on may have been told of either history.
+        if not segment.events or _amid_a_restore(history, segment.begun):
             continue
         last = segment.events[-1][0]
         order = [event[0] for event in segment.events]
@@ -165,7 +177,7 @@ def _read(history: History, number: int) -> Iterator[Finding]:
         if write.outcome == "kept" and write.verb != "delete" and begin <= write.begun and write.ended <= end:
             told[write.space, write.name].append((write.ended, write.begun, write.identity, True))
     for read in history.reads:
-        if begin <= read.begun and read.ended <= end:
+        if begin <= read.begun and read.ended <= end and not _amid_a_restore(history, read.begun):
             told[read.space, read.name].append((read.ended, read.begun, read.identity, False))
     for key, all_told in told.items():
         ends: list[float] = []
