@@ -13,6 +13,7 @@ from django.urls import reverse
 from django.utils.cache import patch_vary_headers
 from django_htmx.http import HttpResponseClientRedirect
 
+from audit.requestnames import request_name
 from kube.requests.status import StatusError
 from portal.database import scopes
 from portal.database.scopes import Scope
@@ -59,6 +60,7 @@ class RequestMiddleware:
         """The answer with what all of them have."""
         clock = metrics.Clock()
         request.request_id = uuid.uuid4().hex  # type: ignore[attr-defined]
+        request_name.set(request.request_id)  # type: ignore[attr-defined]
         target = request.META.get("QUERY_STRING", "").encode("latin-1", "replace")
         if "\x00" in request.path or b"\x00" in unquote_to_bytes(target):
             response: HttpResponseBase = errors.answer(request, 400, "The address contains a NUL character.")
