@@ -26,8 +26,8 @@ test: $(VENV)/.development ## Run all tests with real PostgreSQL and Redis
 bench: $(VENV)/.development ## Run the benchmarks and print figures and ratios
 	$(BIN)/python -m bench $(ARGS)
 
-faults: $(VENV)/.development ## Hurt the store by kills, freezes and restores, and account for every write
-	$(BIN)/python -m bench.faults $(ARGS)
+faults: $(VENV)/.development ## Hurt the product by kills, freezes, cuts, lies and restores, and account for everything
+	$(BIN)/python -m bench.campaign $(ARGS)
 
 lint: $(VENV)/.development ## Check format, style, types, floors, templates and migrations
 	$(BIN)/ruff format --check .

@@ -13,10 +13,11 @@ from django.urls import reverse
 from django.utils.cache import patch_vary_headers
 from django_htmx.http import HttpResponseClientRedirect
 
+from audit.requestnames import request_name
 from kube.requests.status import StatusError
 from portal.database import scopes
 from portal.database.scopes import Scope
-from portal.http import errors, secretkeys
+from portal.http import errors, metrics, secretkeys
 from portal.http.actors import scope_of
 from portal.http.pages import page_behind
 from portal.http.proxies import believe
@@ -60,7 +61,9 @@ class RequestMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         """The answer with what all of them have."""
+        clock = metrics.Clock()
         request.request_id = uuid.uuid4().hex  # type: ignore[attr-defined]
+        request_name.set(request.request_id)  # type: ignore[attr-defined]
         target = request.META.get("QUERY_STRING", "").encode("latin-1", "replace")
         if "\x00" in request.path or b"\x00" in unquote_to_bytes(target):
             response: HttpResponseBase = errors.answer(request, 400, "The address contains a NUL character.")
@@ -72,6 +75,7 @@ class RequestMiddleware:
         if not response.has_header("Cache-Control"):
             # Pages and answers are about one person; static files have passed before this middleware.
             response["Cache-Control"] = "no-store"
+        metrics.observe(request, response, clock.seconds())
         return response
 
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:

@@ -439,14 +439,18 @@ def _in_one_line(record: logging.LogRecord) -> bool:
     return True
 
 
+LOG_FORMAT = env.str("LOG_FORMAT", "line")
+if LOG_FORMAT not in {"line", "json"}:
+    raise ImproperlyConfigured("LOG_FORMAT is line or json.")
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {
-        "line": {"()": "portal.logformat.LineFormatter", "fmt": "%(asctime)s %(levelname)s %(name)s: %(message)s"}
+        "line": {"()": "portal.logformat.LineFormatter", "fmt": "%(asctime)s %(levelname)s %(name)s: %(message)s"},
+        "json": {"()": "portal.logformat.JSONFormatter"},
     },
     "filters": {"in-one-line": {"()": "django.utils.log.CallbackFilter", "callback": _in_one_line}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["in-one-line"]}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": LOG_FORMAT, "filters": ["in-one-line"]}},
     # One line for each sweep, every two seconds, says nothing.
     "loggers": {
         name: {"level": "WARNING"} for name in ("celery.app.trace", "celery.beat", "celery.worker.strategy", "authlib")

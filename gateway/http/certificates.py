@@ -11,10 +11,11 @@ from __future__ import annotations
 import base64
 import fcntl
 import ipaddress
+import logging
 import os
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,7 +30,11 @@ from access.reloading import UnusableFile
 from gateway.options import Options
 from kube.authentication import pki
 
+logger = logging.getLogger(__name__)
+
 _ADMIN_USER: Final = "admin"
+_SERVERS: Final = ".servers"
+"""Locked by every server of the folder while it runs."""
 _CLIENT_LIFETIME: Final = timedelta(days=365)
 _RENEW_BEFORE: Final = timedelta(days=30)
 
@@ -55,15 +60,29 @@ class Certificates:
         return "".join(each.public_bytes(serialization.Encoding.PEM).decode() for each in found)
 
 
-def prepare(options: Options) -> Certificates:
+@contextmanager
+def serving(options: Options) -> Iterator[Certificates]:
+    """As ``prepare``, for a server: until the end of the block the data folder has an address that clients know.
+
+    Several servers of one folder have one address: ``admin.kubeconfig`` stays at that of the first while any of them runs,
+    unless ``Options.external_url`` says another.
+    """
+    with ExitStack() as held:
+        yield prepare(options, held)
+
+
+def prepare(options: Options, held: ExitStack | None = None) -> Certificates:
     """Everything that is needed, generating what is not given and not there yet. Safe to call at the same time.
 
-    From ``Options.keys_folder`` it is only read: raises ``UnusableFile`` naming what is missing there.
+    From ``Options.keys_folder`` it is only read: raises ``UnusableFile`` naming what is missing there. ``held`` gets the
+    mark of a server, before anybody else may look for one.
     """
     folder = options.pki_folder
     if options.keys_folder is None:
         with _one_at_a_time(folder):
             _make_missing(options, folder)
+            if held is not None:
+                held.enter_context(_locked(folder / _SERVERS, fcntl.LOCK_SH))
     certificate, key = options.tls_cert_file, options.tls_private_key_file
     if not certificate or not key:
         certificate, key = folder / "server.crt", folder / "server.key"
@@ -108,9 +127,16 @@ def _trusted(options: Options) -> Path:
 @contextmanager
 def _one_at_a_time(folder: Path) -> Iterator[None]:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o600)
+    with _locked(folder / ".lock", fcntl.LOCK_EX):
+        yield
+
+
+@contextmanager
+def _locked(path: Path, how: int) -> Iterator[None]:
+    """The kernel lets go when the process ends, however it ends. Raises ``BlockingIOError`` where it must not wait."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, how)
         yield
     finally:
         os.close(descriptor)
@@ -228,6 +254,39 @@ def _base64(data: bytes) -> str:
 def _admin(options: Options) -> None:
     """The operators' kubeconfig; rewritten when the address, the CA or the certificate's time asks for it."""
     path = options.data_folder / "admin.kubeconfig"
-    data = client_kubeconfig(options, _ADMIN_USER, organizations=["tenant:system"], units=["system:masters"]).encode()
-    if not path.is_file() or path.read_bytes() != data:
-        _write(path, data)
+    wanted = _admin_kubeconfig(options)
+    there = _address(path.read_bytes()) if path.is_file() else ""
+    if there and there != _address(wanted) and not options.external_url and _has_servers(options.pki_folder):
+        logger.warning(
+            "%s stays at %s, for another server of this data folder runs; clients find this one there only where that "
+            "address leads to both: --permit-port-sharing, or --external-url of what stands before them",
+            path,
+            there,
+        )
+        wanted = _admin_kubeconfig(options, server=there)
+    if not path.is_file() or path.read_bytes() != wanted:
+        _write(path, wanted)
+
+
+def _admin_kubeconfig(options: Options, *, server: str = "") -> bytes:
+    config = client_kubeconfig(
+        options, _ADMIN_USER, server=server, organizations=["tenant:system"], units=["system:masters"]
+    )
+    return config.encode()
+
+
+def _address(kubeconfig: bytes) -> str:
+    """Where a kubeconfig of ours leads to; empty for one that somebody has made into another."""
+    try:
+        return str(orjson.loads(kubeconfig)["clusters"][0]["cluster"]["server"])
+    except (ValueError, LookupError, TypeError):
+        return ""
+
+
+def _has_servers(folder: Path) -> bool:
+    """Whether a server of this folder runs now."""
+    try:
+        with _locked(folder / _SERVERS, fcntl.LOCK_EX | fcntl.LOCK_NB):
+            return False
+    except BlockingIOError:
+        return True

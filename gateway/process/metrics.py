@@ -13,6 +13,9 @@ _TENANTS_MAX: Final = 1000
 _KINDS_MAX: Final = 10_000
 """Series of requests; names of resources are the callers' to choose, so those beyond share one."""
 
+_VERBS_MAX: Final = 40
+"""Verbs with latencies of their own; methods of HTTP are the callers' to choose as well."""
+
 
 class Metrics:
     """Request counts and latencies of this process."""
@@ -20,8 +23,8 @@ class Metrics:
     def __init__(self) -> None:
         self._requests: dict[tuple[str, str, int], int] = {}
         self._tenants: dict[str, int] = {}
-        self._buckets = [0] * (len(_BUCKETS) + 1)
-        self._seconds = 0.0
+        self._buckets: dict[str, list[int]] = {}
+        self._seconds: dict[str, float] = {}
 
     def observe(self, *, verb: str, resource: str, tenant: str, code: int, seconds: float) -> None:
         """Count one finished request. ``resource`` is empty for paths that are no resources."""
@@ -32,8 +35,15 @@ class Metrics:
         if tenant not in self._tenants and len(self._tenants) >= _TENANTS_MAX:
             tenant = "_other"
         self._tenants[tenant] = self._tenants.get(tenant, 0) + 1
-        self._buckets[bisect_left(_BUCKETS, seconds)] += 1
-        self._seconds += seconds
+        counts = self._buckets.get(verb)
+        if counts is None and len(self._buckets) >= _VERBS_MAX:
+            verb = "_other"
+            counts = self._buckets.get(verb)
+        if counts is None:
+            counts = self._buckets[verb] = [0] * (len(_BUCKETS) + 1)
+            self._seconds[verb] = 0.0
+        counts[bisect_left(_BUCKETS, seconds)] += 1
+        self._seconds[verb] += seconds
 
     def render_tenant(self, tenant: str, *, open_streams: int) -> bytes:
         """What a tenant may know: its own counts, and nothing of its neighbours."""
@@ -60,12 +70,13 @@ class Metrics:
             for tenant, count in sorted(self._tenants.items())
         ]
         lines.append("# TYPE apiserver_request_duration_seconds histogram")
-        total = 0
-        for bound, count in zip((*_BUCKETS, "+Inf"), self._buckets, strict=True):
-            total += count
-            lines.append(f'apiserver_request_duration_seconds_bucket{{le="{bound}"}} {total}')
-        lines.append(f"apiserver_request_duration_seconds_sum {self._seconds:.6f}")
-        lines.append(f"apiserver_request_duration_seconds_count {total}")
+        for verb, counts in sorted(self._buckets.items()):
+            total = 0
+            for bound, count in zip((*_BUCKETS, "+Inf"), counts, strict=True):
+                total += count
+                lines.append(f'apiserver_request_duration_seconds_bucket{{verb="{verb}",le="{bound}"}} {total}')
+            lines.append(f'apiserver_request_duration_seconds_sum{{verb="{verb}"}} {self._seconds[verb]:.6f}')
+            lines.append(f'apiserver_request_duration_seconds_count{{verb="{verb}"}} {total}')
         lines.append("# TYPE apiserver_longrunning_requests gauge")
         lines.append(f"apiserver_longrunning_requests {open_streams}")
         lines.append("# TYPE tenantry_background_task_restarts_total counter")

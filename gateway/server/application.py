@@ -21,6 +21,7 @@ from access.authentication.impersonation import impersonate
 from access.authorization.tenancy.isolation import ALWAYS_ALLOWED
 from access.outsidebudget import begin_budget
 from access.requestlimits import RateLimited, Standing
+from audit.requestnames import request_name
 from gateway.filters.auditing import Trail, begin_trail, record_of, with_notes
 from gateway.filters.authorization import (
     authorize,
@@ -154,6 +155,7 @@ class _RequestPipeline:
         self.now = time.time()
         self.started = time.perf_counter()
         self.audit_id = random_uid()
+        request_name.set(self.audit_id)
         self.principal: Principal | None = None
         self.impersonator: Principal | None = None
         self.info: RequestInfo | None = None

@@ -23,7 +23,7 @@ from uvicorn.config import STARTUP_FAILURE
 from uvicorn.server import ServerState
 
 from access.authentication.keyfiles import KeyFiles
-from gateway.http.certificates import Certificates, prepare
+from gateway.http.certificates import Certificates, serving
 from gateway.http.protocol import GatewayProtocol
 from gateway.http.tls import ServerTls
 from gateway.http.tlsconnection import TlsConnection
@@ -116,19 +116,19 @@ def run(options: Options, *, announce: Callable[[str], None] = lambda _: None) -
     """
     _forbid_core_files()
     listener = bind(options)
-    certificates = prepare(options)
-    _check(certificates)
-    connections = Connections(ServerTls(certificates))
-    config = configure(Application(options, certificates), connections, workers=options.workers)
-    host = f"[{options.bind_address}]" if ":" in options.bind_address else options.bind_address
-    announce(f"https://{host}:{listener.getsockname()[1]}")
-    if options.workers > 1:
-        if not options.permit_port_sharing:
-            # Who comes early waits for the first worker. Where another server serves on, each worker opens the line.
-            listener.listen(_BACKLOG)
-        _supervise(config, listener, options)
-    else:
-        GatewayServer(config).run(sockets=[listener])
+    with serving(options) as certificates:
+        _check(certificates)
+        connections = Connections(ServerTls(certificates))
+        config = configure(Application(options, certificates), connections, workers=options.workers)
+        host = f"[{options.bind_address}]" if ":" in options.bind_address else options.bind_address
+        announce(f"https://{host}:{listener.getsockname()[1]}")
+        if options.workers > 1:
+            if not options.permit_port_sharing:
+                # Who comes early waits for the first worker. Where another server serves on, each worker opens the line.
+                listener.listen(_BACKLOG)
+            _supervise(config, listener, options)
+        else:
+            GatewayServer(config).run(sockets=[listener])
 
 
 def _forbid_core_files() -> None:

@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CHART = ROOT / "deploy" / "chart"
 BASE = ROOT / "deploy" / "kustomize" / "base"
 SHIPPED = ROOT / "tenants" / "manifests"
+MONITORING = ROOT / "deploy" / "monitoring"
 FILES = CHART / "files"
 NAME = "tenantry"
 
@@ -57,9 +58,10 @@ def base() -> dict[str, str]:
 
 
 def shipped() -> dict[str, str]:
-    """What the chart has of the gateway's rights: the files that everybody applies."""
+    """What the chart has of the gateway's rights, and of monitoring: the files that everybody else takes as they are."""
     names = ("fences", "gateway-role", "mutations", "tenant-roles")
-    return {f"{name}.yaml": (SHIPPED / f"{name}.yaml").read_text() for name in names}
+    files = [*(SHIPPED / f"{name}.yaml" for name in names), *sorted(MONITORING.iterdir())]
+    return {file.name: file.read_text() for file in files}
 
 
 def write() -> None:

@@ -30,7 +30,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "production": values_of("values-production.yaml"),
     "given certificate": {"apiserver": {"tls": {"from": "secret", "hasAuthority": False}}},
 }
-OTHERS_KINDS = {"ServiceMonitor", "Certificate", "Issuer"}
+OTHERS_KINDS = {"ServiceMonitor", "PrometheusRule", "Certificate", "Issuer"}
 """Of the Prometheus operator and of cert-manager, whose CRDs no test server has."""
 
 
@@ -109,7 +109,9 @@ def test_manifests_name_only_what_there_is(name: str, secrets: list[Manifest]) -
     read = set(re.findall(r'(?:env\.\w+|_secret|_path)\(\s*"([A-Z_]+)"', settings))
     made = {each["metadata"]["name"]: set(each["data"]) for each in secrets}
     given = {"tenantry-apiserver-tls": {"tls.crt", "tls.key", "ca.crt"}}  # cert-manager's, or one's own
-    (configuration,) = (each["data"] for each in objects if each["kind"] == "ConfigMap")
+    (configuration,) = (
+        each["data"] for each in objects if each["kind"] == "ConfigMap" and "dashboard" not in each["metadata"]["name"]
+    )
     for part, template in pods(objects):
         for container in template["spec"]["containers"]:
             if container["image"].startswith("tenantry") or "/tenantry" in container["image"]:

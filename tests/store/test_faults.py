@@ -225,7 +225,7 @@ async def test_a_database_that_hangs_is_an_answer_in_time_and_goes_on_where_it_s
 async def test_no_acknowledged_write_and_no_event_is_lost_and_no_read_is_stale_in_kills_freezes_and_restores(
     maintenance: str, database: str, seed: int, *, restores: bool
 ) -> None:
-    """The long form is ``python -m bench faults``."""
+    """The long form is ``make faults``."""
     torment = Torment(maintenance, database, seed)
     try:
         await torment.run(6, restores=restores)

@@ -1,0 +1,98 @@
+"""What a portal counts of itself, and what it sees of the queue and the clusters, for ``/metrics``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Final
+
+from django.db import DatabaseError
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.utils import timezone
+from prometheus_client import REGISTRY, Counter, Histogram
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from tenants.models import Cluster, Operation, OperationState
+
+_REQUESTS: Final = Counter(
+    "tenantry_portal_requests", "Requests that the portal has answered", ["route", "method", "code"]
+)
+_SECONDS: Final = Histogram(
+    "tenantry_portal_request_duration_seconds",
+    "How long answers took",
+    buckets=(0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30),
+)
+_METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+_UNDER_WAY: Final = (OperationState.PENDING, OperationState.RUNNING, OperationState.FAILED)
+_CLUSTERS_MAX: Final = 1000
+
+
+def observe(request: HttpRequest, response: HttpResponseBase, seconds: float) -> None:
+    """Count an answer. Routes are the product's own, so that nobody can fill the memory with names."""
+    match = request.resolver_match
+    method = request.method if request.method in _METHODS else "other"
+    _REQUESTS.labels(match.route if match else "", method, response.status_code).inc()
+    _SECONDS.observe(seconds)
+
+
+class Clock:
+    """Seconds since it was made."""
+
+    def __init__(self) -> None:
+        self._begun = time.perf_counter()
+
+    def seconds(self) -> float:
+        """By now."""
+        return time.perf_counter() - self._begun
+
+
+class Work(Collector):
+    """The queue of operations and the clusters, as the database has them when it is asked."""
+
+    def describe(self) -> Iterator[GaugeMetricFamily]:
+        """Nothing: the database is not asked before somebody wants to know."""
+        return iter(())
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """One short query each; a database that does not answer is a figure as well."""
+        up = GaugeMetricFamily("tenantry_database_up", "Whether PostgreSQL answers this portal")
+        now = timezone.now()
+        try:
+            waiting = Operation.objects.filter(state__in=_UNDER_WAY).values_list("state", "not_before", "created_at")
+            work = [(state, now - max(due, made)) for state, due, made in waiting.iterator()]
+            clusters = list(
+                Cluster.objects.order_by("name").values_list("name", "unreached_since", "credential_expires_at")[
+                    :_CLUSTERS_MAX
+                ]
+            )
+        except DatabaseError:
+            up.add_metric([], 0)
+            yield up
+            return
+        up.add_metric([], 1)
+        yield up
+        count = GaugeMetricFamily("tenantry_operations", "Operations that have not ended", labels=["state"])
+        oldest = GaugeMetricFamily(
+            "tenantry_operations_overdue_seconds", "For how long the oldest one is due", labels=["state"]
+        )
+        for state in _UNDER_WAY:
+            overdue = [late.total_seconds() for each, late in work if each == state]
+            count.add_metric([state], len(overdue))
+            oldest.add_metric([state], max(0.0, *overdue) if overdue else 0.0)
+        yield count
+        yield oldest
+        reached = GaugeMetricFamily("tenantry_cluster_reached", "Whether the last probe found it", labels=["cluster"])
+        ends = GaugeMetricFamily(
+            "tenantry_cluster_credential_expiry_timestamp_seconds", "When its credential ends", labels=["cluster"]
+        )
+        for name, unreached, expires in clusters:
+            reached.add_metric([name], int(unreached is None))
+            if expires is not None:
+                ends.add_metric([name], expires.timestamp())
+        yield reached
+        yield ends
+
+
+REGISTRY.register(Work())
