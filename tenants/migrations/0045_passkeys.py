@@ -11,7 +11,7 @@ class Migration(migrations.Migration):
     """A table of its own."""
 
     dependencies = [
-        ('tenants', '0024_usage_objects_placed'),
+        ('tenants', '0041_freezes'),
     ]
 
     operations = [
