@@ -239,7 +239,10 @@ def _with_owners(body: Body, owned: Body) -> Body:
 
 def _is_counted_as_sent(kind: Kind, part: str) -> bool:
     """Whether who writes the part owns, as with kube-apiserver, what was sent, although all but the part is dropped."""
-    return part in ("ephemeralcontainers", "finalize", "resize") or (kind.resource.storage_key, part) == (CRDS, "status")
+    return part in ("ephemeralcontainers", "finalize", "resize") or (kind.resource.storage_key, part) == (
+        CRDS,
+        "status",
+    )
 
 
 def bump_generation(kind: Kind, old: Body, new: Body) -> None:
