@@ -30,7 +30,8 @@ def binding(say: Conversation) -> None:
     say.speaker.send("POST", "/api/v1/nodes", {"metadata": {"name": "eq-zone", "labels": labels | {"other": "x"}}})
     pods = f"{say.core}/pods"
     good = example(say, "Pod")
-    free = {**good["spec"], "terminationGracePeriodSeconds": 0}
+    account = {"serviceAccountName": "default", "automountServiceAccountToken": False}
+    free = {**good["spec"], **account, "terminationGracePeriodSeconds": 0}
 
     def seen() -> bool:
         """A server may take a moment to see a node."""
