@@ -20,7 +20,7 @@ from gateway.resources.kinds import definitions
 from kube.kinds.builtins import KUBERNETES_MINOR
 from kube.kinds.resources import Resource
 from kube.openapi import protobuf
-from kube.openapi.documents import Documents, Form
+from kube.openapi.documents import Document, Documents, Form
 from kube.requests.status import NoSuchPage
 
 _V2: Final[Mapping[bytes, Form]] = {
@@ -32,6 +32,7 @@ _V3: Final[Mapping[bytes, Form]] = {JSON: Form.V3}
 _CLAUSES: Final = 32
 _TAG: Final = re.compile(rb'(?:W/)?("[^"]*")|(\*)')
 _VARY: Final[Headers] = ((b"vary", b"Accept"),)
+_NOT_KEPT: Final[Headers] = ()
 _FOR_EVER: Final[Headers] = ((b"cache-control", b"private, immutable, max-age=31536000"),)
 """Where the URL has the hash of the content. Not public: a space's definitions are its own."""
 
@@ -41,7 +42,7 @@ async def serve(runtime: Runtime, request: Request) -> Response:
 
     Raises ``NoSuchPage`` for other paths, ``TooManyRequests`` where its tenant has asked for too much.
     """
-    catalog, known = runtime.catalogs.of(request.info.cluster), _documents()
+    catalog, known, kept = runtime.catalogs.of(request.info.cluster), _documents(), _NOT_KEPT
     path = request.info.path
     if path == "/openapi/v3":
         await _make(request, known, catalog, Form.V3)
@@ -54,7 +55,7 @@ async def serve(runtime: Runtime, request: Request) -> Response:
         answer = _condition(request, known.v2_hash(catalog))
         if answer is not None:
             return answer
-        document = await request.in_thread(LARGE + 1, known.v2, catalog, form)
+        document: Document | None = await request.in_thread(LARGE + 1, known.v2, catalog, form)
     elif path.startswith("/openapi/v3/"):
         group, version = _named(path)
         resources = catalog.in_version(group, version)
@@ -69,12 +70,12 @@ async def serve(runtime: Runtime, request: Request) -> Response:
         if answer is not None:
             return answer
         document = await request.in_thread(LARGE + 1, known.v3, catalog, group, version)
+        kept = _FOR_EVER if request.query.get("hash") else kept
     else:
         raise NoSuchPage
     assert document is not None  # noqa: S101 - the catalog does not change
     media = Accept(protobuf.CONTENT_TYPE if form is Form.V2_PROTOBUF else JSON)
     response = await respond_at_length(request, document.body, accept=media)
-    kept = _FOR_EVER if request.query.get("hash") else ()
     response.headers = (*response.headers, *_tagged(document.hash), *kept)
     return response
 

@@ -26,6 +26,7 @@ from gateway.process.runtime import Runtime
 from gateway.resources import objects, writeoptions
 from gateway.resources.kinds import Kind, definitions
 from gateway.resources.selection import confine_new, require_selected
+from kube.customresources.definitions import CRDS
 from kube.kinds.reststrategies import (
     ALLOW_CREATE_ON_UPDATE,
     COUNTED_METADATA,
@@ -33,7 +34,6 @@ from kube.kinds.reststrategies import (
     STATUS_FROM_THE_START,
 )
 from kube.objects import conversion, fieldvalidation, managedfields, subresources
-from kube.objects.fieldpaths import STATUS
 from kube.objects.managedfields import Write
 from kube.objects.patches import deep_copy, same
 from kube.requests.decoding import HEAVY
@@ -164,12 +164,15 @@ async def update_object(
 
     def settled(current: Stored, old: Body, new: Body) -> Body:
         _check_preconditions(kind, key.name, current, old, new, replaces=info.verb == "update")
+        sent = deep_copy(new) if _is_counted_as_sent(kind, info.subresource) and not managed else None
         new = prepare_for_update(kind, info.subresource, old, new)
         if request.weight > HEAVY:
             objects.check_lengths(kind, new)
         new = objects.apply_defaults(request, kind, new)
-        if not managed and info.subresource != "finalize":
-            new = managedfields.update(kind.structure, old, new, write_of(request, kind))
+        if not managed:
+            counted = new if sent is None else objects.apply_defaults(request, kind, sent)
+            owned = managedfields.update(kind.structure, old, counted, write_of(request, kind))
+            new = owned if sent is None else _with_owners(new, owned)
         return new
 
     async def once(current: Stored) -> Stored:
@@ -212,10 +215,7 @@ def prepare_for_update(kind: Kind, subresource: str, old: Body, new: Body) -> Bo
             new["status"] = deep_copy(old["status"])
         else:
             new.pop("status", None)
-    if subresource == "finalize":
-        # Nobody owns what controllers wait for.
-        new["metadata"]["managedFields"] = old["metadata"].get("managedFields") or []
-    elif kind.resource.storage_key == ("", "namespaces"):
+    if subresource != "finalize" and kind.resource.storage_key == ("", "namespaces"):
         # Only its controller takes them off: else the namespace would go before what is in it.
         new["spec"] = deep_copy(old.get("spec") or {})
     metadata, before = new["metadata"], old["metadata"]
@@ -229,6 +229,20 @@ def prepare_for_update(kind: Kind, subresource: str, old: Body, new: Body) -> Bo
         if field in before and (field == "deletionTimestamp" or not metadata.get(field)):
             metadata[field] = before[field]
     return new
+
+
+def _with_owners(body: Body, owned: Body) -> Body:
+    metadata = {name: value for name, value in body["metadata"].items() if name != "managedFields"}
+    entries = owned["metadata"].get("managedFields")
+    return {**body, "metadata": {**metadata, "managedFields": entries} if entries else metadata}
+
+
+def _is_counted_as_sent(kind: Kind, part: str) -> bool:
+    """Whether who writes the part owns, as with kube-apiserver, what was sent, although all but the part is dropped."""
+    return part in ("ephemeralcontainers", "finalize", "resize") or (kind.resource.storage_key, part) == (
+        CRDS,
+        "status",
+    )
 
 
 def bump_generation(kind: Kind, old: Body, new: Body) -> None:
@@ -362,9 +376,7 @@ def write_of(request: Request, kind: Kind) -> Write:
     """The circumstances of the request's write, for the owners of its fields."""
     manager = request.query.get("fieldManager") or managedfields.manager_from_user_agent(request.user_agent)
     subresource = request.info.subresource
-    reset = STATUS if kind.has_status else {}
-    if subresource == "status":
-        reset = subresources.part_of(kind.resource, subresource, kind.served.scale).reset
+    reset = subresources.reset_of(kind.resource, subresource) if subresource or kind.has_status else {}
     return Write(
         manager=manager,
         version=kind.api_version,

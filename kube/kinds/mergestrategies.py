@@ -37,6 +37,7 @@ _STRUCTS: Final = frozenset(
 _CORE: Final = "io.k8s.api.core.v1"
 _MORE_STRUCTS: Final = frozenset(
     {
+        ("io.k8s.api.resource.v1.ResourceClaimSpec", "devices"),
         (f"{_CORE}.Event", "source"),
         (f"{_CORE}.NodeDaemonEndpoints", "kubeletEndpoint"),
         (f"{_CORE}.NodeStatus", "daemonEndpoints"),

@@ -232,9 +232,20 @@ _APPARMOR_PROFILES: Final = {"unconfined": {"type": "Unconfined"}, "runtime/defa
 _PROFILE_MAX: Final = 4095
 
 
+_WAITING: Final = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "SchedulingGated",
+    "message": "Scheduling is blocked due to non-empty scheduling gates",
+}
+
+
 def _pod_created(body: Body) -> None:
     spec = body["spec"]
     body["status"] = {"phase": "Pending", "qosClass": quality(spec)}
+    if spec.get("schedulingGates"):
+        since = {"lastProbeTime": None, "lastTransitionTime": body["metadata"].get("creationTimestamp")}
+        body["status"]["conditions"] = [_WAITING | since]
     if spec.get("terminationGracePeriodSeconds", 0) < 0:
         spec["terminationGracePeriodSeconds"] = 1
     spec["tolerations"] = _tolerations(spec)

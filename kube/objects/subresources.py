@@ -11,7 +11,7 @@ from typing import Any, Final
 from kube.kinds.builtins import OWN
 from kube.kinds.resources import Resource, Scale
 from kube.kinds.reststrategies import StorageKey, empty_status
-from kube.objects.fieldpaths import Fields
+from kube.objects.fieldpaths import STATUS, Fields
 from kube.objects.patches import deep_copy
 
 Body = dict[str, Any]
@@ -37,14 +37,6 @@ class Part:
     fields: tuple[Path, ...]
     kept: frozenset[str] | None = None
 
-    @property
-    def reset(self) -> Fields:
-        """What an apply through the part never owns."""
-        spec: Fields = {} if any(path[0] == "spec" for path in self.fields) else {"f:spec": {}}
-        if self.kept is None:
-            return {**spec, "f:metadata": {}}
-        return {**spec, "f:metadata": {f"f:{name}": {} for name in self.kept}} if self.kept else spec
-
     def taken(self, old: Body, new: Body) -> Body:
         """The current object with what the part writes from the new one. Neither is changed, nor shared."""
         body = old
@@ -59,6 +51,20 @@ class Part:
             return written | {name: old[name] for name in self.kept if name in old}
         # Which object is meant, and who owns its fields.
         return old | {name: new[name] for name in ("resourceVersion", "managedFields") if new.get(name) is not None}
+
+
+def reset_of(resource: Resource, name: str) -> Fields:
+    """What nobody owns who writes through a subresource, or, without a name, through the object (``GetResetFields``).
+
+    What kube-apiserver lists of it is not all that it drops: so it is here too.
+    """
+    if name in ("", "finalize"):
+        return _ASKED_AND_STATUS if resource.storage_key == _REQUESTS else STATUS
+    if name not in ("status", "approval"):
+        return _NO_FIELDS
+    if resource.custom or resource.storage_key in _OWN:
+        return _ALL_BUT_STATUS
+    return _RESET.get((resource.storage_key, name), _SPEC)
 
 
 def written(resource: Resource, name: str, scale: Scale | None, old: Body, new: Body) -> Body:
@@ -106,6 +112,30 @@ _STATUS: Final[tuple[Path, ...]] = (("status",),)
 _STATUS_ALONE: Final = Part(_STATUS)
 _OWNED: Final = frozenset({"labels", "annotations", "finalizers", "ownerReferences"})
 
+_OWN: Final = frozenset(own.storage_key for own in OWN)
+_NO_FIELDS: Final[Fields] = {}
+_SPEC: Final[Fields] = {"f:spec": {}}
+_ALL_BUT_STATUS: Final[Fields] = {**_SPEC, "f:metadata": {}}
+_ASKED_AND_STATUS: Final[Fields] = {**_SPEC, **STATUS}
+_REQUESTS: Final[StorageKey] = ("certificates.k8s.io", "certificatesigningrequests")
+_RESET: Final[dict[tuple[StorageKey, str], Fields]] = {
+    (_REQUESTS, "status"): {**_SPEC, "f:status": {"f:conditions": {}}},
+    (_REQUESTS, "approval"): {**_SPEC, "f:status": {"f:certificate": {}}},
+    (("", "pods"), "status"): {**_SPEC, "f:metadata": {"f:deletionTimestamp": {}, "f:ownerReferences": {}}},
+    (("apps", "deployments"), "status"): {**_SPEC, "f:metadata": {"f:labels": {}}},
+    **{
+        (place, "status"): _ALL_BUT_STATUS
+        for place in (
+            ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
+            ("apiregistration.k8s.io", "apiservices"),
+            ("networking.k8s.io", "servicecidrs"),
+            ("resource.k8s.io", "resourceclaims"),
+            ("storage.k8s.io", "volumeattachments"),
+        )
+    },
+}
+"""Where a write to the status may not own more than the ``spec``, or a decision anything but itself."""
+
 _PARTS: Final[dict[str, Part]] = {
     "status": Part(_STATUS, kept=frozenset()),
     "approval": Part((("status", "conditions"),), kept=frozenset()),
@@ -126,7 +156,7 @@ _PARTS: Final[dict[str, Part]] = {
 _BESIDE: Final[dict[tuple[StorageKey, str], Part]] = {
     (("", "pods"), "status"): Part(_STATUS, kept=frozenset({"ownerReferences"})),
     (("apps", "deployments"), "status"): Part(_STATUS, kept=frozenset({"labels"})),
-    **{(own.storage_key, "status"): _STATUS_ALONE for own in OWN},
+    **{(place, "status"): _STATUS_ALONE for place in _OWN},
     **{
         (place, "status"): Part(_STATUS, kept=_OWNED)
         for place in (

@@ -162,19 +162,17 @@ class Documents:
         version, definitions = served.name, self._definitions
         if form is Form.V2_PROTOBUF:
             plain = self.make(resource, served, Form.V2)
-            paths, schemas = (orjson.loads(b"{%b}" % members) for members in (plain.paths, plain.schemas))
-            part = _Part(self, protobuf.paths(paths), protobuf.definitions(schemas), plain.names, plain.digest)
+            read, defined = (orjson.loads(b"{%b}" % members) for members in (plain.paths, plain.schemas))
+            part = _Part(self, protobuf.paths(read), protobuf.definitions(defined), plain.names, plain.digest)
         else:
             custom, roots = described(resource, version, definitions)
             if form is Form.V2:
                 custom = {name: as_v2(schema) for name, schema in custom.items()}
             models = model_names(resource, version, definitions)
-            texts = [
-                orjson.dumps(members)[1:-1]
-                for members in (paths_of(resource, version, models, v3=form is Form.V3), custom)
-            ]
+            paths = orjson.dumps(paths_of(resource, version, models, v3=form is Form.V3))[1:-1]
+            schemas = orjson.dumps(custom)[1:-1]
             names = frozenset(definitions.closure(roots))
-            part = _Part(self, *texts, names, hashlib.sha256(b"\0".join(texts)).digest())
+            part = _Part(self, paths, schemas, names, hashlib.sha256(paths + b"\0" + schemas).digest())
         served.kept[form] = part
         return part
 

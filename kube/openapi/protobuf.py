@@ -31,12 +31,12 @@ def document(head: Mapping[str, Any], paths: bytes, definitions: bytes) -> bytes
 
 def paths(paths: Mapping[str, Any]) -> bytes:
     """Fields of a ``Paths`` message: they can be put one after the other."""
-    return _map(_of(_PATH), 2)(paths)
+    return _pairs(_of(_PATH), paths, 2)
 
 
 def definitions(schemas: Mapping[str, Any]) -> bytes:
     """Fields of a ``Definitions`` message: they can be put one after the other."""
-    return _map(_schema)(schemas)
+    return _pairs(_schema, schemas)
 
 
 def _varint(number: int) -> bytes:
@@ -80,7 +80,11 @@ def _pair(name: str, value: float | bytes) -> bytes:
 
 def _map(encode_value: _Encode, number: int = 1) -> _Encode:
     """A message of repeated pairs of a name and a value."""
-    return lambda value: b"".join(_field(number, _pair(name, encode_value(item))) for name, item in value.items())
+    return lambda value: _pairs(encode_value, value, number)
+
+
+def _pairs(encode_value: _Encode, value: Mapping[str, Any], number: int = 1) -> bytes:
+    return b"".join(_field(number, _pair(name, encode_value(item))) for name, item in value.items())
 
 
 def _text(value: Any) -> bytes:

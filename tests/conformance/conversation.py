@@ -32,6 +32,8 @@ BY_NAME = {
     "nodePort": "<port>",
     "healthCheckNodePort": "<port>",
 }
+MANAGERS = frozenset(("applier", "merger", "part", "poster", "putter"))
+"""By these names the script writes where only its own fields count."""
 _SUFFIX = 5
 """How many characters a server adds to ``generateName``."""
 
@@ -77,13 +79,24 @@ class Conversation:
         return self._keep(said, method, path, body)
 
     def owners(self, method: str, path: str, body: Any, media: str = "application/json") -> Answer:
-        """Ask, and keep for the comparison only who owns which fields afterwards, or why it was refused."""
+        """Ask, and keep for the comparison only who of the script owns which fields afterwards, or why it was refused."""
         answer = self.speaker.send(method, path, body, media)
-        said = (
-            {"message": answer["message"]}
-            if answer.status >= 400
-            else {"owners": answer["metadata"].get("managedFields")}
-        )
+        while answer.status == 409 and method == "PUT":
+            # A controller came between.
+            live = self.speaker.send("GET", path.partition("?")[0])
+            body["metadata"]["resourceVersion"] = live.revision
+            answer = self.speaker.send(method, path, body, media)
+        if answer.status >= 400:
+            said = {"message": answer["message"]}
+        else:
+            entries = answer["metadata"].get("managedFields") or ()
+            known = [entry for entry in entries if entry["manager"] in MANAGERS]
+            # They come by the second of the write.
+            said = {
+                "owners": sorted(
+                    known, key=lambda each: (each["manager"], each["operation"], each.get("subresource", ""))
+                )
+            }
         return self._keep(Answer(answer.status, {"content-type": "application/json"}, (), said), method, path)
 
     def hear(self, *questions: tuple[str, dict[str, str]]) -> None:

@@ -40,14 +40,13 @@ ON_BY_DEFAULT = frozenset(
 )
 """Those of Kubernetes 1.36 that are on unless they are switched off, but for those that follow."""
 
-TOLD = frozenset(("PodResizeValidator",))
+TOLD = frozenset(("NodeDeclaredFeatureValidator", "PodResizeValidator"))
 """The document says why they are not there."""
 
 NOT_SERVED = frozenset(
     (
         "ClusterTrustBundleAttest",
         "JobValidation",
-        "NodeDeclaredFeatureValidator",
         "PodGroupProtection",
         "PodGroupWorkloadExists",
     )

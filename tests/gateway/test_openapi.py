@@ -63,7 +63,7 @@ def test_a_document_comes_in_the_first_form_that_the_client_takes(
     alice: Caller, path: str, accept: str, media: str | None
 ) -> None:
     answer = alice.get(path, headers={"Accept": accept})
-    assert (answer.status, answer.headers.get("content-type")) == ((200, media) if media else (406, None))
+    assert (answer.status, answer.headers.get("content-type") or None) == ((200, media) if media else (406, None))
 
 
 @pytest.mark.parametrize(

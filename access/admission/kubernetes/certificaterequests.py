@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from access.admission.base import CREATE, UPDATE, Attributes, NoopPlugin
@@ -38,6 +39,8 @@ class CertificateRequests(NoopPlugin):
             spec.update({field: known[field] for field in _CALLER if field in known})
         elif old is not None:
             body["spec"] = old.get("spec") or {}
+            if attributes.subresource in _VERBS:
+                _date(body, old, attributes.now)
 
     async def validate(self, attributes: Attributes) -> Sequence[Operation]:
         """Raises ``Forbidden`` for a certificate of ``system:masters``, ``Invalid`` for a decision in the wrong place."""
@@ -95,6 +98,27 @@ class CertificateSigners(NoopPlugin):
 
 
 _VERBS: Final = {"approval": "approve", "status": "sign"}
+
+
+def _date(body: dict[str, Any], old: Mapping[str, Any], now: float) -> None:
+    """Say of every condition since when it is so, and when that was last said."""
+    moment = datetime.fromtimestamp(int(now), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    before = {
+        (each.get("type"), each.get("status")): each.get("lastTransitionTime")
+        for each in (old.get("status") or {}).get("conditions") or ()
+    }
+    status = body.get("status") or {}
+    if status.get("conditions"):
+        status["conditions"] = [
+            {
+                **each,
+                "lastUpdateTime": each.get("lastUpdateTime") or moment,
+                "lastTransitionTime": each.get("lastTransitionTime")
+                or before.get((each.get("type"), each.get("status")))
+                or moment,
+            }
+            for each in status["conditions"]
+        ]
 
 
 def _decided(body: Mapping[str, Any]) -> tuple[Any, Any]:

@@ -30,7 +30,8 @@ def binding(say: Conversation) -> None:
     say.speaker.send("POST", "/api/v1/nodes", {"metadata": {"name": "eq-zone", "labels": labels | {"other": "x"}}})
     pods = f"{say.core}/pods"
     good = example(say, "Pod")
-    free = {**good["spec"], "terminationGracePeriodSeconds": 0}
+    account = {"serviceAccountName": "default", "automountServiceAccountToken": False}
+    free = {**good["spec"], **account, "terminationGracePeriodSeconds": 0}
 
     def seen() -> bool:
         """A server may take a moment to see a node."""
@@ -70,6 +71,8 @@ def binding(say: Conversation) -> None:
 def _given(say: Conversation, kind: str, of: str, field: str, domain: str) -> None:
     good, chosen = example(say, kind), example(say, of)
     at, classes = home(say, good), home(say, chosen)
+    # A claim goes when its protection is taken off.
+    good["metadata"]["name"] = domain
 
     def make(name: str, value: str) -> None:
         annotations = {f"{domain}/is-default-class": value}
@@ -80,7 +83,8 @@ def _given(say: Conversation, kind: str, of: str, field: str, domain: str) -> No
 
     def settled(name: str | None) -> None:
         """A server may take a moment to see a class."""
-        say.until(lambda: say.speaker.send("POST", f"{at}?dryRun=All", good)["spec"].get(field) == name)
+        probe = {**good, "metadata": {"name": "probe"}}
+        say.until(lambda: say.speaker.send("POST", f"{at}?dryRun=All", probe)["spec"].get(field) == name)
 
     make("eq-plain", "false")
     ask()
@@ -95,9 +99,8 @@ def _given(say: Conversation, kind: str, of: str, field: str, domain: str) -> No
     named["spec"][field] = "eq-plain"
     say.say("POST", f"{at}?dryRun=All", named)
     say.say("POST", at, good)
-    name = good["metadata"]["name"]
-    say.say("PATCH", f"{at}/{name}", {"metadata": {"labels": {"changed": "yes"}}}, MERGE)
-    say.say("DELETE", f"{at}/{name}")
+    say.say("PATCH", f"{at}/{domain}", {"metadata": {"labels": {"changed": "yes"}}}, MERGE)
+    say.speaker.send("DELETE", f"{at}/{domain}")
     for name in ("eq-plain", "eq-first", "eq-second"):
         say.speaker.send("DELETE", f"{classes}/{name}")
     settled(None)

@@ -67,7 +67,7 @@ STATUS: Final[dict[str, dict[str, Any]]] = {
     "APIService": _CONDITIONS,
     "CertificateSigningRequest": {"certificate": ""},
     "CronJob": {"lastScheduleTime": "2026-01-01T00:00:00Z"},
-    "CustomResourceDefinition": _CONDITIONS | {"acceptedNames": {"plural": "", "kind": ""}, "storedVersions": ["v1"]},
+    "CustomResourceDefinition": _CONDITIONS,
     "DaemonSet": dict.fromkeys(
         ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady"), 1
     ),
@@ -86,7 +86,7 @@ STATUS: Final[dict[str, dict[str, Any]]] = {
     "ReplicaSet": {"replicas": 1},
     "ReplicationController": {"replicas": 1},
     "ResourceClaim": {},
-    "ResourceQuota": {"hard": {"pods": "1"}},
+    "ResourceQuota": {},
     "Service": _BALANCER,
     "ServiceCIDR": _CONDITIONS,
     "StatefulSet": {"replicas": 1},
@@ -171,7 +171,5 @@ def _owned(say: Conversation, body: dict[str, Any]) -> None:
         put["metadata"].setdefault("labels", {})["put"] = part
         say.owners("PUT", f"{one}/{part}?fieldManager=putter", put)
     say.speaker.send("DELETE", f"{one}?gracePeriodSeconds=0")
-    if resource.namespaced:
-        say.owners(
-            "POST", f"{at}?fieldManager=poster&dryRun=All", {**everything, "metadata": metadata | {"name": "posted"}}
-        )
+    if made["kind"] not in ("APIService", "CustomResourceDefinition"):  # they are named after what they are about
+        say.owners("POST", f"{at}?fieldManager=poster&dryRun=All", {**everything, "metadata": {"name": "posted"}})
