@@ -195,6 +195,14 @@ def test_the_audit_log_is_read_and_exported(acme: House, shell: Shell) -> None:
     assert shell.run("audit", "export", "--tenant", "globex").status == 5
 
 
+def test_recorded_sessions_are_listed(acme: House, shell: Shell) -> None:
+    kept = factories.recording(acme.workspace, acme.editor, shown=None)
+    shell.sign_in(acme.owner)
+    (row,) = shell.done("audit", "recordings", "-o", "json").json
+    assert (row["id"], row["caller"], row["exit_code"]) == (str(kept.pk), acme.editor.email, 0)
+    assert acme.editor.email in shell.done("audit", "recordings", "--tenant", "acme").output
+
+
 @pytest.mark.parametrize(
     ("who", "arguments", "status", "words"),
     [
