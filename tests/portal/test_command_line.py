@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
+from cryptography.fernet import Fernet
 
 from audit.actions import Action
 from tenants.models import Membership, Tenant, User, Workspace
@@ -195,7 +196,8 @@ def test_the_audit_log_is_read_and_exported(acme: House, shell: Shell) -> None:
     assert shell.run("audit", "export", "--tenant", "globex").status == 5
 
 
-def test_recorded_sessions_are_listed(acme: House, shell: Shell) -> None:
+def test_recorded_sessions_are_listed(acme: House, shell: Shell, settings: Any) -> None:
+    settings.SEALING_KEYS = [Fernet.generate_key().decode()]
     kept = factories.recording(acme.workspace, acme.editor, shown=None)
     shell.sign_in(acme.owner)
     (row,) = shell.done("audit", "recordings", "-o", "json").json
