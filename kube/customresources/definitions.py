@@ -11,6 +11,7 @@ from kube.customresources.costs import LIGHT, defaults_cost
 from kube.customresources.schemas import structural_schema
 from kube.customresources.structuralrules import schema_causes
 from kube.customresources.validation import default_causes
+from kube.kinds.openings import APPROVED
 from kube.kinds.resources import PrinterColumn, Resource, Scale, Subresource, Version, version_order
 from kube.kinds.schemas import Definitions
 from kube.requests.fielderrors import duplicate, forbidden, invalid, not_supported, required, too_many
@@ -25,7 +26,6 @@ DEFAULTS_MOST: Final = 4 * LIGHT
 """Of a version; each is looked for in every object that a table shows."""
 
 CRDS: Final = ("apiextensions.k8s.io", "customresourcedefinitions")
-APPROVED: Final = "api-approved.kubernetes.io"
 CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"
 """The finalizer that holds a deleted CRD until its objects are gone."""
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
-from kube.customresources.definitions import APPROVED, CRDS
 from kube.kinds.builtins import BUILTINS
 from kube.requests.labelselectors import Selector, parse_labels
 from kube.requests.names import is_dns_subdomain
@@ -20,6 +19,10 @@ from kube.requests.status import BadRequest
 Place = tuple[str, str]
 """A group and a plural."""
 
+APPROVED: Final = "api-approved.kubernetes.io"
+"""The annotation without which no definition of a group of Kubernetes is taken."""
+
+DEFINITIONS: Final[Place] = ("apiextensions.k8s.io", "customresourcedefinitions")
 API_SERVICES: Final[Place] = ("apiregistration.k8s.io", "apiservices")
 KINDS: Final[Mapping[Place, str]] = MappingProxyType(
     {
@@ -29,7 +32,7 @@ KINDS: Final[Mapping[Place, str]] = MappingProxyType(
         ("scheduling.k8s.io", "priorityclasses"): "PriorityClass",
         ("node.k8s.io", "runtimeclasses"): "RuntimeClass",
         ("gateway.networking.k8s.io", "gatewayclasses"): "GatewayClass",
-        CRDS: "CustomResourceDefinition",
+        DEFINITIONS: "CustomResourceDefinition",
     }
 )
 """What can be opened, all of version ``v1``, by the kind."""
@@ -71,7 +74,7 @@ def openings_from(text: str) -> tuple[Opening, ...]:
     """Read lines; empty ones say nothing. A kind that is defined is opened with its definition. Raises ``BadRequest``."""
     found = [opening_from(line.strip()) for line in text.splitlines() if line.strip()]
     defined = sorted({opening.place for opening in found} & DEFINED)
-    return (*found, *(Opening(CRDS, f"{plural}.{group}") for group, plural in defined))
+    return (*found, *(Opening(DEFINITIONS, f"{plural}.{group}") for group, plural in defined))
 
 
 def shown_form(place: Place, item: Mapping[str, Any], marks: Mapping[str, str]) -> dict[str, Any]:
@@ -81,8 +84,7 @@ def shown_form(place: Place, item: Mapping[str, Any], marks: Mapping[str, str]) 
         field: value for field, value in item.items() if field not in ("apiVersion", "kind", "metadata", "status")
     }
     shown: dict[str, Any] = {"name": metadata["name"], "labels": {**(metadata.get("labels") or {}), **marks}}
-    if place == CRDS and (approval := (metadata.get("annotations") or {}).get(APPROVED)):
-        # Without it nobody, this server included, takes a definition of a group of Kubernetes.
+    if place == DEFINITIONS and (approval := (metadata.get("annotations") or {}).get(APPROVED)):
         shown["annotations"] = {APPROVED: approval}
     return {"apiVersion": f"{place[0]}/v1", "kind": KINDS[place], "metadata": shown, **fields}
 
@@ -118,8 +120,8 @@ def definitions_from(
         served = {"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
         approval = {APPROVED: "unapproved, another server's"}
         found[f"{plural}.{group}"] = {
-            "apiVersion": f"{CRDS[0]}/v1",
-            "kind": KINDS[CRDS],
+            "apiVersion": f"{DEFINITIONS[0]}/v1",
+            "kind": KINDS[DEFINITIONS],
             "metadata": {"name": f"{plural}.{group}", "labels": dict(marks), "annotations": approval},
             "spec": {"group": group, "scope": "Namespaced", "names": names, "versions": [served]},
         }

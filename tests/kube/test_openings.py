@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from kube.customresources.definitions import APPROVED, CRDS
-from kube.kinds.openings import aggregated_version, definitions_from, opening_from, openings_from, shown_form
+from kube.kinds.openings import (
+    APPROVED,
+    DEFINITIONS,
+    aggregated_version,
+    definitions_from,
+    opening_from,
+    openings_from,
+    shown_form,
+)
 from kube.requests.status import BadRequest
 
 CLASSES = ("storage.k8s.io", "storageclasses")
@@ -29,7 +36,7 @@ def test_a_line_opens_what_it_says(line: str, name: str, labels: dict[str, str],
 def test_a_defined_kind_is_opened_with_its_definition() -> None:
     kind, definition = openings_from("gatewayclasses.gateway.networking.k8s.io/public")
     assert kind.includes("public", {})
-    assert (definition.place, definition.name) == (CRDS, "gatewayclasses.gateway.networking.k8s.io")
+    assert (definition.place, definition.name) == (DEFINITIONS, "gatewayclasses.gateway.networking.k8s.io")
 
 
 def test_the_kinds_of_namespaces_of_another_server_are_definitions_that_can_be_taken() -> None:
@@ -96,5 +103,5 @@ def test_what_the_cluster_keeps_for_itself_is_not_shown() -> None:
 
 def test_a_definition_of_a_protected_group_keeps_its_approval() -> None:
     annotations = {APPROVED: "https://example.org/1", "internal": "x"}
-    shown = shown_form(CRDS, {"metadata": {"name": "a.b.k8s.io", "annotations": annotations}, "spec": {}}, {})
+    shown = shown_form(DEFINITIONS, {"metadata": {"name": "a.b.k8s.io", "annotations": annotations}, "spec": {}}, {})
     assert shown["metadata"]["annotations"] == {APPROVED: "https://example.org/1"}

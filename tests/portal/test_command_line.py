@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
+from cryptography.fernet import Fernet
 
 from audit.actions import Action
 from tenants.models import Membership, Tenant, User, Workspace
@@ -201,6 +202,15 @@ def test_the_audit_log_is_read_and_exported(acme: House, shell: Shell) -> None:
     assert [line["actor"] for line in lines] == [acme.owner.email]
     assert shell.done("audit", "export", *ready, "--format", "csv").output.count("workspace.ready") == 1
     assert shell.run("audit", "export", "--tenant", "globex").status == 5
+
+
+def test_recorded_sessions_are_listed(acme: House, shell: Shell, settings: Any) -> None:
+    settings.SEALING_KEYS = [Fernet.generate_key().decode()]
+    kept = factories.recording(acme.workspace, acme.editor, shown=None)
+    shell.sign_in(acme.owner)
+    (row,) = shell.done("audit", "recordings", "-o", "json").json
+    assert (row["id"], row["caller"], row["exit_code"]) == (str(kept.pk), acme.editor.email, 0)
+    assert acme.editor.email in shell.done("audit", "recordings", "--tenant", "acme").output
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from tenantry_cli.context import connect
 from tenantry_cli.output import Format, Output, show
 
 COLUMNS = ("created_at", "chain", "action", "outcome", "actor", "target")
+RECORDED = ("begun_at", "tenant", "namespace", "pod", "command", "caller", "exit_code", "id")
 
 app = typer.Typer(help="What happened, and who did it.", no_args_is_help=True)
 
@@ -62,6 +63,17 @@ def export(
     asked = _asked(tenant=tenant, action=action, actor=actor, text=text, since=since, until=until)
     for piece in connect(context).stream("audit-logs", "export", **asked, format=form.value):
         sys.stdout.buffer.write(piece)
+
+
+@app.command()
+def recordings(
+    context: typer.Context,
+    tenant: Annotated[str, typer.Option(help="Of this tenant alone.")] = "",
+    limit: Annotated[int, typer.Option(min=0, help="The newest so many; 0 for all.")] = 50,
+    output: Output = Format.TABLE,
+) -> None:
+    """List recorded sessions in pods, newest first; the portal plays them."""
+    show(connect(context).pages("recordings", "", limit=limit, **_asked(tenant=tenant)), RECORDED, output)
 
 
 def _asked(**filters: str) -> dict[str, str]:
