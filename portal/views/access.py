@@ -79,7 +79,7 @@ def _may(request: HttpRequest, actor: Actor, asked: dict[str, str]) -> HttpRespo
     """Why somebody may do something or not: as it was chosen, or as the raw request that an expert writes."""
     begun = _begun(actor, asked)
     chosen = MayForm(asked if "action" in asked else None, initial=begun)
-    raw = ExplainForm(asked if "path" in asked else None, initial=own_identity(actor))
+    raw = ExplainForm(asked if "path" in asked else None, initial=own_identity(actor), auto_id="raw-%s")
     explanation = None
     try:
         if chosen.is_bound and chosen.is_valid():
