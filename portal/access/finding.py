@@ -58,7 +58,7 @@ def _credential(actor: Actor, wanted: UUID) -> Result | None:
 
 def _asked(actor: Actor, wanted: UUID) -> Result | None:
     row = requests_visible_to(actor).filter(pk=wanted).first()
-    return row and _result(str(row), reverse("request", args=[wanted]), "inbox", "Request")
+    return _result(str(row), reverse("request", args=[wanted]), "inbox", "Request") if row else None
 
 
 def _entry(actor: Actor, wanted: UUID) -> Result | None:
@@ -78,7 +78,7 @@ def _refused(actor: Actor, wanted: UUID, now: datetime) -> Result | None:
 
 def _person(actor: Actor, wanted: UUID) -> Result | None:
     row = User.objects.filter(pk=wanted).first() if actor.sees_all else None
-    return row and _result(row.email, reverse("user", args=[wanted]), "user", "User")
+    return _result(row.email, reverse("user", args=[wanted]), "user", "User") if row else None
 
 
 def _result(text: str, url: str, icon: str, kind: str) -> Result:

@@ -8,7 +8,7 @@ from django.contrib import admin
 from audit.models import AuditChain, AuditEntry
 from portal.admin.translating import ServiceBackedAdmin, lines
 from portal.pages import labels
-from tenants.models import Announcement, UsageHour
+from tenants.models import Announcement, Freeze, UsageHour
 
 
 @admin.register(AuditEntry)
@@ -48,6 +48,16 @@ class AnnouncementAdmin(ServiceBackedAdmin):
     list_display = ("text", "severity", "audience", "starts_at", "ends_at", "created_by")
     list_filter = ("severity",)
     ordering = ("-created_at", "-id")
+
+
+@admin.register(Freeze)
+class FreezeAdmin(ServiceBackedAdmin):
+    """What is held still, to read; operators freeze and thaw on the pages of tenants and workspaces."""
+
+    list_display = ("tenant", "namespace", "reason", "frozen_by", "frozen_at", "until")
+    list_select_related = ("tenant",)
+    search_fields = ("tenant__name__startswith",)
+    ordering = ("-frozen_at", "id")
 
 
 @admin.register(UsageHour)

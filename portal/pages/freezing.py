@@ -59,7 +59,7 @@ def what_remains(freeze: Freeze, *, now: datetime) -> list[str]:
         count = direct.count()
         said.append(
             f"{count} direct credential{'' if count == 1 else 's'} can write on {where}, which asks no API server of ours, "
-            f"until {last:%d %b %H:%M} UTC at the latest; revoke them, or suspend. No others are given out."
+            f"until {last:%d %b %H:%M} UTC at the latest: revoke what is out, or suspend. No more are given out."
         )
     said.append(f"The workspace's own service accounts can write on {where} from inside.")
     return said

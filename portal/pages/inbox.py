@@ -147,6 +147,7 @@ def _clusters(actor: Actor, now: datetime) -> Group | None:
                     since=cluster.unreached_since,
                     url=reverse("cluster", args=[cluster.name]),
                     action="Look at it",
+                    post=(reverse("cluster-check", args=[cluster.name]), "Check now") if actor.operator else ("", ""),
                 )
             )
         if selectors.credential_ends_soon(cluster, now=now):

@@ -90,6 +90,7 @@ def test_an_operator_finds_all_that_waits_and_what_to_do(acme: House, operator: 
         f"/operations/{failed.pk}/retry/",
         f"/workspaces/{failed.workspace_id}/abandon/",
         "/tenants/acme/quota/change/",
+        f"/clusters/{acme.workspace.cluster.name}/check/",
     ):
         assert f'"{link}"' in page
     overview = text(operator, "/")

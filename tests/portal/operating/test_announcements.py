@@ -31,7 +31,7 @@ def say(text: str = "Down at noon", **of: Any) -> Announcement:
 def top(person: User, path: str = "/") -> str:
     """What stands on top of a page."""
     page = signed_in(person).get(path).content.decode()
-    return page.partition('aria-label="Announcements">')[2].partition("</section>")[0]
+    return page.partition('aria-label="Banners">')[2].partition("</section>")[0]
 
 
 def test_an_operator_announces_and_everybody_reads_it_on_every_page(acme: House, operator: User) -> None:
