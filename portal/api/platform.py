@@ -207,7 +207,7 @@ class ClusterList(_List):
 class ClusterDetail(_Detail):
     """A registered cluster."""
 
-    settable = tuple(name for name in ClusterChangeRequest().fields if name in ClusterSerializer.Meta.fields)
+    settable = tuple(name for name in ClusterChangeRequest().get_fields() if name in ClusterSerializer.Meta.fields)
     resource = _CLUSTERS
 
 
