@@ -118,6 +118,7 @@ MIDDLEWARE = [
     "portal.middleware.ProxyMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
+    "portal.staticfiles.CompressingMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "portal.middleware.RequestMiddleware",
     "portal.middleware.CorsMiddleware",

@@ -55,7 +55,7 @@ class Endpoint(APIView):
             raise BadRequest("This route keeps no If-Match: it would be done whatever has changed meanwhile.")
         is_known(request.headers.get("If-None-Match", "*"), "")
 
-    def finalize_response(
+    def finalize_response(  # type: ignore[override] # what passes here is not always DRF's own
         self, request: Request, response: HttpResponseBase, *args: Any, **kwargs: Any
     ) -> HttpResponseBase:
         """With the entity tag of what is shown; 304 for whoever has it already."""

@@ -207,6 +207,7 @@ class ClusterList(_List):
 class ClusterDetail(_Detail):
     """A registered cluster."""
 
+    settable = tuple(name for name in ClusterChangeRequest().get_fields() if name in ClusterSerializer.Meta.fields)
     resource = _CLUSTERS
 
 

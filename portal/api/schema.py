@@ -55,7 +55,7 @@ class Schema(AutoSchema):
         codes = {"400", "401", "403", "404", "429", "503"}
         if self.method in {"POST", "PATCH", "PUT", "DELETE"}:
             codes |= {"409", "413", "415", "422"}
-        if self.view.conditional and self.method in {"PATCH", "PUT", "DELETE"}:
+        if getattr(self.view, "conditional", False) and self.method in {"PATCH", "PUT", "DELETE"}:
             codes.add("412")
         problem = self.resolve_serializer(Problem, "response").ref
         for code in sorted(codes):

@@ -28,7 +28,7 @@ class KubeconfigForm(forms.Form):
         label="Life of the token",
         choices=[(120, "Two hours"), (60, "One hour"), (30, "Half an hour"), (10, "Ten minutes")],
         coerce=int,
-        empty_value=0,
+        empty_value=None,
         required=False,
         help_text="A file that is signed in by the browser holds none.",
     )

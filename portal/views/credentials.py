@@ -68,7 +68,8 @@ def workspace_kubeconfig(request: HttpRequest, pk: UUID) -> HttpResponse:
     )
     if request.method == "POST" and form.is_valid():
         try:
-            issued = kubeconfig_issue(actor=actor, workspace_id=found.pk, **form.cleaned_data, now=timezone.now())
+            wanted = {**form.cleaned_data, "minutes": form.cleaned_data["minutes"] or 0}
+            issued = kubeconfig_issue(actor=actor, workspace_id=found.pk, **wanted, now=timezone.now())
         except StatusError as error:
             add_status_error(request, form, error)
         else:

@@ -57,14 +57,7 @@ def workspaces(request: HttpRequest) -> HttpResponse:
     status = status if status in {Status.ACTIVE, Status.SUSPENDED} else ""
     after = request.GET.get("after", "")
     found = selectors.workspaces_page(actor, search=query, status=status, after=after)
-    about = {
-        "tenant": found.tenant_id,
-        "workspace": found.name,
-        "namespace": found.k8s_namespace,
-        "cluster": found.cluster.name,
-    }
     context = {
-        "links": links_for(settings.WORKSPACE_LINKS, about),
         "workspaces": found.rows,
         "query": query,
         "status": status,
@@ -120,7 +113,14 @@ def workspace(request: HttpRequest, pk: UUID) -> HttpResponse:
     ]
     held = found.freezes.exists()
     suspended_by = f" (suspended by {found.suspended_by})" if found.suspended_by else ""
+    about = {
+        "tenant": found.tenant_id,
+        "workspace": found.name,
+        "namespace": found.k8s_namespace,
+        "cluster": found.cluster.name,
+    }
     context = {
+        "links": links_for(settings.WORKSPACE_LINKS, about),
         "workspace": found,
         "may": _rights(actor, found)
         | {

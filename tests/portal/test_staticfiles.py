@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import re
 from pathlib import Path
@@ -11,6 +12,7 @@ from django.core.management import call_command
 from django.test import Client
 
 from portal.staticfiles import HashedOnceCollected
+from tests.portal.conftest import House, signed_in
 
 
 def test_collected_files_have_names_that_change_with_them(settings: Any, tmp_path: Path) -> None:
@@ -28,6 +30,45 @@ def test_collected_files_have_names_that_change_with_them(settings: Any, tmp_pat
     answer = Client().get(url)
     assert answer.status_code == 200
     assert "immutable" in answer.headers["Cache-Control"]
+
+
+COLD = 100_000
+"""Bytes of a page and all it names, for who has nothing of it yet."""
+
+
+def loaded(client: Client, path: str) -> int:
+    """What a browser that takes gzip loads for a page."""
+    page = client.get(path)
+    assert page.status_code == 200
+    text = page.content.decode()
+    named = set(re.findall(r'(?:href|src)="(/static/[^"#]+)', text))
+    styles = [Client().get(name).getvalue().decode() for name in named if name.endswith(".css")]
+    named |= {f"/static/{font}" for style in styles for font in re.findall(r'url\("\.\./(fonts/[^"]+)"\)', style)}
+    assert len(named) > 10
+    files = [Client().get(name, headers={"Accept-Encoding": "gzip, br"}) for name in named]
+    return len(page.content) + sum(len(file.getvalue()) for file in files)
+
+
+def test_pages_are_small_before_anything_is_collected(acme: House) -> None:
+    """As the quickstart serves them (GW14)."""
+    client = signed_in(acme.owner)
+    for path in ("/", "/workspaces/", f"/workspaces/{acme.workspace.pk}/", "/tenants/acme/", "/explain/", "/profile/"):
+        assert loaded(client, path) < COLD, path
+    assert loaded(Client(), "/login/") < COLD
+
+
+def test_what_is_not_collected_is_compressed_for_who_takes_it(settings: Any) -> None:
+    assert settings.WHITENOISE_USE_FINDERS
+    source = (Path(__file__).parents[2] / "static" / "css" / "30-components.css").read_bytes()
+    path = "/static/css/30-components.css"
+    plain, small = Client().get(path), Client().get(path, headers={"Accept-Encoding": "gzip"})
+    assert plain.getvalue() == gzip.decompress(small.content) == source
+    assert "Content-Encoding" not in plain.headers
+    assert "Accept-Encoding" in plain.headers["Vary"]
+    assert small.headers["Content-Encoding"] == "gzip"
+    assert small.headers["Last-Modified"] == plain.headers["Last-Modified"]
+    font = Client().get("/static/fonts/geist.woff2", headers={"Accept-Encoding": "gzip"})
+    assert "Content-Encoding" not in font.headers, "it is compressed already"
 
 
 def test_the_player_of_recordings_is_what_its_makers_published() -> None:

@@ -88,6 +88,7 @@ def fill(of: House) -> None:
     PortalSession.objects.create(session=session, user=of.owner)
     SecondFactor.objects.create(user=of.owner, sealed_secret=b"x")
     RecoveryCode.objects.create(user=of.owner, digest=uuid.uuid4().hex)
+    factories.passkey(of.owner)
     PasswordReset.objects.create(user=of.owner, digest=uuid.uuid4().hex, expires_at=now)
     Invitation.objects.create(
         tenant=of.tenant, email="x@x.test", role="viewer", digest=uuid.uuid4().hex, invited_by=of.owner, expires_at=now

@@ -97,6 +97,7 @@ class UserDetail(Endpoint):
     """An account."""
 
     conditional = True
+    settable = ("name", "status", "operator", "auditor", "superuser", "password_given")
 
     @extend_schema(
         operation_id="getUser", summary="Read an account (operators, auditors)", responses={200: UserDetailSerializer}
