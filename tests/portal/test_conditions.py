@@ -54,8 +54,8 @@ def things(acme: House, operator: User) -> dict[str, tuple[str, str, Any, str]]:
         "clusters/<str:name>/": (
             f"clusters/{acme.workspace.cluster.name}/",
             "PATCH",
-            {"tenant_role": "other-role"},
-            "tenant_role",
+            {"limits_events": True},
+            "limits_events",
         ),
         "users/<uuid:pk>/": (f"users/{acme.viewer.pk}/", "PATCH", {"name": "Vera"}, "name"),
         "prices/": ("prices/", "PUT", {"prices": [{"measure": "requests", "amount": "1", "per": 1000}]}, "results"),
