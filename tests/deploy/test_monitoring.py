@@ -69,7 +69,7 @@ def told(apiserver: OwnApiserver, django_db_setup: None, django_db_blocker: Any)
             server="https://192.0.2.1",
             ca_data="none",
             kind="external",
-            credential_expires_at="2030-01-01Z",
+            credential_expires_at="2030-01-01T00:00:00Z",
         )
         try:
             Client().get("/healthz")
