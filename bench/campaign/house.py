@@ -21,7 +21,7 @@ import psycopg
 from psycopg import sql
 
 from bench.campaign.links import Link
-from bench.campaign.nursery import BACK
+from bench.campaign.nursery import BACK, TELL
 from bench.campaign.plan import COPIES, VICTIMS
 from portal.quickstart.embedded.postgresql import PostgreSQL
 from portal.quickstart.embedded.redis import Redis
@@ -33,7 +33,7 @@ from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 DATABASE, TEMPLATE = "campaign", "campaign_template"
-_READY_SECONDS = 120
+_READY_SECONDS = 75
 _GATEWAY_USER = "tenantry-gateway"
 
 
@@ -187,14 +187,19 @@ class House:
                     continue
                 scheme = "https" if part.kind == "apiserver" else "http"
                 url = f"{scheme}://127.0.0.1:{part.port}/readyz"
-                for _ in range(_READY_SECONDS * 10):
+                deadline = asyncio.get_running_loop().time() + _READY_SECONDS
+                while asyncio.get_running_loop().time() < deadline:
+                    if self._looking is not None and self._looking.done():
+                        self._looking.result()
                     with contextlib.suppress(aiohttp.ClientError, TimeoutError, OSError):
                         async with session.get(url, ssl=self.bearers) as answer:
                             if answer.status == 200:
                                 break
                     await asyncio.sleep(0.1)
                 else:
-                    raise NotReady(f"{part.name} is not ready: {self.log(part.name)[-600:]}")
+                    self.signal(part, TELL)
+                    await asyncio.sleep(1)
+                    raise NotReady(f"{part.name} ({part.pid}) is not ready: {self.log(part.name)[-1500:]}")
 
     def log(self, name: str) -> str:
         """What a part has said."""

@@ -7,6 +7,7 @@ addresses after the fork, so that two of everything run on one set of settings.
 from __future__ import annotations
 
 import ctypes
+import faulthandler
 import json
 import os
 import signal
@@ -21,6 +22,9 @@ import environ
 
 JUMP, BACK = signal.SIGRTMIN + 1, signal.SIGRTMIN + 2
 """What sets a part's clock an hour on or back by turns, and right again."""
+
+TELL = signal.SIGUSR2
+"""What makes a part write into its log where it stands."""
 
 _HOUR = 3600.0
 
@@ -105,6 +109,7 @@ def _mind_the_clock() -> None:
         travel.start()
         travels.append(travel)
 
+    faulthandler.register(TELL)
     signal.signal(JUMP, jump)
     signal.signal(BACK, back)
 

@@ -15,6 +15,7 @@ BASE = ROOT / "deploy" / "kustomize" / "base"
 SHIPPED = ROOT / "tenants" / "manifests"
 MONITORING = ROOT / "deploy" / "monitoring"
 FILES = CHART / "files"
+WATCHED = CHART / "monitoring"
 NAME = "tenantry"
 
 Manifest = dict[str, Any]
@@ -58,15 +59,19 @@ def base() -> dict[str, str]:
 
 
 def shipped() -> dict[str, str]:
-    """What the chart has of the gateway's rights, and of monitoring: the files that everybody else takes as they are."""
+    """What the chart has of the gateway's rights: the files that everybody applies."""
     names = ("fences", "gateway-role", "mutations", "tenant-roles")
-    files = [*(SHIPPED / f"{name}.yaml" for name in names), *sorted(MONITORING.iterdir())]
-    return {file.name: file.read_text() for file in files}
+    return {f"{name}.yaml": (SHIPPED / f"{name}.yaml").read_text() for name in names}
+
+
+def watched() -> dict[str, str]:
+    """What the chart has of monitoring: the files that are taken as they are elsewhere."""
+    return {file.name: file.read_text() for file in sorted(MONITORING.iterdir())}
 
 
 def write() -> None:
     """Write what is made of something else."""
-    for folder, files in ((FILES, shipped), (BASE, base)):
+    for folder, files in ((FILES, shipped), (WATCHED, watched), (BASE, base)):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         for name, text in files().items():

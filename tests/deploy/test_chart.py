@@ -20,7 +20,20 @@ from django.core.management import call_command
 from tests.apiserver import KUBECTL, OwnApiserver
 from tests.databases import OWNER, migrated
 from tests.deploy.pods import Node, possible
-from tests.deploy.rendering import BASE, CHART, FILES, ROOT, Manifest, base, flat, rendered, shipped, values_of
+from tests.deploy.rendering import (
+    BASE,
+    CHART,
+    FILES,
+    ROOT,
+    WATCHED,
+    Manifest,
+    base,
+    flat,
+    rendered,
+    shipped,
+    values_of,
+    watched,
+)
 from tests.kubeapiserver import KubeApiserver
 from tests.story.product import eventually
 
@@ -64,6 +77,7 @@ def keys(*arguments: str) -> list[Manifest]:
 def test_kustomize_base_is_the_chart() -> None:
     assert {path.name: path.read_text() for path in BASE.iterdir()} == base(), "make manifests"
     assert {path.name: path.read_text() for path in FILES.iterdir()} == shipped(), "make manifests"
+    assert {path.name: path.read_text() for path in WATCHED.iterdir()} == watched(), "make manifests"
 
 
 @pytest.mark.skipif(KUBECTL is None, reason="kubectl is missing")

@@ -41,18 +41,12 @@ def named(expression: str) -> set[tuple[str, frozenset[str]]]:
     """The metrics that an expression asks for, each with the labels that it chooses by."""
     found = set()
 
-    class Visitor:
-        def pre_visit(self, node: Any) -> bool:
-            selector = getattr(node, "vector_selector", node)
-            if isinstance(selector, promql_parser.VectorSelector):
-                labels = frozenset(matcher.name for matcher in selector.matchers.matchers)
-                found.add((selector.name, labels))
-            return True
+    def look(node: Any) -> bool:
+        if isinstance(node, promql_parser.VectorSelector):
+            found.add((node.name, frozenset(matcher.name for matcher in node.matchers.matchers)))
+        return True
 
-        def post_visit(self, node: Any) -> bool:
-            return True
-
-    promql_parser.walk(Visitor(), promql_parser.parse(expression))
+    promql_parser.walk(promql_parser.parse(expression), look)
     return found
 
 
@@ -69,7 +63,7 @@ def told(apiserver: OwnApiserver, django_db_setup: None, django_db_blocker: Any)
             server="https://192.0.2.1",
             ca_data="none",
             kind="external",
-            credential_expires_at="2030-01-01Z",
+            credential_expires_at="2030-01-01T00:00:00Z",
         )
         try:
             Client().get("/healthz")
