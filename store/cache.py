@@ -9,13 +9,13 @@ from bisect import bisect_left, bisect_right, insort
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
-from store.types import AllSpaces, Event, EventType, FullListing, Key, Range, Stored
+from store.types import AllSpaces, Event, EventType, FullListing, Range, Stored
 
 ListKey = tuple[str, str, str]
 """Where an object stands in a listing: (space, namespace, name)."""
 
-_Whole = tuple[str, str, str, str | None] | tuple[str, str]
-"""A ``Range`` without a namespace, or an ``AllSpaces``."""
+Whole = tuple[str, str, str, str | None] | tuple[str, str]
+"""A ``Range`` of all namespaces (``None``), or an ``AllSpaces``; to make one of those costs more than to look it up."""
 
 OVERHEAD_BYTES = 500
 """What an object costs in memory besides its data: key, strings, dictionary and order entries."""
@@ -85,21 +85,12 @@ class Cache:
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
-        self._caches: OrderedDict[_Whole, ResourceCache] = OrderedDict()
+        self._caches: OrderedDict[Whole, ResourceCache] = OrderedDict()
         self._loading: dict[Range | AllSpaces, list[Event]] = {}
         self.bytes = 0
 
-    def find_for(self, key: Key, now: float) -> ResourceCache | None:
-        """The cache that holds the object of this key, if there is one; its whole resource is held, whatever is in it."""
-        space, group, resource, _, _ = key
-        # Every request asks several times: a Range would cost more than the look-up.
-        return self._find((space, group, resource, None), now)
-
-    def find(self, selection: Range | AllSpaces, now: float) -> ResourceCache | None:
-        """The cache of a whole resource (``namespace`` is ``None``), if it is held."""
-        return self._find(selection, now)
-
-    def _find(self, selection: _Whole, now: float) -> ResourceCache | None:
+    def find(self, selection: Whole, now: float) -> ResourceCache | None:
+        """The cache of a whole resource, if it is held."""
         cache = self._caches.get(selection)
         if cache is not None:
             cache.used = now
@@ -149,7 +140,7 @@ class Cache:
     def __len__(self) -> int:
         return len(self._caches)
 
-    def _drop(self, selection: _Whole) -> None:
+    def _drop(self, selection: Whole) -> None:
         self.bytes -= self._caches.pop(selection).bytes
 
     def _trim(self) -> None:

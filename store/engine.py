@@ -158,7 +158,7 @@ class Engine:
         now = clock()
         if now >= self._follower.silent_from:
             return None
-        cache = self._cache.find_for(key, now)
+        cache = self._cache.find((key.space, key.group, key.resource, None), now)
         return None if cache is None else cache.items.get((key.space, key.namespace, key.name))
 
     def holds(self, key: Key, stored: Stored | None) -> bool:
@@ -166,7 +166,7 @@ class Engine:
         now = clock()
         if now >= self._follower.silent_from:
             return False
-        cache = self._cache.find_for(key, now)
+        cache = self._cache.find((key.space, key.group, key.resource, None), now)
         return cache is not None and cache.items.get((key.space, key.namespace, key.name)) is stored
 
     async def get(self, key: Key, *, cached: bool = False) -> Stored | None:
@@ -177,7 +177,9 @@ class Engine:
                 await self._verify_history()
         elif not self.leases.cover(key.space, now):
             await self._barrier()
-        cache = self._cache.find_for(key, now) or await self._resource(Range(key.space, key.group, key.resource))
+        cache = self._cache.find((key.space, key.group, key.resource, None), now) or await self._resource(
+            Range(key.space, key.group, key.resource)
+        )
         return cache.items.get((key.space, key.namespace, key.name))
 
     async def list(
