@@ -36,6 +36,8 @@ class Part:
 
     fields: tuple[Path, ...]
     kept: frozenset[str] | None = None
+    marks: tuple[str, ...] = ()
+    """Names of metadata that are written although all else of it stays."""
 
     def taken(self, old: Body, new: Body) -> Body:
         """The current object with what the part writes from the new one. Neither is changed, nor shared."""
@@ -50,7 +52,8 @@ class Part:
             written = {name: value for name, value in new.items() if name not in self.kept}
             return written | {name: old[name] for name in self.kept if name in old}
         # Which object is meant, and who owns its fields.
-        return old | {name: new[name] for name in ("resourceVersion", "managedFields") if new.get(name) is not None}
+        names = ("resourceVersion", "managedFields", *self.marks)
+        return old | {name: new[name] for name in names if new.get(name) is not None}
 
 
 def reset_of(resource: Resource, name: str) -> Fields:
@@ -142,7 +145,7 @@ _PARTS: Final[dict[str, Part]] = {
     "finalize": Part((("spec", "finalizers"),), kept=frozenset()),
     "binding": Part(
         (("spec", "nodeName"), ("status", "conditions"), ("status", "nominatedNodeName")),
-        kept=frozenset({"finalizers", "ownerReferences"}),
+        marks=("labels", "annotations"),
     ),
     "ephemeralcontainers": Part((("spec", "ephemeralContainers"),)),
     "resize": Part(

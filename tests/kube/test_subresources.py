@@ -67,7 +67,8 @@ def leaves(node: Any, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
 def may(part: str, path: tuple[str, ...]) -> bool:
     """Whether Kubernetes lets this part write the field, by the words of its documentation."""
     if path[0] == "metadata":
-        return path[1] == "resourceVersion" or part in ("status", "approval", "finalize")
+        bound = part == "binding" and path[1] in ("labels", "annotations")
+        return bound or path[1] == "resourceVersion" or part in ("status", "approval", "finalize")
     match part:
         case "status":
             return path[0] == "status"
@@ -80,7 +81,7 @@ def may(part: str, path: tuple[str, ...]) -> bool:
         case "ephemeralcontainers":
             return path == ("spec", "ephemeralContainers")
         case "binding":
-            return path in (("spec", "nodeName"), ("status", "conditions"))
+            return path in (("spec", "nodeName"), ("status", "conditions"), ("status", "nominatedNodeName"))
         case "resize":
             of_container = path[:2] in {("spec", field) for field in CONTAINERS}
             return path == ("spec", "resources") or (of_container and path[-1] in ("resources", "resizePolicy"))
