@@ -318,6 +318,7 @@ SPECTACULAR_SETTINGS = {
         "ApprovalEnum": "tenants.models.Approval",
         "OutcomeEnum": "audit.models.Outcome",
         "CredentialKindEnum": "tenants.models.CredentialKind",
+        "RecordingModeEnum": "tenants.models.RecordingMode",
         "CredentialRoleEnum": "portal.api.serializers.workspaces.CREDENTIAL_ROLES",
     },
 }

@@ -40,7 +40,8 @@ def test_every_list_costs_the_same_with_many_rows(
         factories.credential(factories.workspace(made, owner), owner)
         factories.event(made.name, Action.WORKSPACE_READY, owner)
     client = signed_in(operator)
-    with django_assert_max_num_queries(10):  # type: ignore[operator]
+    client.get(url(label, "changelist"))  # the first page of a session writes the session down
+    with django_assert_max_num_queries(8):  # type: ignore[operator]
         assert client.get(url(label, "changelist")).status_code == 200
 
 

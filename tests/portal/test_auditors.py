@@ -55,6 +55,7 @@ FORMS = {
     *("tier-new", "tier-delete", "tier-policies-change", "prices"),
     *("cluster-new", "cluster-check", "cluster-credential", "cluster-delete"),
     *("user-new", "user-status", "user-reset", "user-end", "user-rights", "user-factor-remove", "user-session-end"),
+    "passkey-remove",
     *("operation-retry", "pod-connection-end", "login-revoke", "credential-revoke", "restore-open"),
     *("request-approve", "request-deny", "request-withdraw", "workspace-end", "member-end"),
     *("announcement-new", "announcement-end"),

@@ -11,7 +11,7 @@ class Migration(migrations.Migration):
     """A table of its own."""
 
     dependencies = [
-        ('tenants', '0041_freezes'),
+        ('tenants', '0026_freezes'),
     ]
 
     operations = [

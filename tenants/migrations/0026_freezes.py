@@ -10,7 +10,7 @@ class Migration(migrations.Migration):
     """A table of its own; nothing else is touched."""
 
     dependencies = [
-        ('tenants', '0040_announcements'),
+        ('tenants', '0025_announcements'),
     ]
 
     operations = [
