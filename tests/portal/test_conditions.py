@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from django.db import connections, transaction
+from django.utils import timezone
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,6 +18,8 @@ from kube.requests.status import StatusError
 from portal.api import urls
 from portal.http.conditions import entity_tag, is_known, require_match
 from tenants.models import Membership, Tenant, User, Workspace
+from tenants.rights import as_actor
+from tenants.services.operating.announcements import Said, announcement_create
 from tests import factories
 from tests.portal.conftest import House
 from tests.portal.test_api import bearer, send
@@ -29,7 +32,14 @@ PLAIN = {"display_name": "Acme & Sons"}
 def things(acme: House, operator: User) -> dict[str, tuple[str, str, Any, str]]:
     """Route → its address, how it is changed, by what, and what shows that it was."""
     tenant = f"tenants/{acme.tenant.name}/"
+    said = announcement_create(actor=as_actor(operator), said=Said(text="Clusters are upgraded."), now=timezone.now())
     return {
+        "announcements/<uuid:pk>/": (
+            f"announcements/{said.pk}/",
+            "PUT",
+            {"text": "Clusters were upgraded.", "severity": "info"},
+            "text",
+        ),
         "tenants/<str:name>/": (tenant, "PATCH", PLAIN, "display_name"),
         "tenants/<str:name>/members/<uuid:user_id>/": (
             f"{tenant}members/{acme.viewer.pk}/",

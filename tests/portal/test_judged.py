@@ -257,7 +257,12 @@ def test_a_change_of_rights_says_who_would_refuse_it(acme: Tenant, owner: User) 
 
 def test_who_may_not_read_what_is_there_learns_nothing_of_it_by_trying_changes(acme: Tenant, owner: User) -> None:
     """Not by a refusal that quotes it, nor by a guess: auditors ask about anybody, and read no Secret."""
-    secret: dict[str, Any] = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "db", "namespace": "team"}}
+    secret: dict[str, Any] = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "Opaque",
+        "metadata": {"name": "db", "namespace": "team"},
+    }
     there("root:acme", "secrets", {**secret, "data": {"password": "aHVudGVyMg=="}}, "team")
     auditor = factories.user("auditor@platform.test", is_auditor=True)
     path = "/api/v1/namespaces/team/secrets/db"

@@ -6,7 +6,7 @@ import io
 import json
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from django.test import Client
@@ -18,6 +18,14 @@ from portal.logformat import JSONFormatter, LineFormatter
 
 LINE = LineFormatter("%(levelname)s %(name)s: %(message)s")
 JSON = JSONFormatter()
+
+
+@pytest.fixture(autouse=True)
+def _outside_of_requests() -> Iterator[None]:
+    """Tests before this one may have asked in the same context, which a server makes anew for every request."""
+    before = request_name.set("")
+    yield
+    request_name.reset(before)
 
 
 def record(words: str) -> logging.LogRecord:

@@ -136,6 +136,8 @@ class AnnouncementList(Endpoint):
 class AnnouncementDetail(Endpoint):
     """One of them."""
 
+    conditional = True
+
     @extend_schema(
         operation_id="getAnnouncement",
         summary="Show an announcement",
@@ -155,7 +157,10 @@ class AnnouncementDetail(Endpoint):
         """The whole of it; whoever has put it away sees it again when its words are new. Operators only."""
         actor = api_operator(request)
         said = Said(**self.validated_body(request, AnnouncementRequest))
-        found = announcement_change(actor=actor, announcement_id=pk, said=said, now=timezone.now())
+        with self.unchanged_since(
+            request, lambda: Announcement.objects.select_for_update(no_key=True).filter(pk=pk).first()
+        ):
+            found = announcement_change(actor=actor, announcement_id=pk, said=said, now=timezone.now())
         return Response(AnnouncementDetailSerializer(found).data)
 
 
