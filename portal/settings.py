@@ -120,6 +120,7 @@ MIDDLEWARE = [
     "csp.middleware.CSPMiddleware",
     "portal.staticfiles.CompressingMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
+    "portal.middleware.PageCompressionMiddleware",
     "portal.middleware.RequestMiddleware",
     "portal.middleware.CorsMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",

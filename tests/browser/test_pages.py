@@ -212,7 +212,7 @@ def test_keyboard_reaches_the_content_first(visit: Callable[..., Visit], house: 
     window.page.keyboard.press("Tab")
     assert window.page.evaluate("document.activeElement.textContent") == "Skip to content"
     window.page.keyboard.press("Enter")
-    assert re.search(r"#main$", window.page.url)
+    window.page.wait_for_url(re.compile("#main$"))
 
 
 def test_token_is_copied_from_the_page_that_shows_it_once(visit: Callable[..., Visit], house: dict[str, Any]) -> None:

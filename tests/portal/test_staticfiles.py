@@ -38,9 +38,10 @@ COLD = 100_000
 
 def loaded(client: Client, path: str) -> int:
     """What a browser that takes gzip loads for a page."""
-    page = client.get(path)
+    page = client.get(path, headers={"Accept-Encoding": "gzip, br"})
     assert page.status_code == 200
-    text = page.content.decode()
+    assert page.headers["Content-Encoding"] == "gzip"
+    text = gzip.decompress(page.content).decode()
     named = set(re.findall(r'(?:href|src)="(/static/[^"#]+)', text))
     styles = [Client().get(name).getvalue().decode() for name in named if name.endswith(".css")]
     named |= {f"/static/{font}" for style in styles for font in re.findall(r'url\("\.\./(fonts/[^"]+)"\)', style)}
@@ -55,6 +56,15 @@ def test_pages_are_small_before_anything_is_collected(acme: House) -> None:
     for path in ("/", "/workspaces/", f"/workspaces/{acme.workspace.pk}/", "/tenants/acme/", "/explain/", "/profile/"):
         assert loaded(client, path) < COLD, path
     assert loaded(Client(), "/login/") < COLD
+
+
+def test_answers_that_show_a_secret_are_not_compressed(acme: House) -> None:
+    """Nor is their length told by what stands beside the secret."""
+    form = {"name": "pipeline", "scope": "read", "days": "30"}
+    shown = signed_in(acme.owner).post("/tokens/new/", form, headers={"Accept-Encoding": "gzip"})
+    assert shown.status_code == 200
+    assert "tnt_" in shown.content.decode()
+    assert "Content-Encoding" not in shown.headers
 
 
 def test_what_is_not_collected_is_compressed_for_who_takes_it(settings: Any) -> None:
