@@ -75,6 +75,20 @@ def test_it_is_for_those_whom_it_is_meant_for(acme: House, globex: House, operat
     }
 
 
+def test_a_token_for_one_tenant_is_told_nothing_that_is_said_to_another(acme: House, globex: House) -> None:
+    factories.member(globex.tenant, "viewer", acme.viewer)
+    for name in ("acme", "globex"):
+        say(f"for {name}", audience="tenants", tenants=[name])
+    say("for all")
+    script = bearer(acme.viewer, "write", acme.tenant)
+    rows = send(script, "GET", "announcements/").json()["results"]
+    assert {row["text"] for row in rows} == {"for acme", "for all"}
+    other = Announcement.objects.get(text="for globex")
+    assert send(script, "POST", f"announcements/{other.pk}/dismiss").status_code == 404
+    rows = send(bearer(acme.viewer, "read"), "GET", "announcements/").json()["results"]
+    assert len(rows) == 3
+
+
 def test_it_goes_with_its_last_tenant(acme: House) -> None:
     """What was for some tenants is for nobody when they are gone, never for everybody."""
     doomed = factories.tenant("doomed")
