@@ -22,7 +22,7 @@ from portal.api.endpoint import (
     page_schema,
     paginated_response,
 )
-from portal.api.permissions import api_operator, api_overseer, token_tenant
+from portal.api.permissions import api_operator, api_overseer
 from portal.api.serializers.base import RequestSerializer
 from tenants.models import Announcement, Audience, Severity, Tenant, Tier
 from tenants.services.operating.announcements import (
@@ -107,17 +107,14 @@ class AnnouncementList(Endpoint):
         responses={200: page_schema(AnnouncementDetailSerializer)},
     )
     def get(self, request: Request) -> Response:
-        """What is meant for the caller and was not put away, as on top of the pages; ``audience`` is left out there.
-
-        A token for one tenant is told what is said to everybody and to that one.
-        """
+        """What is meant for the caller and was not put away, as on top of the pages; ``audience`` is left out there."""
         wanted = request.query_params.get("all", "false")
         if wanted not in ("true", "false"):
             raise BadRequest("all is true or false.")
         after, limit = page_parameters(request)
         if wanted == "false":
             user: Any = request.user
-            mine = announcements_for(user, now=timezone.now(), tenant=token_tenant(request))[:SHOWN_MAX]
+            mine = announcements_for(user, now=timezone.now())[:SHOWN_MAX]
             return paginated_response(request, mine, AnnouncementSerializer)
         page = page_of(announcements_of(api_overseer(request)), after, limit)
         return paginated_response(request, page.rows, AnnouncementDetailSerializer, page.next)
@@ -191,5 +188,5 @@ class AnnouncementDismiss(Endpoint):
     def post(self, request: Request, pk: UUID) -> Response:
         """It is on no page of the caller's any more."""
         user: Any = request.user
-        announcement_dismiss(user=user, announcement_id=pk, now=timezone.now(), tenant=token_tenant(request))
+        announcement_dismiss(user=user, announcement_id=pk, now=timezone.now())
         return Response(status=204)

@@ -100,9 +100,9 @@ def announcement_end(*, actor: Actor, announcement_id: UUID, now: datetime) -> A
     return found
 
 
-def announcement_dismiss(*, user: User, announcement_id: UUID, now: datetime, tenant: str = "") -> None:
+def announcement_dismiss(*, user: User, announcement_id: UUID, now: datetime) -> None:
     """Put it away for this person. Raises ``NotFound`` for one that is not theirs, ``Conflict`` if it has to be seen."""
-    found = announcements_for(user, now=now, tenant=tenant).filter(pk=announcement_id).first()
+    found = announcements_for(user, now=now).filter(pk=announcement_id).first()
     if found is None:
         raise _unknown(announcement_id)
     if not found.dismissible:
@@ -110,13 +110,9 @@ def announcement_dismiss(*, user: User, announcement_id: UUID, now: datetime, te
     found.dismissed_by.add(user)
 
 
-def announcements_for(user: User, *, now: datetime, tenant: str = "") -> QuerySet[Announcement]:
-    """What is said to this person now and was not put away: what matters most first. Operators are nobody special.
-
-    With ``tenant`` as to a member of that one alone.
-    """
-    member = Membership.objects.filter(user=user)
-    mine = (member.filter(tenant_id=tenant) if tenant else member).values("tenant_id")
+def announcements_for(user: User, *, now: datetime) -> QuerySet[Announcement]:
+    """What is said to this person now and was not put away: what matters most first. Operators are nobody special."""
+    mine = Membership.objects.filter(user=user).values("tenant_id")
     tiers = Workspace.objects.filter(tenant_id__in=mine).exclude(status="deleted").values("tier_id")
     told = _links(Announcement.tenants).filter(tenant_id__in=mine)
     of_tiers = _links(Announcement.tiers).filter(tier_id__in=tiers)

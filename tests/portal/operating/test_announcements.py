@@ -89,6 +89,19 @@ def test_a_token_for_one_tenant_is_told_nothing_that_is_said_to_another(acme: Ho
     assert len(rows) == 3
 
 
+@pytest.mark.parametrize("header", ["Referer", "HX-Current-URL"])
+@pytest.mark.parametrize("path", ["//evil.example/x", "/\\evil.example/x", "///evil.example"])
+def test_putting_it_away_leads_to_no_other_site(acme: House, header: str, path: str) -> None:
+    """An address of ours may be another site's once its host is left out."""
+    made = say()
+    away = reverse("announcement-dismiss", args=[made.pk])
+    client = signed_in(acme.viewer)
+    assert client.post(away, headers={header: f"http://testserver{path}"}).url == "/"
+    assert client.post(away, headers={header: "http://testserver/workspaces/?q=x"}).status_code == 404
+    made.dismissed_by.clear()
+    assert client.post(away, headers={header: "http://testserver/workspaces/?q=x"}).url == "/workspaces/?q=x"
+
+
 def test_it_goes_with_its_last_tenant(acme: House) -> None:
     """What was for some tenants is for nobody when they are gone, never for everybody."""
     doomed = factories.tenant("doomed")
