@@ -191,7 +191,7 @@ class SuspensionAuthorizer:
 def _reads_only(rule: Rule) -> bool:
     if rule.urls:
         return True
-    asked = set().union(*(_QUESTIONS.get(group, frozenset()) for group in rule.groups))
+    asked = {kind for group in rule.groups for kind in _QUESTIONS.get(group, ())}
     return bool(rule.groups) and set(rule.groups) <= set(_QUESTIONS) and set(rule.resources) <= {"*", *asked}
 
 
