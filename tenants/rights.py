@@ -84,6 +84,12 @@ def require_open(actor: Actor, tenant: Tenant, workspace: Workspace | None = Non
     Its people go on to read, may leave, and may end what gives rights (credentials, personal access tokens, policies);
     every service that does anything else with a tenant, or with a workspace of it, asks here.
     """
+    require_unlocked(actor, tenant, workspace)
+    require_thawed(actor, tenant, workspace)
+
+
+def require_unlocked(actor: Actor, tenant: Tenant, workspace: Workspace | None = None) -> None:
+    """The same as far as doors are closed: for what takes rights away, which nothing that is held still is to keep."""
     if actor.operator:
         return
     if actor.auditor:
@@ -94,6 +100,12 @@ def require_open(actor: Actor, tenant: Tenant, workspace: Workspace | None = Non
         )
     if workspace is not None and workspace.status == Status.SUSPENDED:
         raise Forbidden(_closed("workspace", "suspended", workspace.suspended_reason), kind="workspaces")
+
+
+def require_thawed(actor: Actor, tenant: Tenant, workspace: Workspace | None = None) -> None:
+    """The same as far as something is held still: for what opens again a workspace that has ended."""
+    if actor.operator:
+        return
     for freeze in freezes_over(tenant.pk, workspace):
         raise Forbidden(f"frozen: {freeze.reason}. Only operators may change anything in it.", kind="tenants")
 

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from django.db import DatabaseError, transaction
 from django.views.decorators.debug import sensitive_variables
 
-from access.credentials.records import allows, issue_record
+from access.credentials.records import allows, issue_record, require_direct
 from access.credentials.tokenrequests import Anchor, BrokenPromise, ClusterToken, require_done, token_request
 from access.models import Credential
 from audit.models import Outcome as AuditOutcome
@@ -78,13 +78,17 @@ def _access(workspace: Workspace, credential: Credential, token: ClusterToken) -
 
 
 def _conclude(actor: Actor, workspace: Workspace, credential: Credential, token: ClusterToken) -> None:
-    """Commit the outcome if the workspace is still as it was: after a suspension was answered no token comes out."""
+    """Commit the outcome if the workspace is still as it was: after a suspension was answered no token comes out.
+
+    Nor one that writes, after a freeze was.
+    """
     with transaction.atomic():
         current = Workspace.objects.select_for_update(no_key=True).get(pk=workspace.pk)
         # Another phase is a resume that has not yet come to the accounts: they are old ones.
         ready = current.status == Status.ACTIVE and current.phase == Phase.READY
         if not ready or current.service_accounts != workspace.service_accounts:
             raise Conflict("The workspace was closed while the credential was made.", kind="workspaces")
+        require_direct(current, credential.role)
         revoked = Credential.objects.select_for_update(no_key=True).get(pk=credential.pk).revoked_at is not None
         member = role_of(actor, workspace.tenant_id)
         if revoked or member is None or not allows(member, credential.role):

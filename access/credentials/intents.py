@@ -13,7 +13,14 @@ from uuid import UUID
 from django.db import transaction
 
 from access.credentials.logins import login_end
-from access.credentials.records import allows, highest_role, issue_record, refusal_record, require_allowed
+from access.credentials.records import (
+    allows,
+    highest_role,
+    issue_record,
+    refusal_record,
+    require_allowed,
+    require_direct,
+)
 from access.credentials.tokenrequests import SECONDS
 from access.models import Credential, Login
 from audit.addresses import address_of
@@ -25,7 +32,6 @@ from tenants.clusters import objects
 from tenants.models import CredentialKind, NoticeKind, Phase, Role, Status, Tenant, TenantState, User, Workspace
 from tenants.notices import note
 from tenants.rights import require_role, role_of, tenant_locked
-from tenants.suspensions import freezes_over
 
 LIFE: Final = timedelta(seconds=SECONDS)
 """The longest life of a token that is in a file."""
@@ -186,12 +192,8 @@ def _chosen(workspace: Workspace, member: Role | None, role: str, kind: str, wor
         raise Conflict("The workspace is closed.", kind="workspaces")
     if workspace.phase != Phase.READY:
         raise Conflict("The workspace is not ready yet.", kind="workspaces", name=workspace.name)
-    if kind == CredentialKind.DIRECT and chosen != Role.VIEWER:
-        for freeze in freezes_over(workspace.tenant_id, workspace):
-            # It would write past the API server, wherever its cluster does not ask.
-            raise Conflict(
-                f"frozen: {freeze.reason}. A direct credential is given to viewers alone.", kind="workspaces"
-            )
+    if kind == CredentialKind.DIRECT:
+        require_direct(workspace, chosen)
     if kind not in workspace.cluster.credential_kinds:
         offered = ", ".join(workspace.cluster.credential_kinds) or "none"
         raise Conflict(f"The cluster {workspace.cluster.name} offers other credentials: {offered}.", kind="workspaces")

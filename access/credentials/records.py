@@ -8,8 +8,9 @@ from access.models import Credential
 from audit.actions import Action
 from audit.models import Outcome
 from audit.recorder import Actor
-from kube.requests.status import Forbidden
+from kube.requests.status import Conflict, Forbidden
 from tenants.models import Role, Workspace
+from tenants.suspensions import freezes_over
 
 _ROLE_OF_MEMBER: Final = {Role.OWNER: "admin", Role.ADMIN: "admin", Role.EDITOR: "editor", Role.VIEWER: "viewer"}
 _RANK: Final = {"owner": 3, "admin": 2, "editor": 1, "viewer": 0}
@@ -34,6 +35,15 @@ def require_allowed(member: Role, role: str, tenant: str) -> None:
     """Raise ``Forbidden`` for a role above the member's in a tenant; no role is none above."""
     if role and not allows(member, role):
         raise Forbidden(f"Your role in {tenant} is less than {role}.", kind="tenants")
+
+
+def require_direct(workspace: Workspace, role: str) -> None:
+    """Raise ``Conflict`` for a direct credential that may write in what is frozen (GW28)."""
+    if role == Role.VIEWER:
+        return
+    for freeze in freezes_over(workspace.tenant_id, workspace):
+        # It would write past the API server, wherever its cluster does not ask.
+        raise Conflict(f"frozen: {freeze.reason}. A direct credential is given to viewers alone.", kind="workspaces")
 
 
 def issue_record(actor: Actor, credential: Credential, outcome: Outcome, detail: dict[str, Any]) -> None:

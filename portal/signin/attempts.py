@@ -35,7 +35,7 @@ FACTOR: Final = Bucket("second-factor", burst=10, interval=300)
 
 SESSION: Final = Bucket("sign-in-again", burst=10, interval=30)
 BEGUN: Final = Bucket("sign-in-begun", burst=10, interval=30)
-"""Ways to the single sign-on provider that are begun and not finished."""
+"""Ways to the single sign-on provider, and offers to passkeys, that are begun and not finished."""
 
 LINK_ADDRESS: Final = Bucket("password-link-address", burst=10, interval=60)
 LINK_ACCOUNT: Final = Bucket("password-link", burst=3, interval=600)
@@ -94,9 +94,19 @@ def present_code(request: HttpRequest, user: User) -> Attempt:
     return _taken((FACTOR, f"{user.pk}:{known.device}" if known else str(user.pk)))
 
 
+def begin_passkey(request: HttpRequest) -> None:
+    """Count what is offered to a browser that has no session yet, for it is kept in one. Raises ``TooManyRequests``."""
+    # Reading it looks up whether what the cookie names is one.
+    request.session.keys()
+    if request.session.session_key is None:
+        _taken((BEGUN, _browser(request)))
+
+
 def present_passkey(request: HttpRequest) -> Attempt:
     """Count an answer of a passkey, while nobody knows whose it is. Raises ``TooManyRequests``."""
-    return _taken((ADDRESS, _browser(request)))
+    browser = _browser(request)
+    attempt = _taken((ADDRESS, browser))
+    return Attempt((*attempt.taken, (BEGUN, browser)))
 
 
 def ask_for_link(request: HttpRequest, *, email: str) -> bool:

@@ -144,6 +144,14 @@ def passkey_use(*, request: HttpRequest, answer: str, now: datetime, user: User 
     return row.user
 
 
+def opens_alone(user: User) -> bool:
+    """Whether a passkey lets the person in without the password.
+
+    Not while a given one waits: it was given because somebody else may have had the account, and a passkey with it.
+    """
+    return user.is_active and user.has_usable_password() and not user.password_given
+
+
 def passkey_of(user: User, passkey_id: UUID) -> Passkey:
     """One of the person's own. Raises ``NotFound``."""
     found = user.passkeys.filter(pk=passkey_id).first()

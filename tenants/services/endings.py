@@ -14,7 +14,7 @@ from audit.recorder import WORKER, Actor
 from kube.requests.status import Cause, Conflict, Forbidden, Invalid
 from tenants.models import Membership, NoticeKind, Role, Status, Tenant, TenantState, Workspace
 from tenants.notices import note
-from tenants.rights import require_open, role_at_least, role_of, tenant_locked
+from tenants.rights import require_thawed, require_unlocked, role_at_least, role_of, tenant_locked
 from tenants.services import desiredstate
 from tenants.services.desiredstate import EXPIRY
 from tenants.services.tenants import tenant_resume
@@ -39,7 +39,8 @@ def workspace_end_at(*, actor: Actor, workspace_id: UUID, expires_at: datetime |
     workspace = workspace_locked(actor, workspace_id)
     require_own(actor, workspace)
     ended = workspace.status == Status.SUSPENDED and workspace.suspended_by == EXPIRY.name
-    require_open(actor, workspace.tenant, None if ended else workspace)
+    require_unlocked(actor, workspace.tenant, None if ended else workspace)
+    require_thawed(actor, workspace.tenant, workspace)
     if workspace.status == Status.DELETED:
         raise Conflict("The workspace is deleted.", kind="workspaces", name=str(workspace_id))
     _check_end(actor, workspace, expires_at, now)

@@ -19,6 +19,7 @@ from tenants.rights import (
     require_lasting_role,
     require_open,
     require_role,
+    require_unlocked,
     role_at_least,
     tenant_locked,
 )
@@ -63,6 +64,8 @@ def membership_set(*, actor: Actor, tenant: str, user: User, role: Role, managed
 @transaction.atomic
 def membership_remove(*, actor: Actor, tenant: str, user: User) -> None:
     """End a membership, and every credential that came of it; members may always leave, a closed tenant too.
+
+    What is held still keeps nobody in: who is put out reads no more.
 
     Raises as ``membership_set`` does, ``NotFound`` for no member.
     """
@@ -198,8 +201,11 @@ def _current(actor: Actor, tenant: str, user: User, role: Role | None) -> Member
     found = tenant_locked(tenant)
     leaving = role is None and actor.user_id == user.id
     own = require_role(actor, tenant, Role.VIEWER) if leaving else require_lasting_role(actor, tenant, Role.ADMIN)
-    if not leaving:
+    if role is not None:
         require_open(actor, found)
+    elif not leaving:
+        # Who is put out reads no more: what is held still goes on to be read.
+        require_unlocked(actor, found)
     membership_lapsed_end(tenant, user)
     membership = Membership.objects.filter(tenant_id=tenant, user=user).first()
     highest = max((r for r in (role, Role(membership.role) if membership else None) if r), key=_rank, default=None)

@@ -8,17 +8,21 @@ import re
 from typing import Any
 
 import pytest
+from django.conf import settings as settings_of
 from django.contrib.sessions.models import Session
 from django.test import Client
+from django.utils import timezone
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from audit.models import AuditEntry
+from portal.signin.resets import password_give
 from tenants.models import Passkey, User
 from tests import factories
 from tests.portal.authenticator import Authenticator
 from tests.portal.conftest import House, signed_in, stranger
 from tests.portal.test_api import bearer, send
+from tests.portal.test_requests import actor
 
 NEW, USE, CODE = "/profile/passkeys/new/", "/login/passkey/", "/login/code/"
 
@@ -162,12 +166,36 @@ def test_whose_account_is_closed_or_the_providers_does_not_come_in(acme: House) 
     assert signed_in(User.objects.get(pk=acme.viewer.pk)).get(NEW).status_code == 409
 
 
-def test_whoever_was_given_a_password_chooses_one_first(acme: House) -> None:
+def test_a_passkey_alone_chooses_no_password_in_place_of_a_given_one(acme: House, operator: User) -> None:
+    """Who had the account may have added one: the password that was given is said first, and a new one chosen."""
+    passkey, thief, browser = Authenticator(), stranger(), stranger()
+    added(acme.viewer, passkey)
+    password = password_give(actor=actor(operator), user_id=acme.viewer.pk, now=timezone.now())
+    assert used(thief, passkey).status_code == 401
+    assert thief.get("/login/password/").url == "/login/"
+    assert browser.post("/login/", {"username": acme.viewer.email, "password": password}).url == CODE
+    assert used(browser, passkey, CODE).url == "/login/password/"
+    assert not is_in(browser)
+
+
+def test_strangers_fill_no_table_by_asking_for_offers(acme: House) -> None:
+    """Each offer is kept in a session: as many browsers begin as ways to a provider, until one comes in."""
+    address, before = stranger().defaults["REMOTE_ADDR"], Session.objects.count()
+    cookies = [{}, {settings_of.SESSION_COOKIE_NAME: "a" * 32}]
+    statuses = [
+        Client(REMOTE_ADDR=address, headers={"Cookie": "; ".join(f"{k}={v}" for k, v in cookies[each % 2].items())})
+        .get(USE)
+        .status_code
+        for each in range(14)
+    ]
+    assert statuses[:10] == [200] * 10
+    assert statuses[-1] == 429
+    assert Session.objects.count() - before <= 11
     passkey, browser = Authenticator(), stranger()
     added(acme.viewer, passkey)
-    User.objects.filter(pk=acme.viewer.pk).update(password_given=True)
-    assert used(browser, passkey).url == "/login/password/"
-    assert not is_in(browser)
+    for _ in range(12):
+        assert browser.get(USE).status_code == 200, "one browser asks as often as it likes"
+    assert used(browser, passkey).status_code == 302
 
 
 def test_an_operator_lets_somebody_in_who_has_lost_the_phone(acme: House, operator: User) -> None:

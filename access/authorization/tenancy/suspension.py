@@ -77,7 +77,9 @@ def is_write(request: RequestInfo) -> bool:
 
     Questions about rights are asked by ``create`` and keep nothing.
     """
-    if not request.is_resource or request.group in _QUESTIONS:
+    if not request.is_resource:
+        return False
+    if request.verb == "create" and request.resource in _QUESTIONS.get(request.group, ()):
         return False
     return request.verb not in _READS or request.connects
 
@@ -92,7 +94,13 @@ def reaches_inside(request: RequestInfo) -> bool:
 STEP: Final = "suspension"
 _KINDS: Final = ("customresourcedefinitions", "apibindings")
 _READS: Final = ("get", "list", "watch")
-_QUESTIONS: Final = ("authorization.k8s.io", "authentication.k8s.io")
+_QUESTIONS: Final = {
+    "authorization.k8s.io": frozenset(
+        {"subjectaccessreviews", "selfsubjectaccessreviews", "localsubjectaccessreviews", "selfsubjectrulesreviews"}
+    ),
+    "authentication.k8s.io": frozenset({"tokenreviews", "selfsubjectreviews"}),
+}
+"""By resources: tenants may define kinds of their own in these groups, and keep objects in them."""
 # Made once: these are on the way of every request.
 _NOT_BOUND: Final = no_opinion(STEP, "locks do not bind the system tenant")
 _OPEN: Final = no_opinion(STEP, "nothing is locked here")
@@ -181,7 +189,10 @@ class SuspensionAuthorizer:
 
 
 def _reads_only(rule: Rule) -> bool:
-    return bool(rule.urls) or (bool(rule.groups) and set(rule.groups) <= set(_QUESTIONS))
+    if rule.urls:
+        return True
+    asked = {kind for group in rule.groups for kind in _QUESTIONS.get(group, ())}
+    return bool(rule.groups) and set(rule.groups) <= set(_QUESTIONS) and set(rule.resources) <= {"*", *asked}
 
 
 def _reads_of(rule: Rule) -> tuple[str, ...]:

@@ -104,12 +104,13 @@ def sign_in(request: HttpRequest) -> HttpResponse:
             with everything():  # nobody is signed in yet: the passkey says whose rows these are
                 answer = form.cleaned_data["passkey"] if form.is_valid() else ""
                 user = passkeys.passkey_use(request=request, answer=answer, now=timezone.now())
-                if user is not None and user.is_active and user.has_usable_password():
+                if user is not None and passkeys.opens_alone(user):
                     attempt.succeeded()
                     return go_on(request, steps.proven(request, steps.begin(request, user, target=target), "passkey"))
             form.add_error(None, "This passkey opens no account here, or it answered too late.")
             what = {"step": "passkey"}
             refusals.record(request, 401, Action.SIGN_IN, name="", target="session", detail=what)
+    attempts.begin_passkey(request)
     with everything():
         context = {"form": form, "options": passkeys.offer_use(request)}
     response = render(request, "pages/sessions/passkey.html", context, status=status)

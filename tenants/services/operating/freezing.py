@@ -35,6 +35,9 @@ def tenant_freeze(*, actor: Actor, name: str, reason: str, until: datetime | Non
     tenant = tenant_locked(name)
     if tenant.state == TenantState.TERMINATING or name == SYSTEM_TENANT:
         raise Conflict(f"The tenant {name} cannot be frozen.", kind="tenants", name=name)
+    # Credentials are made under their workspaces' locks: one that is being made is out before the answer, or never.
+    there = tenant.workspaces.exclude(status=Status.DELETED).order_by("id")
+    list(there.select_for_update(no_key=True).values_list("pk", flat=True))
     return _freeze(actor, tenant, None, reason, until)
 
 

@@ -75,6 +75,33 @@ def test_it_is_for_those_whom_it_is_meant_for(acme: House, globex: House, operat
     }
 
 
+def test_a_token_for_one_tenant_is_told_nothing_that_is_said_to_another(acme: House, globex: House) -> None:
+    factories.member(globex.tenant, "viewer", acme.viewer)
+    for name in ("acme", "globex"):
+        say(f"for {name}", audience="tenants", tenants=[name])
+    say("for all")
+    script = bearer(acme.viewer, "write", acme.tenant)
+    rows = send(script, "GET", "announcements/").json()["results"]
+    assert {row["text"] for row in rows} == {"for acme", "for all"}
+    other = Announcement.objects.get(text="for globex")
+    assert send(script, "POST", f"announcements/{other.pk}/dismiss").status_code == 404
+    rows = send(bearer(acme.viewer, "read"), "GET", "announcements/").json()["results"]
+    assert len(rows) == 3
+
+
+@pytest.mark.parametrize("header", ["Referer", "HX-Current-URL"])
+@pytest.mark.parametrize("path", ["//evil.example/x", "/\\evil.example/x", "///evil.example"])
+def test_putting_it_away_leads_to_no_other_site(acme: House, header: str, path: str) -> None:
+    """An address of ours may be another site's once its host is left out."""
+    made = say()
+    away = reverse("announcement-dismiss", args=[made.pk])
+    client = signed_in(acme.viewer)
+    assert client.post(away, headers={header: f"http://testserver{path}"}).url == "/"
+    assert client.post(away, headers={header: "http://testserver/workspaces/?q=x"}).status_code == 404
+    made.dismissed_by.clear()
+    assert client.post(away, headers={header: "http://testserver/workspaces/?q=x"}).url == "/workspaces/?q=x"
+
+
 def test_it_goes_with_its_last_tenant(acme: House) -> None:
     """What was for some tenants is for nobody when they are gone, never for everybody."""
     doomed = factories.tenant("doomed")

@@ -9,15 +9,18 @@ import pytest
 from django.urls import reverse
 from django.utils import timezone
 
+from access.credentials.clustertokens import _conclude
 from access.credentials.intents import intend
+from access.credentials.tokenrequests import ClusterToken
 from audit.models import AuditEntry
 from gateway.server.explanation import explain
 from kube.authentication.identity import Principal
 from kube.requests.status import Conflict, Forbidden, Invalid
 from portal.notices.sending import notices_send
-from tenants.models import CredentialKind, Freeze, Notification, Role, User
+from tenants.models import CredentialKind, Freeze, Notification, Role, User, Workspace
 from tenants.reconciler.lapses import lapses_sweep
-from tenants.services import workspace_delete
+from tenants.services import membership_remove, membership_set, tenant_suspend, workspace_delete
+from tenants.services.endings import workspace_end_at, workspaces_expire
 from tenants.services.operating.freezing import tenant_freeze, tenant_thaw, workspace_freeze
 from tenants.suspensions import installation_close, installation_open
 from tests import factories
@@ -86,6 +89,42 @@ def test_kubeconfigs_are_given_out_but_none_that_writes_past_the_api_server(acme
     shown = page(operator, f"/workspaces/{acme.workspace.pk}/")
     assert "1 direct credential can write on" in shown
     assert "direct credential can write" not in page(acme.owner, f"/workspaces/{acme.workspace.pk}/")
+
+
+def test_a_token_that_is_being_made_when_it_is_frozen_does_not_come_out(acme: House) -> None:
+    """What was allowed before writes after: the outcome is asked again, under the lock that the freeze takes as well."""
+    factories.credential(acme.workspace, acme.editor, kind=CredentialKind.DIRECT, role=Role.EDITOR, jti="out")
+    credential = acme.workspace.credentials.get()
+    now = timezone.now()
+    token = ClusterToken(text="x", jti="made", expires_at=now + timedelta(hours=1))
+    tenant_freeze(actor=OPERATOR, name="acme", reason="audit")
+    with pytest.raises(Conflict, match="frozen: audit"):
+        _conclude(actor(acme.editor), acme.workspace, credential, token)
+    credential.role = Role.VIEWER
+    _conclude(actor(acme.editor), acme.workspace, credential, token)
+
+
+def test_a_workspace_that_has_ended_is_not_opened_again_by_its_people(acme: House) -> None:
+    now = timezone.now()
+    Workspace.objects.filter(pk=acme.workspace.pk).update(expires_at=now - timedelta(days=1))
+    assert workspaces_expire(now=now) == 1
+    workspace_freeze(actor=OPERATOR, workspace_id=acme.workspace.pk, reason="incident")
+    said = {"workspace_id": acme.workspace.pk, "expires_at": now + timedelta(days=9), "now": now}
+    with pytest.raises(Forbidden, match="frozen: incident"):
+        workspace_end_at(actor=actor(acme.owner), **said)
+    workspace_end_at(actor=OPERATOR, **said)
+
+
+def test_it_keeps_nobody_in(acme: House) -> None:
+    """What is held still is read on: who is put out, or leaves, reads no more; nobody is let in or raised."""
+    tenant_freeze(actor=OPERATOR, name="acme", reason="audit")
+    with pytest.raises(Forbidden, match="frozen: audit"):
+        membership_set(actor=actor(acme.owner), tenant="acme", user=acme.viewer, role=Role.ADMIN)
+    membership_remove(actor=actor(acme.owner), tenant="acme", user=acme.editor)
+    membership_remove(actor=actor(acme.viewer), tenant="acme", user=acme.viewer)
+    assert send(bearer(acme.owner, "write"), "DELETE", f"tenants/acme/members/{acme.admin.pk}/").status_code == 204
+    tenant_suspend(actor=OPERATOR, name="acme", reason="unpaid")
+    assert Freeze.objects.exists(), "one does not end the other"
 
 
 def test_it_ends_by_its_date_and_the_newest_word_counts(acme: House) -> None:
