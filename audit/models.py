@@ -114,7 +114,7 @@ class ApiRequest(models.Model):
 
     The table is partitioned by month and written by COPY (``audit.requests``); it is no chain. ``code`` is the HTTP
     status, ``authenticator`` who knew the user (of whoever acts as another, AN9), ``step`` the authorizer that decided,
-    ``latency`` microseconds. ``trace`` is there for what was refused by the
+    ``latency`` microseconds, 2^31 - 1 at most. ``trace`` is there for what was refused by the
     authorizers: what each of them that was asked has said, in order (``step``, ``decision``, ``reason``, ``rule``).
     """
 

@@ -12,7 +12,8 @@ dropped, and counted, only when the database cannot keep up; refusals never are.
    flush that fails.
 3. The batch stays in the buffer while it is written, and is taken off when the database has committed it. Only the
    flush takes off, at the left, and ``put_nowait`` adds at the right; so the batch is still what stands at the left.
-4. A connection may be lost after the commit and before the answer. The batch is then written again, and the rows'
+4. What the database takes never, as none of these may be, is logged, counted and let go: it holds up no other.
+5. A connection may be lost after the commit and before the answer. The batch is then written again, and the rows'
    UUIDs, made with the requests, show which are there already: row by row, each is written once.
 """
 
@@ -31,7 +32,7 @@ from datetime import UTC, date, datetime, time
 from functools import lru_cache
 from typing import Any, Final
 
-from psycopg import AsyncConnection, Error, sql
+from psycopg import AsyncConnection, DataError, Error, IntegrityError, sql
 from psycopg.errors import UndefinedTable, UniqueViolation
 
 from audit.redaction import clean_text
@@ -66,6 +67,9 @@ _SHORT: Final = 256
 _NAMESPACE: Final = re.compile(r".*?/namespaces/[^/?]+")
 _DAYS: Final = 8
 """Days whose partition is known by name."""
+
+LONGEST: Final = 2**31 - 1
+"""Microseconds that a record can tell of, 35 minutes: whoever holds a stream open for longer is recorded with these."""
 
 TRACE_MAX: Final = 16
 """Steps of a refusal that are kept; there are fewer."""
@@ -117,7 +121,7 @@ class RequestLog:
         self._task: asyncio.Task[None] | None = None
         self._ending = False
         self.dropped = 0
-        """Allowed requests that were not recorded, ever."""
+        """Requests that were not recorded, ever: allowed ones that found no place, and what the database never takes."""
         self.written = 0
 
     def start(self) -> None:
@@ -199,20 +203,32 @@ class RequestLog:
         batch = [self._rows[index] for index in range(min(len(self._rows), 4 * FLUSH_ROWS))]
         if not batch:
             return
+        refused = 0
         try:
             await self._copy(connection, batch)
         except UndefinedTable:
             # It was past its time.
             self._partitions.clear()
             await self._copy(connection, batch)
-        except UniqueViolation:
-            # The database had written some of them when it was lost.
+        except (DataError, IntegrityError):
+            # The database had written some of them when it was lost, or takes some of them never.
             for record in batch:
-                with contextlib.suppress(UniqueViolation):
-                    await self._copy(connection, [record])
+                if not await self._is_kept(connection, record):
+                    refused += record.count
         for _ in batch:
             self._rows.popleft()
-        self.written += sum(record.count for record in batch)
+        self.dropped += refused
+        self.written += sum(record.count for record in batch) - refused
+
+    async def _is_kept(self, connection: AsyncConnection[Any], record: RequestRecord) -> bool:
+        """Write a record by itself. Whether it is there now."""
+        try:
+            with contextlib.suppress(UniqueViolation):
+                await self._copy(connection, [record])
+        except (DataError, IntegrityError) as error:
+            logger.error("the record of the request %s cannot be kept: %s", record.request_id, type(error).__name__)  # noqa: TRY400 - its text repeats the record
+            return False
+        return True
 
     async def _copy(self, connection: AsyncConnection[Any], batch: Sequence[RequestRecord]) -> None:
         """Write all or none, straight into the partitions: COPY knows no row-level security."""
@@ -253,7 +269,7 @@ def _line(row: RequestRecord) -> str:
         f"{row.request_id or uuid.uuid4()}\t{row.created_at.isoformat()}\t{_text(row.tenant, 63)}\t"
         f"{_text(row.space, 512)}\t{_text(row.actor, 253)}\t{_text(row.authenticator, 32)}\t"
         f"{_text(row.credential, 128)}\t{_text(row.verb, 32)}\t{_text(row.path, 1024)}\t{row.code}\t"
-        f"{'t' if row.allowed else 'f'}\t{_text(row.step, 63)}\t{_text(row.reason, 512)}\t{row.latency}\t"
+        f"{'t' if row.allowed else 'f'}\t{_text(row.step, 63)}\t{_text(row.reason, 512)}\t{min(row.latency, LONGEST)}\t"
         f"{row.count}\t{_NULL if row.ip_address is None else row.ip_address}\t{_text(row.user_agent, 256)}\t"
         f"{row.request_id}\t{_written(row.trace).translate(_ESCAPED) if row.trace else _NULL}\n"
     )

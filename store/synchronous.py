@@ -73,7 +73,9 @@ def commit(operations: Sequence[Operation], *, using: str = "default") -> Sequen
 
 
 def get(key: Key, *, using: str = "default") -> Stored | None:
-    """The object as the surrounding transaction sees it."""
+    """The object as the surrounding transaction sees it; nothing has a name with a NUL character, which no text holds."""
+    if any("\0" in part for part in key):
+        return None
     with _cursor(using) as cursor:
         cursor.execute(CURRENT, key_parameters([key]), binary=True)
         row = cursor.fetchone()

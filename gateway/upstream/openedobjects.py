@@ -113,7 +113,8 @@ class OpenedObjects:
         for cluster, openings in sorted(self._opened().items()):
             try:
                 await self._settle(cluster, openings, spaces.get(cluster, frozenset()))
-            except StoreError as error:
+            except (StoreError, StatusError, ValueError, TypeError, KeyError, AttributeError) as error:
+                # Whatever it says: the other clusters are looked at.
                 logger.info("what the cluster %s opens is not kept: %s", cluster, error)
 
     async def _spaces(self) -> dict[str, frozenset[str]]:
@@ -148,7 +149,8 @@ class OpenedObjects:
             shown.pop(CRDS, None)
         elif CRDS in shown:
             aggregated, unknown = await self._aggregated(cluster, shown[API_SERVICES].values())
-            # What a cluster defines itself says more of a kind than its discovery does.
+            # What a cluster defines itself says more of a kind than its discovery does, and lets nobody read it.
+            aggregated = {name: body for name, body in aggregated.items() if name not in shown[CRDS]}
             shown[CRDS] = {**aggregated, **shown[CRDS]}
         # Definitions first: where the objects of a kind are kept says its definition.
         for place in sorted(shown, key=lambda place: place != CRDS):
@@ -245,8 +247,12 @@ class OpenedObjects:
     ) -> None:
         """Members may read what is opened by name, and of another server's kinds what the cluster lets their accounts read.
 
-        Of kinds that are not known now, what they could before.
+        Of kinds that are not known now, what they could before; of those that the space, or another cluster, has defined
+        there, nothing: whose objects they are says who reads them.
         """
+        foreign = {place for place in DEFINED if not await self._defines(cluster, space, f"{place[1]}.{place[0]}")}
+        named = [(place, names) for place, names in sorted(shown.items()) if names and place not in foreign]
+        served = [each["spec"] for each in aggregated if await self._defines(cluster, space, each["metadata"]["name"])]
         name = f"{PREFIX}opened:{cluster}"
         before = await self._store.get(Key(space, GROUP, "clusterroles", "", name), cached=True)
         kept = [
@@ -257,16 +263,11 @@ class OpenedObjects:
         ]
         rules = [
             {"apiGroups": [place[0]], "resources": [place[1]], "resourceNames": sorted(names), "verbs": ["get"]}
-            for place, names in sorted(shown.items())
-            if names
-        ] + [
-            {"apiGroups": [place[0]], "resources": [place[1]], "verbs": ["list", "watch"]}
-            for place, names in sorted(shown.items())
-            if names
-        ]
+            for place, names in named
+        ] + [{"apiGroups": [place[0]], "resources": [place[1]], "verbs": ["list", "watch"]} for place, _ in named]
         rules += [
             {"apiGroups": [spec["group"]], "resources": [spec["names"]["plural"]], "verbs": ["get", "list", "watch"]}
-            for spec in (definition["spec"] for definition in aggregated)
+            for spec in served
         ]
         rules += kept
         groups = [
@@ -290,6 +291,13 @@ class OpenedObjects:
                     await self._commit(Delete(key, stored.revision, body))
                 elif any(body.get(part) != value for part, value in said.items()):
                     await self._commit(Update(key, stored.revision, {**body, **said}))
+
+    async def _defines(self, cluster: str, space: str, name: str) -> bool:
+        """Whether the definition of this name in a space is the one that the cluster is shown by."""
+        key = Key(space, *CRDS, "", name)
+        stored = await self._store.get(key, cached=True) or await self._store.get(key)
+        metadata = orjson.loads(stored.data)["metadata"] if stored is not None else {}
+        return bool((metadata.get("labels") or {}).get(CLUSTER_LABEL) == cluster)
 
     async def _commit(self, operation: Operation) -> None:
         # Somebody else wrote meanwhile: the next look sees it.

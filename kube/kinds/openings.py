@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from kube.kinds.builtins import BUILTINS
 from kube.requests.labelselectors import Selector, parse_labels
-from kube.requests.names import is_dns_subdomain
+from kube.requests.names import SUBDOMAIN_MAX, is_dns_subdomain, path_segment
 from kube.requests.status import BadRequest
 
 Place = tuple[str, str]
@@ -53,7 +53,9 @@ class Opening:
     selector: Selector | None = None
 
     def includes(self, name: str, labels: Mapping[str, str]) -> bool:
-        """Whether it opens this one."""
+        """Whether it opens this one: never what has a name that no object can have, whatever a cluster says."""
+        if not 0 < len(name) <= SUBDOMAIN_MAX or not name.isprintable() or path_segment(name):
+            return False
         return (not self.name or name == self.name) and (self.selector is None or self.selector.matches(labels))
 
 

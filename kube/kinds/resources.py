@@ -84,8 +84,6 @@ class Version:
     openapi: Mapping[str, Any] | None = None
     scale: Scale | None = None
     selectable: tuple[str, ...] = ()
-    kept: dict[Any, Any] = field(default_factory=dict, repr=False, compare=False)
-    """What others have worked out of it, by a name of theirs: it is kept here, and so goes with the definition."""
 
     def subresource(self, name: str) -> Subresource | None:
         """The subresource of that name, or ``None``."""
@@ -121,6 +119,11 @@ class Resource:
     defined_in: str = ""
     definition: str = ""
     weight: int = 0
+    kept: dict[Any, Any] = field(init=False, default_factory=dict, repr=False, compare=False)
+    """What others have worked out of it, by a name of theirs: it is kept here, and so goes with the definition.
+
+    ``dataclasses.replace`` leaves it behind: what is served otherwise elsewhere is another resource.
+    """
 
     @property
     def persistent(self) -> bool:

@@ -71,11 +71,11 @@ class Documents:
 
     def missing(self, resources: Iterable[Resource], form: Form, version: str = "") -> list[_Own]:
         """What of these resources, in one version or all, has yet to be made before a document costs little."""
-        return [own for own in _served(resources, version) if self._kept(own[1], form) is None]
+        return [own for own in _served(resources, version) if self._kept(*own, form) is None]
 
     def make(self, resource: Resource, served: Version, form: Form) -> _Part:
         """Make what a resource brings, unless that is done."""
-        kept = self._kept(served, form)
+        kept = self._kept(resource, served, form)
         return kept or self._make(resource, served, form)
 
     def v3_index(self, catalog: Catalog, prefix: str = "") -> dict[str, Any]:
@@ -153,8 +153,8 @@ class Documents:
     def _parts(self, resources: Iterable[Resource], form: Form, version: str = "") -> list[_Part]:
         return [self.make(resource, served, form) for resource, served in _served(resources, version)]
 
-    def _kept(self, served: Version, form: Form) -> _Part | None:
-        part = served.kept.get(form)
+    def _kept(self, resource: Resource, served: Version, form: Form) -> _Part | None:
+        part = resource.kept.get((form, served.name))
         return part if part is not None and part.owner is self else None
 
     def _make(self, resource: Resource, served: Version, form: Form) -> _Part:
@@ -173,7 +173,7 @@ class Documents:
             schemas = orjson.dumps(custom)[1:-1]
             names = frozenset(definitions.closure(roots))
             part = _Part(self, paths, schemas, names, hashlib.sha256(paths + b"\0" + schemas).digest())
-        served.kept[form] = part
+        resource.kept[form, version] = part
         return part
 
     def _definition(self, form: Form, name: str) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -126,6 +127,10 @@ def _check(value: Any, depth: int) -> None:
     if isinstance(value, str):
         if _UNSTORABLE.search(value):
             raise exceptions.ParseError("The body contains NUL or surrogate characters.")
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise exceptions.ParseError("The body contains a number that is too large.")
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise exceptions.ParseError("The body contains an integer of more than 64 bits.")
     elif isinstance(value, dict):
         for key, item in value.items():
             _check(key, depth)

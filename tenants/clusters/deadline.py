@@ -24,8 +24,12 @@ _call = _Call()
 
 @contextmanager
 def deadline(seconds: float) -> Iterator[None]:
-    """What this thread reads from, and writes to, sockets of ``HurriedSocket`` meanwhile raises ``TimeoutError`` after that."""
-    before, _call.ends = _call.ends, time.monotonic() + seconds
+    """What this thread reads from, and writes to, sockets of ``HurriedSocket`` meanwhile raises ``TimeoutError`` after that.
+
+    Inside another deadline the earlier one counts.
+    """
+    before = _call.ends
+    _call.ends = min(before, time.monotonic() + seconds)
     try:
         yield
     finally:
@@ -40,10 +44,10 @@ class HurriedSocket(ssl.SSLSocket):
         self._hurry()
         return super().recv_into(*args, **kwargs)
 
-    def sendall(self, *args: Any, **kwargs: Any) -> None:
-        """As ``recv_into``."""
+    def send(self, *args: Any, **kwargs: Any) -> int:
+        """As ``recv_into``. What is sent in pieces, by ``sendall``, asks here for each: whoever reads slowly is a drip too."""
         self._hurry()
-        super().sendall(*args, **kwargs)
+        return super().send(*args, **kwargs)
 
     def _hurry(self) -> None:
         left = _call.ends - time.monotonic()

@@ -95,6 +95,21 @@ def test_a_refusal_keeps_what_each_step_said():
     assert rows.get(count__gt=1).trace is None, "a sum of refusals is of no single trace"
 
 
+def test_a_session_of_hours_is_recorded_like_others():
+    """P10: whoever holds a shell or a watch open for long ends nobody's records, nor their own."""
+    hours = 3 * 3600 * 1_000_000
+    log = written([make_record(), make_record(verb="watch", latency=hours), make_record(actor="bob")])
+    assert (log.written, log.dropped) == (3, 0)
+    assert kept().get(verb="watch").latency == audit_requests.LONGEST
+
+
+def test_a_record_that_the_database_never_takes_holds_up_no_other():
+    """It is counted as dropped, and what was offered before and after it is kept."""
+    log = written([make_record(), make_record(actor="eve", code=70_000), make_record(actor="bob")])
+    assert (log.written, log.dropped) == (2, 1)
+    assert sorted(kept().values_list("actor", flat=True)) == ["alice", "bob"]
+
+
 def test_requests_are_written_within_the_interval():
     log = written([make_record(path=f"/p/{number}") for number in range(2500)])
     assert (log.written, log.dropped) == (2500, 0)

@@ -130,6 +130,20 @@ def test_a_space_shows_its_own_kinds_and_no_others(documents: Documents) -> None
     assert documents.v3(TENANT_BUILTINS, "stable.example.com", "v1") is None
 
 
+def test_whoever_asks_first_changes_nobody_elses_document(definitions: Definitions) -> None:
+    """What a tenant may read alone is written in the system space, whichever of them asked a process first."""
+    place = ("scheduling.k8s.io", "v1")
+    found = []
+    for catalogs in ((BUILTINS, TENANT_BUILTINS), (TENANT_BUILTINS, BUILTINS)):
+        documents = Documents(definitions, "1.37")
+        told = {catalog: documents.v3(catalog, *place) for catalog in catalogs}
+        found.append((told[BUILTINS], told[TENANT_BUILTINS]))
+    system, tenant = found[0]
+    assert found[0] == found[1]
+    assert system is not None and tenant is not None
+    assert (b'"post"' in system.body, b'"post"' in tenant.body) == (True, False)
+
+
 def test_the_hash_changes_with_the_content_alone(documents: Documents) -> None:
     one, same = Catalog([custom()]), Catalog([custom()])
     other = Catalog([custom({**CRONTAB, "description": "Another."})])

@@ -33,6 +33,12 @@ def test_a_line_opens_what_it_says(line: str, name: str, labels: dict[str, str],
     assert (opening.place, opening.includes(name, labels)) == (CLASSES, open_)
 
 
+@pytest.mark.parametrize("name", ["", "..", "a/b", "a%b", "a\0b", "a\nb", "x" * 254])
+def test_what_no_object_is_called_is_not_opened(name: str) -> None:
+    """A hostile cluster names its objects as it likes; what cannot be kept under its name would end the look at all."""
+    assert not opening_from("storageclasses.storage.k8s.io").includes(name, {})
+
+
 def test_a_defined_kind_is_opened_with_its_definition() -> None:
     kind, definition = openings_from("gatewayclasses.gateway.networking.k8s.io/public")
     assert kind.includes("public", {})

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
+from audit.recorder import Actor
+from portal.access.queries import change_explained, manifest_of
 from store import synchronous
 from store.types import Create, Key
 from tenants.models import Role, Tenant, User
@@ -121,6 +124,26 @@ def test_who_may_not_send_it_learns_nothing_of_what_would_refuse_the_object(acme
 )
 def test_what_makes_no_object_is_said(owner: User, path: str, method: str, manifest: Any, status: int) -> None:
     assert explained(owner, manifest, path, method)["status"] == status
+
+
+@pytest.mark.parametrize("number", ["1" + "0" * 30, "-" + "9" * 19, "1e999"])
+def test_a_number_that_no_server_reads_is_said(owner: User, number: str) -> None:
+    """Neither the API server nor the database could hold it, in whichever field of whichever route."""
+    body = f'{{"method": "POST", "path": "{PODS}", "manifest": {{"spec": {{"activeDeadlineSeconds": {number}}}}}}}'
+    answer = signed_in(owner).post("/api/v1/access/explain", body, content_type="application/json")
+    assert (answer.status_code, "number" in answer.text or "integer" in answer.text) == (400, True)
+
+
+def test_a_name_that_no_text_holds_is_nobodys(owner: User) -> None:
+    """YAML can write any character; the database is not asked for what it cannot hold."""
+    assert synchronous.get(Key("root:acme", "", "serviceaccounts", "team", "default\0")) is None
+    named = (
+        'apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {namespace: team, name: "a\\0b"}\nrules: []'
+    )
+    manifest = manifest_of(named)
+    actor = Actor(name=owner.email, user_id=owner.pk)
+    found = change_explained(actor=actor, cluster="root:acme", manifest=manifest, now=timezone.now())
+    assert (found.verb, found.decided_by.partition("/")[0]) == ("create", "admission")
 
 
 @pytest.mark.parametrize("manifest", [{}, {"kind": 7}, {"metadata": 7}, {**pod(), "spec": 7}, {**pod(), "kind": "Job"}])

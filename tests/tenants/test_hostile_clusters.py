@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import copy
 import json
+import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,6 +24,7 @@ from kube.requests.status import ServiceUnavailable
 from tenants.clusters import client as clusters
 from tenants.clusters import objects
 from tenants.clusters.client import Outcome, client_to
+from tenants.clusters.deadline import HurriedSocket, deadline
 from tenants.models import Cluster, Operation, Phase, Workspace
 from tenants.reconciler.reconciler import clusters_recheck, operations_run, workspaces_reconcile
 from tenants.services import cluster_check, cluster_register, workspace_init, workspace_suspend
@@ -81,6 +84,19 @@ def test_no_drip_prolongs_a_call(hostile, drip, monkeypatch):
     assert answer.outcome in {Outcome.UNKNOWN, Outcome.RETRY}
     assert not answer.reached
     assert cut.wait(20), "the call lasted as long as the cluster liked"
+
+
+def test_each_piece_of_a_call_has_what_is_left_of_the_earliest_deadline(hostile):
+    """A cluster that takes what is sent to it byte by byte is no better than one that answers so."""
+    context = ssl.create_default_context(cadata=hostile.ca.cert_pem.bytes().decode())
+    context.sslsocket_class = HurriedSocket
+    host, port = hostile.url.removeprefix("https://").split(":")
+    with socket.create_connection((host, int(port))) as plain, context.wrap_socket(plain, server_hostname=host) as line:
+        line.sendall(b"GET /version HTTP/1.1\r\n")
+        with deadline(0), deadline(60):
+            for use in (lambda: line.send(b"x"), lambda: line.sendall(b"x"), lambda: line.recv_into(bytearray(1))):
+                with pytest.raises(TimeoutError):
+                    use()
 
 
 def object_at(path: str) -> dict[str, Any]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ import yaml
 from tenants.models import Role
 from tenants.services import cluster_change
 from tests.gateway.placed.conftest import Door, said
-from tests.hostilecluster import hostile_cluster
+from tests.hostilecluster import HostileCluster, hostile_cluster
 from tests.tenants.conftest import OPERATOR
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -139,28 +140,10 @@ def test_what_pods_use_is_shown_where_the_cluster_measures_it(
 ) -> None:
     """``kubectl top`` as on the cluster: by another server behind its aggregation layer, which may come and go."""
     owner = door.person("olga", Role.OWNER)
-    with hostile_cluster() as metrics:
-        metrics.reply = measured
-        port = int(metrics.url.rpartition(":")[2])
-        service = {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": port}]}
-        served = {"name": "measuring", "namespace": "default", "port": port}
-        api = {
-            "group": "metrics.k8s.io",
-            "version": "v1beta1",
-            "service": served,
-            "insecureSkipTLSVerify": True,
-            "groupPriorityMinimum": 100,
-            "versionPriority": 100,
-        }
+    with aggregated(door, "metrics.k8s.io", measured) as metrics:
         name = door.place(owner)
+        door.cluster.kubectl("apply", "-f", "-", stdin=storage_class("seen"))
         try:
-            for body in (
-                {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "measuring"}, "spec": service},
-                yaml.safe_load(storage_class("seen")),
-                {**the("apiregistration.k8s.io", "APIService"), "metadata": {"name": METRICS}, "spec": api},
-            ):
-                door.cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(body))
-            door.until(lambda: "True" in door.cluster.kubectl("get", "apiservice", METRICS, "--no-headers"))
             assert "Metrics API not available" in kubectl(owner, "top", "pods", "-n", name, check=False)
             opened(f"apiservices.apiregistration.k8s.io/{METRICS}")
             door.until(lambda: owner.get("/apis/metrics.k8s.io/v1beta1").status == 200)
@@ -178,23 +161,73 @@ def test_what_pods_use_is_shown_where_the_cluster_measures_it(
             opened()
             door.until(lambda: owner.get("/apis/metrics.k8s.io/v1beta1").status == 404)
         finally:
-            door.cluster.kubectl("delete", "apiservice", METRICS)
-            door.cluster.kubectl("delete", "service/measuring", "storageclass/seen")
+            door.cluster.kubectl("delete", "storageclass/seen")
 
 
-def measured(_method: str, path: str) -> tuple[int, Any]:
+def test_no_cluster_gives_rights_to_what_is_a_spaces_own(door: Door, opened: Callable[..., None]) -> None:
+    """It may say that it serves a kind that the tenant has defined: whoever could not read its objects still cannot."""
+    owner, viewer = door.person("olga", Role.OWNER), door.person("vi", Role.VIEWER)
+    crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    assert owner.post(crds, yaml.safe_load(definition("pods", "PodMetrics"))).status == 201
+    own = f"/apis/{GROUP}/v1/pods"
+    door.until(lambda: owner.get(own).status == 200)
+    assert viewer.get(own).status == 403
+    with aggregated(door, GROUP, lambda *asked: measured(*asked, group=GROUP)):
+        door.cluster.kubectl("apply", "-f", "-", stdin=storage_class("seen"))
+        try:
+            door.place(owner)
+            opened(f"apiservices.apiregistration.k8s.io/v1beta1.{GROUP}", "storageclasses.storage.k8s.io/seen")
+            door.until(lambda: names_in(door, CLASSES) == ["seen"])
+            assert viewer.get(f"/apis/apiregistration.k8s.io/v1/apiservices/v1beta1.{GROUP}").status == 200
+            assert viewer.get(own).status == 403
+            opened()
+            door.until(lambda: owner.get(CLASSES).body["items"] == [])
+        finally:
+            door.cluster.kubectl("delete", "storageclass/seen")
+
+
+@contextmanager
+def aggregated(door: Door, group: str, reply: Callable[..., Any]) -> Iterator[HostileCluster]:
+    """A server that answers for a group behind the cluster's aggregation layer."""
+    name = f"v1beta1.{group}"
+    with hostile_cluster() as server:
+        server.reply = reply
+        port = int(server.url.rpartition(":")[2])
+        service = {"type": "ExternalName", "externalName": "localhost", "ports": [{"port": port}]}
+        api = {
+            "group": group,
+            "version": "v1beta1",
+            "service": {"name": "measuring", "namespace": "default", "port": port},
+            "insecureSkipTLSVerify": True,
+            "groupPriorityMinimum": 100,
+            "versionPriority": 100,
+        }
+        try:
+            for body in (
+                {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "measuring"}, "spec": service},
+                {**the("apiregistration.k8s.io", "APIService"), "metadata": {"name": name}, "spec": api},
+            ):
+                door.cluster.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(body))
+            door.until(lambda: "True" in door.cluster.kubectl("get", "apiservice", name, "--no-headers"))
+            yield server
+        finally:
+            door.cluster.kubectl("delete", "apiservice", name)
+            door.cluster.kubectl("delete", "service/measuring")
+
+
+def measured(_method: str, path: str, group: str = "metrics.k8s.io") -> tuple[int, Any]:
     """What metrics-server answers: its discovery, and one pod of each namespace."""
-    if path.partition("?")[0] == "/apis/metrics.k8s.io/v1beta1":
+    if path.partition("?")[0] == f"/apis/{group}/v1beta1":
         pods = {"name": "pods", "singularName": "", "namespaced": True, "kind": "PodMetrics", "verbs": ["get", "list"]}
         nodes = {**pods, "name": "nodes", "namespaced": False, "kind": "NodeMetrics"}
         return 200, {
             "kind": "APIResourceList",
             "apiVersion": "v1",
-            "groupVersion": "metrics.k8s.io/v1beta1",
+            "groupVersion": f"{group}/v1beta1",
             "resources": [nodes, pods],
         }
     parts = path.partition("?")[0].split("/")
-    if parts[:4] != ["", "apis", "metrics.k8s.io", "v1beta1"] or len(parts) < 7:
+    if parts[:4] != ["", "apis", group, "v1beta1"] or len(parts) < 7:
         return 404, {"kind": "Status", "status": "Failure", "code": 404}
     pod = {
         "metadata": {"name": "web", "namespace": parts[5]},
@@ -202,7 +235,7 @@ def measured(_method: str, path: str) -> tuple[int, Any]:
         "window": "10s",
         "containers": [{"name": "c", "usage": {"cpu": "7m", "memory": "9Mi"}}],
     }
-    return 200, {"kind": "PodMetricsList", "apiVersion": "metrics.k8s.io/v1beta1", "metadata": {}, "items": [pod]}
+    return 200, {"kind": "PodMetricsList", "apiVersion": f"{group}/v1beta1", "metadata": {}, "items": [pod]}
 
 
 def the(group: str, kind: str) -> dict[str, Any]:
