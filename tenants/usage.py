@@ -151,13 +151,13 @@ def quota_shares(
 
     By tenant and name, and the cursor of the next ones. Raises ``BadRequest`` for a foreign cursor.
     """
-    tenant, slash, name = after.partition("/")
+    begins, slash, resource = after.partition("/")
     if after and not slash:
         raise BadRequest("The cursor did not come from here.")
-    values = {"above": above, "below": below, "tenant": tenant, "name": name, "limit": limit + 1}
+    values = {"above": above, "below": below, "tenant": begins, "name": resource, "limit": limit + 1}
     with connection.cursor() as cursor:
         cursor.execute(_SHARES, values)
-        found = [QuotaShare(*row, float(row[2] / row[3])) for row in cursor.fetchall()]
+        found = [QuotaShare(name, key, used, hard, float(used / hard)) for name, key, used, hard in cursor.fetchall()]
     page = found[:limit]
     return page, f"{page[-1].tenant}/{page[-1].resource}" if len(found) > limit else ""
 

@@ -10,9 +10,9 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from portal.access.reports import DAYS, DAYS_USUAL, REPORTS, asked_of
 from portal.api.endpoint import AFTER, LIMIT, Endpoint, page_parameters, page_schema, paginated_response
 from portal.api.permissions import api_overseer
-from portal.pages.reports import DAYS, DAYS_USUAL, REPORTS, asked_of
 
 _DAYS = OpenApiParameter("days", int, enum=list(DAYS), description=f"Not used for so long; {DAYS_USUAL} by default.")
 _MONTH = OpenApiParameter("month", str, description="As 2026-11; this one, where nothing is said.")
