@@ -32,6 +32,8 @@ class Action(StrEnum):
     CREDENTIAL_REVOKED = "credential.revoke"
     FACTOR_ADDED = "factor.add"
     FACTOR_REMOVED = "factor.remove"
+    INBOX_POSTPONED = "inbox.postpone"
+    INBOX_RESUMED = "inbox.resume"
     INVITATION_ACCEPTED = "invitation.accept"
     INVITATION_CREATED = "invitation.create"
     INVITATION_REVOKED = "invitation.revoke"

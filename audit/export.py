@@ -28,7 +28,7 @@ def csv_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
         body = json.loads(chains.canonical(row))
         body |= {"previous_hash": row["previous_hash"], "hash": row["hash"]}
         body["detail"] = json.dumps(body["detail"], ensure_ascii=False, sort_keys=True)
-        yield csv_line([_harmless(body[name]) for name in _COLUMNS])
+        yield csv_line([harmless(body[name]) for name in _COLUMNS])
 
 
 def csv_line(cells: Iterable[Any]) -> str:
@@ -38,7 +38,8 @@ def csv_line(cells: Iterable[Any]) -> str:
     return line.getvalue()
 
 
-def _harmless(value: Any) -> Any:
+def harmless(value: Any) -> Any:
+    """A cell as no spreadsheet computes it."""
     if isinstance(value, str) and value.lstrip(" ")[:1] in {"=", "+", "-", "@", "\t", "\r", "\n", "|", "%"}:
         return "'" + value
     return "" if value is None else value

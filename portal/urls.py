@@ -31,7 +31,7 @@ from portal.views.contents import lists as contents_lists
 from portal.views.contents import logs as contents_logs
 from portal.views.contents import objects as contents_objects
 from portal.views.joining import invitations
-from portal.views.operating import announcements, freezing
+from portal.views.operating import announcements, freezing, postponing, reports
 from portal.views.requests import asking, deciding, endings, notifications, webhooks
 
 handler400 = "portal.http.errors.bad_request"
@@ -43,6 +43,8 @@ urlpatterns = [
     path("", overview.overview, name="overview"),
     path("requests/", overview.requests, name="requests"),
     path("inbox/", deciding.inbox, name="inbox"),
+    path("inbox/<slug:kind>/<path:name>/postpone/", postponing.postpone, name="inbox-postpone"),
+    path("inbox/<slug:kind>/<path:name>/bring-back/", postponing.bring_back, name="inbox-bring-back"),
     path("inbox/<uuid:pk>/", asking.request_detail, name="request"),
     path("inbox/<uuid:pk>/approve/", deciding.request_yes, name="request-approve"),
     path("inbox/<uuid:pk>/deny/", deciding.request_no, name="request-deny"),
@@ -176,6 +178,8 @@ urlpatterns = [
     path("operations/<uuid:pk>/retry/", operations.operation_retry, name="operation-retry"),
     path("workspaces/<uuid:pk>/abandon/", operations.workspace_abandon, name="workspace-abandon"),
     path("restore/open/", operations.restore_open, name="restore-open"),
+    path("reports/", reports.report, name="reports"),
+    path("reports/<slug:kind>/", reports.report, name="report"),
     path("charges/", usage.charges, name="charges"),
     path("charges/prices/", usage.prices, name="prices"),
     path("tiers/", platform.tiers, name="tiers"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any, Final
 
 from django.db import connection
@@ -11,6 +13,7 @@ from django.db.models import QuerySet, Sum
 from django.db.models.functions import TruncDay
 
 from kube.quota.forecast import hours_until_full
+from kube.requests.status import BadRequest
 from tenants.models import Tenant, UsageHour
 
 MEASURES: Final[Mapping[str, str]] = {
@@ -127,4 +130,46 @@ CROSS JOIN LATERAL jsonb_each_text(u.hard) AS q(name, hard)
 WHERE u.hour = (SELECT max(hour) FROM usage_hours) AND u.namespace = '' AND u.used ? q.name
   AND q.hard::numeric > 0 AND (u.used ->> q.name)::numeric > q.hard::numeric * %s
 ORDER BY part DESC, u.tenant, q.name LIMIT %s
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaShare:
+    """What a tenant uses of one name of its quota, as numbers: cores, bytes, pieces."""
+
+    tenant: str
+    resource: str
+    used: Decimal
+    hard: Decimal
+    share: float
+
+
+def quota_shares(
+    *, above: float | None = None, below: float | None = None, after: str = "", limit: int
+) -> tuple[list[QuotaShare], str]:
+    """What living tenants use of their quotas, above or below a share of it, as counted last. One query.
+
+    By tenant and name, and the cursor of the next ones. Raises ``BadRequest`` for a foreign cursor.
+    """
+    begins, slash, resource = after.partition("/")
+    if after and not slash:
+        raise BadRequest("The cursor did not come from here.")
+    values = {"above": above, "below": below, "tenant": begins, "name": resource, "limit": limit + 1}
+    with connection.cursor() as cursor:
+        cursor.execute(_SHARES, values)
+        found = [QuotaShare(name, key, used, hard, float(used / hard)) for name, key, used, hard in cursor.fetchall()]
+    page = found[:limit]
+    return page, f"{page[-1].tenant}/{page[-1].resource}" if len(found) > limit else ""
+
+
+# From tenant to tenant in the order of their primary key: no more are read than a page is made of.
+_SHARES: Final = """
+SELECT t.name, q.name, (u.used ->> q.name)::numeric AS used, q.hard::numeric AS hard
+FROM tenants t JOIN usage_hours u ON u.tenant = t.name AND u.namespace = '' AND u.hour = (SELECT max(hour) FROM usage_hours)
+CROSS JOIN LATERAL jsonb_each_text(u.hard) AS q(name, hard)
+WHERE t.state = 'active' AND t.created_at < u.hour + interval '1 hour' AND t.name >= %(tenant)s
+  AND (t.name, q.name) > (%(tenant)s, %(name)s) AND u.used ? q.name AND q.hard::numeric > 0
+  AND (%(above)s::numeric IS NULL OR (u.used ->> q.name)::numeric > q.hard::numeric * %(above)s::numeric)
+  AND (%(below)s::numeric IS NULL OR (u.used ->> q.name)::numeric < q.hard::numeric * %(below)s::numeric)
+ORDER BY t.name, q.name LIMIT %(limit)s
 """

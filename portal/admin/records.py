@@ -8,7 +8,7 @@ from django.contrib import admin
 from audit.models import AuditChain, AuditEntry
 from portal.admin.translating import ServiceBackedAdmin, lines
 from portal.pages import labels
-from tenants.models import Announcement, Freeze, UsageHour
+from tenants.models import Announcement, Freeze, Postponement, UsageHour
 
 
 @admin.register(AuditEntry)
@@ -58,6 +58,14 @@ class FreezeAdmin(ServiceBackedAdmin):
     list_select_related = ("tenant",)
     search_fields = ("tenant__name__startswith",)
     ordering = ("-frozen_at", "id")
+
+
+@admin.register(Postponement)
+class PostponementAdmin(ServiceBackedAdmin):
+    """What is put off in the inbox, to read; operators bring it back on the inbox itself."""
+
+    list_display = ("kind", "name", "reason", "postponed_by", "postponed_at", "until")
+    ordering = ("until", "id")
 
 
 @admin.register(UsageHour)

@@ -17,16 +17,17 @@ from portal.api.endpoint import (
     AFTER,
     LIMIT,
     Endpoint,
+    choice_parameter,
     created_response,
     page_parameters,
     page_schema,
     paginated_response,
 )
-from portal.api.permissions import api_actor, require_tenant, require_unbound, token_tenant
+from portal.api.permissions import api_actor, api_overseer, require_tenant, require_unbound, token_tenant
 from portal.api.serializers.base import RequestSerializer
 from portal.database.scopes import everything
 from portal.pages.inbox import inbox_of
-from tenants.models import AccessRequest, Approval, RequestComment, RequestKind, RequestState, Role
+from tenants.models import AccessRequest, Approval, Postponement, RequestComment, RequestKind, RequestState, Role
 from tenants.requests import request_visible_to, requests_page
 from tenants.services.memberships import BREAK_GLASS_MINUTES, BREAK_GLASS_MINUTES_MAX
 from tenants.services.requests import (
@@ -40,6 +41,7 @@ from tenants.services.requests import (
 
 TENANT = OpenApiParameter("tenant", str, description="About this tenant only.")
 STATE = OpenApiParameter("state", str, enum=RequestState.values, description="Only those that are in this state.")
+POSTPONED = OpenApiParameter("postponed", bool, description="What is put off instead (operators and auditors).")
 MINE = OpenApiParameter("mine", bool, description="Only those that the caller has made.")
 
 
@@ -151,13 +153,24 @@ class AccessRequestDetailSerializer(AccessRequestSerializer):
         read_only_fields = fields  # type: ignore[assignment]
 
 
+class PostponementSerializer(serializers.ModelSerializer[Postponement]):
+    """Until when operators have put a row off, and why."""
+
+    class Meta:
+        model = Postponement
+        fields = ("reason", "until", "postponed_by", "postponed_at")
+        read_only_fields = fields
+
+
 class InboxLineSerializer(serializers.Serializer[Any]):
     """One thing that waits, and the page where it is done."""
 
+    name = serializers.CharField(help_text="What it is known by among its kind.")
     title = serializers.CharField()
     text = serializers.CharField()
     since = serializers.DateTimeField(allow_null=True)
     url = serializers.CharField()
+    postponed = PostponementSerializer(allow_null=True)
 
 
 class InboxGroupSerializer(serializers.Serializer[Any]):
@@ -302,15 +315,21 @@ class RequestComments(Endpoint):
 class Inbox(Endpoint):
     """What waits for the caller."""
 
+    query_parameters = frozenset({"postponed"})
+
     @extend_schema(
         operation_id="getInbox",
         summary="What waits for the caller, by kind",
+        parameters=[POSTPONED],
         responses={200: InboxGroupSerializer(many=True)},
     )
     def get(self, request: Request) -> Response:
         """Requests to decide and operations that failed; for operators also clusters, certificates, drift, quotas, sign-ins."""
         require_unbound(request)
-        return Response(InboxGroupSerializer(inbox_of(api_actor(request), now=timezone.now()), many=True).data)
+        postponed = choice_parameter(request, "postponed", ("true", "false")) == "true"
+        actor = api_overseer(request) if postponed else api_actor(request)
+        found = inbox_of(actor, now=timezone.now(), postponed=postponed)
+        return Response(InboxGroupSerializer(found, many=True).data)
 
 
 def _visible(request: Request, pk: UUID) -> AccessRequest:

@@ -17,7 +17,7 @@ from portal.api import (
     workspaces,
 )
 from portal.api.accounts import sessions, users
-from portal.api.operating import announcements, freezes
+from portal.api.operating import announcements, freezes, postponements, reports
 
 urlpatterns = [
     path("users/", users.UserList.as_view()),
@@ -34,6 +34,8 @@ urlpatterns = [
     path("operations/<str:pk>/", operations.OperationDetail.as_view(), name="api-operation"),
     path("operations/<str:pk>/retry", operations.OperationRetry.as_view()),
     path("inbox/", requests.Inbox.as_view()),
+    path("inbox/postpone", postponements.InboxPostpone.as_view()),
+    path("inbox/resume", postponements.InboxResume.as_view()),
     path("announcements/", announcements.AnnouncementList.as_view()),
     path("announcements/<uuid:pk>/", announcements.AnnouncementDetail.as_view(), name="api-announcement"),
     path("announcements/<uuid:pk>/end", announcements.AnnouncementEnd.as_view()),
@@ -81,6 +83,11 @@ urlpatterns = [
     path("tenants/<str:name>/usage/", tenants.TenantUsage.as_view()),
     path("tenants/<str:name>/usage/hours", usage.TenantUsageHours.as_view()),
     path("tenants/<str:name>/charges", usage.TenantCharges.as_view()),
+    path("reports/dormant-people/", reports.DormantPeople.as_view()),
+    path("reports/dormant-workspaces/", reports.DormantWorkspaces.as_view()),
+    path("reports/quota-nearly-used/", reports.QuotasNearlyUsed.as_view()),
+    path("reports/quota-hardly-used/", reports.QuotasHardlyUsed.as_view()),
+    path("reports/costs/", reports.Costs.as_view()),
     path("charges/", usage.Charges.as_view()),
     path("prices/", usage.Prices.as_view()),
     path("memberships/", tenants.MembershipList.as_view()),

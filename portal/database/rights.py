@@ -124,6 +124,7 @@ RIGHTS: Final[Mapping[str, Right]] = {
     "passkeys": Right(_ALL, _ALL, rows=f"user_id = {_USER}"),
     "password_resets": Right(_ALL, "SELECT, UPDATE", rows=f"user_id = {_USER}"),
     "webhook_credentials": Right(_ALL),
+    "postponements": Right(_ALL),
     "auth_group": Right(_ALL, _READ),
     "auth_group_permissions": Right(_ALL, _READ),
     "auth_permission": Right(_ALL, _READ),

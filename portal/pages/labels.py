@@ -245,6 +245,8 @@ ACTIONS: Final = {
     Action.FACTOR_REMOVED: "Second factor removed",
     Action.PASSKEY_ADDED: "Passkey added",
     Action.PASSKEY_REMOVED: "Passkey removed",
+    Action.INBOX_POSTPONED: "Put off in the inbox",
+    Action.INBOX_RESUMED: "Brought back into the inbox",
     Action.INVITATION_ACCEPTED: "Invitation accepted",
     Action.INVITATION_CREATED: "Invited",
     Action.INVITATION_REVOKED: "Invitation revoked",

@@ -73,6 +73,7 @@ _SECTIONS: Final = (
         (
             ("Tiers", "tiers", "gauge"),
             ("Charges", "charges", "activity"),
+            ("Reports", "reports", "chart-column"),
             ("Clusters", "clusters", "server"),
             ("Operations", "operations", "history"),
             ("Users", "users", "users"),
@@ -100,7 +101,7 @@ def page(request: HttpRequest) -> dict[str, Any]:
         context["banners"] = SimpleLazyObject(lambda: list(announcements_for(user, now=timezone.now())[:SHOWN_MAX]))
         context["closed"] = getattr(request, "closed", "")
         context["unread"] = SimpleLazyObject(lambda: Notification.objects.filter(user=user, read_at=None).count())
-        waiting = SimpleLazyObject(lambda: inbox_counted(actor_of(request)))
+        waiting = SimpleLazyObject(lambda: inbox_counted(actor_of(request), now=timezone.now()))
         overseer = user.is_staff or user.is_auditor
         context["navigation"] = _sections(request.path, overseer=overseer, counts={"inbox": waiting})
     return context

@@ -10,6 +10,7 @@ from django import forms
 
 from tenants.models import Announcement, Audience, Severity, Tier
 from tenants.services.operating.announcements import TEXT_MAX, Said
+from tenants.services.operating.postponing import DAYS_MAX
 
 _MOMENT = "%Y-%m-%dT%H:%M"
 
@@ -30,6 +31,17 @@ class NamesField(forms.CharField):
     def clean(self, value: Any) -> Any:
         """The names."""
         return [name for name in re.split(r"[\s,]+", super().clean(value)) if name]
+
+
+class PostponeForm(forms.Form):
+    """Until when a row of the inbox is put off, and why."""
+
+    until = forms.DateField(
+        label="Until",
+        help_text=f"At most {DAYS_MAX} days ahead; it is back at 00:00 UTC.",
+        widget=forms.DateInput(attrs={"type": "date"}),
+    )
+    reason = forms.CharField(max_length=512, widget=forms.TextInput(attrs={"autocomplete": "off"}))
 
 
 class AnnouncementForm(forms.Form):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Final
 from uuid import UUID
 
 from django.core.cache import cache
 
 from audit import selectors
+from kube.quota.charges import Bill
 from tenants.models import Cluster, Tenant
 from tenants.selectors import latencies_of
 from tenants.usage import requests_by_day
@@ -30,7 +32,7 @@ class Bar:
     """One hour or day: what went well stands below what did not."""
 
     when: str
-    good: int
+    good: int | Decimal
     bad: int
     x: int
     good_height: float
@@ -52,10 +54,11 @@ class Plot:
     """A row of bars with the words for those who cannot see them."""
 
     bars: tuple[Bar, ...]
-    good: int
+    good: int | Decimal
     bad: int
     good_word: str
     bad_word: str
+    """Empty where nothing can go wrong."""
     first: str
     last: str
 
@@ -117,6 +120,17 @@ def latency_plot(now: datetime, cluster: Cluster) -> Plot:
     )
 
 
+def costs_plot(bills: Sequence[Bill]) -> Plot:
+    """What each of some tenants costs, in the order in which they are listed; there is at least one."""
+    most = max(float(each.total) for each in bills) or 1.0
+    bars = tuple(
+        Bar(each.tenant, each.total, 0, index * WIDTH, _height(float(each.total), most), 0.0)
+        for index, each in enumerate(bills)
+    )
+    total = sum((each.total for each in bills), Decimal(0))
+    return Plot(bars=bars, good=total, bad=0, good_word="charged", bad_word="", first=bars[0].when, last=bars[-1].when)
+
+
 def _plot(
     slots: list[datetime], counted: Iterable[tuple[datetime, int, int]], words: str, good_word: str, bad_word: str
 ) -> Plot:
@@ -138,6 +152,6 @@ def _plot(
     )
 
 
-def _height(number: int, most: int) -> float:
+def _height(number: float, most: float) -> float:
     """To scale, but whatever happened at all can be seen."""
     return round(max(1.0, number / most * (HEIGHT - 1)), 1) if number else 0.0

@@ -15,6 +15,7 @@ from tenants.models.clusters import (
 from tenants.models.freezes import Freeze
 from tenants.models.notices import Delivery, DeliveryState, Notice, NoticeKind, Notification, Webhook
 from tenants.models.people import Invitation, Membership, Role, Tenant, TenantState, User
+from tenants.models.postponements import Postponement
 from tenants.models.recordings import Recording, RecordingChunk
 from tenants.models.requests import AccessRequest, RequestComment, RequestKind, RequestState
 from tenants.models.streams import LIVING, PodConnection, StreamCount
@@ -50,6 +51,7 @@ __all__ = [
     "PodConnection",
     "PodSecurity",
     "PortalSession",
+    "Postponement",
     "Recording",
     "RecordingChunk",
     "RecordingMode",

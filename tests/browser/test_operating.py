@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, timedelta
+from decimal import Decimal
 from typing import Any
 
 from django.utils import timezone
 
-from tenants.models import Announcement, Freeze
+from kube.quota.charges import Price
+from portal.access.reports import REPORTS
+from tenants.models import Announcement, Freeze, OperationState, Tenant, UsageHour, User, Workspace
+from tenants.services import prices_change
 from tests.browser.window import Visit
+from tests.tenants.conftest import OPERATOR
 
 
 def said(text: str, **fields: Any) -> Announcement:
@@ -75,3 +80,39 @@ def test_by_the_keyboard_a_banner_is_put_away_and_a_phone_finds_by_a_part_of_a_n
     window.page.get_by_role("link", name="web acme").click()
     window.page.wait_for_url(f"**/workspaces/{house['web'].pk}/")
     assert window.problems == []
+
+
+def test_every_report_and_what_is_put_off_in_every_look(visit: Callable[..., Visit], house: dict[str, Any]) -> None:
+    now = timezone.now()
+    hour = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    for model in (User, Tenant, Workspace):
+        model.objects.update(created_at=now - timedelta(days=400))
+    has, may = {"pods": 96, "requests.memory": 2**30, "services": 4}, {"pods": 100, "requests.memory": 2**36}
+    for number, tenant in enumerate(Tenant.objects.order_by("name")[:12]):
+        UsageHour.objects.update_or_create(
+            tenant=tenant.name,
+            namespace="",
+            hour=hour,
+            defaults={"requests": 900 * (number + 1), "used": has, "hard": may},
+        )
+    prices_change(actor=OPERATOR, prices=[Price("requests", Decimal("0.40"), 100)], now=now)
+    house["web"].operations.update(state=OperationState.FAILED, error="no route to the cluster")
+    operator = visit()
+    operator.sign_in(house["operator"])
+    for kind in REPORTS:
+        operator.page.goto(f"{operator.site}/reports/{kind}/")
+        operator.check_in_every_look(f"report-{kind}")
+    operator.page.goto(f"{operator.site}/inbox/")
+    operator.check_in_every_look("inbox-to-postpone")
+    operator.page.get_by_role("link", name="Postpone acme/web").click()
+    operator.page.get_by_label("Until").fill(f"{now + timedelta(days=3):%Y-%m-%d}")
+    operator.page.get_by_label("Reason").fill("The network is repaired on Friday")
+    operator.page.get_by_role("button", name="Postpone").click()
+    operator.page.get_by_text("Put off. It is back on that day").wait_for()
+    assert operator.page.get_by_role("link", name="Postpone acme/web").count() == 0
+    operator.page.get_by_role("link", name="Postponed", exact=True).click()
+    operator.page.get_by_text("The network is repaired on Friday").wait_for()
+    operator.check_in_every_look("inbox-postponed")
+    operator.page.get_by_role("button", name="Bring back: acme/web").click()
+    operator.page.get_by_role("link", name="Postpone acme/web").wait_for()
+    assert operator.problems == []

@@ -58,7 +58,7 @@ FORMS = {
     "passkey-remove",
     *("operation-retry", "pod-connection-end", "login-revoke", "credential-revoke", "restore-open"),
     *("request-approve", "request-deny", "request-withdraw", "workspace-end", "member-end"),
-    *("announcement-new", "announcement-end"),
+    *("announcement-new", "announcement-end", "inbox-postpone"),
     *("webhook-new", "webhook-delete", "tenant-webhook-new"),
     *("workspace-kubeconfig", "tenant-kubeconfig", "workspace-new", "device", "oauth-authorize"),
 }

@@ -32,6 +32,7 @@ from tenants.models import (
     PasswordReset,
     PodConnection,
     PortalSession,
+    Postponement,
     Recording,
     RecoveryCode,
     Role,
@@ -59,6 +60,8 @@ _KEPT = {
     ("cluster", "credential_kinds"),
     ("invitation", "digest"),
     ("passwordreset", "digest"),
+    ("postponement", "kind"),
+    ("postponement", "name"),
 }
 """What pages are found by, and what proves who somebody is: names have rules of their own."""
 
@@ -179,6 +182,13 @@ def full_house(operator: Any) -> House:
     factories.recording(acme.workspace, acme.owner, shown="x")
     Freeze.objects.create(tenant=acme.tenant, space="root:acme", reason="x", frozen_by="x")
     Announcement.objects.create(text="x", starts_at=now, created_by="x")
+    Postponement.objects.create(
+        kind="clusters",
+        name=f"{acme.workspace.cluster.name}/away",
+        reason="x",
+        until=now + timedelta(days=1),
+        postponed_by="x",
+    )
     asked = factories.access_request(acme.tenant, acme.viewer)
     asked.comments.create(author="x", text="x")
     for person in (acme.owner, operator):
@@ -201,6 +211,7 @@ def addresses(acme: House, person: Any) -> list[str]:
     """Every page of the portal, and of the admin."""
     first = lambda model: str(model.objects.order_by("pk").values_list("pk", flat=True)[0])  # noqa: E731
     found = ApiRequest.objects.order_by("-created_at")[0]
+    asked = str(AccessRequest.objects.get(state="open").pk)
     values = {
         "workspaces": {"pk": acme.workspace.pk, "resource": "configmaps", "name": "x", "key": "x"},
         "credentials": {"credential": Credential.objects.filter(issued_to=person)[0].jti},
@@ -209,7 +220,8 @@ def addresses(acme: House, person: Any) -> list[str]:
         "recordings": {"pk": first(Recording)},
         "join": {"secret": _SECRET},
         "profile": {"pk": str(PortalSession.objects.filter(user=person)[0].pk)},
-        "inbox": {"pk": str(AccessRequest.objects.get(state="open").pk)},
+        "inbox": {"pk": asked, "kind": "requests", "name": asked},
+        "reports": {"kind": "costs"},
         "my-requests": {"kind": "role"},
         "announcements": {"pk": first(Announcement)},
         "webhooks": {"pk": first(Webhook)},

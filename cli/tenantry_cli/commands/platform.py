@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,39 @@ clusters = typer.Typer(help="Where workspaces are made (operators).", no_args_is
 policies = typer.Typer(help="What the objects of a tenant may be.", no_args_is_help=True)
 
 Rules = Annotated[Path, typer.Option("--file", "-f", help="Rules by name, in YAML; - for standard input.")]
+
+
+class Kind(StrEnum):
+    """The reports."""
+
+    DORMANT_PEOPLE = "dormant-people"
+    DORMANT_WORKSPACES = "dormant-workspaces"
+    QUOTA_NEARLY_USED = "quota-nearly-used"
+    QUOTA_HARDLY_USED = "quota-hardly-used"
+    COSTS = "costs"
+
+
+_SHARES = ("tenant", "resource", "used", "hard", "share")
+REPORTED = {
+    Kind.DORMANT_PEOPLE: ("email", "name", "created_at", "last_used_at"),
+    Kind.DORMANT_WORKSPACES: ("tenant", "name", "owner", "created_at", "last_used_at"),
+    Kind.QUOTA_NEARLY_USED: _SHARES,
+    Kind.QUOTA_HARDLY_USED: _SHARES,
+    Kind.COSTS: ("tenant", "total"),
+}
+
+
+def report(
+    context: typer.Context,
+    kind: Annotated[Kind, typer.Argument(help="Which one.")],
+    days: Annotated[str, typer.Option(help="Dormant for so long: 30, 90 or 180.")] = "",
+    month: Annotated[str, typer.Option(help="Of the costs, as in 2026-11; this one without.")] = "",
+    limit: Annotated[int, typer.Option(min=0, help="The first so many; 0 for all.")] = 50,
+    output: Output = Format.TABLE,
+) -> None:
+    """Look through what nobody uses, what is full, and what it costs (operators and auditors)."""
+    asked = {name: value for name, value in (("days", days), ("month", month)) if value}
+    show(connect(context).pages("reports", kind.value, "", limit=limit, **asked), REPORTED[kind], output)
 
 
 @tiers.command("list")

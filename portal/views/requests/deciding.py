@@ -26,8 +26,12 @@ from tenants.services.requests import request_approve, request_deny
 @require_safe
 @login_required
 def inbox(request: HttpRequest) -> HttpResponse:
-    """What waits for this person, each with what to do about it."""
-    return render(request, "pages/requests/inbox.html", {"groups": inbox_of(actor_of(request), now=timezone.now())})
+    """What waits for this person, each with what to do about it; or, with ``postponed=true``, what operators put off."""
+    actor = actor_of(request)
+    postponed = actor.sees_all and request.GET.get("postponed") == "true"
+    groups = inbox_of(actor, now=timezone.now(), postponed=postponed)
+    context = {"groups": groups, "postponed": postponed, "operator": actor.operator, "overseer": actor.sees_all}
+    return render(request, "pages/requests/inbox.html", context)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
