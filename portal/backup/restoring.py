@@ -44,6 +44,18 @@ from tenants.suspensions import installation_close
 CLOSED_SECONDS: Final = STALE_SECONDS + 1
 """After so long every API server knows that the doors are closed, or knows that it does not know."""
 
+# By what owns them. PostgreSQL puts the conditions of a query into any order, so that a function which fails for what is
+# no table of the product, as pg_get_serial_sequence, may meet what another condition was to leave out.
+_SEQUENCES: Final = """
+SELECT format('SELECT setval(%L, (SELECT coalesce(max(%I), 0) + 1 FROM %s), false)',
+              s.oid::regclass, a.attname, a.attrelid::regclass)
+FROM pg_class AS s
+JOIN pg_depend AS d ON d.classid = 'pg_class'::regclass AND d.objid = s.oid
+  AND d.refclassid = 'pg_class'::regclass AND d.deptype IN ('a', 'i')
+JOIN pg_attribute AS a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
+WHERE s.relkind = 'S' AND s.relnamespace = 'public'::regnamespace
+"""
+
 
 @dataclass(slots=True)
 class Restored:
@@ -185,11 +197,6 @@ def _fill(cursor: Any, table: Table, opened: Archive, progress: Callable[[str], 
 
 def _count_on(cursor: Any) -> None:
     """Let every sequence go on behind the rows that are there."""
-    cursor.execute(
-        "SELECT format('SELECT setval(%L, (SELECT coalesce(max(%I), 0) + 1 FROM %I), false)',"
-        " pg_get_serial_sequence(quote_ident(table_name), column_name), column_name, table_name)"
-        " FROM information_schema.columns WHERE table_schema = 'public'"
-        " AND pg_get_serial_sequence(quote_ident(table_name), column_name) IS NOT NULL"
-    )
+    cursor.execute(_SEQUENCES)
     for (statement,) in cursor.fetchall():
         cursor.execute(statement)
