@@ -136,6 +136,8 @@ class House:
     async def open(self, chance: random.Random) -> None:
         """A new copy of the installation, and everything up."""
         self.chance.seed(chance.random())
+        for backup in self.folder.glob("*.backup"):
+            backup.unlink()  # of the round before: none is written over another
         await asyncio.to_thread(self._do, "CREATE DATABASE {} TEMPLATE {}", DATABASE, TEMPLATE)
         await asyncio.to_thread(self._redis, "flushall")
         await self.run("arrive", cluster=str(self._cluster), tokens=str(self.folder / "tokens.json"))
