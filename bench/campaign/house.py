@@ -33,7 +33,7 @@ from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 DATABASE, TEMPLATE = "campaign", "campaign_template"
-_READY_SECONDS = 75
+_READY_SECONDS = 240
 _GATEWAY_USER = "tenantry-gateway"
 
 
