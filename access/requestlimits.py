@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from access.authentication import clusterwebhooks
-from access.authorization.tenancy.isolation import ALWAYS_ALLOWED
+from access.authorization.tenancy.isolation import is_probe
 from kube.authentication.identity import Principal, is_masters
 from kube.authorization.decisions import Decision, Verdict
 from kube.requests.ratelimits import Limits
@@ -169,7 +169,7 @@ class TenantThrottle:
         """
         if _is_free(principal):
             return None
-        if not info.is_resource and info.path in ALWAYS_ALLOWED:
+        if is_probe(info):
             return None
         try:
             return self._take(principal, kind_of(info), now)

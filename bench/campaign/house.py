@@ -33,7 +33,7 @@ from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 DATABASE, TEMPLATE = "campaign", "campaign_template"
-_READY_SECONDS = 75
+_READY_SECONDS = 240
 _GATEWAY_USER = "tenantry-gateway"
 
 
@@ -136,6 +136,8 @@ class House:
     async def open(self, chance: random.Random) -> None:
         """A new copy of the installation, and everything up."""
         self.chance.seed(chance.random())
+        for backup in self.folder.glob("*.backup"):
+            backup.unlink()  # of the round before: none is written over another
         await asyncio.to_thread(self._do, "CREATE DATABASE {} TEMPLATE {}", DATABASE, TEMPLATE)
         await asyncio.to_thread(self._redis, "flushall")
         await self.run("arrive", cluster=str(self._cluster), tokens=str(self.folder / "tokens.json"))

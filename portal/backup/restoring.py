@@ -2,13 +2,14 @@
 
 1. The file is read whole and compared with its sealed manifest, and the release with this one, before anything is done.
 2. The doors are closed in a transaction of their own, and every running process is given the time to know.
-3. One transaction empties the tables, fills them, ends what was issued, suspends the tenants and closes the doors of the
-   new content too. A process that is killed before its commit leaves the old content behind closed doors; the command is
-   run again, or ``--open`` opens what was there.
+3. One transaction takes all tables for itself, empties and fills them, ends what was issued, suspends the tenants and
+   closes the doors of the new content too. A process that is killed before its commit leaves the old content behind closed
+   doors; the command is run again, or ``--open`` opens what was there.
 """
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -35,7 +36,7 @@ from portal.backup.newer import (
     orphans,
     workspaces_keep_closed,
 )
-from portal.backup.snapshot import TRANSIENT, tables_here
+from portal.backup.snapshot import LEFT_OUT, MIGRATIONS, TRANSIENT, tables_here
 from portal.database.rights import as_owner
 from store.log.replacement import history_replace
 from tenants.models import Tenant, User
@@ -43,6 +44,28 @@ from tenants.suspensions import installation_close
 
 CLOSED_SECONDS: Final = STALE_SECONDS + 1
 """After so long every API server knows that the doors are closed, or knows that it does not know."""
+
+BUSY_SECONDS: Final = 120.0
+"""How long a restore tries to have the tables alone while others are at work."""
+
+_TURNS: Final = (0.05, 0.1, 0.2, 0.4, 0.05, 0.1, 0.2, 2.0)
+"""How long it waits for a table, by turns. Below PostgreSQL's ``deadlock_timeout`` of a second nobody else is ended; one
+turn is above it, for then PostgreSQL ends an autovacuum that is in the way."""
+
+_LOOK_SECONDS: Final = 0.05
+_HELD: Final = (errors.DeadlockDetected, errors.LockNotAvailable)
+
+# By what owns them. PostgreSQL puts the conditions of a query into any order, so that a function which fails for what is
+# no table of the product, as pg_get_serial_sequence, may meet what another condition was to leave out.
+_SEQUENCES: Final = """
+SELECT format('SELECT setval(%L, (SELECT coalesce(max(%I), 0) + 1 FROM %s), false)',
+              s.oid::regclass, a.attname, a.attrelid::regclass)
+FROM pg_class AS s
+JOIN pg_depend AS d ON d.classid = 'pg_class'::regclass AND d.objid = s.oid
+  AND d.refclassid = 'pg_class'::regclass AND d.deptype IN ('a', 'i')
+JOIN pg_attribute AS a ON a.attrelid = d.refobjid AND a.attnum = d.refobjsubid
+WHERE s.relkind = 'S' AND s.relnamespace = 'public'::regnamespace
+"""
 
 
 @dataclass(slots=True)
@@ -110,15 +133,31 @@ def _require_tables(manifest: Manifest) -> None:
 
 
 def _undisturbed(work: Callable[[], Restored]) -> Restored:
-    """Do it in one transaction; once more when PostgreSQL ended it for another that held what it waited for."""
-    for last in (*[False] * 4, True):
+    """Do it in one transaction, begun anew while others hold what it waits for; the last error after ``BUSY_SECONDS``."""
+    given_up = time.monotonic() + BUSY_SECONDS
+    for seconds in itertools.cycle(_TURNS):
         try:
             with transaction.atomic():
+                _lock_tables(seconds)
                 return work()
         except OperationalError as error:
-            if last or not isinstance(error.__cause__, errors.DeadlockDetected):
+            if not isinstance(error.__cause__, _HELD) or time.monotonic() > given_up:
                 raise
+        time.sleep(_LOOK_SECONDS)
     raise AssertionError("unreachable")
+
+
+def _lock_tables(seconds: float) -> None:
+    """Have all tables alone, or none: whoever is at work holds one and may ask for another that is taken already.
+
+    So nobody waits for long, and what is under way can end. Writers of the store begin with its counter, and so does this.
+    """
+    tables = [*sorted(LEFT_OUT - {MIGRATIONS}, reverse=True), *tables_here()]
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT set_config('lock_timeout', %s, true)", [f"{seconds * 1000:.0f}ms"])
+        names = sql.SQL(", ").join(map(sql.Identifier, tables))
+        cursor.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(names))
+        cursor.execute("SET LOCAL lock_timeout TO DEFAULT")
 
 
 def _replace(
@@ -128,8 +167,6 @@ def _replace(
     with connection.cursor() as cursor:
         tables = [sql.Identifier(table.name) for table in manifest.tables]
         everything = sql.SQL(", ").join([*tables, *map(sql.Identifier, sorted(TRANSIENT))])
-        # Nobody changes anything between the look at what is newer and its end.
-        cursor.execute(sql.SQL("LOCK TABLE {} IN ACCESS EXCLUSIVE MODE").format(everything))
         newer = newer_than(manifest)
         for name in tables:
             cursor.execute(sql.SQL("ALTER TABLE {} DISABLE TRIGGER USER").format(name))
@@ -185,11 +222,6 @@ def _fill(cursor: Any, table: Table, opened: Archive, progress: Callable[[str], 
 
 def _count_on(cursor: Any) -> None:
     """Let every sequence go on behind the rows that are there."""
-    cursor.execute(
-        "SELECT format('SELECT setval(%L, (SELECT coalesce(max(%I), 0) + 1 FROM %I), false)',"
-        " pg_get_serial_sequence(quote_ident(table_name), column_name), column_name, table_name)"
-        " FROM information_schema.columns WHERE table_schema = 'public'"
-        " AND pg_get_serial_sequence(quote_ident(table_name), column_name) IS NOT NULL"
-    )
+    cursor.execute(_SEQUENCES)
     for (statement,) in cursor.fetchall():
         cursor.execute(statement)

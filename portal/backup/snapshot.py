@@ -21,7 +21,9 @@ from portal.backup.archive import Manifest, Table, Writer
 TRANSIENT: Final = frozenset({"django_session", "pod_connections", "portal_sessions", "store_lease", "stream_counts"})
 """Who is there at this moment: nobody, after a restore."""
 
-LEFT_OUT: Final = TRANSIENT | {"django_migrations", "store_event", "store_revision"}
+MIGRATIONS: Final = "django_migrations"
+
+LEFT_OUT: Final = TRANSIENT | {MIGRATIONS, "store_event", "store_revision"}
 """What no backup holds: of the rest the manifest says enough, and the change log begins anew."""
 
 _TABLES: Final = """

@@ -40,9 +40,14 @@ class Installation:
     sealing_key: str
 
     @property
+    def name(self) -> str:
+        """The database's own name."""
+        return urlsplit(self.database).path.removeprefix("/")
+
+    @property
     def owner(self) -> str:
         """The URL of the tables' owner."""
-        return url_of(urlsplit(self.database).path.removeprefix("/"), OWNER)
+        return url_of(self.name, OWNER)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -80,6 +85,11 @@ class Installation:
         assert process.returncode == 1, errors
         assert "Traceback" not in errors
         return errors
+
+    def change(self, statement: str) -> None:
+        """What brings no rows."""
+        with psycopg.connect(self.owner) as connection:
+            connection.execute(statement)
 
     def ask(self, statement: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """Rows of the database, whatever they are."""

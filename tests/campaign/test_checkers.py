@@ -236,3 +236,12 @@ def test_a_campaign_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> Non
     assert "| judged: acknowledged writes | 28 |" in told
     assert "| found: lost | 1 |" in told
     assert "product, seed 4: lost: a write" in told
+
+
+def test_a_workspace_that_was_suspended_before_it_was_made_has_no_namespace_and_one_after_it_has() -> None:
+    """P7: the namespace of a suspended one is not taken away, and is first made when it is resumed."""
+    history, audited = History(wishes=[MADE, SUSPENDED]), Counter({("workspace.suspend", "id"): 1})
+    empty = ending(row(status="suspended", phase="suspended"), audited=audited, namespaces=[])
+    assert workspaces.check(history, empty) == []
+    had = replace(empty, work=[workspaces.Work("id", "done", ("shown", "namespace"))])
+    assert [each.kind for each in workspaces.check(history, had)] == ["lost"]

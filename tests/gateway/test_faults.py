@@ -68,8 +68,11 @@ def test_a_hanging_database_is_told_by_readiness_and_answered_in_time(proxy: Dat
         time.sleep(HEALTHY_SECONDS)
         speakers = [space.at("/clusters/root:hung") for _ in range(6)]
         ready = space.at("")
-        assert ready.send("GET", "/readyz").status == 503
-        assert ready.send("GET", "/livez").status == 200
+        nobody = Speaker(server.url, trust_of(server), {}, "")
+        for probing in (ready, nobody):
+            assert probing.send("GET", "/readyz").status == 503
+            assert "[-]store failed" in probing.send("GET", "/readyz").body
+            assert probing.send("GET", "/livez").status == 200
         asked = [
             ("GET", f"{AT}/a", None),
             ("GET", AT, None),

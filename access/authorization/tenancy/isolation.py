@@ -17,6 +17,12 @@ from kube.requests.requestinfo import RequestInfo
 ALWAYS_ALLOWED: Final = frozenset({"/healthz", "/livez", "/readyz"})
 """Probes must work for whoever cannot sign in."""
 
+
+def is_probe(request: RequestInfo) -> bool:
+    """Whether it is asked for how this process is: open to all, whatever is closed and whatever it does not know."""
+    return not request.is_resource and request.path in ALWAYS_ALLOWED
+
+
 EVERYTHING: Final = (
     Rule(("*",), ("*",), ("*",), scope=CLUSTER),
     Rule(("*",), urls=("*",), scope=CLUSTER),
@@ -69,7 +75,7 @@ class TenantIsolation:
 
     def decide(self, principal: Principal, request: RequestInfo) -> Decision | None:
         """The same without waiting, as far as no grant has to be looked for."""
-        if not request.is_resource and request.path in ALWAYS_ALLOWED:
+        if is_probe(request):
             return allow(self.name, "probes are open to all")
         tenant = principal.tenant
         # A missing tenant equals nothing, not even another missing tenant.

@@ -35,6 +35,9 @@ class Speaker:
         self._house = house
         self._as_admin, self._with_token = house.trust, house.bearers
         self.session = aiohttp.ClientSession(timeout=PATIENCE, connector=aiohttp.TCPConnector(limit=0))
+        # A PUT or DELETE whose connection was cut is not known to be undone: asked again unseen, it is refused as the
+        # conflict with itself, and whoever asked would take that for the answer.
+        self.session._retry_connection = False
 
     async def close(self) -> None:
         """Let go of every connection."""

@@ -111,12 +111,15 @@ def _wrong(status: str, wishes: list[Wish], history: History) -> str:
 
 def _cluster(history: History, ending: Ending) -> Iterator[Finding]:
     there = Counter(ending.namespaces)
-    expected = {(f"root:{row.tenant}", row.namespace) for row in ending.rows if row.status != "deleted"}
-    for place in expected - there.keys():
-        yield Finding("lost", f"the cluster has no namespace {place}")
+    expected = {(f"root:{row.tenant}", row.namespace): row for row in ending.rows if row.status != "deleted"}
+    made = {work.workspace for work in ending.work if "namespace" in work.steps}
+    for place, row in expected.items():
+        # One that was suspended before it had a namespace gets it when it is resumed.
+        if place not in there and (row.status == "active" or row.workspace in made):
+            yield Finding("lost", f"the cluster has no namespace {place}")
     if not history.restores:
         # What was made after a backup is nobody's once that is put back: it is listed, and never deleted.
-        for place in there.keys() - expected:
+        for place in there.keys() - expected.keys():
             yield Finding("orphaned", f"the cluster has {place}, which is nobody's")
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from access.authentication.anonymous import NOBODY
 from access.authorization.base import RuleSet
 from access.authorization.chain import AuthorizationChain
 from access.authorization.tenancy.suspension import (
@@ -82,6 +83,31 @@ async def test_locks_bind_whoever_belongs_to_what_is_locked(
     decision = await SuspensionAuthorizer(Locked()).authorize(who, asked)
     assert decision.verdict is (Verdict.NO_OPINION if reason is None else Verdict.DENY)
     assert reason is None or decision.reason == reason
+
+
+@pytest.mark.parametrize(
+    ("path", "verdict"),
+    [
+        ("/livez", Verdict.NO_OPINION),
+        ("/readyz", Verdict.NO_OPINION),
+        ("/healthz", Verdict.NO_OPINION),
+        ("/readyz/store", Verdict.DENY),
+        ("/version", Verdict.DENY),
+        ("/metrics", Verdict.DENY),
+    ],
+)
+async def test_an_installation_that_is_closed_is_open_to_probes_alone(path: str, verdict: Verdict) -> None:
+    """P12: whoever looks after its servers goes on with them, signed in or not."""
+
+    class Closed(Locked):
+        tenants = suspended_tenants([("root", "")])
+
+        def reason(self, cluster: str, namespace: str) -> str | None:
+            return suspension_reason({("root", ""): "a restore"}, cluster, namespace)
+
+    asked = replace(request("system", cluster="root"), path=path, is_resource=False)
+    for who in (NOBODY, person("acme")):
+        assert (await SuspensionAuthorizer(Closed()).authorize(who, asked)).verdict is verdict
 
 
 async def test_an_authorizer_that_breaks_denies() -> None:
