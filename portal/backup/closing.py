@@ -36,6 +36,7 @@ from tenants.models import (
     Invitation,
     Membership,
     Notice,
+    Passkey,
     PasswordReset,
     Phase,
     RequestState,
@@ -124,11 +125,12 @@ def tenants_close(newer: Newer) -> Iterator[str]:
 
 
 def accounts_forget(operator: str) -> str:
-    """Let no password count and leave one operator, who is given a new password: the answer; empty without anybody.
+    """Let no password and no passkey count and leave one operator, who is given a new password: the answer; empty without anybody.
 
     That one is asked for no second factor: whoever restores may not have the phone of then. The others' stay.
     """
     chosen = _chosen(operator)
+    Passkey.objects.all().delete()
     for user in User.objects.order_by("pk").select_for_update(no_key=True):
         user.set_unusable_password()
         user.is_staff = user.is_superuser = user.pk == getattr(chosen, "pk", None)

@@ -13,6 +13,7 @@ from audit.recorder import Actor
 from portal.backup.archive import Manifest
 from tenants.models import (
     Membership,
+    Passkey,
     Phase,
     RecoveryCode,
     Role,
@@ -43,7 +44,7 @@ class Newer:
 
     continues: bool = False
     accounts: Mapping[UUID, Mapping[str, Any]] = field(default_factory=dict)
-    factors: tuple[SecondFactor | RecoveryCode, ...] = ()
+    factors: tuple[SecondFactor | RecoveryCode | Passkey, ...] = ()
     """What is asked for after passwords, and what stands in for it."""
     memberships: Mapping[tuple[str, UUID], tuple[str, datetime | None]] = field(default_factory=dict)
     """Roles, and when they end: what is somebody's but for an hour is no membership."""
@@ -70,7 +71,7 @@ def newer_than(manifest: Manifest) -> Newer:
     return Newer(
         continues=True,
         accounts={row.pop("id"): row for row in User.objects.values("id", *_ACCOUNT)},
-        factors=(*SecondFactor.objects.all(), *RecoveryCode.objects.all()),
+        factors=(*SecondFactor.objects.all(), *RecoveryCode.objects.all(), *Passkey.objects.all()),
         memberships={
             (row.tenant_id, row.user_id): (row.role, row.expires_at)
             for row in Membership.objects.filter(break_glass=False)
@@ -97,9 +98,9 @@ def accounts_keep(newer: Newer) -> Iterator[str]:
         if changed:
             user.save(update_fields=changed)
             yield f"account {user.email}: {', '.join(changed)} as it was last, not as in the backup"
-    # A second factor that was set up since is asked for, and a code that was used since opens nothing.
-    SecondFactor.objects.all().delete()
-    RecoveryCode.objects.all().delete()
+    # A second factor that was set up since is asked for, and a code or passkey that was used up or removed opens nothing.
+    for factors in (SecondFactor, RecoveryCode, Passkey):
+        factors.objects.all().delete()
     known = set(User.objects.values_list("pk", flat=True))
     for kept in newer.factors:
         if kept.user_id in known:
