@@ -13,6 +13,9 @@ from tests.gateway.callers import Caller, config_map
 TIMES = 2500
 """The collector comes by after 20,000 objects: had each request left ten, it would have found them."""
 
+ROUNDS = 3
+"""What goes on behind requests leaves some as well, more of it the longer they take: a cycle of requests is in each round."""
+
 REVIEW = {
     "apiVersion": "authorization.k8s.io/v1",
     "kind": "SelfSubjectAccessReview",
@@ -43,13 +46,16 @@ def test_a_request_leaves_no_cycles(
     assert alice.post(MAPS.format(namespace), config_map("one")).status == 201
     connection = HTTPSConnection(alice.host, context=alice.context, timeout=60)
     kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
-    before, answers = collected(admin), []
-    for _ in range(TIMES):
-        connection.request(method, path.format(namespace), body and json.dumps(body), {"Content-Type": kind})
-        answer = connection.getresponse()
-        answer.read()
-        answers.append(answer.status)
+    left, answers = [], []
+    while len(left) < ROUNDS and min(left, default=TIMES) >= TIMES:
+        before = collected(admin)
+        for _ in range(TIMES):
+            connection.request(method, path.format(namespace), body and json.dumps(body), {"Content-Type": kind})
+            answer = connection.getresponse()
+            answer.read()
+            answers.append(answer.status)
+        left.append(collected(admin) - before)
     # A machine that is busy with others may keep the server from its database for a while: then it refuses.
     assert status in answers
     assert set(answers) <= {status, 429, 503}
-    assert collected(admin) - before < TIMES
+    assert min(left) < TIMES, left
