@@ -49,7 +49,7 @@ def inbox_postpone(
 def inbox_resume(*, actor: Actor, kind: str, name: str) -> bool:
     """Bring a row back at once; whether it was put off. Operators only. Raises ``Forbidden``."""
     require_operator(actor)
-    found = Postponement.objects.select_for_update().filter(kind=kind, name=name).first()
+    found = Postponement.objects.select_for_update(no_key=True).filter(kind=kind, name=name).first()
     if found is None:
         return False
     found.delete()
