@@ -14,7 +14,7 @@ dropped, and counted, only when the database cannot keep up; refusals never are.
    flush takes off, at the left, and ``put_nowait`` adds at the right; so the batch is still what stands at the left.
 4. What the database takes never, as none of these may be, is logged, counted and let go: it holds up no other.
 5. A connection may be lost after the commit and before the answer. The batch is then written again, and the rows'
-   UUIDs, made with the requests, show which are there already: row by row, each is written once.
+   UUIDs, made with the requests and with the sums, show which are there already: row by row, each is written once.
 """
 
 from __future__ import annotations
@@ -101,6 +101,8 @@ class RequestRecord:
     ip_address: str | None = None
     user_agent: str = ""
     request_id: str = ""
+    sum_id: str = ""
+    """Of several: the UUID by which their row is written once, as they have no request's."""
 
 
 _Kind = tuple[str, str, str, int, str, str]
@@ -169,7 +171,14 @@ class RequestLog:
         sum_of = self._more.get(kind)
         if sum_of is None:
             self._more[kind] = replace(
-                record, actor=kind[1], verb=kind[2] or "*", path=kind[5], request_id="", latency=0, trace=()
+                record,
+                actor=kind[1],
+                verb=kind[2] or "*",
+                path=kind[5],
+                request_id="",
+                sum_id=str(uuid.uuid4()),
+                latency=0,
+                trace=(),
             )
         else:
             self._more[kind] = replace(sum_of, count=sum_of.count + 1)
@@ -266,7 +275,7 @@ class RequestLog:
 def _line(row: RequestRecord) -> str:
     """The row in COPY's text format: psycopg, a value at a time, takes more than half as long again."""
     return (
-        f"{row.request_id or uuid.uuid4()}\t{row.created_at.isoformat()}\t{_text(row.tenant, 63)}\t"
+        f"{row.sum_id or row.request_id or uuid.uuid4()}\t{row.created_at.isoformat()}\t{_text(row.tenant, 63)}\t"
         f"{_text(row.space, 512)}\t{_text(row.actor, 253)}\t{_text(row.authenticator, 32)}\t"
         f"{_text(row.credential, 128)}\t{_text(row.verb, 32)}\t{_text(row.path, 1024)}\t{row.code}\t"
         f"{'t' if row.allowed else 'f'}\t{_text(row.step, 63)}\t{_text(row.reason, 512)}\t{min(row.latency, LONGEST)}\t"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import uuid
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
@@ -14,6 +15,7 @@ from django.db import connection, transaction
 from django.db.models import QuerySet, Sum
 from hypothesis import given
 from hypothesis import strategies as st
+from psycopg import AsyncConnection
 from psycopg.conninfo import make_conninfo
 
 from audit import requests as audit_requests
@@ -74,6 +76,24 @@ def test_what_is_offered_again_after_a_lost_answer_is_written_once():
     log = written([first, make_record(actor="bob")])
     assert log.written == 2
     assert sorted(kept().values_list("actor", flat=True)) == ["alice", "bob"]
+
+
+def test_a_sum_whose_answer_was_lost_is_written_once_too():
+    """15 A.3: refusals are counted exactly, whatever is cut."""
+    asked = REFUSALS_IN_FULL + 30
+
+    async def run() -> None:
+        log = RequestLog(conninfo())
+        for _ in range(asked):
+            log.put_nowait(make_record(code=403, allowed=False, request_id=str(uuid.uuid4())))
+        sums = list(log._more.values())
+        async with await AsyncConnection.connect(conninfo(), autocommit=True) as connection:
+            await log._copy(connection, [*log._rows, *sums])  # kept by the database, which nobody is told
+            await log._flush(connection)
+        assert (log.written, log.dropped) == (asked, 0)
+
+    asyncio.run(run())
+    assert kept().aggregate(Sum("count"))["count__sum"] == asked
 
 
 def test_a_refusal_keeps_what_each_step_said():

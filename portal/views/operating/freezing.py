@@ -1,7 +1,8 @@
-"""Holding a tenant or a workspace still, and letting it go (GW28)."""
+"""Freezing a tenant or a workspace, and thawing it (GW28)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 from uuid import UUID
 
@@ -15,7 +16,7 @@ from portal.pages.forms import EmptyForm, FreezeForm
 from portal.views.actions import render_action
 from tenants import selectors
 from tenants.rights import require_operator
-from tenants.services.operating.freezing import tenant_freeze, tenant_thaw, workspace_freeze, workspace_thaw
+from tenants.services.operating import freezing
 
 _POINTS: Final = (
     "Every write is refused from the next request on, shells and port-forwards too; those that are open end.",
@@ -26,79 +27,80 @@ _POINTS: Final = (
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
-def tenant_hold(request: HttpRequest, name: str) -> HttpResponse:
+def tenant_freeze(request: HttpRequest, name: str) -> HttpResponse:
     """Confirm, with a reason, and freeze a tenant with all its workspaces. Operators only."""
     actor = actor_of(request)
     found = selectors.tenant_visible_to(actor, name)
-    require_operator(actor)
-    return render_action(
-        request,
-        FreezeForm(request.POST or None),
-        lambda data: tenant_freeze(actor=actor, name=name, **data),
-        title=f"Freeze {found.name}",
-        submit="Freeze now",
-        done=f"{found.name} can be read and not written to.",
-        points=_POINTS,
-        destroys=True,
-        **_place("Tenants", "tenants", "tenant", name, name),
-    )
+    place = _place("Tenants", "tenants", "tenant", name, name)
+    return _freeze(request, found.name, lambda data: freezing.tenant_freeze(actor=actor, name=name, **data), place)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
-def tenant_let_go(request: HttpRequest, name: str) -> HttpResponse:
+def tenant_thaw(request: HttpRequest, name: str) -> HttpResponse:
     """Confirm and thaw a tenant. Operators only."""
     actor = actor_of(request)
     found = selectors.tenant_visible_to(actor, name)
-    require_operator(actor)
-    return render_action(
-        request,
-        EmptyForm(request.POST),
-        lambda _: tenant_thaw(actor=actor, name=name),
-        title=f"Thaw {found.name}",
-        submit="Thaw",
-        done=f"{found.name} can be written to again.",
-        texts=["Its people write again. Workspaces that were frozen by themselves stay so."],
-        **_place("Tenants", "tenants", "tenant", name, name),
-    )
+    place = _place("Tenants", "tenants", "tenant", name, name)
+    goes_on = "Its people write again. Workspaces that were frozen by themselves stay so."
+    return _thaw(request, found.name, lambda _: freezing.tenant_thaw(actor=actor, name=name), goes_on, place)
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
-def workspace_hold(request: HttpRequest, pk: UUID) -> HttpResponse:
+def workspace_freeze(request: HttpRequest, pk: UUID) -> HttpResponse:
     """Confirm, with a reason, and freeze a workspace. Operators only."""
     actor = actor_of(request)
     found = selectors.workspace_visible_to(actor, pk)
-    require_operator(actor)
-    return render_action(
-        request,
-        FreezeForm(request.POST or None),
-        lambda data: workspace_freeze(actor=actor, workspace_id=found.pk, **data),
-        title=f"Freeze {found.name}",
-        submit="Freeze now",
-        done=f"{found.name} can be read and not written to.",
-        points=_POINTS,
-        destroys=True,
-        **_place("Workspaces", "workspaces", "workspace", found.pk, found.name),
+    place = _place("Workspaces", "workspaces", "workspace", found.pk, found.name)
+    return _freeze(
+        request, found.name, lambda data: freezing.workspace_freeze(actor=actor, workspace_id=found.pk, **data), place
     )
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
-def workspace_let_go(request: HttpRequest, pk: UUID) -> HttpResponse:
+def workspace_thaw(request: HttpRequest, pk: UUID) -> HttpResponse:
     """Confirm and thaw a workspace. Operators only."""
     actor = actor_of(request)
     found = selectors.workspace_visible_to(actor, pk)
-    require_operator(actor)
+    place = _place("Workspaces", "workspaces", "workspace", found.pk, found.name)
+    goes_on = "Its people write again, unless its tenant is frozen."
+    return _thaw(
+        request, found.name, lambda _: freezing.workspace_thaw(actor=actor, workspace_id=found.pk), goes_on, place
+    )
+
+
+def _freeze(
+    request: HttpRequest, name: str, do: Callable[[dict[str, Any]], object], place: dict[str, Any]
+) -> HttpResponse:
+    require_operator(actor_of(request))
+    return render_action(
+        request,
+        FreezeForm(request.POST or None),
+        do,
+        title=f"Freeze {name}",
+        submit="Freeze now",
+        done=f"{name} can be read and not written to.",
+        points=_POINTS,
+        destroys=True,
+        **place,
+    )
+
+
+def _thaw(
+    request: HttpRequest, name: str, do: Callable[[dict[str, Any]], object], goes_on: str, place: dict[str, Any]
+) -> HttpResponse:
+    require_operator(actor_of(request))
     return render_action(
         request,
         EmptyForm(request.POST),
-        lambda _: workspace_thaw(actor=actor, workspace_id=found.pk),
-        title=f"Thaw {found.name}",
+        do,
+        title=f"Thaw {name}",
         submit="Thaw",
-        done=f"{found.name} can be written to again.",
-        texts=["Its people write again, unless its tenant is frozen."],
-        **_place("Workspaces", "workspaces", "workspace", found.pk, found.name),
+        done=f"{name} can be written to again.",
+        texts=[goes_on],
+        **place,
     )
 
 
