@@ -52,6 +52,7 @@ async def serve(runtime: Runtime, request: Request) -> Response:
             text = runtime.metrics.render(
                 open_streams=len(runtime.open_streams),
                 revision=runtime.store.revision,
+                dropped=runtime.audit.dropped,
                 restarts=supervision.restarts,
                 loop=runtime.watchdog.render(),
             )

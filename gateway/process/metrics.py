@@ -56,9 +56,18 @@ class Metrics:
         return "\n".join(lines).encode() + b"\n"
 
     def render(
-        self, *, open_streams: int, revision: int, restarts: Mapping[str, int], loop: Sequence[str] = ()
+        self,
+        *,
+        open_streams: int,
+        revision: int,
+        dropped: int,
+        restarts: Mapping[str, int],
+        loop: Sequence[str] = (),
     ) -> bytes:
-        """Everything in Prometheus' text format; ``loop`` are the lines about the event loop."""
+        """Everything in Prometheus' text format; ``loop`` are the lines about the event loop.
+
+        ``dropped`` are requests without a record (P10).
+        """
         lines = ["# TYPE apiserver_request_total counter"]
         lines += [
             f'apiserver_request_total{{verb="{verb}",resource="{resource}",code="{code}"}} {count}'
@@ -84,6 +93,8 @@ class Metrics:
             f'tenantry_background_task_restarts_total{{task="{task}"}} {count}'
             for task, count in sorted(restarts.items())
         ]
+        lines.append("# TYPE tenantry_request_records_dropped_total counter")
+        lines.append(f"tenantry_request_records_dropped_total {dropped}")
         lines.append("# TYPE tenantry_store_revision gauge")
         lines.append(f"tenantry_store_revision {revision}")
         lines.append("# TYPE python_gc_objects_collected_total counter")

@@ -54,8 +54,11 @@ class StrictYAMLParser(BaseParser):
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Mapping[str, Any] | None = None) -> Any:
         """The value. Raises as ``StrictJSONParser``."""
+        raw = _raw(stream, parser_context)
+        if _has_several(raw.decode("utf-8", "replace")):
+            raise exceptions.ParseError("The body is several YAML documents: send each by itself.")
         try:
-            value, duplicates = read_yaml(_raw(stream, parser_context))
+            value, duplicates = read_yaml(raw)
         except StatusError as error:
             raise exceptions.ParseError(f"The body is not valid YAML: {error.message[:300]}") from None
         if duplicates:
@@ -96,6 +99,20 @@ class JsonOrYaml(BaseContentNegotiation):
         named = [renderer for renderer in known if renderer.media_type in accepted]
         chosen = (named or known)[0]
         return chosen, chosen.media_type
+
+
+def _has_several(text: str) -> bool:
+    """Whether there is something behind the end of the first document."""
+    begun = ended = False
+    for line in text.splitlines():
+        if re.match(r"(---|\.\.\.)(\s|$)", line):
+            ended, begun = begun, True
+            line = line[3:]  # noqa: PLW2901 - a marker may have content behind it
+        if line.strip() and not line.startswith(("#", "%")) and not line.strip().startswith("#"):
+            if ended:
+                return True
+            begun = True
+    return False
 
 
 def _raw(stream: Any, parser_context: Mapping[str, Any] | None) -> bytes:

@@ -322,3 +322,20 @@ def _refuses(action: Callable[[], None], *codes: int | None) -> None:
     except StatusError as error:
         code = error.code
     assert code in codes
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("display_name: One\n", 200),
+        ("# said\n%YAML 1.2\n---\ndisplay_name: One\n---\n# nothing\n", 200),
+        ("display_name: One\n...\n", 200),
+        ("display_name: One\n---\ndisplay_name: Two\n", 400),
+        ("--- {display_name: One}\n--- {display_name: Two}\n", 400),
+        ("display_name: One\n...\ndisplay_name: Two\n", 400),
+    ],
+)
+def test_a_second_document_is_not_lost_in_silence(text: str, status: int, acme: House, operator: User) -> None:
+    answer = bearer(operator, "operate").patch("/api/v1/tenants/acme/", text, content_type="application/yaml")
+    assert answer.status_code == status, answer.content
+    assert Tenant.objects.get(pk="acme").display_name != "Two"
