@@ -10,7 +10,7 @@ import urllib3
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from django.conf import settings
 
-from audit.checkpoints import Checkpoint, append, lines_after, private_key
+from audit.checkpoints import Checkpoint, append, lines_after, private_keys
 from audit.selectors import chain_heads
 
 logger = logging.getLogger(__name__)
@@ -22,10 +22,10 @@ _AT_ONCE: Final = 100
 
 def checkpoint_write(*, now: datetime) -> Checkpoint | None:
     """Sign the heads that have changed, and send what the sink has not yet; ``None`` when nothing has changed."""
-    key = private_key(settings.AUDIT_CHECKPOINTS_KEY_FILE)
-    written = append(settings.AUDIT_CHECKPOINTS_FILE, key, chain_heads(), now)
+    keys = private_keys(settings.AUDIT_CHECKPOINTS_KEY_FILE)
+    written = append(settings.AUDIT_CHECKPOINTS_FILE, keys, chain_heads(), now)
     if settings.AUDIT_CHECKPOINTS_URL:
-        _send(settings.AUDIT_CHECKPOINTS_URL, key.public_key())
+        _send(settings.AUDIT_CHECKPOINTS_URL, keys[0].public_key())
     return written
 
 

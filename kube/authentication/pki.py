@@ -7,6 +7,7 @@ cryptography library, which is the one randomness that cannot be an argument.
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -20,6 +21,8 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 BACKDATED: Final = timedelta(minutes=5)
 """How far before ``now`` a certificate begins, for clocks that differ."""
+
+_BLOCK: Final = re.compile(rb"-----BEGIN [A-Z ]+-----.*?-----END [A-Z ]+-----", re.DOTALL)
 
 PEM_MAX: Final = 1024 * 1024
 """Bytes of a bundle that ``load_certificates`` reads."""
@@ -153,6 +156,11 @@ def make_client_certificate(
     """A certificate for a user; AN1 reads ``O=tenant:<tenant>`` and ``OU`` as tenant and groups."""
     subject = _name(user, organizations, units)
     return _signed(authority, subject, ExtendedKeyUsageOID.CLIENT_AUTH, (), now=now, lifetime=lifetime)
+
+
+def pem_blocks(pem: bytes) -> tuple[bytes, ...]:
+    """Each key and certificate of a file by itself, with its line feed."""
+    return tuple(block + b"\n" for block in _BLOCK.findall(pem))
 
 
 def load_certificates(pem: bytes) -> tuple[x509.Certificate, ...]:

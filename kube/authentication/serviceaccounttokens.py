@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from jwt.algorithms import ECAlgorithm, RSAAlgorithm
 
 from kube.authentication.identity import SERVICE_ACCOUNT_PREFIX, SERVICE_ACCOUNTS
+from kube.authentication.pki import pem_blocks
 from kube.requests.logicalclusters import is_valid, tenant_of
 from kube.requests.names import is_dns_label, is_dns_subdomain
 
@@ -110,7 +111,7 @@ def load_signing_key(pem: bytes) -> SigningKey:
 def load_verifying_keys(pem: bytes) -> tuple[VerifyingKey, ...]:
     """Read all public keys of a PEM file; a private key counts as its public one. Raises ``ValueError``."""
     found = []
-    for block in re.findall(rb"-----BEGIN [A-Z ]+-----.*?-----END [A-Z ]+-----", pem, re.DOTALL):
+    for block in pem_blocks(pem):
         if b"PRIVATE KEY-----" in block:
             found.append(load_signing_key(block).public)
         else:

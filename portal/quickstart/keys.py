@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from audit.checkpoints import private_key
+from audit.checkpoints import private_keys
 from gateway.http.certificates import client_kubeconfig, prepare
 from gateway.options import Options
 from portal.quickstart.bootstrap import GATEWAY_USER
@@ -36,7 +36,7 @@ def keys_make(folder: Path, *, url: str, names: Sequence[str] = ()) -> None:
     prepare(options)
     client_kubeconfig(options, GATEWAY_USER, organizations=["tenant:system"])
     client_kubeconfig(options, MONITORING_USER, organizations=["tenant:system"], units=["system:monitoring"])
-    private_key(folder / "pki" / "audit-checkpoints.key")
+    private_keys(folder / "pki" / "audit-checkpoints.key")
 
 
 def keys_secrets(folder: Path, *, namespace: str, prefix: str) -> list[dict[str, Any]]:

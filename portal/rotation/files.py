@@ -6,12 +6,11 @@ import os
 import re
 import secrets
 from pathlib import Path
-from typing import Final
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-_BLOCK: Final = re.compile(rb"-----BEGIN [A-Z ]+-----.*?-----END [A-Z ]+-----\n?", re.DOTALL)
+from kube.authentication.pki import pem_blocks
 
 
 class CannotRotate(Exception):
@@ -32,17 +31,35 @@ def write(path: Path, data: bytes) -> None:
     temporary.replace(path)
 
 
+def block_announce(path: Path, block: bytes) -> None:
+    """Another key or certificate behind the others."""
+    write(path, path.read_bytes().rstrip() + b"\n" + block)
+
+
+def block_promote(path: Path) -> None:
+    """The last before the others, which stay."""
+    blocks = pem_blocks(path.read_bytes())
+    if len(blocks) < 2:
+        raise CannotRotate(f"{path} has nothing announced: run the step announce first.")
+    write(path, b"".join((blocks[-1], *blocks[:-1])))
+
+
+def block_keep_first(path: Path) -> None:
+    """The first alone."""
+    write(path, pem_blocks(path.read_bytes())[0])
+
+
 def signing_key_announce(path: Path) -> None:
     """A new private key behind the one that signs: from now on both verify."""
     key = ec.generate_private_key(ec.SECP256R1()).private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    write(path, path.read_bytes().rstrip() + b"\n" + key)
+    block_announce(path, key)
 
 
 def signing_key_promote(path: Path, *, revoke: bool) -> None:
     """The last private key signs; of the one before only the public half stays, or with ``revoke`` nothing."""
-    blocks = _BLOCK.findall(path.read_bytes())
+    blocks = pem_blocks(path.read_bytes())
     private = [block for block in blocks if b"PRIVATE KEY-----" in block]
     if len(private) < 2:
         raise CannotRotate(f"{path} has no announced key: run the step announce first.")

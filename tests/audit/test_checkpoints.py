@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import io
+import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -18,8 +20,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from audit import chain as chains
+from audit import checkpoints
 from audit.actions import Action
-from audit.checkpoints import append, line_of, private_key, read
+from audit.checkpoints import append, goes_by, handover_of, line_of, lines_after, private_keys, read
 from audit.models import AuditChain, AuditEntry, Outcome
 from audit.publishing import checkpoint_write
 from audit.recorder import record
@@ -68,12 +71,12 @@ def test_a_changed_last_line_and_a_foreign_key_show():
 
 def test_only_what_has_grown_is_signed_and_half_a_line_is_begun_anew(tmp_path: Path):
     file = tmp_path / "checkpoints.jsonl"
-    first = append(file, KEY, {"a": (1, "x"), "b": (1, "y")}, NOW)
+    first = append(file, [KEY], {"a": (1, "x"), "b": (1, "y")}, NOW)
     assert first is not None
-    assert append(file, KEY, {"a": (1, "x"), "b": (1, "y")}, NOW) is None
+    assert append(file, [KEY], {"a": (1, "x"), "b": (1, "y")}, NOW) is None
     with file.open("ab") as handle:
         handle.write(b'{"heads"')
-    second = append(file, KEY, {"a": (1, "x"), "b": (2, "z")}, NOW)
+    second = append(file, [KEY], {"a": (1, "x"), "b": (2, "z")}, NOW)
     assert second is not None
     assert second.heads == {"b": (2, "z")}
     history = read(file.read_bytes().splitlines(), KEY.public_key())
@@ -83,13 +86,91 @@ def test_only_what_has_grown_is_signed_and_half_a_line_is_begun_anew(tmp_path: P
 def test_the_key_is_made_once_and_readable_by_its_owner_alone(tmp_path: Path):
     file = tmp_path / "pki" / "audit.key"
     with pytest.raises(OSError, match="No such file"):
-        private_key(file, make=False)
-    made = private_key(file)
-    assert private_key(file).private_bytes_raw() == made.private_bytes_raw()
+        private_keys(file, make=False)
+    (made,) = private_keys(file)
+    assert [key.private_bytes_raw() for key in private_keys(file)] == [made.private_bytes_raw()]
     assert file.stat().st_mode & 0o777 == 0o600
     file.write_bytes(b"-----BEGIN PRIVATE KEY-----\n-----END PRIVATE KEY-----\n")
     with pytest.raises(ValueError, match=r"PEM|key"):
-        private_key(file)
+        private_keys(file)
+
+
+SUCCESSORS = [KEY, *(Ed25519PrivateKey.generate() for _ in range(3))]
+
+
+def rotated(file: Path, after: list[int]) -> list[bytes]:
+    """A file of which each key has signed so many checkpoints, beginning with the first."""
+    sequence = 0
+    for at, count in enumerate(after):
+        for _ in range(count):
+            sequence += 1
+            heads = {"acme": (sequence, f"{sequence:064x}"), f"of-{at}": (1, "x")}
+            assert append(file, [SUCCESSORS[at], *SUCCESSORS[:at]], heads, NOW) is not None
+    return file.read_bytes().splitlines()
+
+
+@given(after=st.lists(st.integers(1, 4), min_size=2, max_size=4), data=st.data())
+def test_whoever_trusts_one_of_the_keys_can_read_the_whole_file(after: list[int], data: st.DataObject):
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "checkpoints.jsonl"
+        made = rotated(file, after)
+        assert goes_by(file, SUCCESSORS[len(after) - 1])
+        assert not goes_by(file, SUCCESSORS[len(after) - 2])
+        trusted = data.draw(st.sampled_from(SUCCESSORS[: len(after)])).public_key()
+        history = read(made, trusted)
+        assert history.flaws == []
+        assert len(history.checkpoints) == len(made) == sum(after) + len(after) - 1
+        assert history.heads["acme"][0] == sum(after)
+        assert [line for _, line in lines_after(file, 0, trusted)] == made
+        cut = data.draw(st.integers(0, len(made) - 2))
+        assert read([*made[:cut], *made[cut + 1 :]], trusted).flaws
+
+
+def test_the_key_before_signs_nothing_after_it_was_replaced(tmp_path: Path):
+    """Nor can whoever has stolen it put another key of his own into that place, for one who trusts the new one."""
+    file = tmp_path / "checkpoints.jsonl"
+    made = rotated(file, [2, 1])
+    thief, public = Ed25519PrivateKey.generate(), SUCCESSORS[1].public_key()
+    history = read(made[:2], KEY.public_key())
+    number, previous = 3, history.checkpoints[-1].digest
+    forged = line_of(5, NOW, read(made, public).checkpoints[-1].digest, {"acme": (9, "z")}, KEY)
+    assert read([*made, forged], public).flaws
+    stolen = handover_of(number, NOW, previous, KEY, thief)
+    assert read([*made[:2], stolen, *made[3:]], public).flaws
+    alone = json.loads(handover_of(number, NOW, previous, KEY, SUCCESSORS[1]))
+    del alone["accepted"]
+    assert read([*made[:2], json.dumps(alone).encode(), *made[3:]], public).flaws
+
+
+def test_a_file_that_goes_by_a_later_key_is_not_signed_by_the_one_before(tmp_path: Path):
+    file = tmp_path / "checkpoints.jsonl"
+    made = rotated(file, [1, 1])
+    with pytest.raises(ValueError, match="bring that key"):
+        append(file, [KEY], {"acme": (7, "x")}, NOW)
+    assert file.read_bytes().splitlines() == made
+
+
+@given(chains=st.lists(st.sampled_from("abcdef"), min_size=1, max_size=40), every=st.integers(2, 7))
+def test_no_more_is_read_than_the_end_that_tells_of_every_chain(chains: list[str], every: int):
+    """However long the file is: what is known from its end is what the whole file says."""
+    with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(checkpoints, "EVERY", every)
+        patch.setattr(checkpoints, "_BLOCK", 100)
+        file, heads = Path(folder) / "checkpoints.jsonl", dict[str, tuple[int, str]]()
+        for number, chain in enumerate(chains, 1):
+            heads[chain] = (number, "x")
+            made = append(file, [KEY], heads, NOW)
+            assert made is not None
+            assert made.heads == (heads if number % every == 0 else {chain: heads[chain]})
+            assert append(file, [KEY], heads, NOW) is None
+        with file.open("rb") as handle:
+            assert len(checkpoints._tail(handle)[0]) <= every + 3
+        history = read(file.read_bytes().splitlines(), KEY.public_key())
+        assert (history.flaws, history.heads) == ([], heads)
+        half = len(chains) // 2
+        assert [number for number, _ in lines_after(file, half, KEY.public_key())] == [
+            *range(half + 1, len(chains) + 1)
+        ]
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from django.db import connection
 from django.utils import timezone
 
 from audit.actions import Action
-from audit.checkpoints import private_key
+from audit.checkpoints import private_keys
 from audit.publishing import checkpoint_write
 from gateway.http.certificates import prepare
 from gateway.options import Options
@@ -49,7 +49,7 @@ def installation(settings: Any, tmp_path: Path) -> Iterator[Path]:
     settings.SECRET_KEY_IS_SET = True
     settings.SECRET_FILES = []
     settings.SEALING_KEYS = [Fernet.generate_key().decode()]
-    private_key(settings.AUDIT_CHECKPOINTS_KEY_FILE)
+    private_keys(settings.AUDIT_CHECKPOINTS_KEY_FILE)
     lease = Lease(url_of(connection.settings_dict["NAME"]))
     assert lease.hold()
     yield tmp_path

@@ -12,7 +12,7 @@ from django.db import transaction
 
 from audit import export
 from audit.actions import Action
-from audit.checkpoints import History, private_key, public_key, read
+from audit.checkpoints import History, private_keys, public_key, read
 from audit.models import AuditChain, Outcome
 from audit.recorder import SYSTEM_CHAIN, record
 from audit.selectors import chain_flaw, chain_names, entry_rows, signed_flaws
@@ -51,7 +51,7 @@ class Command(BaseCommand):
             return History()
         given = key_file or settings.AUDIT_CHECKPOINTS_KEY_FILE
         try:
-            key = public_key(given) if key_file else private_key(given, make=False).public_key()
+            key = public_key(given) if key_file else private_keys(given, make=False)[0].public_key()
             return read(file.read_bytes().splitlines(), key)
         except (OSError, ValueError) as error:
             raise CommandError(f"The checkpoints cannot be read: {error}") from None
