@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from typing import Final
 
 from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from access.authentication.base import Credentials, Refused
+from access.reloading import ReloadedFile
 from kube.authentication.identity import AUTHENTICATED, Principal
 from kube.authentication.pki import is_issued_by
 from kube.authentication.subjects import InvalidSubject, identity_of_certificate
@@ -20,14 +20,15 @@ _REMEMBERED: Final = 4096
 class X509Authenticator:
     """Reads the peer's certificate, where the TLS layer has verified it.
 
-    ``own_authorities`` are the product's generated client CAs: only they name users of the system tenant, for whoever
-    issues certificates of a configured CA must not be able to make an operator's (X509-11).
+    ``own_authorities`` are the product's generated client CAs, followed while they are rotated: only they name users of
+    the system tenant, for whoever issues certificates of a configured CA must not be able to make an operator's (X509-11).
     """
 
     name = "x509"
 
-    def __init__(self, own_authorities: Sequence[x509.Certificate]) -> None:
-        self._own = tuple(own_authorities)
+    def __init__(self, own_authorities: ReloadedFile[tuple[x509.Certificate, ...]]) -> None:
+        self._authorities = own_authorities
+        self._own = own_authorities.value
         self._known: dict[bytes, tuple[Principal, float]] = {}
 
     async def authenticate(self, credentials: Credentials, *, now: float) -> Principal | None:
@@ -37,6 +38,11 @@ class X509Authenticator:
             return None
         if credentials.certificate_refusal:
             raise Refused(credentials.certificate_refusal)
+        own = await self._authorities.current(now)
+        if own is not self._own:
+            # Whom a certificate names depends on who has issued it.
+            self._own = own
+            self._known.clear()
         known = self._known.get(der)
         if known is None:
             known = self._read(der)

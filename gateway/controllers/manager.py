@@ -13,6 +13,7 @@ import orjson
 
 from access.admission.kubernetes.resourcequota import ResourceQuota
 from access.admission.tenancy.tenantquota import TenantQuotaAdmission
+from access.reloading import ReloadedFile
 from gateway.controllers.apibindings import BindingController
 from gateway.controllers.clusterroles import ClusterRoleController
 from gateway.controllers.definitions import DefinitionController
@@ -139,7 +140,7 @@ async def run_controllers(
     store: Engine,
     database_url: str,
     url: str,
-    bundle: str,
+    bundle: ReloadedFile[str],
     custom: CustomResources,
     quotas: ResourceQuota,
     tenant_quotas: TenantQuotaAdmission,

@@ -17,6 +17,7 @@ from typing import Final
 import orjson
 
 from access.authorization.workspaces.state import held_open
+from access.reloading import ReloadedFile
 from gateway.resources.objects import timestamp
 from kube.workspaces import namespacecontents as contents
 from kube.workspaces.namespacecontents import ROOT_CERTIFICATES, SERVICE_ACCOUNT
@@ -40,14 +41,17 @@ _TOGETHER: Final = 32
 class NamespaceContentsController:
     """The worker; ``run`` works until it is cancelled.
 
-    ``bundle`` are the certificates with which clients verify the server, in PEM; ``remade`` is told of namespaces in
-    which something was made again, whose quotas count it.
+    ``bundle`` are the certificates with which clients verify the server, in PEM, followed while they are rotated;
+    ``remade`` is told of namespaces in which something was made again, whose quotas count it.
     """
 
-    def __init__(self, store: Engine, conninfo: str, bundle: str, remade: Callable[[str, str], None]) -> None:
+    def __init__(
+        self, store: Engine, conninfo: str, bundle: ReloadedFile[str], remade: Callable[[str, str], None]
+    ) -> None:
         self._store = store
         self._conninfo = conninfo
-        self._bundle = bundle
+        self._file = bundle
+        self._bundle = bundle.value
         self._remade = remade
         self._queue = FairQueue(self._reconcile_safely)
         self._due: dict[str, dict[str, None]] = {}
@@ -68,13 +72,29 @@ class NamespaceContentsController:
         self._due.clear()
         undo = self._store.subscribe(self._note)
         try:
-            right = orjson.dumps({"ca.crt": self._bundle})[1:-1].decode()
-            for kind, text in ((SERVICE_ACCOUNT, ""), (ROOT_CERTIFICATES, right)):
-                for key in await self._store.namespaces_lacking(kind, text):
-                    self._look_at(key.space, key.name)
-            await self._queue.run(check_leadership, every=_IDLE_SECONDS)
+            await self._look_for((SERVICE_ACCOUNT, ""), (ROOT_CERTIFICATES, self._right()))
+
+            async def check() -> None:
+                await check_leadership()
+                await self._follow_bundle()
+
+            await self._queue.run(check, every=_IDLE_SECONDS)
         finally:
             undo()
+
+    def _right(self) -> str:
+        return orjson.dumps({"ca.crt": self._bundle})[1:-1].decode()
+
+    async def _look_for(self, *wanted: tuple[tuple[str, str, str], str]) -> None:
+        for kind, text in wanted:
+            for key in await self._store.namespaces_lacking(kind, text):
+                self._look_at(key.space, key.name)
+
+    async def _follow_bundle(self) -> None:
+        bundle = await self._file.current(time.time())
+        if bundle != self._bundle:
+            self._bundle = bundle
+            await self._look_for((ROOT_CERTIFICATES, self._right()))
 
     def _note(self, events: Sequence[Event]) -> None:
         for event in events:

@@ -26,7 +26,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from access.reloading import UnusableFile
+from access.reloading import ReloadedFile, UnusableFile
 from gateway.options import Options
 from kube.authentication import pki
 
@@ -53,11 +53,18 @@ class Certificates:
     portal_token_key: Path
     admin_kubeconfig: Path
 
-    @property
-    def bundle(self) -> str:
-        """What clients verify the server with, in PEM; nothing else that the file may hold."""
-        found = pki.load_certificates(self.server_ca.read_bytes())
-        return "".join(each.public_bytes(serialization.Encoding.PEM).decode() for each in found)
+    def authorities(self) -> ReloadedFile[tuple[x509.Certificate, ...]]:
+        """The generated client CAs. Raises ``UnusableFile``."""
+        return ReloadedFile(self.own_client_ca, pki.load_certificates)
+
+    def bundle(self) -> ReloadedFile[str]:
+        """What clients verify the server with, in PEM; nothing else that the file may hold. Raises ``UnusableFile``."""
+        return ReloadedFile(self.server_ca, _bundle)
+
+
+def _bundle(pem: bytes) -> str:
+    found = pki.load_certificates(pem)
+    return "".join(each.public_bytes(serialization.Encoding.PEM).decode() for each in found)
 
 
 @contextmanager
@@ -79,7 +86,7 @@ def prepare(options: Options, held: ExitStack | None = None) -> Certificates:
     """
     folder = options.pki_folder
     if options.keys_folder is None:
-        with _one_at_a_time(folder):
+        with one_at_a_time(folder):
             _make_missing(options, folder)
             if held is not None:
                 held.enter_context(_locked(folder / _SERVERS, fcntl.LOCK_SH))
@@ -125,7 +132,8 @@ def _trusted(options: Options) -> Path:
 
 
 @contextmanager
-def _one_at_a_time(folder: Path) -> Iterator[None]:
+def one_at_a_time(folder: Path) -> Iterator[None]:
+    """Whoever makes or rotates what is in the folder does it alone."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with _locked(folder / ".lock", fcntl.LOCK_EX):
         yield

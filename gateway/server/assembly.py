@@ -10,7 +10,6 @@ from contextlib import asynccontextmanager, nullcontext, suppress
 
 import django
 import orjson
-from cryptography import x509
 
 from access.admission import configuration
 from access.admission.kubernetes.namespacelifecycle import IMMORTAL
@@ -187,7 +186,7 @@ async def build_runtime(
                     store,
                     options.database_url,
                     url,
-                    certificates.bundle,
+                    certificates.bundle(),
                     custom,
                     admission.quotas,
                     admission.tenant_quotas,
@@ -237,15 +236,13 @@ def _authentication(
     accounts: ServiceAccountAuthenticator,
     people: PortalAuthenticator,
 ) -> Authentication:
-    own = x509.load_pem_x509_certificate(certificates.own_client_ca.read_bytes())
-
     async def tenant_uid(name: str) -> str:
         stored = await store.get(Key(ROOT, "", "tenants", "", name), cached=True)
         return str(orjson.loads(stored.data)["metadata"]["uid"]) if stored else ""
 
     return build_authenticators(
         options.authentication,
-        certificates=X509Authenticator([own]),
+        certificates=X509Authenticator(certificates.authorities()),
         service_accounts=accounts,
         portal=people,
         clusters=ClusterWebhookAuthenticator(options.database_url),

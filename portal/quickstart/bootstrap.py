@@ -72,14 +72,24 @@ def _alone() -> Iterator[None]:
             cursor.execute("SELECT pg_advisory_unlock(%s)", [_LOCK])
 
 
-def _bootstrap() -> Facts:
-    options = Options(
+def _options() -> Options:
+    return Options(
         database_url=settings.DATABASE_URL,
         data_folder=settings.DATA_DIR,
         keys_folder=settings.KEYS_DIR,
         external_ca_file=settings.APISERVER_CA_FILE,
         secure_port=settings.APISERVER_PORT,
     )
+
+
+def embedded_cluster_refresh() -> None:
+    """The credential by which the portal speaks to the API server, as its files are now, where it is registered."""
+    if Cluster.objects.filter(name=EMBEDDED_CLUSTER, kind=Cluster.Kind.EMBEDDED).exists():
+        _register_embedded_cluster(_options())
+
+
+def _bootstrap() -> Facts:
+    options = _options()
     certificates = prepare(options)
     system_space_create()
     missing_tenant_quotas_create(settings.TENANT_QUOTA)

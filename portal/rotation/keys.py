@@ -6,23 +6,23 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from cryptography import x509
 from cryptography.fernet import Fernet, MultiFernet
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from django.conf import settings
 from django.db import transaction
 
+from audit import checkpoints
 from audit.actions import Action
 from audit.recorder import SYSTEM_CHAIN, Actor
-from kube.authentication import pki
-from portal.rotation import files
+from portal.rotation import authorities, files
 from portal.rotation.files import CannotRotate
 from tenants.clusters import encryption
 from tenants.models import Cluster, RecordingChunk
 
+_SPREAD: Final = 5.0
 _ACTOR = Actor(name="system:command", operator=True)
 
 
@@ -37,6 +37,8 @@ class Rotation:
     finish: Callable[[Path], None] | None = None
     outlives: float = 0
     """Seconds for which what the key before has signed is still out."""
+    known_after: float = 0
+    """Seconds until everybody has heard of what is announced, where that is longer than a command waits."""
 
     def file(self) -> Path:
         """Where it is. Raises ``CannotRotate`` where no file holds it."""
@@ -50,17 +52,25 @@ class Rotation:
         return path
 
 
-def _server_certificate(path: Path, _revoke: bool) -> None:
-    """Another key and certificate of the same names, by the generated authority; servers follow within a second."""
-    folder = path.parent
-    if not (folder / "ca.key").is_file():
-        raise CannotRotate(f"{folder / 'ca.key'} is not there: bring the authority's key, or let cert-manager renew.")
-    authority = pki.KeyPair((folder / "ca.crt").read_bytes(), (folder / "ca.key").read_bytes())
-    old = pki.load_certificates(path.read_bytes())[0]
-    names = old.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    made = pki.make_server_certificate(authority, [str(each.value) for each in names], now=datetime.now(UTC))
-    files.write(folder / "server.key", made.key)
-    files.write(path, made.certificate)
+def _checkpoint_key_announce(path: Path) -> None:
+    files.block_announce(path, checkpoints.private_pem(Ed25519PrivateKey.generate()))
+
+
+def _checkpoint_key_promote(path: Path, _revoke: bool) -> None:
+    """What the worker writes next hands its file over to the new key, with the one before, which therefore stays."""
+    files.block_promote(path)
+    public = path.with_name(path.name + checkpoints.PUBLIC_SUFFIX)
+    public.write_bytes(checkpoints.public_pem(checkpoints.private_keys(path, make=False)[0]))
+
+
+def _checkpoint_key_finish(path: Path) -> None:
+    first = checkpoints.private_keys(path, make=False)[0]
+    if not checkpoints.goes_by(settings.AUDIT_CHECKPOINTS_FILE, first):
+        raise CannotRotate(
+            f"{settings.AUDIT_CHECKPOINTS_FILE} was not handed over to the new key yet: that is done with the next "
+            "checkpoint, within a minute of an audit entry, while a worker runs. Finish then."
+        )
+    files.block_keep_first(path)
 
 
 def _seal_anew(path: Path, _revoke: bool) -> None:
@@ -115,7 +125,34 @@ ROTATIONS: Final = {
     for each in (
         _signing("service-account-key", lambda: settings.PKI_DIR / "service-account.key", 86_400),
         _signing("portal-token-key", lambda: settings.PORTAL_TOKEN_KEY_FILE, 7_200),
-        Rotation("server-certificate", lambda: settings.PKI_DIR / "server.crt", lambda _: None, _server_certificate),
+        Rotation(
+            "server-certificate",
+            lambda: settings.PKI_DIR / "server.crt",
+            lambda _: None,
+            lambda path, _revoke: authorities.server_certificate_make(path),
+        ),
+        Rotation(
+            "server-ca",
+            lambda: settings.PKI_DIR / "ca.crt",
+            authorities.announce,
+            authorities.server_ca_promote,
+            authorities.finish,
+            known_after=7_200,  # kubeconfigs from before know the old one alone, and last as long
+        ),
+        Rotation(
+            "client-ca",
+            lambda: settings.PKI_DIR / "client-ca.crt",
+            authorities.announce,
+            authorities.client_ca_promote,
+            authorities.finish,
+        ),
+        Rotation(
+            "audit-checkpoint-key",
+            lambda: settings.AUDIT_CHECKPOINTS_KEY_FILE,
+            _checkpoint_key_announce,
+            _checkpoint_key_promote,
+            _checkpoint_key_finish,
+        ),
         Rotation(
             "sealing-keys",
             lambda: settings.SEALING_KEYS_FILE,
@@ -134,10 +171,16 @@ ROTATIONS: Final = {
 }
 
 
-def rotate(name: str, *, step: str, spread: float, revoke: bool) -> None:
-    """Announce, wait until everybody knows, promote; or one of these, or ``finish``. Audited. Raises ``CannotRotate``."""
+def rotate(name: str, *, step: str, spread: float | None, revoke: bool) -> str:
+    """Announce, wait until everybody knows, promote; or one of these, or ``finish``. Audited. Raises ``CannotRotate``.
+
+    ``spread`` are the seconds to wait in between, ``None`` the usual ones. Where that is longer than a command waits,
+    "both" announces when it is asked first, and promotes when it is asked again in time. Answers what it has done.
+    """
     rotation = ROTATIONS[name]
     path = rotation.file()
+    if rotation.known_after and step in ("both", "promote"):
+        step = _step_in_time(rotation, path, step, rotation.known_after if spread is None else spread)
     young = rotation.outlives - (time.time() - path.stat().st_mtime)
     if step in ("announce", "both") and young > 0 and b"PUBLIC KEY" in path.read_bytes() and not revoke:
         raise CannotRotate(
@@ -155,6 +198,19 @@ def rotate(name: str, *, step: str, spread: float, revoke: bool) -> None:
     if step in ("announce", "both"):
         rotation.announce(path)
     if step == "both":
-        time.sleep(spread)
+        time.sleep(_SPREAD if spread is None else spread)
     if step in ("promote", "both"):
         rotation.promote(path, revoke)
+    return step
+
+
+def _step_in_time(rotation: Rotation, path: Path, step: str, wait: float) -> str:
+    if not authorities.announced(path):
+        return "announce" if step == "both" else step
+    left = wait - (time.time() - path.stat().st_mtime)
+    if left > 0:
+        raise CannotRotate(
+            f"{rotation.name} was announced lately, and files from before know the old one alone for another "
+            f"{left / 60:.0f} minutes: wait, or say by --spread for how long there are any."
+        )
+    return "promote"

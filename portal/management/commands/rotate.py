@@ -32,8 +32,7 @@ class Command(BaseCommand):
         add(
             "--spread",
             type=float,
-            default=5.0,
-            help="seconds between announcing and using it: until every part knows it (5)",
+            help="seconds between announcing and using it, until every part knows it (5; server-ca: two hours)",
         )
         add("--revoke", action="store_true", help="what the key before has signed ends at once")
 
@@ -44,10 +43,10 @@ class Command(BaseCommand):
                 self.stdout.write(f"{rotation.name}: {self._place(rotation.path())}")
             return
         try:
-            rotate(options["name"], step=options["step"], spread=options["spread"], revoke=options["revoke"])
+            step = rotate(options["name"], step=options["step"], spread=options["spread"], revoke=options["revoke"])
         except CannotRotate as error:
             raise CommandError(str(error)) from None
-        self.stdout.write(f"{options['name']}: done ({options['step']}).")
+        self.stdout.write(f"{options['name']}: done ({step}).")
 
     def _place(self, path: Any) -> str:
         if path is None:
