@@ -25,7 +25,7 @@ from portal.api.permissions import api_actor, api_operator, api_overseer, requir
 from portal.api.serializers.usage import BillSerializer, PriceSerializer, PricesRequest, UsageHourSerializer
 from tenants import selectors, services
 from tenants.charges import bill_of_tenant, bills_of_month, month_of, prices_all
-from tenants.models import UsagePrice
+from tenants.services.prices import prices_hold
 
 _FORMATS = ("json", "csv", "openmetrics")
 
@@ -136,6 +136,6 @@ class Prices(Endpoint):
         """This month and later ones are charged by them; what months before cost stays."""
         actor = api_operator(request)
         given = self.validated_body(request, PricesRequest)["prices"]
-        with self.unchanged_since(request, lambda: list(UsagePrice.objects.select_for_update(no_key=True))):
+        with self.unchanged_since(request, prices_hold):
             services.prices_change(actor=actor, prices=[Price(**each) for each in given], now=timezone.now())
         return paginated_response(request, prices_all(), PriceSerializer)

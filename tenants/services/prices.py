@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Final
 
-from django.db import transaction
+from django.db import connection, transaction
 
 from audit.actions import Action
 from audit.recorder import SYSTEM_CHAIN, Actor
@@ -22,6 +22,12 @@ _AMOUNT_MAX: Final = Decimal(10) ** 9
 _DECIMALS: Final = -6
 _PER_MAX: Final = 2**62
 _MOST: Final = 200
+
+
+def prices_hold() -> None:
+    """Nobody else sets prices until the transaction ends; rows alone would not keep out those that are not there yet."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtext('prices'))")
 
 
 @transaction.atomic
@@ -40,9 +46,10 @@ def prices_change(*, actor: Actor, prices: Sequence[Price], now: datetime) -> No
         causes.append(Cause("FieldValueInvalid", f"one price a measure, {_MOST} at most", "prices"))
     if causes:
         raise Invalid(f"{causes[0].field}: {causes[0].message}", kind="prices", causes=causes)
+    prices_hold()
     month = now.astimezone(UTC).date().replace(day=1)
     asked = {price.measure: price for price in prices}
-    before = UsagePrice.objects.select_for_update(no_key=True).order_by("measure")
+    before = UsagePrice.objects.order_by("measure")
     ended = [each for each in before if asked.get(each.measure) != Price(each.measure, each.amount, each.per)]
     PastPrice.objects.bulk_create(
         PastPrice(measure=each.measure, amount=each.amount, per=each.per, since=each.since, until=month)
@@ -56,10 +63,7 @@ def prices_change(*, actor: Actor, prices: Sequence[Price], now: datetime) -> No
         for measure, price in sorted(asked.items())
         if measure not in standing
     ]
-    # What another has just set is set again, not refused.
-    UsagePrice.objects.bulk_create(
-        rows, update_conflicts=True, unique_fields=["measure"], update_fields=["amount", "per", "since"]
-    )
+    UsagePrice.objects.bulk_create(rows)
     detail = {price.measure: f"{price.amount} / {price.per}" for price in prices}
     actor.record(Action.PRICES_CHANGED, chain=SYSTEM_CHAIN, target="prices", detail=detail)
 

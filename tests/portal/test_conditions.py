@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -180,6 +181,27 @@ def test_of_two_who_have_read_the_same_one_changes_it() -> None:
             Tenant.objects.select_for_update(no_key=True).get(name=house.name)
             both = [pool.submit(change, name) for name in ("One", "Two")]
         assert sorted(each.result(60) for each in both) == [200, 412]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_four_who_have_read_that_there_are_no_prices_one_sets_them() -> None:
+    """There is no row yet that could be held."""
+    operator = factories.operator()
+    tag = send(bearer(operator), "GET", "prices/").headers["ETag"]
+    start = Barrier(4)
+
+    def put(measure: str) -> int:
+        client = bearer(operator, "operate")
+        start.wait(30)
+        try:
+            body = {"prices": [{"measure": measure, "amount": "1"}]}
+            return int(send(client, "PUT", "prices/", body, **{"If-Match": tag}).status_code)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(4) as pool:
+        assert sorted(pool.map(put, ("requests", "pods", "secrets", "services"))) == [200, 412, 412, 412]
+    assert len(send(bearer(operator), "GET", "prices/").json()["results"]) == 1
 
 
 def test_yaml_in_and_out(acme: House, operator: User) -> None:
