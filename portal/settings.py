@@ -400,6 +400,9 @@ PORTAL_NAME = env.str("PORTAL_NAME", "Tenantry")[:40]
 REQUEST_DAYS = env.int("REQUEST_DAYS", 14)
 """After how many days a request that nobody has decided ends."""
 
+TENANT_STORED_MEBIBYTES = env.int("TENANT_STORED_MEBIBYTES", 1024)
+"""What all objects of a tenant may take in the database where none of its tiers says it; 0 is no bound (AD8)."""
+
 RECORDINGS_KEEP_DAYS = env.int("RECORDINGS_KEEP_DAYS", 30)
 """How long recordings of sessions in pods are kept after their end."""
 RECORDING_MAX_MIB = env.int("RECORDING_MAX_MIB", 64)

@@ -85,6 +85,10 @@ SELECT r.revision, split_part(s.space, ':', 2), sum(s.bytes)::bigint
 FROM store_revision AS r LEFT JOIN store_space AS s ON s.space LIKE 'root:%' GROUP BY 1, 2
 """
 
+SIZE = """
+SELECT coalesce(sum(bytes), 0)::bigint FROM store_space WHERE split_part(space, ':', 2) = %s AND space LIKE 'root:%%'
+"""
+
 # A loose index scan: one probe for each resource that exists anywhere, not one row for each object.
 RESOURCES = """
 WITH RECURSIVE kind AS (
