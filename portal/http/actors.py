@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from django.http import HttpRequest
 
 from audit.recorder import Actor
 from portal.database.scopes import NOBODY, Scope, everything
+from tenants import actionlimits
 from tenants.models import User
 from tenants.selectors import user_by_email
+
+_READING: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
 
 def actor_of(request: HttpRequest) -> Actor:
@@ -22,6 +25,12 @@ def actor_of(request: HttpRequest) -> Actor:
         auditor=bool(user.is_authenticated and user.is_active and user.is_auditor),
         **_origin(request),
     )
+
+
+def require_pace(user: Any, method: str) -> None:
+    """Count what a person sends that is no reading; operators are not counted. Raises ``TooManyRequests``."""
+    if method not in _READING and user.is_authenticated and not user.is_staff:
+        actionlimits.take(actionlimits.WRITES, user.pk)
 
 
 def scope_of(user: Any) -> Scope | None:
