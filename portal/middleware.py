@@ -187,7 +187,7 @@ class PaceMiddleware:
         """The answer, or when to come again."""
         try:
             if request.path != reverse("logout"):
-                require_pace(request.user, str(request.method))
+                require_pace(request, request.user)
         except TooManyRequests as refusal:
             return errors.answer(request, refusal.code, refusal.message, retry_after=refusal.retry_after)
         return self.get_response(request)

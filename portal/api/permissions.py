@@ -36,8 +36,7 @@ class Scoped(BasePermission):
         if closed and not request.user.is_staff:
             raise ServiceUnavailable(closed)
         token: Any = request.auth
-        if not request._request.user.is_authenticated:  # noqa: SLF001 - else the middleware has counted it
-            require_pace(request.user, str(request.method))
+        require_pace(request._request, request.user)  # noqa: SLF001 - DRF's keeps no notes
         if request.method in view.read_methods:
             return True
         if request.user.is_auditor and not view.personal:

@@ -27,10 +27,12 @@ def actor_of(request: HttpRequest) -> Actor:
     )
 
 
-def require_pace(user: Any, method: str) -> None:
-    """Count what a person sends that is no reading; operators are not counted. Raises ``TooManyRequests``."""
-    if method not in _READING and user.is_authenticated and not user.is_staff:
-        actionlimits.take(actionlimits.WRITES, user.pk)
+def require_pace(request: HttpRequest, user: Any) -> None:
+    """Count once what a person sends that is no reading; operators are not counted. Raises ``TooManyRequests``."""
+    if request.method in _READING or not user.is_authenticated or user.is_staff or hasattr(request, "paced"):
+        return
+    request.paced = True  # type: ignore[attr-defined]
+    actionlimits.take(actionlimits.WRITES, user.pk)
 
 
 def scope_of(user: Any) -> Scope | None:
