@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -10,7 +11,12 @@ from uuid import uuid4
 import psycopg
 import pytest
 
+from kube.requests.logicalclusters import ROOT
+from store.engine import Engine
 from store.sizes import UNDER_WAY_BYTES
+from store.types import Create, Key, Update
+from tenants.clusters.objects import DEFAULT_TIER
+from tenants.policies import TIER_LIMITS
 from tests.gateway.callers import Answer, Caller, config_map, eventually
 from tests.gateway.conftest import Server, another, tenant_named
 
@@ -134,6 +140,32 @@ def test_operators_are_not_refused_and_the_product_is_not_but_both_count(
         name = f"big-{tenant}-{number}"
         assert small.admin.post(MAPS, filled(name, 900)).status == 201
         assert small.admin.delete(f"{MAPS}/{name}").status == 200
+
+
+def test_the_bound_of_a_tier_reaches_every_process_and_leaves_with_it(
+    small: Server, tenant: str, owner: Caller
+) -> None:
+    assert full(owner).status == 403
+    key = Key(ROOT, *TIER_LIMITS, "", f"roomy-{tenant}")
+    annotated = {"metadata": {"annotations": {DEFAULT_TIER: key.name}}}
+    assert small.admin.patch(f"/api/v1/tenants/{tenant}", annotated).status == 200
+
+    async def say(rules: dict[str, int]) -> None:
+        async with Engine(small.database) as store:
+            there = await store.get(key)
+            body = {"metadata": {"name": key.name}, "rules": rules}
+            await store.commit(Create(key, body) if there is None else Update(key, there.revision, body))
+
+    def written(name: str) -> list[int]:
+        return [owner.post(MAPS, filled(f"{name}{number}", 50)).status for number in range(6)]
+
+    asyncio.run(say({"stored_mebibytes": 3}))
+    assert eventually(lambda: owner.post(MAPS, filled("first", 100)).status == 201)
+    assert eventually(lambda: written(uuid4().hex[:6]) == [201] * 6)
+    asyncio.run(say({"read_qps": 1_000_000}))
+    assert eventually(lambda: written(uuid4().hex[:6]) == [403] * 6)
+    asyncio.run(say({"stored_mebibytes": 0}))
+    assert eventually(lambda: written(uuid4().hex[:6]) == [201] * 6)
 
 
 def test_many_at_once_through_two_processes_pass_it_by_no_more_than_is_said(
