@@ -7,6 +7,7 @@ from django.utils import timezone
 
 from access.credentials import credentials_expire as expire
 from access.credentials.logins import logins_sweep
+from access.forgetting import ended_rows_forget
 from access.usagesampling import usage_forget
 from access.usagesampling import usage_sample as sample
 
@@ -20,6 +21,7 @@ def credentials_expire() -> None:
 
 @shared_task(name="access.usage_sample", ignore_result=True)
 def usage_sample() -> None:
-    """Count the hours that are over, and let go of those of more than a year ago."""
+    """Count the hours that are over, and let go of those of more than a year ago, and of what ended long ago."""
     sample(now=timezone.now())
     usage_forget(now=timezone.now())
+    ended_rows_forget(now=timezone.now())

@@ -55,6 +55,7 @@ class Options:
     max_token_lifetime: int = 86_400
     request_timeout: float = 60.0
     tenant_limits: Limits = field(default_factory=Limits)
+    stored_mebibytes: int = 0
 
     @property
     def pki_folder(self) -> Path:

@@ -24,6 +24,7 @@ app.conf.beat_schedule = {
     "usage": {"task": "access.usage_sample", "schedule": 300.0, "options": {"expires": 300}},
     "compaction": {"task": "store.compact", "schedule": 300.0, "options": {"expires": 300}},
     "refusals": {"task": "portal.refusals_record", "schedule": 60.0, "options": {"expires": 60}},
+    "sessions": {"task": "portal.sessions_forget", "schedule": 300.0, "options": {"expires": 300}},
     "checkpoints": {"task": "audit.checkpoints_write", "schedule": 60.0, "options": {"expires": 60}},
     "partitions": {"task": "audit.partitions_prepare", "schedule": 3600.0, "options": {"expires": 3600}},
 }

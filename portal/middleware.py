@@ -15,11 +15,11 @@ from django.utils.cache import patch_vary_headers
 from django_htmx.http import HttpResponseClientRedirect
 
 from audit.requestnames import request_name
-from kube.requests.status import StatusError
+from kube.requests.status import StatusError, TooManyRequests
 from portal.database import scopes
 from portal.database.scopes import Scope
 from portal.http import errors, metrics, secretkeys
-from portal.http.actors import scope_of
+from portal.http.actors import require_pace, scope_of
 from portal.http.pages import page_behind
 from portal.http.proxies import believe
 from portal.signin import refusals
@@ -172,6 +172,25 @@ class AuditorMiddleware:
         if request.path.startswith("/api/v1/") or request.resolver_match.view_name in _OWN:  # type: ignore[union-attr]
             return None
         return errors.answer(request, 403, "Auditors see everything and change nothing.")
+
+
+class PaceMiddleware:
+    """Takes no more from one person in a browser than ``WRITES`` says, so that nobody fills what all share (AD8).
+
+    Whoever comes with a token is known only later: ``portal.api.permissions``. Signing out is free.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """The answer, or when to come again."""
+        try:
+            if request.path != reverse("logout"):
+                require_pace(request, request.user)
+        except TooManyRequests as refusal:
+            return errors.answer(request, refusal.code, refusal.message, retry_after=refusal.retry_after)
+        return self.get_response(request)
 
 
 class SessionsMiddleware:

@@ -130,6 +130,7 @@ MIDDLEWARE = [
     "portal.middleware.SessionsMiddleware",
     "portal.middleware.AuditorMiddleware",
     "portal.middleware.ClosedMiddleware",
+    "portal.middleware.PaceMiddleware",
     "portal.middleware.ScopeMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
@@ -400,8 +401,15 @@ PORTAL_NAME = env.str("PORTAL_NAME", "Tenantry")[:40]
 REQUEST_DAYS = env.int("REQUEST_DAYS", 14)
 """After how many days a request that nobody has decided ends."""
 
+ENDED_ROWS_KEEP_DAYS = env.int("ENDED_ROWS_KEEP_DAYS", 400)
+"""How long it is kept what was made in the portal and is over: requests, invitations, tokens, credentials, workspaces."""
+TENANT_STORED_MEBIBYTES = env.int("TENANT_STORED_MEBIBYTES", 1024)
+"""What all objects of a tenant may take in the database where none of its tiers says it; 0 is no bound (AD8)."""
+
 RECORDINGS_KEEP_DAYS = env.int("RECORDINGS_KEEP_DAYS", 30)
 """How long recordings of sessions in pods are kept after their end."""
+RECORDINGS_TENANT_MAX_MIB = env.int("RECORDINGS_TENANT_MAX_MIB", 10_240)
+"""What all recordings of a tenant's sessions may hold; where that is full no session begins that has to be recorded."""
 RECORDING_MAX_MIB = env.int("RECORDING_MAX_MIB", 64)
 """What one recording may hold; a session that fills it is ended."""
 

@@ -6,13 +6,19 @@ from celery import shared_task
 from django.utils import timezone
 
 from portal.notices import sending
-from portal.signin import refusals, resets
+from portal.signin import refusals, resets, sessions
 
 
 @shared_task(name="portal.refusals_record", ignore_result=True)
 def refusals_record() -> None:
     """Record how many refusals had no event of their own."""
     refusals.counts_record()
+
+
+@shared_task(name="portal.sessions_forget", ignore_result=True)
+def sessions_forget() -> None:
+    """Let go of sessions whose time is over."""
+    sessions.sessions_forget(now=timezone.now())
 
 
 @shared_task(name="portal.password_link_ask", ignore_result=True)

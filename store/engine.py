@@ -23,12 +23,13 @@ from store.cache import Cache, ListKey, ResourceCache
 from store.log.committer import Committer
 from store.log.follower import Follower, clock, position_of
 from store.log.leases import Leases, Terms
-from store.log.preconditions import key_parameters
+from store.log.preconditions import key_parameters, rows_of
 from store.postgresql.arrays import Blobs
 from store.postgresql.connections import AWAY, PATIENCE_SECONDS
 from store.postgresql.dedicatedconnection import ConnectionPool, DedicatedConnection
 from store.postgresql.results import keys_of, objects_of, text_of
 from store.postgresql.statements import CURRENT, MENTIONING, NAMESPACES_LACKING, RESOURCES, STATE, load, replay
+from store.sizes import TenantSizes
 from store.supervision import Supervised
 from store.types import (
     AllSpaces,
@@ -41,6 +42,7 @@ from store.types import (
     Range,
     RevisionTooNew,
     RevisionTooOld,
+    Room,
     Stored,
     StoreError,
     Unavailable,
@@ -103,6 +105,7 @@ class Engine:
         )
         self.leases = Leases(conninfo, self._follower, self._pool, options.leases)
         self._committer = Committer(conninfo, self._follower, self.leases, patience=options.write_seconds)
+        self._sizes = TenantSizes(self._pool, partial(self.get, cached=True))
         self._connection = DedicatedConnection(conninfo, "tenantry-reader")
         self._listeners: dict[object, tuple[Callable[[Sequence[Event]], None], Callable[[], None] | None]] = {}
         self._loads: dict[Range | AllSpaces, asyncio.Task[None]] = {}
@@ -209,9 +212,17 @@ class Engine:
         items, remaining = cache.listing(selection, after, limit)
         return Listing(items, self.revision if exact is None else exact, remaining)
 
-    async def commit(self, *operations: Operation) -> Sequence[Stored]:
+    async def commit(self, *operations: Operation, room: Room | None = None) -> Sequence[Stored]:
         """See ``store.interface.Store``."""
-        return await self._committer.commit(operations)
+        rows = rows_of(operations)
+        if room is None:
+            return await self._committer.commit(rows)
+        async with self._sizes.taking(rows, room):
+            return await self._committer.commit(rows)
+
+    async def bytes_of(self, tenant: str) -> int:
+        """See ``store.interface.Store``."""
+        return await self._sizes.of(tenant)
 
     def watch(self, selection: Range | AllSpaces, *, since: int) -> Watch:
         """See ``store.interface.Store``."""
@@ -253,6 +264,7 @@ class Engine:
     def _apply(self, events: Sequence[Event]) -> None:
         for event in events:
             self._cache.apply(event)
+        self._sizes.on_events(events)
         for listener, _ in list(self._listeners.values()):
             try:
                 listener(events)
@@ -263,6 +275,7 @@ class Engine:
     def _forget(self, revision: int) -> None:
         self.leases.void()
         self._cache.clear()
+        self._sizes.forget()
         for _, lost in list(self._listeners.values()):
             if lost is not None:
                 lost()

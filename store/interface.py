@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol
 
-from store.types import AllSpaces, Event, Key, Listing, Operation, Range, Stored
+from store.types import AllSpaces, Event, Key, Listing, Operation, Range, Room, Stored
 
 
 class Watch(Protocol):
@@ -67,13 +67,18 @@ class Store(Reader, Protocol):
         """Whether ``get`` with ``cached`` would return just this, ``None`` for what is not there, without waiting."""
         ...
 
-    async def commit(self, *operations: Operation) -> Sequence[Stored]:
+    async def commit(self, *operations: Operation, room: Room | None = None) -> Sequence[Stored]:
         """Write all operations or none, durably; results in the order of the operations (``Check`` omitted).
 
         Every operation gets a revision of its own, put into ``metadata.resourceVersion`` of the kept bytes. When it
         returns, this process' reads and listeners have seen the write, and its watches are about to.
-        Raises ``PreconditionFailed`` naming the first operation that does not hold.
+        Raises ``PreconditionFailed`` naming the first operation that does not hold, and what ``room.refused`` returns
+        where there is none; a write that lets nothing grow always has.
         """
+        ...
+
+    async def bytes_of(self, tenant: str) -> int:
+        """What a tenant's objects take, as this process knows it: the database is not asked."""
         ...
 
     def watch(self, selection: Range | AllSpaces, *, since: int) -> Watch:

@@ -134,3 +134,19 @@ class ReadLease(models.Model):
 
     def __str__(self) -> str:
         return f"{self.space} {self.holder}"
+
+
+class SpaceSize(models.Model):
+    """How many bytes the objects of one space take, as they are kept; no row where there are none (AD8).
+
+    Triggers on ``store_object`` count, in the transaction that writes; nobody else may.
+    """
+
+    space = models.TextField(primary_key=True, db_collation="C")
+    bytes = models.BigIntegerField()
+
+    class Meta:
+        db_table = "store_space"
+
+    def __str__(self) -> str:
+        return f"{self.space} {self.bytes}"

@@ -30,7 +30,7 @@ from store.log.preconditions import (
 )
 from store.postgresql.arrays import register
 from store.postgresql.connections import PATIENCE_SECONDS
-from store.postgresql.statements import CURRENT, EXTEND, NOTIFY, WRITE, load, stored_of
+from store.postgresql.statements import CURRENT, EXTEND, NOTIFY, SIZE, WRITE, load, stored_of
 from store.types import AllSpaces, Key, Listing, Operation, Range, Stored, Unavailable
 
 HOLD_SECONDS: Final = 2
@@ -101,6 +101,14 @@ def listing(
     )
     items, remaining = cache.listing(selection, after, limit)
     return Listing(items, rows[0][0], remaining)
+
+
+def bytes_of(tenant: str, *, using: str = "default") -> int:
+    """What a tenant's objects take, as the surrounding transaction sees it."""
+    with _cursor(using) as cursor:
+        cursor.execute(SIZE, (tenant,))
+        row = cursor.fetchone()
+    return int(row[0]) if row is not None else 0
 
 
 class _Leased(Exception):

@@ -5,7 +5,7 @@ Isolation is in the types: there is no key and no range without a space (TS3, TS
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
@@ -105,6 +105,19 @@ class Check:
 
 
 Operation = Create | Update | Delete | Check
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What a tenant's objects may take, in ``limit`` bytes: a write that lets them grow past it is not made.
+
+    Then ``refused`` is called with the bytes asked for and those that are taken, and what it returns is raised.
+    ``store.sizes`` says how exact that is.
+    """
+
+    tenant: str
+    limit: int
+    refused: Callable[[int, int], Exception]
 
 
 class FullListing(tuple[Stored, ...]):  # noqa: SLOT001 - the joined bytes are kept beside

@@ -57,6 +57,8 @@ class Bucket:
 
 INIT = Bucket("workspace-init", burst=10, interval=6)
 CREDENTIAL = Bucket("credential", burst=10, interval=6)
+WRITES = Bucket("writes", burst=600, interval=1)
+"""Whatever a person sends to the portal that is no reading: what may stay of it for years is bounded by this (AD8)."""
 REQUEST = Bucket("request", burst=10, interval=30)
 LOGIN_TOKENS = Bucket("login-tokens", burst=60, interval=1)
 LOGIN_USES = Bucket("login-uses", burst=100, interval=0.2)

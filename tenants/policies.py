@@ -14,6 +14,7 @@ from django.conf import settings
 from django.db import transaction
 
 from kube.policies.policy import Policy, Rules, policy_of, read_rules
+from kube.quota import storedbytes
 from kube.quota.tenantquotas import GROUP
 from kube.requests.logicalclusters import ROOT, space_of
 from store import synchronous
@@ -23,7 +24,7 @@ from tenants.models import RecordingMode, Tenant, Tier, Workspace
 _OF_TIERS: Final = "tierpolicies"
 _OF_TENANTS: Final = "tenantpolicies"
 TIER_LIMITS: Final = (GROUP, "tierlimits")
-"""Where it is kept, by tier, what its tenants may ask of an API server."""
+"""Where it is kept, by tier, what its tenants may ask of an API server, and keep there."""
 _RECORDING: Final = "recording"
 
 
@@ -43,7 +44,7 @@ def kept_rules(data: bytes) -> Rules:
 
 
 def kept_limits(data: bytes) -> dict[str, int]:
-    """What a tier says about requests, in an object of the store."""
+    """What a tier says about requests and about stored bytes, in an object of the store."""
     said: dict[str, int] = orjson.loads(data)["rules"]
     return said
 
@@ -72,7 +73,8 @@ def policy_of_workspace(workspace: Workspace) -> Policy:
 def tier_show(tier: Tier) -> None:
     """Tell the API servers a tier's policies, limits and recording, in the caller's transaction and last."""
     _show(tier_policies_key(tier.name), tier.policies)
-    _show(Key(ROOT, *TIER_LIMITS, "", tier.name), tier.request_limits)
+    stored = {} if tier.stored_mebibytes is None else {storedbytes.SETTING: tier.stored_mebibytes}
+    _show(Key(ROOT, *TIER_LIMITS, "", tier.name), {**tier.request_limits, **stored})
     _show(tier_recording_key(tier.name), {} if tier.recording == RecordingMode.OFF else {_RECORDING: tier.recording})
 
 

@@ -11,17 +11,19 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
+from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
-from kube.quota import tenantquotas
+from kube.quota import storedbytes, tenantquotas
 from kube.quota.podresources import amounts
 from kube.quota.usage import Scope, read_scopes
-from kube.requests.logicalclusters import space_of
+from kube.requests.logicalclusters import ROOT, space_of
 from kube.requests.names import SYSTEM_TENANT
 from store import synchronous
 from store.types import Create, Key, Range, Update
-from tenants.models import Tenant
+from tenants.clusters.objects import tier_of_namespace
+from tenants.models import Tenant, Tier
 
 _VERSION: Final = f"{tenantquotas.GROUP}/{tenantquotas.VERSION}"
 
@@ -53,6 +55,31 @@ def namespace_quotas(tenant: str) -> list[QuotaUse]:
     """The quotas of the namespaces of a tenant's space, by namespace and name."""
     listing = synchronous.listing(Range(space_of(tenant), "", "resourcequotas"))
     return [_use(orjson.loads(stored.data)) for stored in listing.items]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredUse:
+    """How many bytes a tenant's objects take, and may; ``hard`` is 0 where nothing bounds them."""
+
+    used: int
+    hard: int
+
+    @property
+    def amounts(self) -> tuple[dict[str, str], dict[str, str]]:
+        """What may be, and what is, as a quota says it; neither where nothing bounds it."""
+        if not self.hard:
+            return {}, {}
+        return {storedbytes.NAME: str(self.hard)}, {storedbytes.NAME: str(self.used)}
+
+
+def stored_use(tenant: str) -> StoredUse:
+    """What a tenant's objects take, as the API servers count and bound it (AD8)."""
+    owner = synchronous.get(Key(ROOT, "", "tenants", "", tenant))
+    body = orjson.loads(owner.data) if owner is not None else None
+    namespaces = synchronous.listing(Range(space_of(tenant), "", "namespaces"))
+    names = {tier_of_namespace(orjson.loads(stored.data), body) for stored in namespaces.items}
+    said = Tier.objects.filter(name__in=names).values_list("stored_mebibytes", flat=True)
+    return StoredUse(used=synchronous.bytes_of(tenant), hard=storedbytes.bound(said, settings.TENANT_STORED_MEBIBYTES))
 
 
 def tenant_quota_object(tenant: str, hard: Mapping[str, str]) -> tuple[Key, dict[str, Any]]:

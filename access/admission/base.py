@@ -12,7 +12,7 @@ from kube.kinds.resources import Resource
 from kube.kinds.schemas import Schema
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import Cause, Forbidden
-from store.types import Operation
+from store.types import Operation, Room
 
 CREATE = "CREATE"
 UPDATE = "UPDATE"
@@ -26,7 +26,7 @@ class Attributes:
 
     Plugins change ``object`` in place while they mutate. ``name`` is the final name, ``namespace`` the object's.
     ``now`` is the time of the request in Unix seconds. ``warnings`` reach the client, ``notes`` the audit; ``together``
-    is what is written, or held, in the same transaction.
+    is what is written, or held, in the same transaction, ``room`` what there has to be for it.
     """
 
     principal: Principal
@@ -43,6 +43,7 @@ class Attributes:
     warnings: list[str] = field(default_factory=list)
     notes: list[Decision] = field(default_factory=list)
     together: list[Operation] = field(default_factory=list)
+    room: Room | None = None
 
     @property
     def cluster(self) -> str:

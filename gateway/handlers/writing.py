@@ -86,7 +86,8 @@ async def create_object(
             try:
                 if cluster:
                     return await namespaceorders.order(runtime, request, candidate, cluster, extra)
-                return (await runtime.store.commit(Create(key, stored_form(candidate, kind)), *extra))[0]
+                made = Create(key, stored_form(candidate, kind))
+                return (await runtime.store.commit(made, *extra, room=attributes.room))[0]
             except PreconditionFailed as failure:
                 if failure.key == key:
                     if not generated or attempt > 8:
@@ -197,7 +198,7 @@ async def update_object(
             kept = stored_form(new, kind)
             if finished(new):
                 return (await runtime.store.commit(Delete(key, current.revision, kept), *extra))[0]
-            return (await runtime.store.commit(replacement(current, kept), *extra))[0]
+            return (await runtime.store.commit(replacement(current, kept), *extra, room=attributes.room))[0]
 
     return await guaranteed_update(runtime, kind, key, once)
 

@@ -30,6 +30,7 @@ from access.admission.tenancy.hostclaims import Elsewhere, HostClaims, HostOwner
 from access.admission.tenancy.placedquota import ClusterQuotaAdmission, PlacedQuotas
 from access.admission.tenancy.publishedobjects import PublishedObjects
 from access.admission.tenancy.reservedmetadata import ReservedMetadata
+from access.admission.tenancy.storedbytes import StoredBytes
 from access.admission.tenancy.tenantlifecycle import TenantLifecycle
 from access.admission.tenancy.tenantpolicies import TenantPolicies, TenantPolicyAdmission
 from access.admission.tenancy.tenantquota import TenantQuotaAdmission
@@ -73,13 +74,14 @@ def build_admission(
     locks: KeyedLocks,
     namespace_quotas: NamespaceQuotas,
     hosts: Elsewhere,
+    stored_bytes: Callable[[str], Awaitable[int]],
     workspace_depth: int,
     disabled: Sequence[str] = (),
 ) -> Admission:
     """The admission on a store.
 
     ``ensure`` makes the catalog of a logical cluster whole; ``namespace_quotas`` and ``hosts`` look into placed
-    namespaces; ``disabled`` are the plug-ins of Kubernetes that are switched off.
+    namespaces; ``stored_bytes`` bounds what a tenant's objects take; ``disabled`` are the plug-ins of Kubernetes that are switched off.
     """
 
     def namespaced(cluster: str) -> Sequence[tuple[str, str, str]]:
@@ -126,6 +128,7 @@ def build_admission(
         PodSecurity(store, configured.pod_security),
         TenantPolicyAdmission(policies),
         HostOwnership(claims),
+        StoredBytes(store, stored_bytes),
         quotas,
         tenant_quotas,
     ]

@@ -24,7 +24,7 @@ from access.authorization.build import build_authorization
 from access.authorization.modes.keystone import KeystoneAuthorizer
 from access.reloading import ReloadedFile
 from access.requestlimits import TenantThrottle
-from access.tenantlimits import TenantLimits
+from access.tenantlimits import StoredBounds, TenantLimits
 from audit.requests import RequestLog
 from gateway.controllers import manager
 from gateway.http.certificates import Certificates
@@ -105,6 +105,7 @@ async def build_runtime(
         )
 
         clusters, placements, tokens = Clusters(options.database_url), Placements(store), WorkspaceTokens()
+        stored_bounds = StoredBounds(store, options.stored_mebibytes)
         admission = build_admission(
             store,
             authorization,
@@ -114,6 +115,7 @@ async def build_runtime(
             locks=write_locks,
             namespace_quotas=NamespaceQuotaReader(placements, clusters, tokens).quotas,
             hosts=IngressReader(placements, clusters, tokens).hosts,
+            stored_bytes=stored_bounds.of,
             workspace_depth=options.workspace_depth,
             disabled=options.disable_admission_plugins,
         )
@@ -162,6 +164,7 @@ async def build_runtime(
         store.subscribe(authorization.on_events, lost=authorization.forget)
         store.subscribe(cluster_namespaces.on_events, lost=cluster_namespaces.forget)
         store.subscribe(tenant_limits.on_events, lost=tenant_limits.forget)
+        store.subscribe(stored_bounds.on_events, lost=stored_bounds.forget)
         rights = PlacedRights(store, clusters, options.database_url)
         opened = OpenedObjects(store, clusters, options.database_url)
         counting = PlacedUsageController(store, admission.placed_quotas, clusters, tokens, options.database_url)

@@ -204,7 +204,8 @@ class Snapshot:
 
         self._ranges: dict[Range, Listing] = {}
         self._objects: dict[Key, Stored | None] = {}
-        self._wanted: set[Range | Key] = {
+        self._sizes: dict[str, int] = {}
+        self._wanted: set[Range | Key | str] = {
             Range(space, GROUP, resource) for space in (cluster, ROOT) for resource in _RBAC
         }
         self._read()
@@ -229,7 +230,9 @@ class Snapshot:
 
     def _read(self) -> None:
         for wanted in self._wanted:
-            if isinstance(wanted, Range):
+            if isinstance(wanted, str):
+                self._sizes[wanted] = synchronous.bytes_of(wanted)
+            elif isinstance(wanted, Range):
                 self._ranges[wanted] = synchronous.listing(wanted)
             else:
                 self._objects[wanted] = synchronous.get(wanted)
@@ -256,6 +259,12 @@ class Snapshot:
         if key not in self._objects:
             self._wanted.add(key)
         return self._objects.get(key)
+
+    async def bytes_of(self, tenant: str) -> int:
+        """What a tenant's objects take."""
+        if tenant not in self._sizes:
+            self._wanted.add(tenant)
+        return self._sizes.get(tenant, 0)
 
     async def list(
         self,

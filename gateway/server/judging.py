@@ -18,6 +18,7 @@ from access.admission import configuration
 from access.admission.base import CREATE
 from access.admission.chain import AdmissionChain
 from access.authorization.chain import AuthorizationChain
+from access.tenantlimits import StoredBounds
 from gateway.handlers import patching, subresources, writing
 from gateway.handlers.writing import attributes_of, candidate_of, prepare_new
 from gateway.http.messages import JSON, Request, TooHeavy
@@ -188,5 +189,6 @@ def _admission(store: Store, authorization: Any, catalogs: Catalogs) -> Admissio
         locks=KeyedLocks(),
         namespace_quotas=untold,
         hosts=unseen,
+        stored_bytes=StoredBounds(store, settings.TENANT_STORED_MEBIBYTES).of,
         workspace_depth=WORKSPACE_DEPTH,
     )

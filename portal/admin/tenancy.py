@@ -17,7 +17,7 @@ from portal.admin.translating import ServiceBackedAdmin, actor, lines
 from portal.pages import labels, progress
 from tenants import services
 from tenants.models import Lock, Membership, Operation, Role, Tenant, Workspace
-from tenants.quotas import tenant_quota
+from tenants.quotas import stored_use, tenant_quota
 
 
 class ReasonActionForm(ActionForm):
@@ -46,6 +46,8 @@ class TenantAdmin(ServiceBackedAdmin):
         found = tenant_quota(tenant.name)
         said = [f"{name}: {found.used.get(name, '0')} of {hard} used" for name, hard in sorted(found.hard.items())]
         said += [f"{name}: more than allowed, nothing more is admitted" for name in sorted(found.beyond)]
+        hard, used = stored_use(tenant.name).amounts
+        said += [f"{name}: {used[name]} of {hard[name]} used" for name in hard]
         link = reverse("tenant-quota-change", args=[tenant.name])
         return format_html('{}<a href="{}">Change quota</a>', lines("\n".join(said)), link)
 

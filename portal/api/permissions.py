@@ -12,7 +12,7 @@ from access.models import PersonalAccessToken
 from audit.recorder import Actor
 from kube.requests.status import Forbidden, NotFound, ServiceUnavailable
 from portal.database.scopes import everything
-from portal.http.actors import actor_of
+from portal.http.actors import actor_of, require_pace
 from tenants.suspensions import installation_closed
 
 _Scope = PersonalAccessToken.Scope
@@ -36,6 +36,7 @@ class Scoped(BasePermission):
         if closed and not request.user.is_staff:
             raise ServiceUnavailable(closed)
         token: Any = request.auth
+        require_pace(request._request, request.user)  # noqa: SLF001 - DRF's keeps no notes
         if request.method in view.read_methods:
             return True
         if request.user.is_auditor and not view.personal:

@@ -52,7 +52,7 @@ from portal.api.serializers.workspaces import (
 from portal.http.actors import person_named
 from tenants import selectors, services
 from tenants.models import Membership, Role, Tenant, TenantState
-from tenants.quotas import tenant_quota
+from tenants.quotas import stored_use, tenant_quota
 from tenants.rights import tenant_locked
 
 
@@ -396,6 +396,7 @@ class TenantQuota(Endpoint):
                 "used": quota.used,
                 "scopes": [str(scope) for scope in quota.scopes],
                 "beyond": quota.beyond,
+                "stored_bytes": stored_use(name),
                 "workspaces": found,
             }
         ).data

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from django.http import HttpRequest
 
 from audit.recorder import Actor
 from portal.database.scopes import NOBODY, Scope, everything
+from tenants import actionlimits
 from tenants.models import User
 from tenants.selectors import user_by_email
+
+_READING: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
 
 def actor_of(request: HttpRequest) -> Actor:
@@ -22,6 +25,14 @@ def actor_of(request: HttpRequest) -> Actor:
         auditor=bool(user.is_authenticated and user.is_active and user.is_auditor),
         **_origin(request),
     )
+
+
+def require_pace(request: HttpRequest, user: Any) -> None:
+    """Count once what a person sends that is no reading; operators are not counted. Raises ``TooManyRequests``."""
+    if request.method in _READING or not user.is_authenticated or user.is_staff or hasattr(request, "paced"):
+        return
+    request.paced = True  # type: ignore[attr-defined]
+    actionlimits.take(actionlimits.WRITES, user.pk)
 
 
 def scope_of(user: Any) -> Scope | None:

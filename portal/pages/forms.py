@@ -12,6 +12,7 @@ from django.http import HttpRequest
 
 from access.models import PersonalAccessToken
 from audit.models import Outcome
+from kube.quota.storedbytes import MEBIBYTES_MAX
 from kube.requests.status import StatusError
 from portal.pages import labels
 from portal.pages.navigation import DENSITIES, THEMES
@@ -316,6 +317,13 @@ class TierForm(forms.Form):
         help_text="What its tenants may ask of an API server, one a line, else as the server's flags say: "
         "<code>read_qps: 200</code>, <code>write_burst: 100</code>, <code>open_watches: 500</code>, "
         "<code>person_share: 50</code> (per cent of it for one person).",
+    )
+    stored_mebibytes = forms.IntegerField(
+        required=False,
+        min_value=0,
+        max_value=MEBIBYTES_MAX,
+        label="Stored mebibytes",
+        help_text="What all objects of a tenant may take in the database, together; 0 is no bound, empty the server's default.",
     )
     recording = forms.TypedChoiceField(
         required=False,

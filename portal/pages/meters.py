@@ -143,7 +143,7 @@ def _shown(resource: str, amount: Quantity | None, text: str) -> str:
     if amount is None:
         return text
     units = amount.nanos / 10**9
-    if not resource.endswith(("memory", "storage")):
+    if not resource.endswith(("memory", "storage", "bytes")):
         return f"{units:,.3f}".rstrip("0").rstrip(".")
     power = 0
     while units >= 1024 and power < len(_UNITS) - 1:

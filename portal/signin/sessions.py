@@ -23,6 +23,7 @@ from tenants.models import PortalSession, User
 
 _TOUCH_EVERY: Final = timedelta(minutes=1)
 SHOWN: Final = 100
+_SWEPT: Final = 10_000
 
 
 def session_seen(request: HttpRequest) -> None:
@@ -40,8 +41,23 @@ def session_seen(request: HttpRequest) -> None:
                 PortalSession.objects.create(
                     session_id=key, user=user, created_at=now, last_used_at=now, **_by(request)
                 )
+                _end_oldest(user)
         elif found < now - _TOUCH_EVERY:
             PortalSession.objects.filter(session_id=key).update(last_used_at=now, **_by(request))
+
+
+def _end_oldest(user: User) -> None:
+    """Whoever signs in more often than a page can show signs out where they have not been for longest."""
+    rows = PortalSession.objects.filter(user=user).order_by("-last_used_at", "-id")
+    keys = list(rows.values_list("session_id", flat=True)[SHOWN : 2 * SHOWN])
+    if keys:
+        Session.objects.filter(session_key__in=keys).delete()
+
+
+def sessions_forget(*, now: datetime) -> int:
+    """Delete sessions whose time is over, some at a time; how many (a worker's sweep)."""
+    keys = list(Session.objects.filter(expire_date__lt=now).values_list("session_key", flat=True)[:_SWEPT])
+    return Session.objects.filter(session_key__in=keys).delete()[0] if keys else 0
 
 
 def sessions_of(user: User, *, now: datetime) -> list[PortalSession]:

@@ -13,17 +13,18 @@ from django.utils import timezone
 from django.views.decorators.http import require_http_methods, require_safe
 
 from audit.selectors import chain_began, requests_refused_by
+from kube.quota import storedbytes
 from portal.http.actors import actor_of
 from portal.pages.forms import TenantQuotaForm
-from portal.pages.meters import limits_of
+from portal.pages.meters import limits_of, meters_of
 from portal.views.actions import render_action
 from tenants import selectors, services
 from tenants.models import Role
-from tenants.quotas import namespace_quotas, tenant_quota
+from tenants.quotas import namespace_quotas, stored_use, tenant_quota
 from tenants.rights import require_operator, role_at_least, role_of
 from tenants.usage import quota_forecast
 
-_STEPS: Final = ("admission/TenantQuota", "admission/ResourceQuota")
+_STEPS: Final = ("admission/TenantQuota", "admission/ResourceQuota", storedbytes.STEP)
 _LOOK_BACK: Final = timedelta(days=7)
 _SHOWN: Final = 20
 
@@ -44,6 +45,7 @@ def tenant_quota_page(request: HttpRequest, name: str) -> HttpResponse:
         "reads_all": reads_all,
         "scopes": [str(scope) for scope in quota.scopes],
         "limits": limits_of(quota.hard, quota.used, quota_forecast(found, timezone.now())),
+        "stored": meters_of(*stored_use(name).amounts),
         "rows": [
             {"namespace": each.namespace, "name": each.name, "limits": limits_of(each.hard, each.used)}
             for each in namespace_quotas(name)

@@ -31,13 +31,12 @@ from store.log.preconditions import (
     leased_spaces,
     outcomes_of,
     parameters_of,
-    rows_of,
 )
 from store.postgresql.connections import AWAY
 from store.postgresql.dedicatedconnection import BINARY, DedicatedConnection
 from store.postgresql.statements import COMMIT, EXTEND, NOTIFY
 from store.supervision import Supervised
-from store.types import Key, Operation, OutcomeUnknown, PreconditionFailed, Stored, StoreError, Unavailable
+from store.types import Key, OutcomeUnknown, PreconditionFailed, Stored, StoreError, Unavailable
 
 logger = logging.getLogger(__name__)
 
@@ -106,9 +105,8 @@ class Committer:
         while self._queue:
             _refuse([self._queue.popleft()], Unavailable("the store is closed"))
 
-    async def commit(self, operations: Sequence[Operation]) -> list[Stored]:
+    async def commit(self, rows: Rows) -> list[Stored]:
         """See ``store.interface.Store.commit``."""
-        rows = rows_of(operations)
         spaces = {row.key.space for row in rows}
         epoch, deadline = self._follower.position.epoch, monotonic() + self._patience
         while True:

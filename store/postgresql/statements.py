@@ -79,6 +79,16 @@ _BETWEEN = 'revision > %s AND revision <= %s AND "group" = %s AND resource = %s'
 REPLAY_RANGE = _LOG.format(where=f"{_BETWEEN} AND space = %s")
 REPLAY_EVERYWHERE = _LOG.format(where=_BETWEEN)
 
+# What all tenants keep, with the revision of the same moment: what the log brings behind it is counted on from there.
+SIZES = """
+SELECT r.revision, split_part(s.space, ':', 2), sum(s.bytes)::bigint
+FROM store_revision AS r LEFT JOIN store_space AS s ON s.space LIKE 'root:%' GROUP BY 1, 2
+"""
+
+SIZE = """
+SELECT coalesce(sum(bytes), 0)::bigint FROM store_space WHERE split_part(space, ':', 2) = %s AND space LIKE 'root:%%'
+"""
+
 # A loose index scan: one probe for each resource that exists anywhere, not one row for each object.
 RESOURCES = """
 WITH RECURSIVE kind AS (

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import uuid
 
+from django.core.validators import MaxValueValidator
 from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
+
+from kube.quota.storedbytes import MEBIBYTES_MAX
 
 
 class PodSecurity(models.TextChoices):
@@ -53,8 +56,9 @@ class Tier(models.Model):
 
     ``quota`` is the ``hard`` map of a ResourceQuota; ``limit_range`` the ``limits`` list of a LimitRange.
     ``policies`` are the rules of ``kube.policies.policy`` that hold in its workspaces, ``request_limits`` the settings of
-    ``kube.requests.ratelimits`` for their tenants. ``recording`` is what is kept of sessions in their pods. With
-    ``approval`` nobody takes it for themselves: it is asked for, and this is who decides (GW25).
+    ``kube.requests.ratelimits`` for their tenants. ``stored_mebibytes`` is what all objects of such a tenant may take in the
+    product's database; without it ``TENANT_STORED_MEBIBYTES`` holds, 0 is no bound (AD8). ``recording`` is what is kept of
+    sessions in their pods. With ``approval`` nobody takes it for themselves: it is asked for, and this is who decides (GW25).
     """
 
     name = models.SlugField(max_length=63, primary_key=True)
@@ -69,6 +73,15 @@ class Tier(models.Model):
     policies = models.JSONField(default=dict, blank=True, help_text=_("rules about what its workspaces may hold"))
     request_limits = models.JSONField(
         _("limits on requests"), default=dict, blank=True, help_text=_("for example read_qps: 200, person_share: 50")
+    )
+    stored_mebibytes = models.PositiveIntegerField(
+        _("stored mebibytes"),
+        null=True,
+        blank=True,
+        validators=[MaxValueValidator(MEBIBYTES_MAX)],
+        help_text=_(
+            "what all objects of its tenants may take in the database; 0 is no bound, empty the server's default"
+        ),
     )
     recording = models.CharField(
         _("recorded of sessions in pods"), max_length=8, choices=RecordingMode.choices, default=RecordingMode.OFF

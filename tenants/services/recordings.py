@@ -16,7 +16,7 @@ from uuid import UUID
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db import Error, transaction
-from django.db.models import Count
+from django.db.models import Count, Sum
 
 from audit.actions import Action
 from audit.models import Outcome
@@ -28,6 +28,9 @@ from tenants.recordings import Unplayable, recording_text, seal
 
 ABANDONED: Final = timedelta(seconds=90)
 """A recording that no process has spoken of for so long is ended: one that lives does every fifteen seconds."""
+
+_ROW_BYTES: Final = 4096
+"""What a recording takes of which nothing was shown."""
 
 _TOGETHER: Final = 20
 """Recordings that are deleted in one transaction."""
@@ -59,9 +62,19 @@ class Ending:
 
 
 def recording_begin(*, actor: Actor, recording_id: UUID, mode: RecordingMode, session: Session, now: datetime) -> None:
-    """Note that the actor is about to be in a pod, and prove that what is shown there could be sealed and kept."""
+    """Note that the actor is about to be in a pod, and prove that what is shown there could be sealed and kept.
+
+    Nothing goes to make room, or a flood of sessions would wipe out the trace of one. Those that are open may still fill
+    themselves, each up to ``RECORDING_MAX_MIB``.
+    """
     with _demanded(), transaction.atomic():
         seal(recording_id, 0, "")
+        kept = Recording.objects.filter(tenant=session.tenant).aggregate(count=Count("pk"), bytes=Sum("bytes"))
+        if kept["count"] * _ROW_BYTES + (kept["bytes"] or 0) >= settings.RECORDINGS_TENANT_MAX_MIB << 20:
+            raise ServiceUnavailable(
+                "this session has to be recorded, and the tenant's recordings take all the room that they have: those of before"
+                f" go {settings.RECORDINGS_KEEP_DAYS} days after their end, or an operator raises RECORDINGS_TENANT_MAX_MIB"
+            )
         texts = {"pod": 253, "container": 63, "command": 2048, "credential": 128}
         facts = asdict(session) | {name: clean_text(getattr(session, name), limit) for name, limit in texts.items()}
         found = Recording(

@@ -11,6 +11,7 @@ from django.db.models import ProtectedError, TextChoices
 
 from audit.actions import Action
 from audit.recorder import SYSTEM_CHAIN, Actor
+from kube.quota.storedbytes import read_mebibytes
 from kube.requests.ratelimits import read_settings
 from kube.requests.status import AlreadyExists, Cause, Conflict, Invalid, NotFound
 from tenants.models import Approval, Network, PodSecurity, RecordingMode, Status, Tier, Workspace
@@ -32,6 +33,7 @@ _PLAIN: Final = frozenset(
         "position",
         "policies",
         "request_limits",
+        "stored_mebibytes",
         "recording",
         "approval",
     }
@@ -101,6 +103,7 @@ DEFAULTS: Final[tuple[dict[str, Any], ...]] = (
             **_counts(1),
         },
         "limit_range": _limits("100m", "128Mi", "4", "8Gi", "5Gi"),
+        "stored_mebibytes": 256,
         "workspaces_per_user": 1,
     },
     {
@@ -125,6 +128,7 @@ DEFAULTS: Final[tuple[dict[str, Any], ...]] = (
             **_counts(4),
         },
         "limit_range": _limits("250m", "256Mi", "16", "32Gi", "20Gi"),
+        "stored_mebibytes": 1024,
         "workspaces_per_user": 3,
     },
     {
@@ -149,6 +153,7 @@ DEFAULTS: Final[tuple[dict[str, Any], ...]] = (
             **_counts(10),
         },
         "limit_range": _limits("500m", "512Mi", "64", "128Gi", "50Gi"),
+        "stored_mebibytes": 4096,
         "workspaces_per_user": 5,
         "is_available": False,
     },
@@ -158,8 +163,13 @@ DEFAULTS: Final[tuple[dict[str, Any], ...]] = (
 @transaction.atomic
 def tiers_create_defaults() -> None:
     """Create the tiers of a new installation; what is there stays as it is."""
-    for position, values in enumerate(DEFAULTS):
+    made = [
         Tier.objects.get_or_create(name=values["name"], defaults={**values, "position": position})
+        for position, values in enumerate(DEFAULTS)
+    ]
+    for tier, is_new in made:
+        if is_new:
+            tier_show(tier)
 
 
 @transaction.atomic
@@ -178,6 +188,7 @@ def tier_create(
     network: str = Network.TENANT,
     policies: Mapping[str, Any] | None = None,
     request_limits: Mapping[str, Any] | None = None,
+    stored_mebibytes: int | None = None,
     recording: str = RecordingMode.OFF,
     approval: str = "",
     managed_by: str = "",
@@ -200,6 +211,7 @@ def tier_create(
         network=_checked_choice(network, Network, "network"),
         policies=checked_policies(policies or {}, kind="Tier", name=name),
         request_limits=_checked_request_limits(request_limits or {}),
+        stored_mebibytes=_checked_mebibytes(stored_mebibytes),
         recording=_checked_choice(recording, RecordingMode, "recording"),
         approval=_checked_choice(approval, Approval, "approval") if approval else "",
         managed_by=check_manager(managed_by, kind="Tier"),
@@ -218,9 +230,10 @@ def tier_create(
 def tier_change(*, actor: Actor, name: str, **changes: Any) -> Tier:
     """Change fields of a tier by their names; new limits reach every active workspace of it (GW2). Operators only.
 
-    Its policies, and its limits on requests (AD6), hold from the commit on; its recording for sessions that begin then.
+    Its policies, and its limits on requests (AD6) and stored bytes (AD8), hold from the commit on; its recording for sessions
+    that begin then.
     ``changes`` are any of display_name, description, quota, limit_range, pod_security, network, policies, request_limits,
-    recording, approval, workspaces_per_user, is_available, position.
+    stored_mebibytes, recording, approval, workspaces_per_user, is_available, position.
     Raises ``NotFound``, ``Invalid``.
     """
     require_operator(actor)
@@ -244,6 +257,8 @@ def tier_change(*, actor: Actor, name: str, **changes: Any) -> Tier:
         changes["recording"] = _checked_choice(changes["recording"], RecordingMode, "recording")
     if changes.get("approval"):
         changes["approval"] = _checked_choice(changes["approval"], Approval, "approval")
+    if "stored_mebibytes" in changes:
+        changes["stored_mebibytes"] = _checked_mebibytes(changes["stored_mebibytes"])
     if "request_limits" in changes:
         changes["request_limits"] = _checked_request_limits(changes["request_limits"])
     reaches = any(field in changes and changes[field] != getattr(tier, field) for field in _REACHING)
@@ -298,6 +313,14 @@ def _checked_request_limits(values: Mapping[str, Any]) -> dict[str, int]:
     except ValueError as error:
         causes = [Cause("FieldValueInvalid", str(error), "request_limits")]
         raise Invalid(f"Tier is invalid: request_limits: {error}", kind="Tier", causes=causes) from None
+
+
+def _checked_mebibytes(value: object) -> int | None:
+    try:
+        return read_mebibytes(value)
+    except ValueError as error:
+        causes = [Cause("FieldValueInvalid", str(error), "stored_mebibytes")]
+        raise Invalid(f"Tier is invalid: stored_mebibytes: {error}", kind="Tier", causes=causes) from None
 
 
 def _checked_quota(quota: Mapping[str, Any]) -> dict[str, str]:

@@ -11,7 +11,9 @@ from django.urls import reverse
 from audit.models import AuditEntry
 from store import synchronous
 from store.types import Create, Key, Update
+from tenants.clusters.objects import TIER_ANNOTATION, WORKSPACE_LABEL
 from tenants.models import User
+from tenants.policies import TIER_LIMITS
 from tenants.quotas import missing_tenant_quotas_create, tenant_quota, tenant_quota_key
 from tests import factories
 from tests.portal.conftest import House, signed_in
@@ -120,3 +122,43 @@ def test_lowering_below_the_use_says_so_and_the_console_shows_it(acme: House, op
     assert "pods: 4 of 3 used" in console and "pods: more than allowed" in console
     assert reverse("tenant-quota-change", args=["acme"]) in console
     assert client.get("/admin/tenants/tenant/add/").status_code == 200
+
+
+def test_the_bound_on_stored_bytes_is_a_tiers_and_shown_with_the_quota(
+    acme: House, operator: User, settings: Any
+) -> None:
+    """AD8: by form, REST and console; whoever says something else is told what it must be."""
+    settings.TENANT_STORED_MEBIBYTES = 2
+    client, page = signed_in(operator), reverse("tenant-quota", args=["acme"])
+    assert put(client, {"pods": "5"}).status_code == 200
+    taken = synchronous.bytes_of("acme")
+    assert taken > 100
+    assert client.get(API).json()["stored_bytes"] == {"used": taken, "hard": 2 << 20}
+    # A namespace that is a workspace has the bound of its tier.
+    metadata = {"name": "web", "labels": {WORKSPACE_LABEL: "w"}, "annotations": {TIER_ANNOTATION: "basic"}}
+    synchronous.commit([Create(Key("root:acme", "", "namespaces", "", "web"), {"metadata": metadata})])
+    answer = client.patch("/api/v1/tiers/basic/", {"stored_mebibytes": 3}, content_type="application/json")
+    assert answer.status_code == 200 and answer.json()["stored_mebibytes"] == 3, answer.content
+    told = synchronous.get(Key("root", *TIER_LIMITS, "", "basic"))
+    assert told is not None and orjson.loads(told.data)["rules"]["stored_mebibytes"] == 3
+    assert signed_in(acme.viewer).get(API).json()["stored_bytes"]["hard"] == 3 << 20
+    shown = signed_in(acme.viewer).get(page).content.decode()
+    assert "tenantry.io/stored-bytes" in shown and "3 MiB" in shown
+    console = client.get("/admin/tenants/tenant/acme/change/").content.decode()
+    assert f"of {3 << 20} used" in console
+    # The form, with a bound and without.
+    form = {"display_name": "B", "quota": "pods: 5", "limit_range": "[]", "workspaces_per_user": 1, "position": 0}
+    assert client.post("/tiers/basic/", {**form, "stored_mebibytes": "4"}).status_code == 302
+    assert 'value="4"' in client.get("/tiers/basic/").content.decode()
+    assert client.post("/tiers/basic/", {**form, "stored_mebibytes": "-1"}).status_code == 422
+    assert client.get(API).json()["stored_bytes"]["hard"] == 4 << 20
+    assert client.post("/tiers/basic/", {**form, "stored_mebibytes": "0"}).status_code == 302
+    assert client.get(API).json()["stored_bytes"]["hard"] == 0
+    assert "stored-bytes" not in client.get(page).content.decode()
+    assert client.post("/tiers/basic/", {**form, "stored_mebibytes": ""}).status_code == 302
+    assert client.get(API).json()["stored_bytes"]["hard"] == 2 << 20
+    for wrong in (-1, 1 << 25, "many", 1.5):
+        refused = client.patch("/api/v1/tiers/basic/", {"stored_mebibytes": wrong}, content_type="application/json")
+        assert refused.status_code == 400 and "stored_mebibytes" in refused.content.decode()
+    # The person's own connection to the database sees no other tenant's sums.
+    assert signed_in(acme.viewer).get("/api/v1/tenants/globex/quota/").status_code == 404

@@ -48,6 +48,7 @@ _FIELDS: Mapping[Kind, Mapping[str, type]] = {
         "network": str,
         "policies": dict,
         "request_limits": dict,
+        "stored_mebibytes": int,
         "recording": str,
         "approval": str,
         "workspaces_per_user": int,

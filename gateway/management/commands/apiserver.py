@@ -172,6 +172,7 @@ class Command(BaseCommand):
             reads_in_full=settings.API_REQUESTS_READS_IN_FULL,
             authentication=authentication.AuthenticationOptions.of_flags(flags),
             authorization=authorization.AuthorizationOptions.of_flags(flags),
+            stored_mebibytes=settings.TENANT_STORED_MEBIBYTES,
             tenant_limits=Limits(
                 **{kind: TokenBucket(flags[f"tenant_{kind}_qps"], flags[f"tenant_{kind}_burst"]) for kind in _KINDS},
                 open_watches=flags["tenant_max_watches"],

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from rest_framework import serializers
 
+from kube.quota.storedbytes import MEBIBYTES_MAX
 from kube.requests.ratelimits import SETTINGS
 from portal.api.serializers.base import CreateRequest, RequestSerializer
 from portal.api.serializers.policies import PoliciesSerializer
 from tenants.models import Approval, Cluster, CredentialKind, Network, PodSecurity, RecordingMode, Tier
 
 _LIMITS = f"What its tenants may ask of an API server: {', '.join(SETTINGS)}."
+_STORED = "What all objects of a tenant may take in the database, together; 0: no bound, null: the server's default."
 _RECORDING = "What is kept of sessions (exec, attach) in pods of its workspaces; input never is."
 _KINDS = "What people may be given for its workspaces; everything when nothing is said."
 
@@ -31,6 +33,9 @@ class TierChangeRequest(RequestSerializer):
         required=False,
         default=dict,
         help_text=_LIMITS,
+    )
+    stored_mebibytes = serializers.IntegerField(
+        min_value=0, max_value=MEBIBYTES_MAX, required=False, default=None, allow_null=True, help_text=_STORED
     )
     recording = serializers.ChoiceField(
         choices=RecordingMode.choices, required=False, default=RecordingMode.OFF, help_text=_RECORDING
@@ -103,6 +108,7 @@ class TierSerializer(serializers.ModelSerializer[Tier]):
             "network",
             "policies",
             "request_limits",
+            "stored_mebibytes",
             "recording",
             "approval",
             "workspaces_per_user",

@@ -95,6 +95,13 @@ class QuotaOfWorkspaceSerializer(serializers.Serializer[Any]):
     hard = serializers.DictField(child=serializers.CharField(), source="tier.quota")
 
 
+class StoredUseSerializer(serializers.Serializer[Any]):
+    """What a tenant's objects take in the database, in bytes."""
+
+    used = serializers.IntegerField()
+    hard = serializers.IntegerField(help_text="from `stored_mebibytes` of its tiers; 0 where nothing bounds it")
+
+
 class QuotaSerializer(serializers.Serializer[Any]):
     """What a tenant may hold and what it holds, by resource name, and the hard limits of its workspaces."""
 
@@ -107,6 +114,7 @@ class QuotaSerializer(serializers.Serializer[Any]):
     beyond = serializers.DictField(
         child=serializers.CharField(), help_text="what is used of the names of which more is used than may be"
     )
+    stored_bytes = StoredUseSerializer()
     workspaces = QuotaOfWorkspaceSerializer(many=True)
 
 

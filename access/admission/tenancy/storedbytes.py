@@ -1,0 +1,72 @@
+"""What a tenant's objects may take together, in bytes: what would let them grow beyond it is refused (AD8)."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+import orjson
+
+from access.admission.base import CREATE, UPDATE, Attributes, NoopPlugin
+from kube.authorization.decisions import Decision, Verdict
+from kube.quota import storedbytes
+from kube.requests.logicalclusters import tenant_of
+from kube.requests.names import SYSTEM_TENANT
+from kube.requests.status import Forbidden
+from store.interface import Store
+from store.types import Operation, Room
+
+_UNCOUNTED = ("finalizers", "managedFields", "resourceVersion")
+
+
+class StoredBytes(NoopPlugin):
+    """Tells the store what room a write has (``store.types.Room``), which alone knows how large the objects are.
+
+    ``bound_of`` tells a tenant's. What the system tenant does is not refused, or a full tenant could not be helped; nor are
+    deletions, and what only takes finalizers off. What the product's controllers write passes no admission, and counts.
+    """
+
+    name = "StoredBytes"
+
+    def __init__(self, store: Store, bound_of: Callable[[str], Awaitable[int]]) -> None:
+        self._store = store
+        self._bound_of = bound_of
+
+    async def validate(self, attributes: Attributes) -> Sequence[Operation]:
+        """Raises ``Forbidden`` for a dry run without room; else the commit does, by ``attributes.room``."""
+        new, old = attributes.object, attributes.old
+        if attributes.operation not in (CREATE, UPDATE) or new is None or attributes.principal.is_system:
+            return ()
+        tenant = tenant_of(attributes.cluster)
+        limit = await self._bound_of(tenant) if tenant != SYSTEM_TENANT else 0
+        if not limit or (old is not None and _lets_go(old, new)):
+            return ()
+
+        def refusal(asked: int, used: int) -> Forbidden:
+            group, plural = attributes.place
+            sizes = {"asked": asked, "used": used, "limit": limit}
+            return storedbytes.no_room(group, plural, attributes.name, **sizes)
+
+        def refused(asked: int, used: int) -> Forbidden:
+            error = refusal(asked, used)
+            attributes.notes.append(Decision(Verdict.DENY, storedbytes.STEP, error.message, error.rule))
+            return error
+
+        if attributes.dry_run:
+            asked = len(orjson.dumps(new)) - (len(orjson.dumps(old)) if old is not None else 0)
+            used = await self._store.bytes_of(tenant)
+            if asked > 0 and used + asked > limit:
+                raise refusal(asked, used)
+        attributes.room = Room(tenant, limit, refused)
+        return ()
+
+
+def _lets_go(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
+    """Whether nothing but finalizers goes, so that a deletion can end."""
+    kept, held = (set(body["metadata"].get("finalizers") or ()) for body in (new, old))
+    return kept < held and _bare(old) == _bare(new)
+
+
+def _bare(body: Mapping[str, Any]) -> dict[str, Any]:
+    metadata = {name: value for name, value in body["metadata"].items() if name not in _UNCOUNTED}
+    return {**body, "metadata": metadata}

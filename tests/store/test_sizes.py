@@ -1,0 +1,227 @@
+"""What each space holds in bytes: counted with every write, exact after whatever became of it, and what it is bounded by (AD8)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib import import_module
+from itertools import count
+from typing import Any
+
+import psycopg
+import pytest
+from django.db import connections, transaction
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from store import synchronous
+from store.engine import Engine, Options
+from store.types import Check, Create, Delete, Key, Operation, PreconditionFailed, Room, Stored, Update
+from tests.store.conftest import run
+from tests.store.objects import body
+
+MIGRATION = import_module("store.migrations.0006_space_sizes")
+
+_runs = count()
+
+NAMES = ("one", "two", "three")
+TAILS = ("", ":team", ":team:deep")
+HOW = ("create", "update", "delete", "all", "lost", "undone", "space", "killed")
+STEPS = st.tuples(
+    st.sampled_from(HOW), st.sampled_from(TAILS), st.sampled_from(NAMES), st.integers(0, 3000), st.integers(0, 1)
+)
+
+COUNTED = "SELECT coalesce(jsonb_object_agg(space, bytes), '{}') FROM store_space"
+TRUE = (
+    "SELECT coalesce(jsonb_object_agg(space, bytes), '{}')"
+    " FROM (SELECT space, sum(octet_length(data)) AS bytes FROM store_object GROUP BY space) AS each"
+)
+
+
+def sized(name: str, size: int) -> dict[str, Any]:
+    return body(name, filling="x" * size)
+
+
+def there(conninfo: str, space: str) -> list[Stored]:
+    with psycopg.connect(conninfo) as connection:
+        rows = connection.execute(
+            'SELECT "group", resource, namespace, name, revision, data FROM store_object WHERE space = %s ORDER BY name',
+            [space],
+        ).fetchall()
+    return [Stored(Key(space, *row[:4]), row[4], bytes(row[5])) for row in rows]
+
+
+def changes(how: str, found: Sequence[Stored], key: Key, size: int) -> list[Operation]:
+    """One write that holds, of what is there."""
+    mine = next((stored for stored in found if stored.key == key), None)
+    if how == "all":
+        return [Delete(stored.key, stored.revision, {}) for stored in found]
+    if mine is None:
+        return [Create(key, sized(key.name, size))] if how != "delete" else []
+    if how == "delete":
+        return [Delete(key, mine.revision, {})]
+    return [Update(key, mine.revision, sized(key.name, size))]
+
+
+async def act(conninfo: str, database: str, store: Engine, run_: int, step: tuple[str, str, str, int, int]) -> None:
+    how, tail, name, size, _ = step
+    space = f"root:t{run_}{tail}"
+    key = Key(space, "", "configmaps", "default", name)
+    found = await asyncio.to_thread(there, conninfo, space)
+    wanted = changes(how, found, key, size)
+    if how == "lost":
+        # Two in one batch, one of which meets what is not so: the first round of the commit is undone.
+        good = store.commit(*wanted)
+        bad = store.commit(Create(key._replace(name="never"), sized("never", size)), Check(key._replace(name="no"), 7))
+        results = await asyncio.gather(good, bad, return_exceptions=True)
+        assert isinstance(results[1], PreconditionFailed)
+    elif how in ("undone", "killed", "space"):
+        await asyncio.to_thread(past_the_engine, conninfo, database, how, wanted, space)
+    else:
+        await store.commit(*wanted)
+
+
+class Undone(Exception):
+    """Whoever writes thinks better of it."""
+
+
+def past_the_engine(conninfo: str, database: str, how: str, wanted: list[Operation], space: str) -> None:
+    if how == "space":
+        with transaction.atomic(using=database):
+            found = there(conninfo, space)
+            synchronous.commit([Delete(each.key, each.revision, {}) for each in found], using=database)
+    elif how == "undone":
+        with suppress(Undone), transaction.atomic(using=database):
+            synchronous.commit(wanted, using=database)
+            raise Undone
+    else:
+        # The connection goes while the write is made and not committed.
+        with psycopg.connect(conninfo) as connection, suppress(psycopg.OperationalError):
+            connection.execute("UPDATE store_object SET data = data || data WHERE space = %s", [space])
+            run(conninfo, f"SELECT pg_terminate_backend({connection.info.backend_pid})")
+            connection.execute("SELECT 1")
+    connections[database].close()
+
+
+@given(history=st.lists(STEPS, max_size=20))
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_the_sums_are_those_of_what_is_there_whatever_became_of_the_writes(
+    conninfo: str, database: str, history: list[tuple[str, str, str, int, int]]
+) -> None:
+    async def play() -> None:
+        number = next(_runs)
+        async with Engine(conninfo) as one, Engine(conninfo, Options(poll_seconds=0.05)) as other:
+            stores = (one, other)
+            await stores[number % 2].bytes_of(f"t{number}")  # the other one begins in the middle
+            for step in history:
+                await act(conninfo, database, stores[step[4]], number, step)
+            (true,) = await asyncio.to_thread(run, conninfo, TRUE)
+            assert await asyncio.to_thread(run, conninfo, COUNTED) == (true,)
+            mine = sum(size for space, size in true.items() if space.split(":")[1] == f"t{number}")
+            for store in stores:
+                await store.get(Key("root", "", "tenants", "", "any"))  # everything that was written is known
+                assert await store.bytes_of(f"t{number}") == mine
+
+    asyncio.run(asyncio.wait_for(play(), 60))
+
+
+def test_writers_of_many_spaces_at_once_leave_exact_sums(conninfo: str) -> None:
+    async def play() -> None:
+        async with Engine(conninfo) as one, Engine(conninfo) as other:
+
+            async def busy(store: Engine, space: str, name: str) -> None:
+                key = Key(space, "", "configmaps", "default", name)
+                (stored,) = await store.commit(Create(key, sized(name, 10)))
+                for size in (2000, 5, 9000):
+                    (stored,) = await store.commit(Update(key, stored.revision, sized(name, size)))
+                if name == "two":
+                    await store.commit(Delete(key, stored.revision, {}))
+
+            await asyncio.gather(
+                *(
+                    busy(store, f"root:t{number}{tail}", f"{name}" if store is one else f"{name}-other")
+                    for number in range(4)
+                    for tail in TAILS
+                    for name in NAMES
+                    for store in (one, other)
+                )
+            )
+        assert run(conninfo, COUNTED) == run(conninfo, TRUE)
+
+    asyncio.run(asyncio.wait_for(play(), 60))
+
+
+class Full(Exception):
+    def __init__(self, asked: int, used: int) -> None:
+        super().__init__(f"{asked} beside {used}")
+        self.asked, self.used = asked, used
+
+
+def test_one_process_never_passes_the_limit_however_many_write_at_once(conninfo: str) -> None:
+    limit = 20_000
+    room = Room("acme", limit, Full)
+
+    async def play() -> None:
+        async with Engine(conninfo) as store:
+
+            async def write(number: int) -> Any:
+                key = Key(f"root:acme{TAILS[number % 3]}", "", "configmaps", "default", f"c{number}")
+                return await store.commit(Create(key, sized(f"c{number}", 1000)), room=room)
+
+            outcomes = await asyncio.gather(*(write(number) for number in range(60)), return_exceptions=True)
+            refused = [each for each in outcomes if isinstance(each, Exception)]
+            assert {type(each) for each in refused} == {Full}
+            used = await store.bytes_of("acme")
+            (total,) = run(conninfo, "SELECT sum(bytes) FROM store_space")
+            assert used == total <= limit
+            # What was refused would not have fitted: no write under way was counted twice.
+            assert min(each.asked for each in refused if isinstance(each, Full)) + used > limit
+            # What shrinks or goes always may, full or not; what is of others is not in the way.
+            kept = next(each[0] for each in outcomes if not isinstance(each, Exception))
+            tight = Room("acme", 10, Full)
+            with pytest.raises(Full):
+                await store.commit(Update(kept.key, kept.revision, sized(kept.key.name, 2000)), room=tight)
+            (smaller,) = await store.commit(Update(kept.key, kept.revision, sized(kept.key.name, 10)), room=tight)
+            await store.commit(Delete(smaller.key, smaller.revision, {}), room=tight)
+            other = Key("root:other", "", "configmaps", "default", "c")
+            await store.commit(Create(other, sized("c", 1000)), room=Room("other", limit, Full))
+
+    asyncio.run(asyncio.wait_for(play(), 30))
+
+
+def test_what_another_process_wrote_is_known_with_the_next_commit(conninfo: str) -> None:
+    """Two processes that hear of nothing but by their own commits: together one object over at most."""
+    room = Room("acme", 10_000, Full)
+
+    async def play() -> None:
+        deaf = Options(poll_seconds=60)
+        async with Engine(conninfo, deaf) as one, Engine(conninfo, deaf) as other:
+            refused = 0
+            for number in range(40):
+                store = (one, other)[number % 2]
+                key = Key("root:acme", "", "configmaps", "default", f"c{number}")
+                try:
+                    await store.commit(Create(key, sized(f"c{number}", 1000)), room=room)
+                except Full:
+                    refused += 1
+            (total,) = run(conninfo, "SELECT sum(bytes) FROM store_space")
+            assert refused > 25
+            assert total <= 10_000 + 1_300
+
+    asyncio.run(asyncio.wait_for(play(), 30))
+
+
+def test_what_is_there_already_is_counted_by_the_migration(conninfo: str) -> None:
+    """As the release before left it: objects, and nobody who counts."""
+    run(conninfo, MIGRATION.BACKWARD)
+    run(
+        conninfo,
+        'INSERT INTO store_object ("group", resource, space, namespace, name, uid, revision, data)'
+        " SELECT '', 'pods', 'root:acme' || n % 2, '', 'p' || n, '', n, repeat('x', n)::bytea FROM generate_series(1, 9) AS n",
+    )
+    assert run(conninfo, COUNTED) == ({},)
+    run(conninfo, MIGRATION.FORWARD)
+    assert run(conninfo, COUNTED) == ({"root:acme0": 20, "root:acme1": 25},)
+    run(conninfo, "TRUNCATE store_object")
+    assert run(conninfo, COUNTED) == ({},)
