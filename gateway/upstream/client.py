@@ -34,7 +34,7 @@ _GOODBYE_SECONDS: Final = 1.0
 """How long a cluster may take to answer TLS's closing alert."""
 
 KEEPALIVE: Final = (
-    (socket.SOL_SOCKET, socket.SOKEEPALIVE, 1),
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 3),

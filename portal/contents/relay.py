@@ -270,7 +270,7 @@ class Relay(asyncio.Protocol):
 
     def _send_refusal(self, status: int, body: bytes) -> None:
         """What is no terminal is refused as HTTP does it; browsers show it to nobody."""
-        phrase = HTTPStatus(status).phrase.encode() if status in HTTPStatus else b""
+        phrase = HTTPStatus(status).phrase.encode()
         kind = b"text/html" if body.lstrip()[:1] == b"<" else b"text/plain"
         head = b"HTTP/1.1 %d %b\r\ncontent-type: %b; charset=utf-8\r\n" % (status, phrase, kind)
         close = b"cache-control: no-store\r\nx-content-type-options: nosniff\r\nconnection: close\r\n"
