@@ -19,13 +19,15 @@ Reply = Callable[[str, str], "tuple[int, Any] | Callable[[ssl.SSLSocket], None]"
 
 
 class HostileCluster:
-    """Listens on a free port of 127.0.0.1; ``reply`` may be changed at any time, and may look at what was ``sent`` last."""
+    """Listens on a free port of 127.0.0.1; ``reply`` may be changed at any time, and may look at what was ``sent`` last, with
+    which ``headers``."""
 
     def __init__(self) -> None:
         self.ca = trustme.CA()
         self.reply: Reply = lambda _method, _path: (200, {"kind": "Status", "apiVersion": "v1"})
         self.calls: list[tuple[str, str]] = []
         self.sent = b""
+        self.headers: dict[str, str] = {}
         self._context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         self.ca.issue_cert("127.0.0.1").configure_cert(self._context)
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -54,11 +56,12 @@ class HostileCluster:
         try:
             with self._context.wrap_socket(plain, server_side=True) as connection, connection.makefile("rb") as lines:
                 while request := lines.readline().decode().split():
-                    length = 0
+                    length, headers = 0, {}
                     while header := lines.readline().strip():
                         name, _, value = header.partition(b":")
                         length = int(value) if name.lower() == b"content-length" else length
-                    self.sent = lines.read(length)
+                        headers[name.decode().lower()] = value.strip().decode()
+                    self.sent, self.headers = lines.read(length), headers
                     self.calls.append((request[0], request[1]))
                     reply = self.reply(request[0], request[1])
                     if not isinstance(reply, tuple):

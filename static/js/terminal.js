@@ -29,9 +29,10 @@ const say = (text) => {
 const plain = (text) => String(text).replace(/[\u0000-\u001f\u007f-\u009f\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, " ").slice(0, 500);
 
 // The emulator writes style elements and style attributes, which the page's policy forbids; the same rules go by objects.
-function ownDocument() {
-  const createElement = (name) => {
-    const made = document.createElement(name === "style" ? "template" : name);
+function styleByObjects() {
+  const createElement = document.createElement.bind(document);
+  document.createElement = (name, options) => {
+    const made = createElement(name === "style" ? "template" : name, options);
     if (name === "style") {
       const sheet = new CSSStyleSheet();
       document.adoptedStyleSheets.push(sheet);
@@ -45,14 +46,6 @@ function ownDocument() {
     }
     return made;
   };
-  return new Proxy(document, {
-    get(target, name) {
-      if (name === "createElement") return createElement;
-      const value = Reflect.get(target, name, target);
-      return typeof value === "function" ? value.bind(target) : value;
-    },
-    set: (target, name, value) => Reflect.set(target, name, value, target),
-  });
 }
 
 // The colours of recordings, which are read from where they are named.
@@ -78,9 +71,9 @@ function repaint() {
 
 async function emulator() {
   const [{ Terminal }, { FitAddon }] = await Promise.all([import(form.dataset.emulator), import(form.dataset.fit)]);
+  styleByObjects();
   const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
   const made = new Terminal({
-    documentOverride: ownDocument(),
     fontFamily: '"Geist Mono", ui-monospace, monospace',
     fontSize: 13,
     cursorBlink: !still,
