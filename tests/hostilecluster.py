@@ -7,7 +7,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import trustme
@@ -19,8 +19,7 @@ Reply = Callable[[str, str], "tuple[int, Any] | Callable[[ssl.SSLSocket], None]"
 
 
 class HostileCluster:
-    """Listens on a free port of 127.0.0.1; ``reply`` may be changed at any time, and may look at what was ``sent`` last, with
-    which ``headers``."""
+    """Listens on a free port of 127.0.0.1; ``reply`` may be changed at any time, and may look at the last body and headers."""
 
     def __init__(self) -> None:
         self.ca = trustme.CA()
@@ -48,8 +47,9 @@ class HostileCluster:
             threading.Thread(target=self._connection, args=(connection,), daemon=True).start()
 
     def close(self) -> None:
-        """Listen no longer."""
-        self._listener.shutdown(socket.SHUT_RDWR)
+        """Listen no longer; twice is once."""
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
     def _connection(self, plain: socket.socket) -> None:

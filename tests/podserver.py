@@ -134,7 +134,9 @@ def _messages(connection: ssl.SSLSocket) -> Iterator[bytes]:
     while True:
         first, second = read(2)
         size = second & 0x7F
-        size = struct.unpack(">H", read(2))[0] if size == 126 else struct.unpack(">Q", read(8))[0] if size == 127 else size
+        size = (
+            struct.unpack(">H", read(2))[0] if size == 126 else struct.unpack(">Q", read(8))[0] if size == 127 else size
+        )
         mask = read(4)
         payload = bytes(byte ^ mask[at % 4] for at, byte in enumerate(read(size)))
         if first & 0x0F == 8:

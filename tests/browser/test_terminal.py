@@ -12,7 +12,7 @@ from cryptography.fernet import Fernet
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from tenants.models import Cluster, Role, User, Workspace
+from tenants.models import Cluster, User, Workspace
 from tests import factories
 from tests.browser.window import Visit
 from tests.podserver import PodServer, pod_server
@@ -45,10 +45,14 @@ def house(transactional_db: None, settings: Any, tmp_path: Path) -> Iterator[Ent
     settings.PORTAL_TOKEN_KEY_FILE = tmp_path / "key.pem"
     (tmp_path / "key.pem").write_bytes(key)
     acme = factories.tenant("acme")
-    editor, viewer = (factories.member(acme, role, factories.user(f"{role}@acme.test")) for role in ("editor", "viewer"))
+    editor, viewer = (
+        factories.member(acme, role, factories.user(f"{role}@acme.test")) for role in ("editor", "viewer")
+    )
     with pod_server() as pods:
         authority = pods.cluster.ca.cert_pem.bytes().decode()
-        factories.cluster("own", kind=Cluster.Kind.EMBEDDED, server=pods.cluster.url, ca_data=authority, is_default=False)
+        factories.cluster(
+            "own", kind=Cluster.Kind.EMBEDDED, server=pods.cluster.url, ca_data=authority, is_default=False
+        )
         yield Entered(factories.workspace(acme, editor, "shop"), editor, viewer, pods)
 
 
