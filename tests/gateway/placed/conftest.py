@@ -258,7 +258,7 @@ def second(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestCluster]:
         yield cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def with_node(second: TestCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Its node, with a scheduler."""
     if node.lacking(scheduler=True):
