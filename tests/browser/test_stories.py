@@ -172,7 +172,7 @@ def test_an_owner_says_yes_to_one_and_goodbye_to_another(visit: Callable[..., Vi
     owner.page.wait_for_selector("dialog[open]")
     owner.page.locator("dialog[open] [type=submit]").click()
     owner.page.locator("tr", has_text="carol@acme.test").wait_for(state="detached")
-    owner.page.goto(f"{owner.site}/audit/?chain=acme&action=member.remove")
+    owner.page.goto(f"{owner.site}/audit/?chain=acme&action=membership.remove")
     owner.page.locator("tbody tr", has_text="alice@acme.test").wait_for()
     assert owner.problems + asking.problems == []
 
