@@ -214,6 +214,8 @@ class Relay(asyncio.Protocol):
 
         async def down() -> None:
             async for data in tunnel.chunks:
+                if self._gone:
+                    return
                 words.see(data)
                 self._transport.write(data)
                 await self._writable.wait()
@@ -239,7 +241,8 @@ class Relay(asyncio.Protocol):
             self._changed.clear()
             if self._come:
                 data, self._come = bytes(self._come), bytearray()
-                self._transport.resume_reading()
+                if not self._transport.is_closing():
+                    self._transport.resume_reading()
                 yield data
             else:
                 await self._changed.wait()
