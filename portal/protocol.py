@@ -2,13 +2,14 @@
 
 uvicorn takes heads of any size, lets bodies of any size through to Django, which keeps them in a file, waits for a
 sender for ever, and lets what follows a chunked body be a header. Whoever starts the portal names this class to it:
-``--http portal.protocol:PortalProtocol``.
+``--http portal.protocol:PortalProtocol``. WebSockets are for terminals alone, and no library of uvicorn's takes them.
 """
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any, Final, cast
+from urllib.parse import unquote
 
 import httptools
 from uvicorn.config import Config
@@ -22,6 +23,7 @@ from gateway.http.protocol import (
     PARSED_BYTES,
     TooLarge,
 )
+from portal.contents.relay import Application, Doors, Relay
 
 MAX_BODY_BYTES: Final = 2 * 1024 * 1024
 """What reaches Django, which itself refuses more than one mebibyte, and says so better."""
@@ -148,6 +150,30 @@ class PortalProtocol(HttpToolsProtocol):
             self.transport.close()
         else:
             super().send_400_response(msg)
+
+    # What asks for another protocol.
+
+    def _should_upgrade(self) -> bool:
+        return self._get_upgrade() == b"websocket" and self.scope["method"] == "GET"
+
+    def handle_websocket_upgrade(self) -> None:
+        """From here on the connection is a terminal's, or refused."""
+        self._unparsed = b""
+        self._wait(None)
+        self.connections.discard(self)
+        asked = httptools.parse_url(self.url)
+        target = {
+            "path": self.root_path + unquote(asked.path.decode("ascii")),
+            "raw_path": self.root_path.encode("ascii") + asked.path,
+            "query_string": asked.query or b"",
+        }
+        doors = self.app_state.setdefault("doors", Doors())
+        relay = Relay(
+            cast("Application", self.app), {**self.scope, **target}, doors, cast("set[Any]", self.connections)
+        )
+        task = relay.begin(self.transport)
+        task.add_done_callback(self.tasks.discard)
+        self.tasks.add(task)
 
     @property
     def _is_idle(self) -> bool:

@@ -30,6 +30,7 @@ from portal.views.contents import actions as contents_actions
 from portal.views.contents import lists as contents_lists
 from portal.views.contents import logs as contents_logs
 from portal.views.contents import objects as contents_objects
+from portal.views.contents import terminal as contents_terminal
 from portal.views.joining import invitations
 from portal.views.operating import announcements, freezing, postponing, reports
 from portal.views.requests import asking, deciding, endings, notifications, webhooks
@@ -98,6 +99,21 @@ urlpatterns = [
     path("workspaces/<uuid:pk>/contents/<str:resource>/", contents_lists.kind, name="workspace-kind"),
     path("workspaces/<uuid:pk>/contents/pods/<str:name>/logs/", contents_logs.logs, name="workspace-logs"),
     path("workspaces/<uuid:pk>/contents/pods/<str:name>/logs/file/", contents_logs.log_file, name="workspace-log-file"),
+    path(
+        "workspaces/<uuid:pk>/contents/pods/<str:name>/terminal/",
+        contents_terminal.terminal,
+        name="workspace-terminal",
+    ),
+    path(
+        "workspaces/<uuid:pk>/contents/pods/<str:name>/terminal/ticket/",
+        contents_terminal.ticket,
+        name="workspace-terminal-ticket",
+    ),
+    path(
+        "workspaces/<uuid:pk>/contents/pods/<str:name>/terminal/connect/",
+        contents_terminal.connect,
+        name="workspace-terminal-connect",
+    ),
     path("workspaces/<uuid:pk>/contents/<str:resource>/<str:name>/", contents_objects.one, name="workspace-object"),
     path(
         "workspaces/<uuid:pk>/contents/<str:resource>/<str:name>/values/<str:key>/",

@@ -7,7 +7,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import trustme
@@ -19,13 +19,14 @@ Reply = Callable[[str, str], "tuple[int, Any] | Callable[[ssl.SSLSocket], None]"
 
 
 class HostileCluster:
-    """Listens on a free port of 127.0.0.1; ``reply`` may be changed at any time, and may look at what was ``sent`` last."""
+    """Listens on a free port of 127.0.0.1; ``reply`` may be changed at any time, and may look at the last body and headers."""
 
     def __init__(self) -> None:
         self.ca = trustme.CA()
         self.reply: Reply = lambda _method, _path: (200, {"kind": "Status", "apiVersion": "v1"})
         self.calls: list[tuple[str, str]] = []
         self.sent = b""
+        self.headers: dict[str, str] = {}
         self._context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
         self.ca.issue_cert("127.0.0.1").configure_cert(self._context)
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -46,19 +47,21 @@ class HostileCluster:
             threading.Thread(target=self._connection, args=(connection,), daemon=True).start()
 
     def close(self) -> None:
-        """Listen no longer."""
-        self._listener.shutdown(socket.SHUT_RDWR)
+        """Listen no longer; twice is once."""
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
 
     def _connection(self, plain: socket.socket) -> None:
         try:
             with self._context.wrap_socket(plain, server_side=True) as connection, connection.makefile("rb") as lines:
                 while request := lines.readline().decode().split():
-                    length = 0
+                    length, headers = 0, {}
                     while header := lines.readline().strip():
                         name, _, value = header.partition(b":")
                         length = int(value) if name.lower() == b"content-length" else length
-                    self.sent = lines.read(length)
+                        headers[name.decode().lower()] = value.strip().decode()
+                    self.sent, self.headers = lines.read(length), headers
                     self.calls.append((request[0], request[1]))
                     reply = self.reply(request[0], request[1])
                     if not isinstance(reply, tuple):

@@ -2,7 +2,8 @@
 
 A session of the portal is a login like that of a machine, but one that no secret opens: it is listed among the person's
 machines, ends with the session, and can be ended before. It has a credential for each tenant that is looked into,
-recorded once; each answer of the portal makes a token of its own, which lives a minute and is kept nowhere.
+recorded once; each answer of the portal makes a token of its own, which lives a minute, or, for a terminal, as long as
+the session, and is kept nowhere.
 """
 
 from __future__ import annotations
@@ -30,7 +31,6 @@ from tenants.rights import require_role
 PORTAL: Final = "this portal"
 """What the login is called among machines."""
 
-_LIFE: Final = timedelta(minutes=1)
 _TOUCH_EVERY: Final = timedelta(minutes=1)
 
 
@@ -70,7 +70,7 @@ def session_login(*, actor: Actor, user: User, session_key: str, now: datetime) 
 
 
 @sensitive_variables()
-def session_token(*, actor: Actor, login: Login, tenant: str, now: datetime) -> tuple[str, str]:
+def session_token(*, actor: Actor, login: Login, tenant: str, now: datetime, expires_at: datetime) -> tuple[str, str]:
     """A token for a tenant's space with all rights that the membership gives there, and the ID of its credential.
 
     Whatever ways a cluster offers to people: this one is not given away. Raises ``NotFound`` for who is no member,
@@ -82,7 +82,7 @@ def session_token(*, actor: Actor, login: Login, tenant: str, now: datetime) -> 
     credential = known.filter(revoked_at=None, expires_at__gt=now).first()
     credential = credential or intend_for_tenant(actor, tenant, "", CredentialKind.EXEC, now, login=login)
     assert credential is not None  # noqa: S101 - a login always gets one
-    return portal_token(credential, now=now, expires_at=now + _LIFE), str(credential.jti)
+    return portal_token(credential, now=now, expires_at=expires_at), str(credential.jti)
 
 
 def _identifier(session_key: str, user: User) -> UUID:

@@ -33,7 +33,7 @@ _PROTOCOLS: Final = {b"websocket": b"websocket", b"spdy/3.1": b"SPDY/3.1"}
 _GOODBYE_SECONDS: Final = 1.0
 """How long a cluster may take to answer TLS's closing alert."""
 
-_KEEPALIVE: Final = (
+KEEPALIVE: Final = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 30),
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
@@ -313,7 +313,7 @@ class Upstream:
             self._connecting -= 1
             self._count_off(tenant)
         self._availability.succeeded()
-        for option in _KEEPALIVE:
+        for option in KEEPALIVE:
             transport.get_extra_info("socket").setsockopt(*option)
         if permit is not None:
             try:

@@ -10,6 +10,7 @@ import ssl
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -21,6 +22,7 @@ from django.views.decorators.debug import sensitive_variables
 
 from access.credentials.portalsessions import session_login, session_token
 from access.credentials.portaltokens import own_apiserver
+from access.models import Login
 from kube.display.text import visible
 from kube.requests.status import ServiceUnavailable, StatusError
 from portal.database.scopes import everything
@@ -49,6 +51,7 @@ _SLOW: Final = (
     "The API server, or the cluster behind it, has not answered in time. Nothing is lost; try again in a minute."
 )
 _PIECE: Final = 65536
+_TOKEN_LIFE: Final = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +70,7 @@ class Door:
 
     def path(self, group: str, version: str, resource: str, name: str | None = None, sub: str = "") -> str:
         """Of a collection in the namespace, an object, or a part of it. Raises ``NotFound`` for no name."""
-        try:
-            return object_path(group, version, resource, namespace=self.namespace, name=name, sub=sub)
-        except ValueError:
-            raise StatusError("This is no name of an object.", code=404, reason="NotFound") from None
+        return path_in(self.namespace, group, version, resource, name, sub)
 
     def read(self, path: str, query: Mapping[str, str | int] | None = None, *, accept: str = JSON) -> dict[str, Any]:
         """A document. Raises ``StatusError`` with the API server's own words, or ours where it has none."""
@@ -119,14 +119,30 @@ def door_of(request: HttpRequest, workspace: Workspace) -> Door:
     Raises ``NotFound`` for who is no member, ``Conflict`` where the tenant is closed, ``Forbidden`` where the portal's
     credential was revoked, ``ServiceUnavailable`` where the portal has no key.
     """
-    actor, now = actor_of(request), timezone.now()
-    user: Any = request.user
-    with everything():  # a login is nobody's row until it is there
-        login = session_login(actor=actor, user=user, session_key=str(request.session.session_key), now=now)
-    token, credential = session_token(actor=actor, login=login, tenant=workspace.tenant_id, now=now)
+    now = timezone.now()
+    server, login = login_of(request, now=now)
+    token, credential = session_token(
+        actor=actor_of(request), login=login, tenant=workspace.tenant_id, now=now, expires_at=now + _TOKEN_LIFE
+    )
     request_id = str(getattr(request, "request_id", ""))
     ends = time.monotonic() + ANSWER_SECONDS
-    return Door(own_apiserver(), workspace.k8s_namespace, credential, request_id, token, ends)
+    return Door(server, workspace.k8s_namespace, credential, request_id, token, ends)
+
+
+def login_of(request: HttpRequest, *, now: datetime) -> tuple[Cluster, Login]:
+    """The product's own API server, and the session as a login to it. Raises as ``session_login``."""
+    user: Any = request.user
+    with everything():  # a login is nobody's row until it is there
+        login = session_login(actor=actor_of(request), user=user, session_key=str(request.session.session_key), now=now)
+    return own_apiserver(), login
+
+
+def path_in(namespace: str, group: str, version: str, resource: str, name: str | None = None, sub: str = "") -> str:
+    """Of a collection in a namespace, an object, or a part of it. Raises ``NotFound`` for no name."""
+    try:
+        return object_path(group, version, resource, namespace=namespace, name=name, sub=sub)
+    except ValueError:
+        raise StatusError("This is no name of an object.", code=404, reason="NotFound") from None
 
 
 @sensitive_variables()

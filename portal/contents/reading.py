@@ -174,6 +174,13 @@ def may(door: Door, kind: ServedKind, name: str, verb: str, sub: str = "") -> bo
     return isinstance(status, dict) and status.get("allowed") is True
 
 
+def own_containers(pod: Mapping[str, Any]) -> list[str]:
+    """The containers that a pod is there for."""
+    spec = pod.get("spec")
+    held = spec.get("containers") if isinstance(spec, dict) else None
+    return [str(each.get("name")) for each in held if isinstance(each, dict)] if isinstance(held, list) else []
+
+
 def log_of(
     door: Door, pod: str, *, container: str, previous: bool, lines: int, most: int, times: bool = False
 ) -> bytes:

@@ -1,4 +1,4 @@
-"""What opens accounts, with the keyboard alone: a given password, an app, sessions, a person's page, an auditor (GW16)."""
+"""What opens accounts, with the keyboard alone: a given password, an app, sessions, a person's page (GW16)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import pyotp
 from django.utils import timezone
 
 from portal.signin import resets
-from tenants.models import User
 from tests import factories
 from tests.browser.window import Visit
 from tests.tenants.conftest import actor_of
@@ -156,28 +155,3 @@ def test_all_access_ends_in_one_dialog_with_a_receipt(visit: Callable[..., Visit
     person.page.goto(f"{person.site}/workspaces/")
     assert "/login/" in person.page.url
     assert desk.problems + person.problems == []
-
-
-def test_an_auditor_looks_at_everything(visit: Callable[..., Visit], house: dict[str, Any]) -> None:
-    auditor = factories.user("eve.auditor@platform.test", is_auditor=True)
-    window = visit()
-    window.sign_in(auditor)
-    assert isinstance(auditor, User)
-    for name, path in {
-        "overview": "/",
-        "tenant": "/tenants/acme/",
-        "members": "/tenants/acme/members/",
-        "workspace": f"/workspaces/{house['web'].pk}/",
-        "tier": "/tiers/basic/",
-        "cluster": "/clusters/ber-2/",
-        "users": "/users/",
-        "user": f"/users/{house['alice'].pk}/",
-        "operations": "/operations/",
-        "audit": "/audit/",
-        "profile": "/profile/",
-    }.items():
-        window.page.goto(window.site + path)
-        window.check_in_every_look(f"auditor-{name}")
-    window.page.goto(f"{window.site}/admin/")
-    assert window.page.get_by_role("link", name="Add").count() == 0
-    assert window.problems == []

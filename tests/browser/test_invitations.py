@@ -1,11 +1,10 @@
-"""A new member comes by a link, with the keyboard alone, also on a phone (GW14)."""
+"""Invitations by a link, made and followed (GW14); a newcomer's whole way is in the stories."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from tenants.models import User
 from tests import factories
 from tests.browser.window import Visit
 
@@ -24,25 +23,6 @@ def invited(window: Visit, email: str) -> str:
     window.page.wait_for_selector("h2:text-is('Invited, not here yet')")
     window.check_in_every_look("members-invited")
     return str(link)
-
-
-def test_a_newcomer_joins_by_a_link_with_the_keyboard(visit: Callable[..., Visit], house: dict[str, Any]) -> None:
-    owner, newcomer = visit(), visit()
-    owner.sign_in(house["alice"])
-    link = invited(owner, "newt@acme.test")
-    newcomer.page.goto(link)
-    assert newcomer.page.url == f"{newcomer.site}/join/", "the secret stays in no address"
-    newcomer.check_in_every_look("join")
-    newcomer.page.focus("[name=name]")
-    newcomer.page.keyboard.type("Newt")
-    newcomer.page.keyboard.press("Tab")
-    newcomer.page.keyboard.type("a long and windy road")
-    newcomer.page.keyboard.press("Enter")
-    newcomer.page.wait_for_selector("text=Welcome to acme.")
-    assert User.objects.get(email="newt@acme.test").memberships.get().role == "editor"
-    owner.page.reload()
-    owner.page.wait_for_selector("td:has-text('newt@acme.test')")
-    assert owner.problems + newcomer.problems == []
 
 
 def test_somebody_with_an_account_signs_in_on_the_way(visit: Callable[..., Visit], house: dict[str, Any]) -> None:

@@ -89,3 +89,17 @@ def test_the_player_of_recordings_is_what_its_makers_published() -> None:
         "asciinema-player.css": "981fe7bc6042048b",
         "asciinema-player.min.js": "752c9b528b664f5b",
     }
+
+
+def test_the_terminal_is_what_its_makers_published() -> None:
+    """xterm.js 6.0.0 of the npm registry, unchanged, with its licence beside it."""
+    static = Path(__file__).parents[2] / "static"
+    folders = ("xterm-6.0.0", "xterm-addon-fit-0.11.0")
+    files = {f"{name}/{file.name}": file for name in folders for file in (static / name).iterdir()}
+    assert {name: hashlib.sha256(file.read_bytes()).hexdigest()[:16] for name, file in files.items()} == {
+        "xterm-6.0.0/LICENSE.txt": "b569f629d00f2626",
+        "xterm-6.0.0/xterm.css": "854a7c0fb70e8b1a",
+        "xterm-6.0.0/xterm.mjs": "b336ec65a086c056",
+        "xterm-addon-fit-0.11.0/LICENSE.txt": "e256f01188af527e",
+        "xterm-addon-fit-0.11.0/addon-fit.mjs": "2d87e1bddc73be91",
+    }

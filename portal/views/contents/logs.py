@@ -94,7 +94,7 @@ def _asked(place: Place, name: str) -> dict[str, Any]:
     query = place.request.GET
     chosen = query.get("container", "")
     lines = query.get("lines", "")
-    own = [each for each in containers if each in _own(pod)] or containers
+    own = [each for each in containers if each in reading.own_containers(pod)] or containers
     return {
         "containers": containers,
         "container": chosen if chosen in containers else own[0],
@@ -103,10 +103,3 @@ def _asked(place: Place, name: str) -> dict[str, Any]:
         "query": query.get("q", "")[:200],
         "lines": int(lines) if lines in map(str, reading.LOG_LINES) else reading.LOG_LINES[1],
     }
-
-
-def _own(pod: dict[str, Any]) -> list[str]:
-    """The containers that the pod is there for."""
-    spec = pod.get("spec")
-    held = spec.get("containers") if isinstance(spec, dict) else None
-    return [str(each.get("name")) for each in held if isinstance(each, dict)] if isinstance(held, list) else []

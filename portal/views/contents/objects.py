@@ -19,6 +19,7 @@ from kube.requests.status import NotFound
 from portal.contents import changing, reading
 from portal.views.contents.lists import file_name, rows_of, url_of
 from portal.views.contents.place import Place, living, through_the_door
+from portal.views.contents.terminal import may_enter, runs_containers
 
 _EVERY = 10
 
@@ -79,6 +80,7 @@ def _still(place: Place, kind: ServedKind, found: Mapping[str, Any], name: str) 
     may = {
         "restart": kind.name in changing.RESTARTABLE and reading.may(place.door, kind, name, "patch"),
         "scale": "scale" in kind.subresources and reading.may(place.door, kind, name, "patch", "scale"),
+        "enter": kind.name == "pods" and runs_containers(place) and may_enter(place, name),
         "delete": "delete" in kind.verbs and reading.may(place.door, kind, name, "delete"),
     }
     shown = [("As YAML", commands.get_yaml(namespace, kind.name, name))]
@@ -88,6 +90,8 @@ def _still(place: Place, kind: ServedKind, found: Mapping[str, Any], name: str) 
     if may["scale"]:
         wanted = facts.replicas_of(found)
         shown.append(("Scale", commands.scale(namespace, kind.name, name, 1 if wanted is None else wanted)))
+    if may["enter"]:
+        shown.append(("Terminal", commands.kubectl(namespace, "exec", "-it", name, "--", "sh")))
     if may["delete"]:
         shown.append(("Delete", commands.delete(namespace, kind.name, name)))
     return {

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -254,6 +256,18 @@ def second(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestCluster]:
         prepared(server) as cluster,
     ):
         yield cluster
+
+
+@pytest.fixture(scope="module")
+def with_node(second: TestCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Its node, with a scheduler."""
+    if node.lacking(scheduler=True):
+        pytest.skip(node.lacking(scheduler=True))
+    with tempfile.TemporaryDirectory(prefix="node-", ignore_cleanup_errors=True) as folder:
+        # What the kubelet believes lies where the server's flags were made out.
+        shutil.copy(tmp_path_factory.getbasetemp() / SERVER / "server-ca.pem", folder)
+        with node.running_node(second.real, Path(folder), scheduler=True):
+            yield
 
 
 @pytest.fixture

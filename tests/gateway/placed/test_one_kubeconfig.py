@@ -12,10 +12,8 @@ import hashlib
 import json
 import os
 import pty
-import shutil
 import socket
 import subprocess
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,9 +25,8 @@ from audit.models import AuditEntry
 from tenants.models import Recording, RecordingMode, User, Workspace
 from tenants.services import tier_change
 from tests import node
-from tests.clusters import TestCluster
 from tests.gateway.callers import eventually
-from tests.gateway.placed.conftest import SERVER, House
+from tests.gateway.placed.conftest import House
 from tests.kubeapiserver import KUBECTLS
 from tests.ports import free_port
 from tests.tenants.conftest import OPERATOR
@@ -38,18 +35,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 PATIENCE = 240.0
 """Where a test gives up on containers, whatever the machine."""
-
-
-@pytest.fixture(scope="module")
-def with_node(second: TestCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Its node, with a scheduler."""
-    if node.lacking(scheduler=True):
-        pytest.skip(node.lacking(scheduler=True))
-    with tempfile.TemporaryDirectory(prefix="node-", ignore_cleanup_errors=True) as folder:
-        # What the kubelet believes lies where the server's flags were made out.
-        shutil.copy(tmp_path_factory.getbasetemp() / SERVER / "server-ca.pem", folder)
-        with node.running_node(second.real, Path(folder), scheduler=True):
-            yield
 
 
 def deployment(*command: str) -> str:
