@@ -21,6 +21,7 @@ OPTIONAL: Final = frozenset(
         "PodTopologyLabels",
         "ResourceQuota",
         "ServiceAccount",
+        "ValidatingAdmissionPolicy",
     )
 )
 FIXED: Final = frozenset(

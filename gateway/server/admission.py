@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from access.admission import choice
 from access.admission.base import Plugin
 from access.admission.chain import AdmissionChain
 from access.admission.configuration import AdmissionConfiguration
+from access.admission.kubernetes.admissionquestions import AdmissionQuestions
 from access.admission.kubernetes.certificaterequests import CertificateRequests, CertificateSigners
+from access.admission.kubernetes.compiledobjects import CompiledObjects
 from access.admission.kubernetes.customresourcedefinitions import CustomResourceDefinitions
 from access.admission.kubernetes.defaultclasses import INGRESS, STORAGE, DefaultClass
 from access.admission.kubernetes.escalation import EscalationPrevention
@@ -23,6 +26,7 @@ from access.admission.kubernetes.priorityandruntimeclass import PriorityAndRunti
 from access.admission.kubernetes.resourcequota import ResourceQuota
 from access.admission.kubernetes.serviceaccount import ServiceAccount
 from access.admission.kubernetes.strategies import Strategies
+from access.admission.kubernetes.validatingadmissionpolicy import ValidatingAdmissionPolicy
 from access.admission.kubernetes.validation import ObjectValidation
 from access.admission.quotarefusals import NamespaceQuotas
 from access.admission.tenancy.apibindings import ApiBindings
@@ -42,7 +46,12 @@ from access.authorization.build import Authorization
 from gateway.process.keyedlocks import KeyedLocks
 from gateway.resources.kinds import Catalogs, definitions
 from gateway.upstream.placedhosts import UNDERWAY_SECONDS
+from kube.admissionpolicies import validating
+from kube.admissionpolicies.matching import BINDINGS, POLICIES
+from kube.kinds.resources import Catalog
+from kube.requests.logicalclusters import ROOT
 from store.interface import Store
+from store.types import Event
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,17 +59,30 @@ class Admission:
     """The chains, and what of them others ask as well.
 
     ``stored`` is for writes to the store; ``placed`` for what clusters ask about, where what is theirs to decide
-    (defaults, validation, limits) has been decided; ``placed_namespaces`` for the Namespaces there.
+    (defaults, validation, limits) has been decided; ``placed_namespaces`` for the Namespaces there. ``parts`` is for what
+    is asked of an object and not kept: connections and tokens.
     """
 
     stored: AdmissionChain
     placed: AdmissionChain
     placed_namespaces: AdmissionChain
+    parts: AdmissionChain
     quotas: ResourceQuota
     tenant_quotas: TenantQuotaAdmission
     placed_quotas: PlacedQuotas
     policies: TenantPolicies
     claims: HostClaims
+    compiled: Sequence[CompiledObjects[Any]]
+
+    def on_events(self, events: Sequence[Event]) -> None:
+        """Keep what is compiled of policies right; called by the store with every batch of its log."""
+        for each in self.compiled:
+            each.on_events(events)
+
+    def forget(self) -> None:
+        """Look again at what policies there are."""
+        for each in self.compiled:
+            each.forget()
 
 
 def build_admission(
@@ -97,6 +119,13 @@ def build_admission(
     tenant_quotas = TenantQuotaAdmission(store, served, rules, locks.line_up_tenant)
     placed_quotas = PlacedQuotas(store, rules, namespace_quotas, tenant_quotas.count, turns=locks.of_tenant_quota)
     policies, claims = TenantPolicies(store, configured.tenant_policy), HostClaims(store, hosts)
+    async def catalog() -> Catalog:
+        await ensure(ROOT)
+        return catalogs.of(ROOT)
+
+    questions = AdmissionQuestions(store, authorization.chain, catalog)
+    judging = CompiledObjects(store, POLICIES, validating.Policy.read), CompiledObjects(store, BINDINGS, validating.Binding.read)
+    validating_policies = ValidatingAdmissionPolicy(*judging, questions)
     # What changes objects first, then what judges them; quotas last, when nothing else can refuse.
     plugins: list[Plugin] = [
         ReservedMetadata(),
@@ -126,6 +155,7 @@ def build_admission(
         PodSecurity(store, configured.pod_security),
         TenantPolicyAdmission(policies),
         HostOwnership(claims),
+        validating_policies,
         quotas,
         tenant_quotas,
     ]
@@ -141,9 +171,11 @@ def build_admission(
         stored=AdmissionChain(choice.chosen(plugins, disabled)),
         placed=AdmissionChain(placed),
         placed_namespaces=AdmissionChain([ownership]),
+        parts=AdmissionChain(choice.chosen([validating_policies], disabled)),
         quotas=quotas,
         tenant_quotas=tenant_quotas,
         placed_quotas=placed_quotas,
         policies=policies,
         claims=claims,
+        compiled=judging,
     )
