@@ -24,6 +24,9 @@ Expression = Compiled | InvalidExpression
 
 OUT_OF_BUDGET: Final = "validation failed due to running out of cost budget, no further validation rules will be run"
 _CONVERTED: Final = re.compile(r"cannot convert (\w+) to (\w+)")
+_NOTHING: Final = "Applying SELECT to non-message type"
+_READ: Final = re.compile(r"\b(object|oldObject|params|namespaceObject)\.(\w+)")
+_FROM_TEXT: Final = {"String to Duration conversion failed": "duration", "String to Timestamp conversion failed": "timestamp"}
 _GO_TYPES: Final = {"duration": "google.protobuf.Duration", "timestamp": "google.protobuf.Timestamp"}
 
 
@@ -85,7 +88,7 @@ class Evaluation:
         finally:
             admission.reader.reset(tokens[0])
             authorizer.current.reset(tokens[1])
-        words = "" if result.type() != cel.Type.ERROR else error_of(str(result.value()))
+        words = "" if result.type() != cel.Type.ERROR else self._error(expression, str(result.value()))
         if self._hearing.cost > CALL_COST:
             words = str(authorizer.CostExceeded())
         if words:
@@ -101,7 +104,7 @@ class Evaluation:
         try:
             result = self._evaluated(expression)
             if result.type() == cel.Type.ERROR:
-                raise EvaluationError(f"expression '{source}' resulted in error: {error_of(str(result.value()))}")
+                raise EvaluationError(f"expression '{source}' resulted in error: {self._error(expression, str(result.value()))}")
             return result.plain_value()
         finally:
             admission.reader.reset(tokens[0])
@@ -117,6 +120,17 @@ class Evaluation:
             if "budget" in str(error):
                 raise OutOfBudget from None
             raise EvaluationError("internal error") from None
+
+    def _error(self, expression: Compiled, text: str) -> str:
+        for name in expression.inlined:
+            value = self._first(name)
+            if isinstance(value, ValueError):
+                return str(value)
+        words = error_of(text)
+        if words == _NOTHING:
+            read = (found[2] for found in _READ.finditer(expression.text) if self._data.get(found[1]) is None)
+            words = f"no such key: {next(read, '')}"
+        return words
 
     def _read(self, name: str) -> Any:
         if name not in self._values:
@@ -137,7 +151,9 @@ class Evaluation:
         except EvaluationError as error:
             return ValueError(str(error))
         if result.type() == cel.Type.ERROR:
-            return ValueError(f'composited variable "{name}" fails to evaluate: {error_of(str(result.value()))}')
+            return ValueError(f'composited variable "{name}" fails to evaluate: {self._error(expression, str(result.value()))}')
+        if expression.is_inlined:
+            return None
         value = result.plain_value()
         self._size.add(value)
         return value
@@ -183,8 +199,8 @@ def namespace_object(body: Body | None) -> Body | None:
 def error_of(text: str) -> str:
     """An evaluator's error in the words of kube-apiserver's."""
     words = reason_of(text)
-    if words == "Applying SELECT to non-message type":
-        return "no such key"
+    if words in _FROM_TEXT:
+        return f"type conversion error from 'string' to '{_GO_TYPES[_FROM_TEXT[words]]}'"
     found = _CONVERTED.search(words)
     if found:
         return f"type conversion error from '{found[1]}' to '{_GO_TYPES.get(found[2], found[2])}'"

@@ -6,6 +6,7 @@ types come of their own expressions.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -26,6 +27,9 @@ from kube.kinds.schemas import Schema
 _INLINED: Final = frozenset({"TIMESTAMP", "DURATION", "BYTES", "TYPE"})
 """Types that only the evaluator itself can hold: such variables are written out where they are read."""
 
+_UNDECLARED: Final = re.compile(
+    r"ERROR: <input>:(\d+):(\d+): undeclared reference to '(\w+)\.[\w.]+'([^\n]*)\n \| ([^\n]*)\n \| \.*\^"
+)
 _VARIABLE: Final = "variable__"
 _TEXT: Final = Schema(type="string")
 _BOOL: Final = Schema(type="boolean")
@@ -34,7 +38,7 @@ _MAP: Final = Schema(type="object", additional=_TEXT)
 
 
 def _object(**properties: Schema) -> Schema:
-    return Schema(type="object", closed=True, properties=properties)
+    return Schema(type="object", closed=True, definition="admission", properties=properties)
 
 
 _KIND: Final = _object(group=_TEXT, version=_TEXT, kind=_TEXT)
@@ -96,6 +100,8 @@ class Compiled:
     program: Any
     weight: CostEstimate
     declared: DeclType
+    inlined: tuple[str, ...] = ()
+    """The variables that are written out in the text."""
 
     @property
     def is_inlined(self) -> bool:
@@ -162,7 +168,8 @@ def compile_expression(text: str, scope: Scope, returns: tuple[str, ...] = ()) -
         program = _compile(text, tuple(names))
     if found is None:
         found = _RETURNED.get(str(program.return_type().name()))
-    return Compiled(source, text, program, weight, found)
+    inlined = [name for name, compiled in variables.items() if compiled.is_inlined and f"variables.{name}" in source]
+    return Compiled(source, text, program, weight, found, tuple(inlined))
 
 
 def _readings(tree: Tree, variables: Mapping[str, Compiled]) -> list[tuple[int, int, str]]:
@@ -226,7 +233,19 @@ def _compile(text: str, names: tuple[str, ...]) -> Any:
         return _environment(names).compile(text)
     except RuntimeError as error:
         words = str(error).removeprefix("INVALID_ARGUMENT: ").removesuffix(" [INVALID_ARGUMENT]")
-        raise InvalidExpression(f"compilation failed: {words}") from None
+        raise InvalidExpression(f"compilation failed: {_with_roots(words)}") from None
+
+
+def _with_roots(words: str) -> str:
+    """A compiler's complaints with undeclared names as kube-apiserver has them: of ``a.b.c`` it is ``a``."""
+    return _UNDECLARED.sub(_with_root, words)
+
+
+def _with_root(found: re.Match[str]) -> str:
+    line, column, root, container, shown = found[1], int(found[2]), found[3], found[4], found[5]
+    start = max(shown.rfind(root, 0, column), 0)
+    said = f"ERROR: <input>:{line}:{start + 1}: undeclared reference to '{root}'{container}"
+    return f"{said}\n | {shown}\n | {'.' * start}^"
 
 
 @lru_cache(maxsize=256)
