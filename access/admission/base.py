@@ -39,7 +39,8 @@ class Attributes:
     Plugins change ``object`` in place while they mutate. ``name`` is the final name, ``namespace`` the object's.
     ``sent`` is what policies and webhooks judge instead of the object, ``options`` gives the request's own.
     ``now`` is the time of the request in Unix seconds. ``warnings`` reach the client, ``notes`` the audit; ``together``
-    is what is written, or held, in the same transaction.
+    is what is written, or held, in the same transaction. ``changed`` says that somebody outside has changed the object, so
+    that in a second ``round`` all see what it is now, and of those outside the ``reinvocable`` ones of the ``invoked``.
     """
 
     principal: Principal
@@ -58,6 +59,10 @@ class Attributes:
     warnings: list[str] = field(default_factory=list)
     notes: list[Decision] = field(default_factory=list)
     together: list[Operation] = field(default_factory=list)
+    round: int = 0
+    changed: bool = False
+    invoked: set[tuple[str, str, int]] = field(default_factory=set)
+    reinvocable: set[tuple[str, str, int]] = field(default_factory=set)
 
     @property
     def cluster(self) -> str:

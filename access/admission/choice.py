@@ -15,6 +15,7 @@ OPTIONAL: Final = frozenset(
         "DefaultIngressClass",
         "DefaultStorageClass",
         "LimitRanger",
+        "MutatingAdmissionWebhook",
         "NodeRestriction",
         "PersistentVolumeClaimResize",
         "PodSecurity",
@@ -22,6 +23,7 @@ OPTIONAL: Final = frozenset(
         "ResourceQuota",
         "ServiceAccount",
         "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionWebhook",
     )
 )
 FIXED: Final = frozenset(

@@ -156,7 +156,13 @@ def check_name_of(request: Request, name: str | None) -> None:
 
 
 async def update_object(
-    runtime: Runtime, request: Request, kind: Kind, transform: Transform, *, managed: bool = False, parting: Parting | None = None
+    runtime: Runtime,
+    request: Request,
+    kind: Kind,
+    transform: Transform,
+    *,
+    managed: bool = False,
+    parting: Parting | None = None,
 ) -> Stored:
     """Bring an existing object into the state that ``transform`` wants, with optimistic concurrency.
 

@@ -32,7 +32,9 @@ def of_operation(request: Request, operation: str) -> dict[str, Any]:
     if request.dry_run:
         options["dryRun"] = ["All"]
     if operation != "DELETE":
-        options |= {name: request.query[name] for name in ("fieldManager", "fieldValidation") if request.query.get(name)}
+        options |= {
+            name: request.query[name] for name in ("fieldManager", "fieldValidation") if request.query.get(name)
+        }
     return options
 
 

@@ -223,6 +223,7 @@ async def build_runtime(
             if audit_log is not None:
                 await audit_log.stop()
             await clusters.stop()
+            await admission.webhooks.close()
             await suspensions.stop()
 
 

@@ -26,7 +26,10 @@ OUT_OF_BUDGET: Final = "validation failed due to running out of cost budget, no 
 _CONVERTED: Final = re.compile(r"cannot convert (\w+) to (\w+)")
 _NOTHING: Final = "Applying SELECT to non-message type"
 _READ: Final = re.compile(r"\b(object|oldObject|params|namespaceObject)\.(\w+)")
-_FROM_TEXT: Final = {"String to Duration conversion failed": "duration", "String to Timestamp conversion failed": "timestamp"}
+_FROM_TEXT: Final = {
+    "String to Duration conversion failed": "duration",
+    "String to Timestamp conversion failed": "timestamp",
+}
 _GO_TYPES: Final = {"duration": "google.protobuf.Duration", "timestamp": "google.protobuf.Timestamp"}
 
 
@@ -58,7 +61,7 @@ class Evaluation:
         # A form that nobody asked for has its objects converted; all are measured once.
         objects = [body and bounded(asked.in_form(body, form)) for body in (asked.object, asked.old)]
         request = asked.review(form)
-        whole = {"account": []} | {"requestResource": _requested(asked)}
+        whole: Body = {"account": [], "requestResource": _requested(asked)}
         self._data: dict[str, Any] = {
             "object": objects[0],
             "oldObject": objects[1],
@@ -104,7 +107,9 @@ class Evaluation:
         try:
             result = self._evaluated(expression)
             if result.type() == cel.Type.ERROR:
-                raise EvaluationError(f"expression '{source}' resulted in error: {self._error(expression, str(result.value()))}")
+                raise EvaluationError(
+                    f"expression '{source}' resulted in error: {self._error(expression, str(result.value()))}"
+                )
             return result.plain_value()
         finally:
             admission.reader.reset(tokens[0])
@@ -151,7 +156,9 @@ class Evaluation:
         except EvaluationError as error:
             return ValueError(str(error))
         if result.type() == cel.Type.ERROR:
-            return ValueError(f'composited variable "{name}" fails to evaluate: {self._error(expression, str(result.value()))}')
+            return ValueError(
+                f'composited variable "{name}" fails to evaluate: {self._error(expression, str(result.value()))}'
+            )
         if expression.is_inlined:
             return None
         value = result.plain_value()

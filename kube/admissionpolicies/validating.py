@@ -169,9 +169,7 @@ def judge(
     policy: Policy, asked: Asked, form: Form, params: Body | None, namespace: Body | None, hearing: Hearing
 ) -> Verdict:
     """What a policy says of a request that it is about; void while ``hearing`` has open questions."""
-    evaluation = Evaluation(
-        asked, form, hearing, params=params, namespace=namespace, variables=policy.variables
-    )
+    evaluation = Evaluation(asked, form, hearing, params=params, namespace=namespace, variables=policy.variables)
     try:
         if policy.conditions:
             before = Evaluation(asked, form, hearing, params=params, variables=policy.variables)

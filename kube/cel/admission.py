@@ -55,7 +55,10 @@ REQUEST: Final = _object(
     namespace=_TEXT,
     operation=_TEXT,
     userInfo=_object(
-        username=_TEXT, uid=_TEXT, groups=_TEXTS, extra=Schema(type="object", additional=Schema(type="array", items=_TEXT))
+        username=_TEXT,
+        uid=_TEXT,
+        groups=_TEXTS,
+        extra=Schema(type="object", additional=Schema(type="array", items=_TEXT)),
     ),
     dryRun=_BOOL,
     options=Schema(),

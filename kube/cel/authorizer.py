@@ -106,7 +106,9 @@ def _check(asked: Asked, verb: str) -> dict[str, Any]:
     hearing.cost += CHECK_COST
     if hearing.cost > CALL_COST:
         raise CostExceeded
-    fields = {name: str(asked.get(name, "")) for name in ("path", "group", "resource", "subresource", "namespace", "name")}
+    fields = {
+        name: str(asked.get(name, "")) for name in ("path", "group", "resource", "subresource", "namespace", "name")
+    }
     question = Question(verb, **fields, account=tuple(map(str, asked.get("account", ()))))
     answer = hearing.answers.get(question)
     if answer is None:

@@ -171,6 +171,7 @@ class Size:
         self.longest = 0
 
     def add(self, value: Any) -> None:
+        """Count one more value with all that is in it."""
         self.members += 1
         if isinstance(value, str | bytes):
             self.longest = max(self.longest, len(value))

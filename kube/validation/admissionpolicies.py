@@ -10,14 +10,15 @@ from typing import Any, Final
 from kube.cel.admission import Compiled, Scope, compile_expression
 from kube.cel.rules import MAX_LETTERS, MAX_RULES, InvalidExpression
 from kube.requests.fielderrors import duplicate, forbidden, invalid, not_supported, required, too_many
-from kube.requests.labelselectors import from_object
 from kube.requests.names import dns_subdomain, qualified_name
-from kube.requests.status import BadRequest, Cause
+from kube.requests.status import Cause
+from kube.validation.metadata import selector_causes
 
 Body = Mapping[str, Any]
 
 _REASONS: Final = ("Forbidden", "Invalid", "RequestEntityTooLarge")
 _OPERATIONS: Final = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
+_SCOPES: Final = ("*", "Cluster", "Namespaced")
 _ACTIONS: Final = ("Audit", "Deny", "Warn")
 _CONDITIONS_MAX: Final = 64
 _ANNOTATIONS_MAX: Final = 20
@@ -92,7 +93,10 @@ def binding_causes(body: Body) -> list[Cause]:
         if action in actions[:index]:
             causes.append(duplicate(f"spec.validationActions[{index}]", action))
     if "Deny" in actions and "Warn" in actions:
-        words = "must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)"
+        words = (
+            "must not contain both Deny and Warn (repeating the same validation failure information in the API response "
+            "and headers serves no purpose)"
+        )
         causes.append(invalid("spec.validationActions", list(actions), words))
     return causes
 
@@ -132,7 +136,7 @@ def _param_ref_causes(ref: Body) -> Iterator[Cause]:
     elif ref.get("selector") is None:
         yield required("spec.paramRef", "one of name or selector must be specified")
     else:
-        yield from _selector_causes(ref["selector"], "spec.paramRef.selector")
+        yield from selector_causes(ref["selector"], "spec.paramRef.selector")
     action = ref.get("parameterNotFoundAction")
     if not action:
         yield required("spec.paramRef.parameterNotFoundAction")
@@ -142,17 +146,10 @@ def _param_ref_causes(ref: Body) -> Iterator[Cause]:
 
 def _match_causes(match: Body, path: str) -> Iterator[Cause]:
     for field in ("namespaceSelector", "objectSelector"):
-        yield from _selector_causes(match.get(field) or {}, f"{path}.{field}")
+        yield from selector_causes(match.get(field) or {}, f"{path}.{field}")
     for field in ("resourceRules", "excludeResourceRules"):
         for index, rule in enumerate(match.get(field) or ()):
             yield from rule_causes(rule, f"{path}.{field}[{index}]")
-
-
-def _selector_causes(selector: Body, path: str) -> Iterator[Cause]:
-    try:
-        from_object(selector)
-    except BadRequest as error:
-        yield invalid(path, dict(selector), error.message)
 
 
 def rule_causes(rule: Body, path: str) -> Iterator[Cause]:
@@ -170,7 +167,11 @@ def rule_causes(rule: Body, path: str) -> Iterator[Cause]:
         if not values:
             yield required(f"{path}.{field}")
         if field != "resources" and len(values) > 1 and "*" in values:
-            yield invalid(f"{path}.{field}", list(values), "if '*' is present, must not specify other " + _OTHERS[field])
+            yield invalid(
+                f"{path}.{field}", list(values), "if '*' is present, must not specify other " + _OTHERS[field]
+            )
+        if field == "resources" and rule.get("scope", "*") not in _SCOPES:
+            yield not_supported(f"{path}.scope", rule["scope"], _SCOPES)
         for index, value in enumerate(values):
             if not value and field != "apiGroups":
                 yield required(f"{path}.{field}[{index}]")

@@ -20,6 +20,7 @@ from kube.requests.status import Cause
 from kube.validation import (
     abacpolicies,
     admissionpolicies,
+    admissionwebhooks,
     autoscaling,
     certificates,
     cluster,
@@ -160,6 +161,8 @@ _JUDGES: Final[dict[tuple[str, str], Judge]] = {
     (abac.GROUP, "Policy"): abacpolicies.policy_causes,
     ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"): admissionpolicies.policy_causes,
     ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"): admissionpolicies.binding_causes,
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): admissionwebhooks.configuration_causes,
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): admissionwebhooks.configuration_causes,
     (TENANT_QUOTAS[0], "TenantQuota"): quotas.resource_quota_causes,
     ("", "ConfigMap"): configuration.config_map_causes,
     ("", "Endpoints"): endpoints.endpoints_causes,

@@ -42,9 +42,7 @@ class AdmissionQuestions:
     ``catalog`` gives what the system space serves.
     """
 
-    def __init__(
-        self, store: Store, chain: AuthorizationChain, catalog: Callable[[], Awaitable[Catalog]]
-    ) -> None:
+    def __init__(self, store: Store, chain: AuthorizationChain, catalog: Callable[[], Awaitable[Catalog]]) -> None:
         self._store = store
         self._chain = chain
         self._catalog = catalog
@@ -86,9 +84,7 @@ class AdmissionQuestions:
         stored = await self._store.get(Key(ROOT, *_NAMESPACES, "", asked.namespace), cached=True)
         return None if stored is None else orjson.loads(stored.data)
 
-    async def _labels(
-        self, attributes: Attributes, namespace: str, *, is_namespace: bool
-    ) -> Mapping[str, str] | None:
+    async def _labels(self, attributes: Attributes, namespace: str, *, is_namespace: bool) -> Mapping[str, str] | None:
         if not namespace:
             return {}
         body = attributes.object if is_namespace else None

@@ -29,7 +29,9 @@ class ValidatingAdmissionPolicy(NoopPlugin):
 
     name = "ValidatingAdmissionPolicy"
 
-    def __init__(self, policies: CompiledObjects[Policy], bindings: CompiledObjects[Binding], questions: AdmissionQuestions) -> None:
+    def __init__(
+        self, policies: CompiledObjects[Policy], bindings: CompiledObjects[Binding], questions: AdmissionQuestions
+    ) -> None:
         self._policies = policies
         self._bindings = bindings
         self._questions = questions
@@ -62,7 +64,9 @@ class ValidatingAdmissionPolicy(NoopPlugin):
         try:
             form = policy.matcher.form_of(asked)
         except NoNamespace:
-            raise NotFound(f'namespaces "{asked.namespace}" not found', kind="namespaces", name=asked.namespace) from None
+            raise NotFound(
+                f'namespaces "{asked.namespace}" not found', kind="namespaces", name=asked.namespace
+            ) from None
         if form is None:
             return []
         if policy.param_kind is not None:
@@ -136,4 +140,3 @@ class ValidatingAdmissionPolicy(NoopPlugin):
     def _note(self, attributes: Attributes, text: str, annotation: str) -> None:
         """What kube-apiserver's audit has as annotation of the event."""
         attributes.notes.append(Decision(Opinion.NO_OPINION, f"admission/{self.name}", text, annotation))
-

@@ -32,8 +32,18 @@ def _expect(expression: str, **further: Any) -> list[dict[str, Any]]:
     return [{"expression": expression, **further}]
 
 
-_ROLES: Final = {"apiGroups": ["rbac.authorization.k8s.io"], "apiVersions": ["*"], "resources": ["clusterroles"], "operations": ["*"]}
-_DEPLOYMENTS: Final = {"apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments/scale"], "operations": ["*"]}
+_ROLES: Final = {
+    "apiGroups": ["rbac.authorization.k8s.io"],
+    "apiVersions": ["*"],
+    "resources": ["clusterroles"],
+    "operations": ["*"],
+}
+_DEPLOYMENTS: Final = {
+    "apiGroups": ["apps"],
+    "apiVersions": ["v1"],
+    "resources": ["deployments/scale"],
+    "operations": ["*"],
+}
 _NAMED: Final = {**_CONFIG_MAPS, "resourceNames": ["eq-named"], "operations": ["CREATE"]}
 
 POLICIES: Final[dict[str, Spec]] = {
@@ -108,7 +118,9 @@ POLICIES: Final[dict[str, Spec]] = {
             " string(request.dryRun), string(has(request.subResource)), string(object == null), string(oldObject == null)].join(' ')",
         )
     },
-    "options": {"validations": _expect("false", messageExpression="request.options.kind + ' ' + request.options.apiVersion")},
+    "options": {
+        "validations": _expect("false", messageExpression="request.options.kind + ' ' + request.options.apiVersion")
+    },
     "authorizer": {
         "validations": [
             {
@@ -147,7 +159,9 @@ POLICIES: Final[dict[str, Spec]] = {
         "validations": _expect("false"),
     },
     "changes": {
-        "validations": _expect("oldObject == null || object == null || object.data.a == oldObject.data.a", message="a is fixed")
+        "validations": _expect(
+            "oldObject == null || object == null || object.data.a == oldObject.data.a", message="a is fixed"
+        )
     },
     "deleting": {
         "matchConstraints": {"resourceRules": [{**_CONFIG_MAPS, "operations": ["DELETE"]}]},
@@ -172,11 +186,15 @@ POLICIES: Final[dict[str, Spec]] = {
     },
     "params": {
         "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
-        "validations": _expect("object.data.a == params.data.allowed", messageExpression="'allowed is ' + params.data.allowed"),
+        "validations": _expect(
+            "object.data.a == params.data.allowed", messageExpression="'allowed is ' + params.data.allowed"
+        ),
     },
     "params-chosen": {
         "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
-        "validations": _expect("object.data.a != params.data.allowed", messageExpression="'not ' + params.metadata.name"),
+        "validations": _expect(
+            "object.data.a != params.data.allowed", messageExpression="'not ' + params.metadata.name"
+        ),
     },
     "params-missing": {"paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}, "validations": _expect("false")},
     "params-open": {"paramKind": {"apiVersion": "v1", "kind": "ConfigMap"}, "validations": _expect("false")},
@@ -184,7 +202,10 @@ POLICIES: Final[dict[str, Spec]] = {
         "paramKind": {"apiVersion": "v1", "kind": "ConfigMap"},
         "validations": _expect("params != null", message="there are none"),
     },
-    "params-unknown": {"paramKind": {"apiVersion": "example.org/v1", "kind": "Nothing"}, "validations": _expect("true")},
+    "params-unknown": {
+        "paramKind": {"apiVersion": "example.org/v1", "kind": "Nothing"},
+        "validations": _expect("true"),
+    },
     "exact": {
         "matchConstraints": {
             "resourceRules": [
@@ -269,7 +290,16 @@ def _created(say: Conversation) -> None:
     for case in POLICIES:
         for value in ("good", "bad"):
             say.verdict("POST", f"{at}?dryRun=All&case={case}", _map(case, value))
-    for case, value in (("composed", "broken"), ("timed", "2h"), ("timed", "1m"), ("quantity", "2Gi"), ("quantity", "1Mi"), ("divides", "0"), ("params", "eq-params"), ("params-chosen", "eq-params-more")):
+    for case, value in (
+        ("composed", "broken"),
+        ("timed", "2h"),
+        ("timed", "1m"),
+        ("quantity", "2Gi"),
+        ("quantity", "1Mi"),
+        ("divides", "0"),
+        ("params", "eq-params"),
+        ("params-chosen", "eq-params-more"),
+    ):
         say.verdict("POST", f"{at}?dryRun=All&case={case}&value={value}", _map(case, value))
     for case in ("named", "excluded"):
         say.verdict("POST", f"{at}?dryRun=All&case={case}&named", _map(case, "x", "eq-named"))
@@ -278,7 +308,11 @@ def _created(say: Conversation) -> None:
     say.verdict("POST", at, _map("options", "x"))
     generated = _map("request", "x")
     generated["metadata"] = {**generated["metadata"], "generateName": "eq-", "name": ""}
-    say.verdict("POST", f"{at}?dryRun=All&generated", {**generated, "metadata": {"name": "one", **{k: v for k, v in generated["metadata"].items() if k == "labels"}}})
+    say.verdict(
+        "POST",
+        f"{at}?dryRun=All&generated",
+        {**generated, "metadata": {"name": "one", **{k: v for k, v in generated["metadata"].items() if k == "labels"}}},
+    )
     for kind, path, version in (
         ("events", f"{say.core}/events", "v1"),
         ("events", f"/apis/events.k8s.io/v1/namespaces/{say.namespace}/events", "events.k8s.io/v1"),
@@ -318,7 +352,12 @@ def _kept(say: Conversation) -> None:
         say.verdict("PATCH", f"{at}/eq-kept-{case}", {"metadata": {"labels": {CASE: case}}}, MERGE)
         say.verdict("PATCH", f"{at}/eq-kept-{case}", {"data": {"a": "other"}}, MERGE)
         say.verdict("PATCH", f"{at}/eq-kept-{case}?json", [{"op": "add", "path": "/data/b", "value": "c"}], JSON_PATCH)
-        applied = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"eq-kept-{case}", "labels": {CASE: case}}, "data": {"c": "d"}}
+        applied = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": f"eq-kept-{case}", "labels": {CASE: case}},
+            "data": {"c": "d"},
+        }
         say.verdict("PATCH", f"{at}/eq-kept-{case}?fieldManager=eq", applied, APPLY)
         say.verdict("PUT", f"{at}/eq-kept-{case}", _map(case, "put", f"eq-kept-{case}"))
         say.verdict("DELETE", f"{at}/eq-kept-{case}", None)
@@ -330,7 +369,14 @@ def _parts(say: Conversation) -> None:
     deployments = f"/apis/apps/v1/namespaces/{say.namespace}/deployments"
     labels = {"app": "eq"}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
-    say.speaker.send("POST", deployments, {"metadata": {"name": "eq"}, "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}})
+    say.speaker.send(
+        "POST",
+        deployments,
+        {
+            "metadata": {"name": "eq"},
+            "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": template},
+        },
+    )
     for replicas in (2, 3):
         say.verdict("PATCH", f"{deployments}/eq/scale?replicas={replicas}", {"spec": {"replicas": replicas}}, MERGE)
     say.verdict("PATCH", f"{deployments}/eq?replicas=5", {"spec": {"replicas": 5}}, MERGE)
@@ -366,9 +412,7 @@ def settle(say: Conversation, also: Sequence[str] = ()) -> None:
     _make(say, "validatingadmissionpolicybindings", name, {"policyName": name, "validationActions": ["Deny"]})
     probe = {"metadata": {"name": _PROBE}}
     try:
-        say.until(
-            lambda: name in str(say.speaker.send("POST", f"{say.core}/configmaps?dryRun=All", probe).body)
-        )
+        say.until(lambda: name in str(say.speaker.send("POST", f"{say.core}/configmaps?dryRun=All", probe).body))
     finally:
         for plural in ("validatingadmissionpolicybindings", "validatingadmissionpolicies"):
             say.speaker.send("DELETE", f"{API}/{plural}/{name}")
@@ -379,5 +423,7 @@ def _ready(say: Conversation) -> None:
     for case in ("params", "params-missing"):
         asked = _map(case, "probe")
         say.until(
-            lambda asked=asked: "synced" not in str(say.speaker.send("POST", f"{say.core}/configmaps?dryRun=All", asked).body)  # type: ignore[misc]
+            lambda asked=asked: (
+                "synced" not in str(say.speaker.send("POST", f"{say.core}/configmaps?dryRun=All", asked).body)
+            )  # type: ignore[misc]
         )
