@@ -10,7 +10,6 @@ from kube.authorization.decisions import Decision, Verdict
 from kube.requests.status import StatusError
 from store.types import Operation
 
-
 _OUTSIDE: Final = frozenset({"MutatingAdmissionPolicy", "MutatingAdmissionWebhook"})
 """Plugins that change objects as they are told: all up to the last of them have another turn when they did."""
 

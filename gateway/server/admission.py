@@ -48,8 +48,8 @@ from access.admission.tenancy.workspacelifecycle import WorkspaceLifecycle
 from access.admission.tenancy.workspaceobjectprotection import WorkspaceObjectProtection
 from access.admission.tenancy.workspaces import WorkspaceTree
 from access.authorization.build import Authorization
-from gateway.process.keyedlocks import KeyedLocks
 from gateway.http.messages import LARGE
+from gateway.process.keyedlocks import KeyedLocks
 from gateway.resources.kinds import Catalogs, definitions
 from gateway.upstream.placedhosts import UNDERWAY_SECONDS
 from kube.admissionpolicies import validating, webhooks
@@ -154,7 +154,9 @@ def build_admission(
         CompiledObjects(store, BINDINGS, validating.Binding.read),
     )
     validating_policies = ValidatingAdmissionPolicy(*judging, questions)
-    asked = [CompiledObjects(store, plural, webhooks.webhooks_of) for plural in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)]
+    asked = [
+        CompiledObjects(store, plural, webhooks.webhooks_of) for plural in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
+    ]
     caller = WebhookCaller(questions)
     mutating_webhooks = MutatingAdmissionWebhook(asked[0], questions, caller, completed)
     validating_webhooks = ValidatingAdmissionWebhook(asked[1], questions, caller)

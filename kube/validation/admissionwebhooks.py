@@ -86,7 +86,7 @@ def _client_causes(client: Body, path: str) -> Iterator[Cause]:
         yield required(path, "exactly one of url or service is required")
     elif url is not None:
         yield from _url_causes(url, f"{path}.url")
-    else:
+    elif service is not None:
         for field in ("name", "namespace"):
             if not service.get(field):
                 yield required(f"{path}.service.{field}")

@@ -52,7 +52,9 @@ class WebhookCaller:
         try:
             form = webhook.matcher.form_of(asked)
         except NoNamespace:
-            raise NotFound(f'namespaces "{asked.namespace}" not found', kind="namespaces", name=asked.namespace) from None
+            raise NotFound(
+                f'namespaces "{asked.namespace}" not found', kind="namespaces", name=asked.namespace
+            ) from None
         if form is None or not webhook.conditions:
             return form
         hearing = Hearing()
@@ -177,7 +179,9 @@ class MutatingAdmissionWebhook(NoopPlugin):
             if form is None:
                 continue
             answer = await self._caller.ask(webhook, asked, form, attributes, mutating=True)
-            changed = answer is not None and answer.patch and self._change(webhook, answer.patch, asked, form, attributes)
+            changed = (
+                answer is not None and answer.patch and self._change(webhook, answer.patch, asked, form, attributes)
+            )
             if answer is not None:
                 told = {"configuration": webhook.configuration, "webhook": webhook.name, "mutated": bool(changed)}
                 place = f"mutation.webhook.admission.k8s.io/round_{attributes.round}_index_{index}"

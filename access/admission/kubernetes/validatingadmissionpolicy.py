@@ -13,8 +13,9 @@ from access.admission.base import Attributes, NoopPlugin
 from access.admission.kubernetes.admissionquestions import AdmissionQuestions, UnusableParameters, concerns
 from access.admission.kubernetes.compiledobjects import CompiledObjects
 from kube.admissionpolicies.expressions import namespace_object
-from kube.admissionpolicies.matching import BINDINGS, POLICIES, Asked, Body, Form, NoNamespace
-from kube.admissionpolicies.validating import Binding, Decision as Refusal, Policy, Verdict, judge, refused
+from kube.admissionpolicies.matching import Asked, Body, Form, NoNamespace
+from kube.admissionpolicies.validating import Binding, Policy, Verdict, judge, refused
+from kube.admissionpolicies.validating import Decision as Refusal
 from kube.authorization.decisions import Decision
 from kube.authorization.decisions import Verdict as Opinion
 from kube.cel.authorizer import Hearing

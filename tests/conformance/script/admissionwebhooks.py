@@ -71,12 +71,23 @@ ANSWERS: Final[dict[str, Say]] = {
     "toggles": _toggled,
     "stranger": lambda _: {"allowed": True, "uid": "another"},
 }
-VALIDATING: Final = ("allows", "warns", "refuses", "reasons", "says", "succeeds", "echoes", "stranger", "labels", "silent")
+VALIDATING: Final = (
+    "allows",
+    "warns",
+    "refuses",
+    "reasons",
+    "says",
+    "succeeds",
+    "echoes",
+    "stranger",
+    "labels",
+    "silent",
+)
 MUTATING: Final = ("warns", "refuses", "labels", "breaks", "empties", "untyped", "unpatched", "counts", "silent")
 
 
 class _Handler(BaseHTTPRequestHandler):
-    def do_POST(self) -> None:  # noqa: N802 - the name that the library calls
+    def do_POST(self) -> None:
         length = int(self.headers["content-length"])
         review = json.loads(self.rfile.read(length))
         case = self.path.strip("/").partition("?")[0]
@@ -163,7 +174,9 @@ def admissionwebhooks(say: Conversation) -> None:
         ]
         made = {"validatingwebhookconfigurations": validating, "mutatingwebhookconfigurations": mutating}
         for plural, webhooks in made.items():
-            answer = say.speaker.send("POST", f"{API}/{plural}", {"metadata": {"name": "eq-webhooks"}, "webhooks": webhooks})
+            answer = say.speaker.send(
+                "POST", f"{API}/{plural}", {"metadata": {"name": "eq-webhooks"}, "webhooks": webhooks}
+            )
             assert answer.status == 201, answer.body
         try:
             _seen(say, "v-refuses")
@@ -223,7 +236,7 @@ def _wrong(say: Conversation) -> None:
         {"namespaceSelector": {"matchLabels": {"a b": "c"}}},
     ):
         body = {"metadata": {"name": "eq-wrong"}, "webhooks": [{**good, **change}]}
-        say.verdict("POST", f"{API}/validatingwebhookconfigurations?dryRun=All&wrong={sorted(change)[0]}", body)
+        say.verdict("POST", f"{API}/validatingwebhookconfigurations?dryRun=All&wrong={min(change)}", body)
     twice = {"metadata": {"name": "eq-wrong"}, "webhooks": [good, good]}
     say.verdict("POST", f"{API}/validatingwebhookconfigurations?dryRun=All&twice", twice)
     again = {"metadata": {"name": "eq-wrong"}, "webhooks": [{**good, "reinvocationPolicy": "Maybe"}]}
