@@ -41,11 +41,12 @@ class WebhookCaller:
 
     def __init__(self, questions: AdmissionQuestions) -> None:
         self._questions = questions
-        self._client = HttpClient(timeout=30)
+        self._client: HttpClient | None = None
 
     async def close(self) -> None:
         """Give the connections back."""
-        await self._client.close()
+        if self._client is not None:
+            await self._client.close()
 
     async def form_of(self, webhook: Webhook, asked: Asked, attributes: Attributes) -> Form | None:
         """The form in which a webhook is to be asked, or ``None``. Raises ``NotFound`` and ``Forbidden``."""
@@ -104,6 +105,9 @@ class WebhookCaller:
             async with asyncio.timeout(webhook.timeout):
                 tls = _trusting(webhook.authority) if webhook.authority else None
                 sent = review(webhook, asked, form, uid)
+                # Who never asks need not read which authorities the system trusts.
+                if self._client is None:
+                    self._client = HttpClient(timeout=30)
                 answer = await self._client.request("POST", webhook.asked_at, json=sent, tls=tls)
         except TimeoutError:
             raise _Failed(f"{call}: context deadline exceeded") from None
