@@ -83,8 +83,9 @@ class HttpClient:
         form: Mapping[str, str] | None = None,
         body: bytes | None = None,
         headers: Mapping[str, str] | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> Answer:
-        """One question, with a body of JSON, of a form's fields, or as it is.
+        """One question, with a body of JSON, of a form's fields, or as it is; ``tls`` is for this one alone.
 
         Raises ``Unreachable`` without an answer in time, with a redirect, or with too much of one.
         """
@@ -102,7 +103,7 @@ class HttpClient:
                 data=body,
                 headers=sent,
                 allow_redirects=False,
-                ssl=self._tls,
+                ssl=tls or self._tls,
                 server_hostname=self._server_name if url.startswith("https:") else None,
             ) as response:
                 if 300 <= response.status < 400:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -20,13 +20,27 @@ DELETE = "DELETE"
 CONNECT = "CONNECT"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """What a request for a part of an object carries, where that is no form of the object: a Scale, a Binding, options."""
+
+    operation: str
+    group: str
+    version: str
+    kind: str
+    object: dict[str, Any] | None
+    old: dict[str, Any] | None = None
+
+
 @dataclass(slots=True, kw_only=True)
 class Attributes:
     """One write on its way. ``object`` is ``None`` for a deletion, ``old`` for a creation.
 
     Plugins change ``object`` in place while they mutate. ``name`` is the final name, ``namespace`` the object's.
+    ``sent`` is what policies and webhooks judge instead of the object, ``options`` gives the request's own.
     ``now`` is the time of the request in Unix seconds. ``warnings`` reach the client, ``notes`` the audit; ``together``
-    is what is written, or held, in the same transaction, ``room`` what there has to be for it.
+    is what is written, or held, in the same transaction, ``room`` what there has to be for it. ``changed`` says that somebody outside has changed the object, so
+    that in a second ``round`` all see what it is now, and of those outside the ``reinvocable`` ones of the ``invoked``.
     """
 
     principal: Principal
@@ -40,10 +54,16 @@ class Attributes:
     old: dict[str, Any] | None
     now: float
     dry_run: bool = False
+    sent: Sent | None = None
+    options: Callable[[], dict[str, Any]] = dict
     warnings: list[str] = field(default_factory=list)
     notes: list[Decision] = field(default_factory=list)
     together: list[Operation] = field(default_factory=list)
     room: Room | None = None
+    round: int = 0
+    changed: bool = False
+    invoked: set[tuple[str, str, int]] = field(default_factory=set)
+    reinvocable: set[tuple[str, str, int]] = field(default_factory=set)
 
     @property
     def cluster(self) -> str:

@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from access.admission.base import Attributes, NoopPlugin, Plugin
 from kube.authorization.decisions import Decision, Verdict
 from kube.requests.status import StatusError
 from store.types import Operation
 
+_OUTSIDE: Final = frozenset({"MutatingAdmissionPolicy", "MutatingAdmissionWebhook"})
+"""Plugins that change objects as they are told: all up to the last of them have another turn when they did."""
+
 
 class AdmissionChain:
     """Runs every plugin on every write. Who refuses one is noted, with the reason and the rule (AZ11)."""
 
     def __init__(self, plugins: Sequence[Plugin]) -> None:
-        self._admit = [(plugin.name, plugin.admit) for plugin in plugins if _has_say(plugin, "admit")]
+        changing = [(plugin.name, plugin.admit) for plugin in plugins if _has_say(plugin, "admit")]
+        ends = max((index for index, (name, _) in enumerate(changing, 1) if name in _OUTSIDE), default=0)
+        self._changing, self._settling = changing[:ends], changing[ends:]
         self._validate = [(plugin.name, plugin.validate) for plugin in plugins if _has_say(plugin, "validate")]
 
     async def admit(self, attributes: Attributes) -> list[Operation]:
         """Admit one write. Returns what must be kept or held together with it; raises ``StatusError`` to refuse."""
         name = ""
         try:
-            for name, admit in self._admit:  # noqa: B007 - the one that refuses
+            for name, admit in self._changing:  # noqa: B007 - the one that refuses
+                await admit(attributes)
+            if attributes.changed:
+                attributes.round += 1
+                for name, admit in self._changing:  # noqa: B007
+                    await admit(attributes)
+            for name, admit in self._settling:  # noqa: B007
                 await admit(attributes)
             for name, validate in self._validate:  # noqa: B007
                 attributes.together += await validate(attributes)

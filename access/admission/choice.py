@@ -15,12 +15,15 @@ OPTIONAL: Final = frozenset(
         "DefaultIngressClass",
         "DefaultStorageClass",
         "LimitRanger",
+        "MutatingAdmissionWebhook",
         "NodeRestriction",
         "PersistentVolumeClaimResize",
         "PodSecurity",
         "PodTopologyLabels",
         "ResourceQuota",
         "ServiceAccount",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionWebhook",
     )
 )
 FIXED: Final = frozenset(

@@ -9,18 +9,23 @@ from typing import Any, Final
 
 import orjson
 
+from access.admission.base import CONNECT, Sent
 from gateway.handlers.reading import find
+from gateway.handlers.writing import attributes_of
 from gateway.http.messages import Request, Response
 from gateway.process.runtime import Runtime
 from gateway.resources import objects
 from gateway.resources.kinds import Kind
-from gateway.resources.writeoptions import not_a_number
+from gateway.resources.writeoptions import flag, not_a_number
 from kube.requests.fielderrors import invalid, invalid_object
 from kube.requests.status import BadRequest, Cause, ServiceUnavailable
 
 SUBRESOURCES: Final = frozenset({"log", "exec", "attach", "portforward", "proxy"})
 _NOTHING_RUNS: Final = "this server runs no containers: there is nothing to connect to"
 _DEFAULT: Final = "kubectl.kubernetes.io/default-container"
+_FLAGS: Final = frozenset({"stdin", "stdout", "stderr", "tty"})
+_TEXTS: Final = frozenset({"container", "path"})
+_LISTS: Final = frozenset({"command", "ports"})
 _LEAST: Final = (("tailLines", 0), ("limitBytes", 1), ("sinceSeconds", 1))
 
 
@@ -32,6 +37,8 @@ async def connect(runtime: Runtime, request: Request, kind: Kind) -> Response:
     named = parts[1] if len(parts) == 3 else parts[0]
     if info.subresource == "log":
         _check_log_options(request)
+    else:
+        await _admit(runtime, request, kind)
     stored = await find(runtime, objects.key_of(info, kind.resource, named), kind)
     if info.resource == "services":
         port = parts[-1] if len(parts) > 1 else ""
@@ -52,6 +59,30 @@ async def connect(runtime: Runtime, request: Request, kind: Kind) -> Response:
     elif info.subresource in ("exec", "attach"):
         _check_container(request, named, pod)
     raise BadRequest(_NOTHING_RUNS if placed else f"pod {named} does not have a host assigned")
+
+
+async def _admit(runtime: Runtime, request: Request, kind: Kind) -> None:
+    """Ask who judges connections; what they judge is the connection's options."""
+    part = kind.part(request.info.subresource)
+    options: dict[str, Any] = {"kind": part.name, "apiVersion": part.api_version}
+    for name, values in request.parameters.items():
+        if name in _FLAGS:
+            options[name] = flag(values[0])
+        elif name in _TEXTS:
+            options[name] = values[0]
+        elif name in _LISTS:
+            options[name] = [int(value) if value.isascii() and value.isdigit() else value for value in values]
+    if request.info.subresource == "proxy" and request.info.rest:
+        options["path"] = f"/{request.info.rest}"
+    attributes = attributes_of(request, kind, CONNECT, request.info.name, None, None)
+    attributes.sent = Sent(
+        operation=CONNECT,
+        group=part.resource.group,
+        version=part.version,
+        kind=part.name,
+        object=options,
+    )
+    await runtime.part_admission.admit(attributes)
 
 
 def _check_log_options(request: Request) -> None:

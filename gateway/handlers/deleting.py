@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import orjson
 
-from access.admission.base import DELETE
+from access.admission.base import DELETE, Sent
 from access.authorization.workspaces.state import closing
 from gateway.filters.permission import authorize
 from gateway.handlers.guaranteedupdate import guaranteed_update, require_newest
@@ -143,9 +143,12 @@ async def delete_collection(runtime: Runtime, request: Request, kind: Kind) -> R
 
 
 async def delete_object(
-    runtime: Runtime, request: Request, kind: Kind, key: Key, options: DeleteOptions
+    runtime: Runtime, request: Request, kind: Kind, key: Key, options: DeleteOptions, sent: Sent | None = None
 ) -> tuple[bool, dict[str, Any]]:
-    """Delete one object, or mark it when finalizers hold it. Returns whether it is gone, and its last state."""
+    """Delete one object, or mark it when finalizers hold it. Returns whether it is gone, and its last state.
+
+    ``sent`` is what a request that only comes to a deletion carries.
+    """
 
     async def once(current: Stored) -> tuple[bool, dict[str, Any]]:
         require_selected(request, kind, current)
@@ -158,6 +161,7 @@ async def delete_object(
         _propagate(new, options)
         attributes = attributes_of(request, kind, DELETE, key.name, None, old)
         attributes.namespace = key.namespace
+        attributes.sent = sent
         async with runtime.write_locks.of_quotas(key):
             extra = await runtime.admission.admit(attributes)
             if "deletionTimestamp" not in metadata:

@@ -7,10 +7,11 @@ from typing import Any
 
 import orjson
 
+from access.admission.base import CREATE, UPDATE, Sent
 from gateway.handlers import patching
 from gateway.handlers.deleting import delete_object, with_preconditions
 from gateway.handlers.reading import find
-from gateway.handlers.writing import Body, check_name_of, modified, stated_revision, update_object, write_of
+from gateway.handlers.writing import Body, Parting, check_name_of, modified, stated_revision, update_object, write_of
 from gateway.http.messages import Request, Response
 from gateway.http.negotiation import APPLY_PATCH, JSON_PATCH, PATCHES, negotiate, require_patch_type, respond
 from gateway.process.runtime import Runtime
@@ -66,7 +67,7 @@ async def scale(runtime: Runtime, request: Request, kind: Kind) -> Response:
         _place(new, where.replicas, replicas)
         return new
 
-    return _show(request, await update_object(runtime, request, kind, scaled), where)
+    return _show(request, await update_object(runtime, request, kind, scaled, parting=_parting(where)), where)
 
 
 async def _apply_scale(runtime: Runtime, request: Request, kind: Kind, where: Scale) -> Response:
@@ -84,7 +85,20 @@ async def _apply_scale(runtime: Runtime, request: Request, kind: Kind, where: Sc
     def merged(current: Body) -> Body:
         return managedfields.apply(kind.structure, current, configured, write, force=force)
 
-    return _show(request, await update_object(runtime, request, kind, merged, managed=True), where)
+    stored = await update_object(runtime, request, kind, merged, managed=True, parting=_parting(where))
+    return _show(request, stored, where)
+
+
+def _parting(where: Scale) -> Parting:
+    """What is sent of an object is its ``Scale``."""
+    return lambda old, new: Sent(
+        operation=UPDATE,
+        group="autoscaling",
+        version="v1",
+        kind="Scale",
+        object=_scale(new, where),
+        old=_scale(old, where),
+    )
 
 
 def _place(body: Body, path: tuple[str, ...], value: Any) -> None:
@@ -173,7 +187,8 @@ async def bind(runtime: Runtime, request: Request, kind: Kind) -> Response:
         return new
 
     # Nobody owns what a scheduler decides.
-    await update_object(runtime, request, kind, bound, managed=True)
+    sent = _sent("", "v1", "Binding", body)
+    await update_object(runtime, request, kind, bound, managed=True, parting=lambda _old, _new: sent)
     return _success()
 
 
@@ -212,8 +227,15 @@ async def evict(runtime: Runtime, request: Request, kind: Kind) -> Response:
     if options.get("dryRun") == ["All"]:
         request.query = {**request.query, "dryRun": "All"}
     wanted = with_preconditions(options.get("preconditions") or {})
-    await delete_object(runtime, request, kind, objects.key_of(request.info, kind.resource, request.info.name), wanted)
+    key = objects.key_of(request.info, kind.resource, request.info.name)
+    await delete_object(runtime, request, kind, key, wanted, _sent("policy", "v1", "Eviction", body))
     return _success()
+
+
+def _sent(group: str, version: str, kind: str, body: Body) -> Sent:
+    """What is posted to a part of an object."""
+    typed = {"apiVersion": f"{group}/{version}" if group else version, "kind": kind}
+    return Sent(operation=CREATE, group=group, version=version, kind=kind, object={**body, **typed})
 
 
 def _within(body: Body, kind: str, field: str) -> Body:

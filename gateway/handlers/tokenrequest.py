@@ -10,9 +10,10 @@ from typing import Any, Final
 
 import orjson
 
+from access.admission.base import CREATE, Sent
 from access.admission.tenancy.workspaceobjectprotection import check_token
 from gateway.handlers.reading import find
-from gateway.handlers.writing import write_of
+from gateway.handlers.writing import attributes_of, write_of
 from gateway.http.messages import Request, Response
 from gateway.process.runtime import Runtime
 from gateway.resources.kinds import Kind
@@ -46,6 +47,15 @@ async def create_token(runtime: Runtime, request: Request, kind: Kind) -> Respon
         raise invalid_object("authentication.k8s.io", "TokenRequest", info.name, [cause])
     spec = body.setdefault("spec", {})
     spec.setdefault("expirationSeconds", _DEFAULT)
+    attributes = attributes_of(request, kind, CREATE, info.name, None, None)
+    attributes.sent = Sent(
+        operation=CREATE,
+        group=token_kind.resource.group,
+        version=token_kind.version,
+        kind=token_kind.name,
+        object={**body, "kind": token_kind.name, "apiVersion": token_kind.api_version},
+    )
+    await runtime.part_admission.admit(attributes)
     owners = managedfields.update(token_kind.structure, None, body, write_of(request, token_kind))
     stored = await find(runtime, key_of(info, kind.resource, info.name), kind)
     metadata = orjson.loads(stored.data)["metadata"]

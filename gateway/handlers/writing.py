@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import orjson
 
-from access.admission.base import CREATE, UPDATE, Attributes
+from access.admission.base import CREATE, UPDATE, Attributes, Sent
 from gateway.filters import permission
 from gateway.handlers.guaranteedupdate import (
     ATTEMPTS,
@@ -44,6 +45,9 @@ from store.types import Create, Delete, PreconditionFailed, Stored
 Body = dict[str, Any]
 Transform = Callable[[Body], Body]
 """From the current object to the wanted one; called again when somebody else wrote in between."""
+
+Parting = Callable[[Body, Body], Sent]
+"""From the current object and the wanted one to what of it the request carries."""
 
 _NAME_BYTES: Final = 1024
 """Bytes of a name that no rule of its kind bounds, such as a role's."""
@@ -153,11 +157,18 @@ def check_name_of(request: Request, name: str | None) -> None:
 
 
 async def update_object(
-    runtime: Runtime, request: Request, kind: Kind, transform: Transform, *, managed: bool = False
+    runtime: Runtime,
+    request: Request,
+    kind: Kind,
+    transform: Transform,
+    *,
+    managed: bool = False,
+    parting: Parting | None = None,
 ) -> Stored:
     """Bring an existing object into the state that ``transform`` wants, with optimistic concurrency.
 
-    With ``managed`` the transform has already settled the managed fields. Raises ``NotFound``, ``Conflict``, and
+    With ``managed`` the transform has already settled the managed fields; ``parting`` is for parts that are no form of the
+    object. Raises ``NotFound``, ``Conflict``, and
     whatever admission says.
     """
     info = request.info
@@ -184,6 +195,8 @@ async def update_object(
         new = settled(current, old, transform(old))
         confine_new(request, kind, key, new)
         attributes = attributes_of(request, kind, UPDATE, key.name, new, old)
+        if parting is not None:
+            attributes.sent = parting(old, new)
         async with runtime.write_locks.of_quotas(key, updates=True):
             extra = await runtime.admission.admit(attributes)
             as_before = unchanged(old, new)
@@ -408,4 +421,5 @@ def attributes_of(
         dry_run=request.dry_run,
         warnings=request.warnings,
         notes=request.notes,
+        options=partial(writeoptions.of_operation, request, operation),
     )

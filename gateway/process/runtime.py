@@ -65,6 +65,7 @@ class Runtime:
     authorization: AuthorizationChain
     maximal_permission: MaximalPermissionPolicy
     admission: AdmissionChain
+    part_admission: AdmissionChain
     cluster_admission: AdmissionChain
     cluster_namespace_admission: AdmissionChain
     placed_admission: Sequence[PlacedAdmission]

@@ -11,12 +11,31 @@ from kube.objects.managedfields import MAX_MANAGER_LENGTH
 from kube.requests.status import BadRequest, Cause, Invalid
 
 _KINDS: Final = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}
+_OPERATIONS: Final = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
 _MODES: Final = ("Ignore", "Strict", "Warn")
 
 
 def flag(text: str | None) -> bool:
     """A parameter that says yes or no: whatever is there and is not ``false`` or ``0`` says yes."""
     return text is not None and text.lower() not in ("false", "0")
+
+
+def of_operation(request: Request, operation: str) -> dict[str, Any]:
+    """The request's options as admission is told of them; those of a connection are its object."""
+    kind = _OPERATIONS.get(operation)
+    if kind is None:
+        return {}
+    sent: dict[str, Any] = {}
+    if operation == "DELETE" and request.body.lstrip()[:1] == b"{":
+        sent = {name: value for name, value in orjson.loads(request.body).items() if name not in ("kind", "apiVersion")}
+    options = {"kind": kind, "apiVersion": "meta.k8s.io/v1", **sent}
+    if request.dry_run:
+        options["dryRun"] = ["All"]
+    if operation != "DELETE":
+        options |= {
+            name: request.query[name] for name in ("fieldManager", "fieldValidation") if request.query.get(name)
+        }
+    return options
 
 
 def check(request: Request, *, applies: bool = False) -> None:

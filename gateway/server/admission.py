@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from access.admission import choice
-from access.admission.base import Plugin
+from access.admission.base import Attributes, Plugin
 from access.admission.chain import AdmissionChain
 from access.admission.configuration import AdmissionConfiguration
+from access.admission.kubernetes.admissionquestions import AdmissionQuestions
+from access.admission.kubernetes.admissionwebhooks import (
+    MutatingAdmissionWebhook,
+    ValidatingAdmissionWebhook,
+    WebhookCaller,
+)
 from access.admission.kubernetes.certificaterequests import CertificateRequests, CertificateSigners
+from access.admission.kubernetes.compiledobjects import CompiledObjects
 from access.admission.kubernetes.customresourcedefinitions import CustomResourceDefinitions
 from access.admission.kubernetes.defaultclasses import INGRESS, STORAGE, DefaultClass
 from access.admission.kubernetes.escalation import EscalationPrevention
@@ -23,6 +31,7 @@ from access.admission.kubernetes.priorityandruntimeclass import PriorityAndRunti
 from access.admission.kubernetes.resourcequota import ResourceQuota
 from access.admission.kubernetes.serviceaccount import ServiceAccount
 from access.admission.kubernetes.strategies import Strategies
+from access.admission.kubernetes.validatingadmissionpolicy import ValidatingAdmissionPolicy
 from access.admission.kubernetes.validation import ObjectValidation
 from access.admission.quotarefusals import NamespaceQuotas
 from access.admission.tenancy.apibindings import ApiBindings
@@ -40,10 +49,33 @@ from access.admission.tenancy.workspacelifecycle import WorkspaceLifecycle
 from access.admission.tenancy.workspaceobjectprotection import WorkspaceObjectProtection
 from access.admission.tenancy.workspaces import WorkspaceTree
 from access.authorization.build import Authorization
+from gateway.http.messages import LARGE
 from gateway.process.keyedlocks import KeyedLocks
 from gateway.resources.kinds import Catalogs, definitions
 from gateway.upstream.placedhosts import UNDERWAY_SECONDS
+from kube.admissionpolicies import validating, webhooks
+from kube.admissionpolicies.matching import BINDINGS, MUTATING_WEBHOOKS, POLICIES, VALIDATING_WEBHOOKS
+from kube.customresources.schemas import with_defaults
+from kube.customresources.validation import without_nulls
+from kube.kinds.resources import Catalog
+from kube.objects import fieldvalidation
+from kube.objects.defaults import fill_defaults
+from kube.requests.logicalclusters import ROOT
 from store.interface import Store
+from store.types import Event
+
+
+def completed(attributes: Attributes, body: dict[str, Any]) -> dict[str, Any]:
+    """An object that somebody outside has changed, as its kind has it: decoded, with defaults. Raises ``StatusError``."""
+    schema, resource = attributes.schema, attributes.resource
+    if schema is None:
+        return body
+    if resource.custom:
+        return dict(without_nulls(schema, with_defaults(fieldvalidation.prune(body, schema).value, schema, LARGE)))
+    decoded = fieldvalidation.decode_fields(body, schema, kind=resource.kind, version=attributes.info.version)
+    filled: dict[str, Any] = decoded.value
+    fill_defaults(filled)
+    return filled
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,17 +83,31 @@ class Admission:
     """The chains, and what of them others ask as well.
 
     ``stored`` is for writes to the store; ``placed`` for what clusters ask about, where what is theirs to decide
-    (defaults, validation, limits) has been decided; ``placed_namespaces`` for the Namespaces there.
+    (defaults, validation, limits) has been decided; ``placed_namespaces`` for the Namespaces there. ``parts`` is for what
+    is asked of an object and not kept: connections and tokens.
     """
 
     stored: AdmissionChain
     placed: AdmissionChain
     placed_namespaces: AdmissionChain
+    parts: AdmissionChain
     quotas: ResourceQuota
     tenant_quotas: TenantQuotaAdmission
     placed_quotas: PlacedQuotas
     policies: TenantPolicies
     claims: HostClaims
+    compiled: Sequence[CompiledObjects[Any]]
+    webhooks: WebhookCaller
+
+    def on_events(self, events: Sequence[Event]) -> None:
+        """Keep what is compiled of policies right; called by the store with every batch of its log."""
+        for each in self.compiled:
+            each.on_events(events)
+
+    def forget(self) -> None:
+        """Look again at what policies there are."""
+        for each in self.compiled:
+            each.forget()
 
 
 def build_admission(
@@ -99,6 +145,23 @@ def build_admission(
     tenant_quotas = TenantQuotaAdmission(store, served, rules, locks.line_up_tenant)
     placed_quotas = PlacedQuotas(store, rules, namespace_quotas, tenant_quotas.count, turns=locks.of_tenant_quota)
     policies, claims = TenantPolicies(store, configured.tenant_policy), HostClaims(store, hosts)
+
+    async def catalog() -> Catalog:
+        await ensure(ROOT)
+        return catalogs.of(ROOT)
+
+    questions = AdmissionQuestions(store, authorization.chain, catalog)
+    judging = (
+        CompiledObjects(store, POLICIES, validating.Policy.read),
+        CompiledObjects(store, BINDINGS, validating.Binding.read),
+    )
+    validating_policies = ValidatingAdmissionPolicy(*judging, questions)
+    asked = [
+        CompiledObjects(store, plural, webhooks.webhooks_of) for plural in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
+    ]
+    caller = WebhookCaller(questions)
+    mutating_webhooks = MutatingAdmissionWebhook(asked[0], questions, caller, completed)
+    validating_webhooks = ValidatingAdmissionWebhook(asked[1], questions, caller)
     # What changes objects first, then what judges them; quotas last, when nothing else can refuse.
     plugins: list[Plugin] = [
         ReservedMetadata(),
@@ -116,6 +179,7 @@ def build_admission(
         PodTopologyLabels(store),
         PersistentVolumeClaimResize(store),
         LimitRanger(store),
+        mutating_webhooks,
         Strategies(),
         CustomResourceDefinitions(store, definitions),
         ObjectValidation(definitions),
@@ -129,6 +193,8 @@ def build_admission(
         TenantPolicyAdmission(policies),
         HostOwnership(claims),
         StoredBytes(store, stored_bytes),
+        validating_policies,
+        validating_webhooks,
         quotas,
         tenant_quotas,
     ]
@@ -144,9 +210,12 @@ def build_admission(
         stored=AdmissionChain(choice.chosen(plugins, disabled)),
         placed=AdmissionChain(placed),
         placed_namespaces=AdmissionChain([ownership]),
+        parts=AdmissionChain(choice.chosen([mutating_webhooks, validating_policies, validating_webhooks], disabled)),
         quotas=quotas,
         tenant_quotas=tenant_quotas,
         placed_quotas=placed_quotas,
         policies=policies,
         claims=claims,
+        compiled=(*judging, *asked),
+        webhooks=caller,
     )

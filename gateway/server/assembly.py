@@ -137,6 +137,7 @@ async def build_runtime(
             throttle=throttle,
             tenant_limits=tenant_limits,
             admission=admission.stored,
+            part_admission=admission.parts,
             cluster_admission=admission.placed,
             cluster_namespace_admission=admission.placed_namespaces,
             placed_admission=(
@@ -162,6 +163,7 @@ async def build_runtime(
         store.subscribe(custom.on_events, lost=custom.on_lost)
         # What decides is kept right before open streams are looked at again.
         store.subscribe(authorization.on_events, lost=authorization.forget)
+        store.subscribe(admission.on_events, lost=admission.forget)
         store.subscribe(cluster_namespaces.on_events, lost=cluster_namespaces.forget)
         store.subscribe(tenant_limits.on_events, lost=tenant_limits.forget)
         store.subscribe(stored_bounds.on_events, lost=stored_bounds.forget)
@@ -223,6 +225,7 @@ async def build_runtime(
             if audit_log is not None:
                 await audit_log.stop()
             await clusters.stop()
+            await admission.webhooks.close()
             await suspensions.stop()
 
 

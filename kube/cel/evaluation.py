@@ -39,8 +39,8 @@ LOOP_STEPS: Final = 10_000
 """Rounds that all loops of one evaluation may make together; the evaluator stops there."""
 
 
-class _OutOfBudget(Exception):
-    pass
+class OutOfBudget(Exception):
+    """What evaluating would cost is more than is left."""
 
 
 def violations(rules: Rules, new: Mapping[str, Any], old: Mapping[str, Any] | None) -> list[Cause]:
@@ -54,7 +54,7 @@ def violations(rules: Rules, new: Mapping[str, Any], old: Mapping[str, Any] | No
     evaluation = _Evaluation()
     try:
         evaluation.node(rules, pair, "")
-    except _OutOfBudget:
+    except OutOfBudget:
         words = "validation failed due to running out of cost budget, no further validation rules will be run"
         evaluation.causes.append(invalid("", "object", words))
     return evaluation.causes
@@ -82,7 +82,7 @@ class _Evaluation:
         # 3. Go down beside the old value: by field name, by map key, by the keys of an associative list. A list without
         #    keys has no old items, which is why rules below it must not use ``oldSelf`` (``kube.cel.rules``).
         unchanged = pair.old_raw is not None and same(pair.raw, pair.old_raw)
-        size = _Size()
+        size = Size()
         if rules.own:
             size.add(pair.value)
             size.add(pair.old_value)
@@ -105,7 +105,7 @@ class _Evaluation:
                 seen = pair.old_value[at] if at is not None and pair.old_value is not None else None
                 self.node(rules.items, _Pair(item, pair.value[index], old, seen), f"{path}[{index}]")
 
-    def _rule(self, schema: Schema, rule: Rule, pair: _Pair, path: str, size: _Size, *, unchanged: bool) -> None:
+    def _rule(self, schema: Schema, rule: Rule, pair: _Pair, path: str, size: Size, *, unchanged: bool) -> None:
         expression = rule.expression
         if expression.transition and pair.old_value is None and not rule.optional_old:
             return
@@ -133,18 +133,18 @@ class _Evaluation:
                 else:
                     self.causes.append(invalid(where, pair.raw, message))
 
-    def _message(self, rule: Rule, pair: _Pair, size: _Size) -> str:
+    def _message(self, rule: Rule, pair: _Pair, size: Size) -> str:
         if rule.message_expression is not None:
             said, error = self._evaluate(rule.message_expression, pair, size)
             if not error and isinstance(said, str) and said.strip() and "\n" not in said and len(said) <= MAX_MESSAGE:
                 return said.strip()
         return rule.message or f"failed rule: {_line(rule.text)}"
 
-    def _evaluate(self, expression: Expression, pair: _Pair, size: _Size) -> tuple[Any, str]:
+    def _evaluate(self, expression: Expression, pair: _Pair, size: Size) -> tuple[Any, str]:
         # Taken off before the evaluator starts: what is too much never runs, so no thread is held by it.
         self._left -= size.cost(expression.weight, pair.value, pair.old_value)
         if self._left < 0:
-            raise _OutOfBudget
+            raise OutOfBudget
         data = {"self": pair.value, "oldSelf": pair.old_value, "previous": {}}
         if pair.old_value is not None:
             data["previous"] = {"value": pair.old_value}
@@ -152,15 +152,15 @@ class _Evaluation:
             result = expression.program.eval(data=data)
         except RuntimeError as error:
             if "budget" in str(error):
-                raise _OutOfBudget from None
+                raise OutOfBudget from None
             return None, "internal error"
         if result.type() == cel.Type.ERROR:
-            return None, _reason(str(result.value()))
+            return None, reason_of(str(result.value()))
         # Rules give truth, messages text: nothing else is worth being made into values of ours.
         return result.plain_value() if result.type() in (cel.Type.BOOL, cel.Type.STRING) else None, ""
 
 
-class _Size:
+class Size:
     """How large a value is: all its members, its longest list or map, its longest text."""
 
     __slots__ = ("longest", "members", "most")
@@ -171,6 +171,7 @@ class _Size:
         self.longest = 0
 
     def add(self, value: Any) -> None:
+        """Count one more value with all that is in it."""
         self.members += 1
         if isinstance(value, str | bytes):
             self.longest = max(self.longest, len(value))
@@ -253,30 +254,30 @@ def _value(schema: Schema, value: Any) -> Any:
                 if member is not None:
                     seen[escaped(name)] = _value(child, member)
             elif not schema.closed:
-                seen[name] = _bounded(member)
+                seen[name] = bounded(member)
         return seen
     if isinstance(value, list):
         items = schema.items
-        return [_value(items, item) for item in value] if items is not None else _bounded(value)
+        return [_value(items, item) for item in value] if items is not None else bounded(value)
     if schema.type == "number" and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if schema.type == "integer" and isinstance(value, float):
         return int(value)
-    return _bounded(value)
+    return bounded(value)
 
 
-def _bounded(value: Any) -> Any:
+def bounded(value: Any) -> Any:
     """A value that no schema describes: whole numbers beyond 64 bits become floating."""
     if isinstance(value, dict):
-        return {name: _bounded(member) for name, member in value.items()}
+        return {name: bounded(member) for name, member in value.items()}
     if isinstance(value, list):
-        return [_bounded(item) for item in value]
+        return [bounded(item) for item in value]
     if isinstance(value, int) and not isinstance(value, bool) and not -(1 << 63) <= value < 1 << 63:
         return float(value) if value.bit_length() < 1024 else math.inf
     return value
 
 
-def _reason(error: str) -> str:
+def reason_of(error: str) -> str:
     """An evaluator's error in the words of kube-apiserver's."""
     kind, _, words = error.partition(": ")
     if kind == "NOT_FOUND" and words.startswith("Key not found in map"):

@@ -118,7 +118,11 @@ class _Checker:
             raise self._problem(f"type '{type_name(declared)}' does not support field selection", node)
         if declared.additional is not None:
             return declared.additional
-        found = next((child for field, child in declared.properties.items() if escaped(field) == name), None)
+        if declared.definition:
+            # A type of the API itself, not of a CRD: its fields are called as they are.
+            found = declared.properties.get(name)
+        else:
+            found = next((child for field, child in declared.properties.items() if escaped(field) == name), None)
         if found is None:
             raise self._problem(f"undefined field '{name}'", node)
         return found

@@ -291,21 +291,12 @@ _WHEN_CHANGED: Final = frozenset(
 
 def _unasked(body: Body) -> Iterator[str]:
     """Who believes to be protected by it must hear that it is not so."""
-    if body["kind"] not in _CONFIGURATIONS or body.get("webhooks"):
-        yield f"this server keeps the {body['kind']}, but does not ask it about any request"
+    yield f"this server keeps the {body['kind']}, but does not ask it about any request"
 
-
-_CONFIGURATIONS: Final = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
-_ADMISSION: Final = (
-    *_CONFIGURATIONS,
-    "MutatingAdmissionPolicy",
-    "MutatingAdmissionPolicyBinding",
-    "ValidatingAdmissionPolicy",
-    "ValidatingAdmissionPolicyBinding",
-)
 
 _ADVICE: Final[dict[str, Callable[[Body], Iterable[str]]]] = {
-    **dict.fromkeys(_ADMISSION, _unasked),
+    "MutatingAdmissionPolicy": _unasked,
+    "MutatingAdmissionPolicyBinding": _unasked,
     "CSIStorageCapacity": _capacity,
     "CronJob": _cron_job,
     "DaemonSet": _controller,

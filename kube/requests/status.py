@@ -20,7 +20,8 @@ class Cause:
 
     def as_dict(self) -> dict[str, str]:
         """The JSON form."""
-        body = {"reason": self.reason, "message": self.message}
+        body = {"reason": self.reason} if self.reason else {}
+        body["message"] = self.message
         if self.field:
             body["field"] = self.field
         return body

@@ -19,6 +19,8 @@ from kube.requests.fielderrors import invalid
 from kube.requests.status import Cause
 from kube.validation import (
     abacpolicies,
+    admissionpolicies,
+    admissionwebhooks,
     autoscaling,
     certificates,
     cluster,
@@ -157,6 +159,10 @@ def _unique(causes: list[Cause]) -> list[Cause]:
 
 _JUDGES: Final[dict[tuple[str, str], Judge]] = {
     (abac.GROUP, "Policy"): abacpolicies.policy_causes,
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"): admissionpolicies.policy_causes,
+    ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"): admissionpolicies.binding_causes,
+    ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): admissionwebhooks.configuration_causes,
+    ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration"): admissionwebhooks.configuration_causes,
     (TENANT_QUOTAS[0], "TenantQuota"): quotas.resource_quota_causes,
     ("", "ConfigMap"): configuration.config_map_causes,
     ("", "Endpoints"): endpoints.endpoints_causes,

@@ -36,6 +36,9 @@ ON_BY_DEFAULT = frozenset(
         "DefaultIngressClass",
         "PodSecurity",
         "PodTopologyLabels",
+        "MutatingAdmissionWebhook",
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionWebhook",
     )
 )
 """Those of Kubernetes 1.36 that are on unless they are switched off, but for those that follow."""
@@ -54,11 +57,8 @@ NOT_SERVED = frozenset(
 """They are about kinds and fields that are off by default."""
 
 OTHERWISE = {
-    "MutatingAdmissionPolicy": "admission policies and webhooks",
-    "MutatingAdmissionWebhook": "admission policies and webhooks",
+    "MutatingAdmissionPolicy": "a `MutatingAdmissionPolicy` that is kept in the system space",
     "StorageObjectInUseProtection": "protection finalizer",
-    "ValidatingAdmissionPolicy": "admission policies and webhooks",
-    "ValidatingAdmissionWebhook": "admission policies and webhooks",
 }
 """The words of the document about them."""
 

@@ -10,6 +10,8 @@ import yaml
 
 from tests.conformance.conversation import Conversation
 from tests.conformance.script.accounts import accounts
+from tests.conformance.script.admissionpolicies import admissionpolicies
+from tests.conformance.script.admissionwebhooks import admissionwebhooks
 from tests.conformance.script.certificates import certificates, signers
 from tests.conformance.script.controllers import aggregation, contents, kubesystem, nodes
 from tests.conformance.script.definitions import definitions, deprecations
@@ -84,5 +86,7 @@ def sections() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:
     yield certificates.__name__, certificates, True
     yield signers.__name__, signers, True
     yield binding.__name__, binding, True
+    yield admissionpolicies.__name__, admissionpolicies, True
+    yield admissionwebhooks.__name__, admissionwebhooks, True
     yield nodes.__name__, nodes, True
     yield resettingsystem.__name__, resettingsystem, True
