@@ -45,7 +45,9 @@ STEP: Final = "admission"
 _ADMITTED: Final = Decision(Verdict.ALLOW, STEP, "no step of it refuses the object")
 _CUSTOM: Final = Decision(Verdict.NO_OPINION, STEP, "objects of custom kinds are judged when they are sent")
 ELSEWHERE: Final = Decision(
-    Verdict.NO_OPINION, STEP, "what is there its cluster alone knows, and judges it when it is sent"
+    Verdict.NO_OPINION,
+    STEP,
+    "what is there its cluster alone knows: send it with --dry-run=server, or ask by the form of the page Explain",
 )
 """Of changes in placed namespaces: the door may be asked for a dry run."""
 _TOO_MUCH: Final = Decision(Verdict.NO_OPINION, STEP, "too much to be tried here: send it with --dry-run=server")

@@ -21,6 +21,7 @@ from kube.requests.status import StatusError
 from portal.access.explanation import explain_access, explain_request, own_identity
 from portal.access.inquiries import attributes_of, choices_in, question_in
 from portal.access.queries import change_explained, change_of, differences_of, sent_of, what_if, who_can
+from portal.access.rehearsing import Doors
 from portal.contents.door import door_of
 from portal.http.actors import actor_of
 from portal.pages.accessforms import ExplainForm, MayForm, PasteForm, WhatIfForm, WhoCanForm
@@ -92,7 +93,7 @@ def _may(request: HttpRequest, actor: Actor, asked: dict[str, str]) -> HttpRespo
                 cluster=data["cluster"],
                 attributes=attributes_of(data),
                 sent=sent_of(data["manifest"], data["patch"]),
-                doors=partial(door_of, request),
+                doors=_doors(request),
                 now=timezone.now(),
             )
         elif raw.is_bound and raw.is_valid():
@@ -105,7 +106,7 @@ def _may(request: HttpRequest, actor: Actor, asked: dict[str, str]) -> HttpRespo
                 path=raw.cleaned_data["path"],
                 cluster=raw.cleaned_data["cluster"],
                 sent=sent_of(raw.cleaned_data["manifest"], raw.cleaned_data["patch"]),
-                doors=partial(door_of, request),
+                doors=_doors(request),
                 now=timezone.now(),
             )
     except StatusError as error:
@@ -141,12 +142,18 @@ def _change(request: HttpRequest, actor: Actor, asked: dict[str, str]) -> HttpRe
                 cluster=cluster,
                 manifest=manifest,
                 delete=delete,
-                doors=partial(door_of, request),
+                doors=_doors(request),
                 now=timezone.now(),
             )
         except StatusError as error:
             add_status_error(request, form, error)
     return _page(request, actor, {**asked, "ask": "change"}, form, effects=effects, explanation=explanation)
+
+
+def _doors(request: HttpRequest) -> Doors | None:
+    """Of what is asked here by the form: for a link that they were given nothing is sent in anybody's name."""
+    asked_here = request.method == "POST" or request.headers.get("Sec-Fetch-Site") == "same-origin"
+    return partial(door_of, request) if asked_here else None
 
 
 def _page(request: HttpRequest, actor: Actor, asked: dict[str, str], form: Form, **more: Any) -> HttpResponse:

@@ -154,7 +154,9 @@ def test_a_change_of_what_a_cluster_has_is_explained_by_a_dry_run_at_the_door(do
         assert (refused, "field is immutable" in why) == ("deny", True)
         assert explained(client, {}, at=f"{path}2") == ("deny", 'deployments.apps "web2" not found')
     page = {"method": "PATCH", "path": path, "user": email, "tenant": door.name, "manifest": json.dumps(elsewhere)}
-    assert "by the policy of the tenant" in seen(browser, f"/explain/?{urlencode(page)}")
+    link = f"/explain/?{urlencode(page)}"
+    assert "by the policy of the tenant" in text_of(browser.get(link, headers={"Sec-Fetch-Site": "same-origin"}))
+    assert "ask by the form" in text_of(browser.get(link)), "nothing is sent for a link that somebody was given"
     assert owner.get(path).body["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
 
     auditor = browser_of(factories.user("auditor@platform.test", is_auditor=True).email)
