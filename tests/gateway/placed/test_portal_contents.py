@@ -20,6 +20,7 @@ from tests.gateway.placed.holdingkubelet import NODE, pod_there
 from tests.gateway.placed.test_policies import deployment
 from tests.hostilecluster import HostileCluster, hostile_cluster
 from tests.portal.inhabited import HOSTILE, RIGHT_TO_LEFT
+from tests.portal.test_api import bearer
 from tests.portal.test_contents import seen, text_of
 from tests.story.product import eventually
 from tests.tenants.conftest import OPERATOR
@@ -159,10 +160,12 @@ def test_a_change_of_what_a_cluster_has_is_explained_by_a_dry_run_at_the_door(do
     assert "ask by the form" in text_of(browser.get(link)), "nothing is sent for a link that somebody was given"
     assert owner.get(path).body["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
 
+    program = bearer(User.objects.get(email=email))
+    assert explained(program, elsewhere)[0] == "no opinion", "a token of the portal's API opens no other"
     auditor = browser_of(factories.user("auditor@platform.test", is_auditor=True).email)
     assert explained(auditor, elsewhere) == (
         "no opinion",
-        "a change is judged by what is there, which you may not read",
+        "its cluster judges what is sent, and you may not send it yourself",
     )
     door.cluster.proxy.faults.append(Fault("drop-before", times=1000))
     assert explained(browser, elsewhere)[0] == "no opinion"
