@@ -13,9 +13,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
+from cryptography.fernet import Fernet
 
 from tenants.models import Cluster, Operation, Phase, Workspace
 from tenants.reconciler.reconciler import operations_run
@@ -23,6 +25,25 @@ from tests import kubeapiserver
 from tests.apiserver import ANY_PACE
 from tests.faultproxy import FaultProxy, write_certificate
 from tests.ports import free_port
+from tests.speaking import without_server_fields
+
+STANDING = (
+    "/api/v1/nodes",
+    "/api/v1/persistentvolumes",
+    "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
+    "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies",
+    "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings",
+    "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
+    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+    "/apis/apiregistration.k8s.io/v1/apiservices",
+    "/apis/networking.k8s.io/v1/ingressclasses",
+    "/apis/node.k8s.io/v1/runtimeclasses",
+    "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings",
+    "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+    "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "/apis/storage.k8s.io/v1/storageclasses",
+)
+"""What holds for whoever uses a cluster. Namespaces do not: each tenant of a test has its own."""
 
 MANIFESTS = Path(__file__).parent.parent / "tenants" / "manifests"
 
@@ -42,6 +63,15 @@ class TestCluster:
         """As the cluster's administrator; the output, or the error."""
         done = self.real.kubectl(*arguments, stdin=stdin)
         return done.stdout or done.stderr
+
+    def standing(self) -> dict[str, dict[str, Any]]:
+        """What holds there for everybody, as it is meant, by kind and name."""
+        lists = {path: self.real.admin.send("GET", path).body["items"] for path in STANDING}
+        return {
+            f"{path}/{item['metadata']['name']}": {**without_server_fields(item), "status": None}
+            for path, items in lists.items()
+            for item in items
+        }
 
     def settle(self, workspace: Workspace, *phases: Phase, seconds: float = 120) -> Workspace:
         """Work until the workspace is in one of the phases."""
@@ -63,6 +93,20 @@ def cluster_kube_apiserver(kube_apiserver):
     """The real kube-apiserver with our manifests applied, behind a proxy."""
     with prepared(kube_apiserver) as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def undisturbed(cluster_kube_apiserver: TestCluster) -> Iterator[None]:
+    """The cluster of all modules is left by each as it was found: nobody's test depends on whose came before."""
+    found = cluster_kube_apiserver.standing()
+    yield
+    end = time.monotonic() + 60
+    # What is deleted is gone, and roles are aggregated, a moment later.
+    while (left := cluster_kube_apiserver.standing()) != found:
+        changed = sorted(name for name in {*found, *left} if found.get(name) != left.get(name))
+        assert time.monotonic() < end, f"the module leaves the cluster another one: {changed}"
+        time.sleep(0.1)
+    assert not cluster_kube_apiserver.proxy.faults, "the module leaves the cluster behind a faulty proxy"
 
 
 @contextmanager
@@ -92,7 +136,16 @@ def prepared(kube_apiserver: kubeapiserver.KubeApiserver) -> Iterator[TestCluste
 
 
 @pytest.fixture(scope="session")
-def cluster_embedded(django_db_setup, django_db_blocker, tmp_path_factory):
+def sealing_key() -> str:
+    """What all API servers on the tests' own database open credentials of clusters with.
+
+    As in any installation: whichever of them leads works with the clusters of all, as long as it lives.
+    """
+    return Fernet.generate_key().decode()
+
+
+@pytest.fixture(scope="session")
+def cluster_embedded(django_db_setup, django_db_blocker, sealing_key, tmp_path_factory):
     """The product's own API server as a process on the tests' database, behind a proxy."""
     from django.db import connection
 
@@ -107,6 +160,7 @@ def cluster_embedded(django_db_setup, django_db_blocker, tmp_path_factory):
         **os.environ,
         "DATABASE_URL": urlunsplit(given._replace(path=f"/{database}")),
         "TENANTRY_DATA_DIR": str(folder),
+        "TENANTRY_SEALING_KEYS": sealing_key,
     }
     command = [
         sys.executable,
@@ -192,6 +246,7 @@ def cluster(request, db):
         yield request.getfixturevalue("embedded")
         return
     found = request.getfixturevalue(f"cluster_{request.param.replace('-', '_')}")
+    request.getfixturevalue("undisturbed")
     found.proxy.heal()
     cluster_register(
         actor=OPERATOR,

@@ -39,8 +39,9 @@ class Attributes:
     Plugins change ``object`` in place while they mutate. ``name`` is the final name, ``namespace`` the object's.
     ``sent`` is what policies and webhooks judge instead of the object, ``options`` gives the request's own.
     ``now`` is the time of the request in Unix seconds. ``warnings`` reach the client, ``notes`` the audit; ``together``
-    is what is written, or held, in the same transaction, ``room`` what there has to be for it. ``changed`` says that somebody outside has changed the object, so
-    that in a second ``round`` all see what it is now, and of those outside the ``reinvocable`` ones of the ``invoked``.
+    is what is written, or held, in the same transaction, ``room`` what there has to be for it. ``changed`` says that
+    somebody outside has changed the object, so that in a second ``round`` all see what it is now, and of those outside
+    the ``reinvocable`` ones of the ``invoked``.
     """
 
     principal: Principal

@@ -2,7 +2,7 @@
 
 The handlers and plug-ins of the API server, as for a dry run, on what was read before: nothing is sent, and nothing is
 kept. For new objects in placed namespaces those plug-ins that a cluster asks about, with the limits of the tier filled in;
-what is there already, and what the cluster itself refuses, is not known here.
+what is there already, and what the cluster itself refuses, is not known here: ``ELSEWHERE``.
 """
 
 from __future__ import annotations
@@ -45,9 +45,12 @@ from tenants.models import Workspace
 STEP: Final = "admission"
 _ADMITTED: Final = Decision(Verdict.ALLOW, STEP, "no step of it refuses the object")
 _CUSTOM: Final = Decision(Verdict.NO_OPINION, STEP, "objects of custom kinds are judged when they are sent")
-_ELSEWHERE: Final = Decision(
-    Verdict.NO_OPINION, STEP, "what is there its cluster alone knows, and judges it when it is sent"
+ELSEWHERE: Final = Decision(
+    Verdict.NO_OPINION,
+    STEP,
+    "what is there its cluster alone knows: send it with --dry-run=server, or ask by the form of the page Explain",
 )
+"""Of changes in placed namespaces: the door may be asked for a dry run."""
 _TOO_MUCH: Final = Decision(Verdict.NO_OPINION, STEP, "too much to be tried here: send it with --dry-run=server")
 _PODS: Final = ("", "pods")
 _PARTS: Final = frozenset({"scale", "status"})
@@ -113,6 +116,8 @@ async def _judged(
     placement: Placement | None,
     limits: Mapping[str, Any] | None,
 ) -> Decision:
+    if placement is not None and info.verb != "create":
+        return ELSEWHERE
     catalogs = Catalogs()
     if not info.version:
         found = catalogs.of(info.cluster).by_group_resource(info.group, info.resource)
@@ -120,8 +125,6 @@ async def _judged(
     kind = catalogs.kind(info.cluster, info.group, info.version, info.resource)
     if kind is None or not kind.resource.persistent:
         return _CUSTOM
-    if placement is not None and info.verb != "create":
-        return _ELSEWHERE
     request = _request(principal, info, sent, now)
     authorization = authorization_on(store)
     async with authorization.running():

@@ -14,7 +14,7 @@ import yaml
 from audit.models import ApiRequest
 from audit.recorder import Actor
 from gateway.server import explanation, judging
-from gateway.server.judging import Sent
+from gateway.server.judging import ELSEWHERE, Sent
 from kube.authentication.identity import AUTHENTICATED, MASTERS, MEMBERS, SERVICE_ACCOUNT_PREFIX, Principal
 from kube.authorization import recommendations
 from kube.authorization.decisions import Decision, Verdict
@@ -24,6 +24,7 @@ from kube.requests.logicalclusters import is_valid, space_of, tenant_of
 from kube.requests.names import SYSTEM_TENANT
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import BadRequest, Forbidden
+from portal.access.rehearsing import Doors, rehearse
 from portal.database.scopes import everything
 from portal.pages import labels
 from tenants.models import Membership, Role, User
@@ -134,11 +135,13 @@ def explain_request(
     path: str,
     cluster: str = "",
     sent: Sent | None = None,
+    doors: Doors | None = None,
     now: datetime,
 ) -> Explanation:
     """The decision about a request of ``name``, who need not exist.
 
-    With what it sends, also what the admission would say: its step, rule and amounts.
+    With what it sends, also what the admission would say: its step, rule and amounts; of changes to what a cluster has,
+    where ``doors`` leads the actor there.
     Operators ask about anybody, admins of a tenant about its users in its space, everybody about themselves.
     Raises ``Forbidden``, ``BadRequest`` for what is no request.
     """
@@ -149,7 +152,7 @@ def explain_request(
     tenant, groups = _require_permitted(actor, name, tenant, groups, cluster)
     principal = _principal(name, groups, tenant, extra)
     said = explanation.explain(principal, method, path, cluster)
-    return _explained(actor, tenant, said, _judge(actor, sent, now))
+    return _explained(actor, tenant, said, _judge(actor, sent, doors, now))
 
 
 @everything()
@@ -161,6 +164,7 @@ def explain_access(
     cluster: str,
     attributes: Attributes,
     sent: Sent | None = None,
+    doors: Doors | None = None,
     now: datetime,
 ) -> Explanation:
     """The decision about a verb on a thing in a logical cluster, for a person as they would come there.
@@ -170,12 +174,18 @@ def explain_access(
     home = _home_of(actor, name, cluster)
     tenant, groups = _require_permitted(actor, name, home, groups, cluster)
     said = explanation.ask(_principal(name, groups, tenant), cluster, attributes)
-    return _explained(actor, tenant, said, _judge(actor, sent, now))
+    return _explained(actor, tenant, said, _judge(actor, sent, doors, now))
 
 
 @everything()
 def explain_own_write(
-    *, actor: Actor, cluster: str, attributes: Attributes, sent: Sent | None, now: datetime
+    *,
+    actor: Actor,
+    cluster: str,
+    attributes: Attributes,
+    sent: Sent | None,
+    doors: Doors | None = None,
+    now: datetime,
 ) -> Explanation:
     """The decision about what the actor would write in a logical cluster where they hand out rights, as they come there.
 
@@ -183,10 +193,12 @@ def explain_own_write(
     """
     tenant = tenant_of(cluster)
     said = explanation.ask(_as_member(actor, tenant), cluster, attributes)
-    return _explained(actor, tenant, said, _judge(actor, sent, now))
+    return _explained(actor, tenant, said, _judge(actor, sent, doors, now))
 
 
-def _judge(actor: Actor, sent: Sent | None, now: datetime) -> Callable[[Principal, RequestInfo], Decision] | None:
+def _judge(
+    actor: Actor, sent: Sent | None, doors: Doors | None, now: datetime
+) -> Callable[[Principal, RequestInfo], Decision] | None:
     """Asks the admission about what is sent.
 
     What it says of a change says something of what is there, if only whether a guess was right: that is for those alone
@@ -196,16 +208,22 @@ def _judge(actor: Actor, sent: Sent | None, now: datetime) -> Callable[[Principa
         return None
 
     def judge(who: Principal, what: RequestInfo) -> Decision:
-        read = replace(what, verb="get")
-        if what.verb != "create" and not explanation.decide(_as_member(actor, what.tenant), read).allowed:
+        asking = _as_member(actor, what.tenant)
+        if what.verb != "create" and not explanation.decide(asking, replace(what, verb="get")).allowed:
             return _UNREAD
-        return judging.judge(who, what, sent, now=now.timestamp())
+        found = judging.judge(who, what, sent, now=now.timestamp())
+        if found is ELSEWHERE and doors is not None:
+            return rehearse(what, sent, doors) if explanation.decide(asking, what).allowed else _UNWRITTEN
+        return found
 
     return judge
 
 
 _UNREAD: Final = Decision(
     Verdict.NO_OPINION, judging.STEP, "a change is judged by what is there, which you may not read"
+)
+_UNWRITTEN: Final = Decision(
+    Verdict.NO_OPINION, judging.STEP, "its cluster judges what is sent, and you may not send it yourself"
 )
 
 

@@ -19,6 +19,7 @@ from kube.requests.decoding import decode_yaml
 from kube.requests.logicalclusters import is_valid
 from kube.requests.status import BadRequest, Forbidden
 from portal.access.explanation import Explanation, explain_own_write, may_grant
+from portal.access.rehearsing import Doors
 from portal.database.scopes import everything
 from store import synchronous
 from store.types import Key
@@ -57,7 +58,13 @@ def what_if(*, actor: Actor, cluster: str, manifest: Mapping[str, Any], delete: 
 
 @everything()
 def change_explained(
-    *, actor: Actor, cluster: str, manifest: Mapping[str, Any], delete: bool = False, now: datetime
+    *,
+    actor: Actor,
+    cluster: str,
+    manifest: Mapping[str, Any],
+    delete: bool = False,
+    doors: Doors | None = None,
+    now: datetime,
 ) -> Explanation:
     """How the API server would decide if the actor made this change: who is asked, and what the admission says of it.
 
@@ -75,7 +82,12 @@ def change_explained(
     verb = "delete" if delete else "update" if there else "create"
     attributes = Attributes(verb, group, kind.plural, namespace=namespace, name="" if verb == "create" else name)
     return explain_own_write(
-        actor=actor, cluster=cluster, attributes=attributes, sent=None if delete else Sent(manifest), now=now
+        actor=actor,
+        cluster=cluster,
+        attributes=attributes,
+        sent=None if delete else Sent(manifest),
+        doors=doors,
+        now=now,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from django.utils import timezone
@@ -17,7 +18,9 @@ from kube.authorization.rbac import Attributes
 from kube.requests.logicalclusters import is_valid, tenant_of
 from portal.access.explanation import explain_request
 from portal.access.queries import change_explained, sent, what_if, who_can
+from portal.access.rehearsing import Doors
 from portal.access.tokeninspection import inspect_identity
+from portal.api.authentication import SessionAuthentication
 from portal.api.endpoint import Endpoint, page_schema, paginated_response, secret_response
 from portal.api.permissions import api_actor, require_tenant, token_tenant
 from portal.api.serializers.access import (
@@ -32,6 +35,7 @@ from portal.api.serializers.access import (
     WhatIfSerializer,
     WhoCanRequest,
 )
+from portal.contents.door import door_of
 from portal.database.scopes import everything
 
 
@@ -111,7 +115,8 @@ class WhatIf(Endpoint):
         """A dry run: nothing is kept."""
         change = {"actor": api_actor(request), **_validated_question(self, request, WhatIfRequest)}
         found = {"results": what_if(**change), "next": None}
-        return Response(WhatIfSerializer({**found, "explanation": change_explained(**change, now=timezone.now())}).data)
+        explanation = change_explained(**change, doors=_doors(request), now=timezone.now())
+        return Response(WhatIfSerializer({**found, "explanation": explanation}).data)
 
 
 class Inspect(Endpoint):
@@ -176,8 +181,15 @@ def _explain_arguments(request: Request, data: dict[str, Any]) -> dict[str, Any]
         "path": data["path"],
         "cluster": data["cluster"],
         "sent": None if data["manifest"] is None else sent(data["manifest"], data["patch_type"]),
+        "doors": _doors(request),
         "now": timezone.now(),
     }
+
+
+def _doors(request: Request) -> Doors | None:
+    """The way of a session into what it can look into; other credentials are the portal's alone."""
+    by_session = isinstance(request.successful_authenticator, SessionAuthentication)
+    return partial(door_of, request._request) if by_session else None  # noqa: SLF001 - Django's own, as views have it
 
 
 def _validated_question(

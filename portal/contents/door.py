@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ssl
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import lru_cache
@@ -76,9 +76,17 @@ class Door:
         """A document. Raises ``StatusError`` with the API server's own words, or ours where it has none."""
         return _document(self.fetch("GET", path, query, accept=accept))
 
-    def send(self, method: str, path: str, body: Mapping[str, Any], *, content_type: str = JSON) -> dict[str, Any]:
+    def send(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | Sequence[Any],
+        query: Mapping[str, str | int] | None = None,
+        *,
+        content_type: str = JSON,
+    ) -> dict[str, Any]:
         """A change, or a question that has a body. Raises as ``read``."""
-        return _document(self.fetch(method, path, body=body, content_type=content_type))
+        return _document(self.fetch(method, path, query, body=body, content_type=content_type))
 
     @sensitive_variables()
     def fetch(
@@ -88,7 +96,7 @@ class Door:
         query: Mapping[str, str | int] | None = None,
         *,
         accept: str = JSON,
-        body: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | Sequence[Any] | None = None,
         content_type: str = JSON,
     ) -> bytes:
         """What the API server answers, 8 MiB at most. Raises as ``read``; without asking where the answer has taken too long."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -20,6 +21,8 @@ from kube.requests.status import StatusError
 from portal.access.explanation import explain_access, explain_request, own_identity
 from portal.access.inquiries import attributes_of, choices_in, question_in
 from portal.access.queries import change_explained, change_of, differences_of, sent_of, what_if, who_can
+from portal.access.rehearsing import Doors
+from portal.contents.door import door_of
 from portal.http.actors import actor_of
 from portal.pages.accessforms import ExplainForm, MayForm, PasteForm, WhatIfForm, WhoCanForm
 from portal.pages.forms import add_status_error
@@ -90,6 +93,7 @@ def _may(request: HttpRequest, actor: Actor, asked: dict[str, str]) -> HttpRespo
                 cluster=data["cluster"],
                 attributes=attributes_of(data),
                 sent=sent_of(data["manifest"], data["patch"]),
+                doors=_doors(request),
                 now=timezone.now(),
             )
         elif raw.is_bound and raw.is_valid():
@@ -102,6 +106,7 @@ def _may(request: HttpRequest, actor: Actor, asked: dict[str, str]) -> HttpRespo
                 path=raw.cleaned_data["path"],
                 cluster=raw.cleaned_data["cluster"],
                 sent=sent_of(raw.cleaned_data["manifest"], raw.cleaned_data["patch"]),
+                doors=_doors(request),
                 now=timezone.now(),
             )
     except StatusError as error:
@@ -133,11 +138,22 @@ def _change(request: HttpRequest, actor: Actor, asked: dict[str, str]) -> HttpRe
             cluster = form.cleaned_data["cluster"]
             effects = differences_of(what_if(actor=actor, cluster=cluster, manifest=manifest, delete=delete))
             explanation = change_explained(
-                actor=actor, cluster=cluster, manifest=manifest, delete=delete, now=timezone.now()
+                actor=actor,
+                cluster=cluster,
+                manifest=manifest,
+                delete=delete,
+                doors=_doors(request),
+                now=timezone.now(),
             )
         except StatusError as error:
             add_status_error(request, form, error)
     return _page(request, actor, {**asked, "ask": "change"}, form, effects=effects, explanation=explanation)
+
+
+def _doors(request: HttpRequest) -> Doors | None:
+    """Of what is asked here by the form: for a link that they were given nothing is sent in anybody's name."""
+    asked_here = request.method == "POST" or request.headers.get("Sec-Fetch-Site") == "same-origin"
+    return partial(door_of, request) if asked_here else None
 
 
 def _page(request: HttpRequest, actor: Actor, asked: dict[str, str], form: Form, **more: Any) -> HttpResponse:

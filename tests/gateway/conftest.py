@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import psycopg
 import pytest
 
 from tests.apiserver import ANY_PACE
-from tests.databases import ROOT, migrated
+from tests.databases import ROOT, migrated, url_of
 from tests.gateway.callers import Caller, Certified
 from tests.ports import free_port
 from tests.story.product import eventually
@@ -122,6 +123,22 @@ def server(new_database: str, tmp_path_factory: pytest.TempPathFactory) -> Itera
     stop(running)
     log = (running.folder.parent / f"{running.folder.name}.log").read_text()
     assert "Traceback" not in log, log[-4000:]
+
+
+@pytest.fixture(scope="session")
+def door_server(
+    django_db_setup: None, django_db_blocker: Any, sealing_key: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Server, str]]:
+    """The API server on the tests' own database, and the key that credentials of clusters are sealed with."""
+    from django.db import connection
+
+    with django_db_blocker.unblock():
+        database = url_of(connection.settings_dict["NAME"])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TENANTRY_SEALING_KEYS", sealing_key)
+        running = start(tmp_path_factory.mktemp("door") / "data", database)
+    yield running, sealing_key
+    stop(running)
 
 
 @contextmanager

@@ -38,7 +38,14 @@ def findings() -> dict[str, dict[str, str]]:
     return {row["name"]: row for row in Cluster.objects.get().checks}
 
 
-def test_the_check_proves_each_right_and_each_fence(cluster, workspace):
+@pytest.fixture
+def storage(cluster):
+    """Brings classes to the cluster, of which one makes volumes that go with their claims."""
+    yield lambda: cluster.kubectl("apply", "-f", "-", stdin=STORAGE)
+    cluster.kubectl("delete", "-f", "-", stdin=STORAGE)
+
+
+def test_the_check_proves_each_right_and_each_fence(cluster, workspace, storage):
     """GW10: by reviews and dry runs; without a workspace a tenant's attempts stay unproved, and it says so."""
     assert cluster_check(actor=OPERATOR, name=cluster.kind) == ""
     found = findings()
@@ -47,7 +54,7 @@ def test_the_check_proves_each_right_and_each_fence(cluster, workspace):
     assert found["tenantry-gateway-fence"]["state"] == "ok"
     assert found["tenantry-pod-fence"]["state"] == "unproved"
     cluster.settle(workspace, Phase.READY)
-    cluster.kubectl("apply", "-f", "-", stdin=STORAGE)
+    storage()
     assert cluster_check(actor=OPERATOR, name=cluster.kind) == ""
     assert {row["state"] for row in findings().values()} == {"ok"}, findings()
     assert Cluster.objects.get().storage_classes == ["trial-dynamic"]

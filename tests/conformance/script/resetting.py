@@ -11,7 +11,7 @@ from kube.objects.subresources import WHOLE
 from tests.conformance.conversation import Conversation
 from tests.conformance.script.certificates import BOB, asked
 from tests.conformance.script.definitions import definition
-from tests.conformance.script.kinds import OBJECTS, home, placed
+from tests.conformance.script.kinds import OBJECTS, home, let_go, placed
 from tests.conformance.script.media import APPLY, MERGE
 
 _DEVICE: Final = {"name": "d", "exactly": {"deviceClassName": "example.org"}}
@@ -171,5 +171,6 @@ def _owned(say: Conversation, body: dict[str, Any]) -> None:
         put["metadata"].setdefault("labels", {})["put"] = part
         say.owners("PUT", f"{one}/{part}?fieldManager=putter", put)
     say.speaker.send("DELETE", f"{one}?gracePeriodSeconds=0")
+    let_go(say, one)
     if made["kind"] not in ("APIService", "CustomResourceDefinition"):  # they are named after what they are about
         say.owners("POST", f"{at}?fieldManager=poster&dryRun=All", {**everything, "metadata": {"name": "posted"}})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import tempfile
@@ -15,7 +14,6 @@ from uuid import uuid4
 
 import pytest
 import yaml
-from cryptography.fernet import Fernet
 
 from tenants.models import Cluster, Role, Tenant, Tier, User
 from tenants.reconciler.deletion import tenants_end
@@ -24,7 +22,7 @@ from tenants.services import cluster_register, tenant_create, tiers_create_defau
 from tests import kubeapiserver, node
 from tests.clusters import TestCluster, prepared
 from tests.gateway.callers import PATIENCE, Answer, Caller
-from tests.gateway.conftest import Server, start, stop
+from tests.gateway.conftest import Server
 from tests.kubeapiserver import KUBECTL
 from tests.tenants.conftest import OPERATOR, join
 
@@ -90,29 +88,6 @@ def phase_of(caller: Caller, name: str) -> str:
     return phases.get(name, "")
 
 
-@pytest.fixture(scope="session")
-def door_server(django_db_setup: None, django_db_blocker: Any, tmp_path_factory: Any) -> Iterator[tuple[Server, str]]:
-    """The API server on the tests' own database, and the key that credentials of clusters are sealed with."""
-    from django.db import connection
-
-    from tests.databases import url_of
-
-    key = Fernet.generate_key().decode()
-    with django_db_blocker.unblock():
-        database = url_of(connection.settings_dict["NAME"])
-    before = os.environ.get("TENANTRY_SEALING_KEYS")
-    os.environ["TENANTRY_SEALING_KEYS"] = key
-    try:
-        running = start(tmp_path_factory.mktemp("door") / "data", database)
-    finally:
-        if before is None:
-            del os.environ["TENANTRY_SEALING_KEYS"]
-        else:
-            os.environ["TENANTRY_SEALING_KEYS"] = before
-    yield running, key
-    stop(running)
-
-
 @pytest.fixture
 def door_kubeconfig(cluster_kube_apiserver: TestCluster) -> str:
     """How the API server reaches the cluster: straight."""
@@ -125,6 +100,7 @@ def new_door(
     settings: Any,
     door_server: tuple[Server, str],
     cluster_kube_apiserver: TestCluster,
+    undisturbed: None,
     door_kubeconfig: str,
 ) -> Callable[[], Door]:
     """Tenants with a registered cluster; each call makes another one."""

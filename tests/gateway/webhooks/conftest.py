@@ -26,11 +26,8 @@ from tenants.reconciler.reconciler import operations_run
 from tenants.services import cluster_register, tenant_create, tiers_create_defaults, workspace_init
 from tests.gateway.callers import Answer, Caller, eventually
 from tests.gateway.conftest import Server
-from tests.gateway.placed.conftest import door_server
 from tests.kubeapiserver import make_kubeconfig
 from tests.tenants.conftest import OPERATOR, actor_of, join
-
-__all__ = ["door_server"]
 
 TENANT = "multi-tenancy.k8s.io/tenant"
 MANIFESTS = Path("tenants/manifests")

@@ -342,3 +342,92 @@ def test_while_tenantry_is_away_writes_wait_or_pass_as_was_chosen(
         assert written("/api/v1/namespaces/default/configmaps", config_map("c")) == 201
         kube_asking.proxy.heal()
         assert eventually(lambda: written() == 403, PATIENCE)
+
+
+MARKED_BY_ANOTHER = {"metadata": {"name": "mine", "labels": {"tenantry.io/workspace": "w"}}}
+KEEPER = {"Impersonate_User": "keeper"}
+"""Of the cluster's own people; no admin."""
+PLATFORM = (
+    {},
+    {"Impersonate_User": "tenantry-gateway"},
+    {"Impersonate_User": "system:serviceaccount:kube-system:namespace-controller"},
+)
+"""The cluster's admin, the gateway, and the cluster's controllers."""
+
+
+@pytest.fixture
+def keeper(kube_asking: Real) -> Iterator[None]:
+    """Somebody whom the cluster's RBAC lets do everything with namespaces, and nothing else."""
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "keeper"}
+    made = {
+        "clusterroles": {"rules": [{"apiGroups": [""], "resources": ["namespaces"], "verbs": ["*"]}]},
+        "clusterrolebindings": {
+            "roleRef": role,
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "keeper"}],
+        },
+    }
+    for plural, body in made.items():
+        kube_asking.admin("POST", f"{rbac}/{plural}", {"metadata": {"name": "keeper"}, **body})
+    yield
+    for plural in made:
+        kube_asking.admin("DELETE", f"{rbac}/{plural}/keeper")
+
+
+@pytest.mark.usefixtures("keeper")
+def test_while_tenantry_is_away_marked_namespaces_are_the_platforms_alone_and_all_others_anybodys(
+    kube_asking: Real, acme: Customer
+) -> None:
+    """Fail, whatever was chosen for what is in them: who takes a mark off takes the namespace out of every rule."""
+    own, marks = f"/api/v1/namespaces/{acme.namespace}", "app.kubernetes.io/managed-by"
+
+    def asked(method: str, path: str, body: Any, who: dict[str, str]) -> int:
+        media = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        return int(kube_asking.server.admin.send(method, f"{path}?dryRun=All", body, media, **who).status)
+
+    def changed(path: str, who: dict[str, str], **labels: str | None) -> int:
+        return asked("PATCH", path, {"metadata": {"labels": labels}}, who)
+
+    with kube_asking.asked_about_writes("Ignore"):
+        assert eventually(lambda: changed(own, KEEPER, **{marks: None}) == 403, PATIENCE)
+        assert asked("POST", "/api/v1/namespaces", MARKED_BY_ANOTHER, KEEPER) == 403
+        assert changed(own, KEEPER, team="a") == 200
+        away(kube_asking)
+        assert changed(own, KEEPER, **{marks: None}) == 500
+        assert changed(own, KEEPER, team="a") == 500
+        assert asked("DELETE", own, None, KEEPER) == 500
+        assert asked("POST", "/api/v1/namespaces", MARKED_BY_ANOTHER, KEEPER) == 500
+        assert [asked("DELETE", own, None, who) for who in PLATFORM] == [200] * len(PLATFORM)
+        assert changed("/api/v1/namespaces/default", KEEPER, team="a") == 200
+        assert asked("POST", "/api/v1/namespaces", {"metadata": {"name": "mine"}}, KEEPER) == 201
+        kube_asking.proxy.heal()
+        assert eventually(lambda: changed(own, KEEPER, team="a") == 200, PATIENCE)
+
+
+def test_what_is_deleted_while_tenantry_is_away_is_gone_and_its_quota_given_back(
+    kube_asking: Real, asking: Asking, acme: Customer
+) -> None:
+    """Ignore: an end is never held up, where a write is; whoever looks at the cluster finds what is there (AD2)."""
+    bound(asking, acme, pods="2")
+    account_token(kube_asking, acme.namespace)  # Without the account there is no pod.
+    path, sets = pods(acme.namespace), f"/apis/apps/v1/namespaces/{acme.namespace}/daemonsets?dryRun=All"
+    spec = {"containers": [{"name": "c", "image": "registry.example.org/web:1"}]}
+
+    def make(name: str) -> int:
+        body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+        return int(kube_asking.server.admin.send("POST", path, body).status)
+
+    with kube_asking.asked_about_writes("Fail"):
+        assert eventually(lambda: kube_asking.server.admin.send("POST", sets, daemonset()).status == 403, PATIENCE)
+        assert [make(name) for name in ("first", "second")] == [201, 201]
+        assert used(asking, acme) == {"pods": "2"}
+        assert make("third") == 403
+        away(kube_asking)
+        assert make("third") == 500
+        kube_asking.admin("DELETE", f"{path}/first?gracePeriodSeconds=0")
+        assert kube_asking.server.admin.send("GET", f"{path}/first").status == 404
+        # Nobody has told Tenantry, which still reaches the cluster and looks there.
+        assert eventually(lambda: used(asking, acme) == {"pods": "1"}, PATIENCE)
+        kube_asking.proxy.heal()
+        assert eventually(lambda: make("third") == 201, PATIENCE)
+        assert make("fourth") == 403
