@@ -31,7 +31,7 @@ from portal.views.contents import lists as contents_lists
 from portal.views.contents import logs as contents_logs
 from portal.views.contents import objects as contents_objects
 from portal.views.joining import invitations
-from portal.views.operating import announcements, freezing, postponing, reports
+from portal.views.operating import announcements, freezing, offboarding, postponing, reports
 from portal.views.requests import asking, deciding, endings, notifications, webhooks
 
 handler400 = "portal.http.errors.bad_request"
@@ -149,6 +149,9 @@ urlpatterns = [
     path("tenants/<str:name>/resume/", tenants.tenant_resume, name="tenant-resume"),
     path("tenants/<str:name>/freeze/", freezing.tenant_freeze, name="tenant-freeze"),
     path("tenants/<str:name>/thaw/", freezing.tenant_thaw, name="tenant-thaw"),
+    path("tenants/<str:name>/offboard/", offboarding.offboard, name="tenant-offboard"),
+    path("tenants/<str:name>/retain/", offboarding.retain, name="tenant-retain"),
+    path("tenants/<str:name>/export/", offboarding.export, name="tenant-export"),
     path("tenants/<str:name>/delete/", tenants.tenant_delete, name="tenant-delete"),
     path("tenants/<str:name>/webhooks/", webhooks.webhooks, name="tenant-webhooks"),
     path("tenants/<str:name>/webhooks/new/", webhooks.webhook_new, name="tenant-webhook-new"),

@@ -58,6 +58,7 @@ class Bucket:
 INIT = Bucket("workspace-init", burst=10, interval=6)
 CREDENTIAL = Bucket("credential", burst=10, interval=6)
 REQUEST = Bucket("request", burst=10, interval=30)
+EXPORT = Bucket("export", burst=5, interval=60)
 LOGIN_TOKENS = Bucket("login-tokens", burst=60, interval=1)
 LOGIN_USES = Bucket("login-uses", burst=100, interval=0.2)
 LOGIN_ASKED = Bucket("login-asked", burst=10, interval=6)

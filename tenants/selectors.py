@@ -80,6 +80,7 @@ def tenants_page(
         rows = rows.filter(managed_by=managed_by)
     if state:
         rows = rows.filter(state=state)
+    rows = rows.select_related("offboarding")
     found = list(rows.order_by("-name" if descending else "name")[: max(1, min(limit, 200))])
     names = [tenant.name for tenant in found]
     # Two grouped counts over the page alone: joined counts would multiply, and counting all tenants would not end.

@@ -13,6 +13,7 @@ from kube.quota.charges import Price
 from portal.access.reports import REPORTS
 from tenants.models import Announcement, Freeze, OperationState, Tenant, UsageHour, User, Workspace
 from tenants.services import prices_change
+from tenants.services.operating.offboarding import tenant_offboard
 from tests.browser.window import Visit
 from tests.tenants.conftest import OPERATOR
 
@@ -42,6 +43,10 @@ def test_every_page_with_banners_and_freezes_in_every_look(visit: Callable[..., 
         frozen_by="olga@platform.test",
         until=timezone.now() + timedelta(days=2),
     )
+    now = timezone.now()
+    tenant_offboard(
+        actor=OPERATOR, name="globex-0", reason="They go elsewhere", ends_at=now + timedelta(days=30), now=now
+    )
     member = visit()
     member.sign_in(house["alice"])
     for name, path in (("overview", "/"), ("workspace", f"/workspaces/{web.pk}/")):
@@ -55,6 +60,10 @@ def test_every_page_with_banners_and_freezes_in_every_look(visit: Callable[..., 
         ("tenant-frozen", "/tenants/acme/"),
         ("workspace-frozen", f"/workspaces/{web.pk}/"),
         ("freeze", "/tenants/globex-0/freeze/"),
+        ("tenant-leaving", "/tenants/globex-0/"),
+        ("tenants-leaving", "/tenants/"),
+        ("offboard", "/tenants/globex-1/offboard/"),
+        ("export", "/tenants/globex-0/export/"),
     ):
         operator.page.goto(operator.site + path)
         operator.check_in_every_look(name)

@@ -81,7 +81,6 @@ def forms(acme: House) -> dict[str, dict[str, Any]]:
         "workspace-tier": {"tier": "other"},
         "workspace-kubeconfig": {"kind": "direct", "role": "viewer"},
         "tenant-kubeconfig": {"kind": "gateway"},
-        "tenant-delete": {"name": acme.tenant.name},
         "member-add": {"email": colleague.email, "role": "viewer"},
         "member-invite": {"email": "new@acme.test", "role": "viewer", "days": "7"},
         "member-role": {"role": "editor"},
