@@ -47,6 +47,8 @@ FORMS = {
         "workspace-freeze",
         "workspace-thaw",
         "tenant-delete",
+        "tenant-offboard",
+        "tenant-retain",
         "tenant-quota-change",
         "tenant-policies-change",
     ),
