@@ -31,7 +31,7 @@ from portal.views.contents import lists as contents_lists
 from portal.views.contents import logs as contents_logs
 from portal.views.contents import objects as contents_objects
 from portal.views.joining import invitations
-from portal.views.operating import announcements, freezing, offboarding, postponing, reports
+from portal.views.operating import announcements, bulk, freezing, offboarding, postponing, reports
 from portal.views.requests import asking, deciding, endings, notifications, webhooks
 
 handler400 = "portal.http.errors.bad_request"
@@ -64,6 +64,8 @@ urlpatterns = [
     path("announcements/<uuid:pk>/", announcements.announcement, name="announcement"),
     path("announcements/<uuid:pk>/end/", announcements.announcement_over, name="announcement-end"),
     path("announcements/<uuid:pk>/dismiss/", announcements.announcement_away, name="announcement-dismiss"),
+    path("bulk/", bulk.bulk, name="bulk"),
+    path("bulk/<slug:sort>/", bulk.begin, name="bulk-begin"),
     path("search/", overview.search, name="search"),
     path("login/", sessions.login, name="login"),
     path("login/code/", steps.code, name="login-code"),

@@ -20,6 +20,7 @@ from audit.recorder import Actor
 from audit.selectors import Filters, chain_began, entries_of_chain, requests_of_tenant
 from kube.requests.names import SYSTEM_TENANT
 from kube.requests.status import NotFound, StatusError
+from portal.bulk.deeds import SORTS
 from portal.http.actors import actor_of, person_named
 from portal.pages import labels, plots
 from portal.pages.forms import ConfirmForm, EmptyForm, MemberForm, RoleForm, SuspendForm, TenantForm
@@ -50,6 +51,7 @@ def tenants(request: HttpRequest) -> HttpResponse:
         "listed": "Tenants",
         "query": query,
         "operator": actor.operator,
+        "deeds": SORTS["tenants"].deeds if actor.operator else {},
         "pager": pager(request, found[PAGE - 1].name if more else ""),
     }
     return render(request, "pages/tenants/list.html", context)

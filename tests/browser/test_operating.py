@@ -91,6 +91,36 @@ def test_by_the_keyboard_a_banner_is_put_away_and_a_phone_finds_by_a_part_of_a_n
     assert window.problems == []
 
 
+def test_by_the_keyboard_many_rows_are_chosen_looked_at_and_done_and_on_a_phone(
+    visit: Callable[..., Visit], house: dict[str, Any]
+) -> None:
+    window = visit()
+    window.sign_in(house["operator"])
+    for path in ("tenants", "workspaces", "users"):
+        window.page.goto(f"{window.site}/{path}/")
+        window.check_in_every_look(f"bulk-{path}")
+    window.page.goto(f"{window.site}/tenants/")
+    for name in ("globex-0", "globex-1"):
+        window.page.get_by_role("checkbox", name=f"Choose {name}", exact=True).focus()
+        window.page.keyboard.press("Space")
+    window.page.get_by_label("With the chosen rows").select_option("freeze")
+    window.page.get_by_role("button", name="Preview…").focus()
+    window.page.keyboard.press("Enter")
+    window.page.get_by_label("Reason").fill("An audit")
+    window.check_in_every_look("bulk-words")
+    window.page.keyboard.press("Enter")
+    window.page.get_by_text("2 would be done.").wait_for()
+    window.check_in_every_look("bulk-preview")
+    window.look("phone")
+    window.page.get_by_role("button", name="Freeze 2").click()
+    window.page.get_by_text("2 done.").wait_for()
+    assert Freeze.objects.filter(tenant__in=("globex-0", "globex-1")).count() == 2
+    window.check_in_every_look("bulk-done")
+    window.page.get_by_role("link", name="Back to the list").click()
+    window.page.wait_for_url("**/tenants/")
+    assert window.problems == []
+
+
 def test_every_report_and_what_is_put_off_in_every_look(visit: Callable[..., Visit], house: dict[str, Any]) -> None:
     now = timezone.now()
     hour = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)

@@ -49,6 +49,7 @@ FORMS = {
         "tenant-delete",
         "tenant-offboard",
         "tenant-retain",
+        "bulk",
         "tenant-quota-change",
         "tenant-policies-change",
     ),

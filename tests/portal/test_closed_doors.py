@@ -111,6 +111,8 @@ def address(name: str, acme: House) -> str:
         "secret": "none",
         "session": acme.workspace.pk,
         "kind": "tier",
+        "sort": "tenants",
+        "tenant": acme.tenant.name,
     }
     pattern = next(each for each in urls.urlpatterns if getattr(each, "name", None) == name)
     return reverse(name, kwargs={part: values[part] for part in pattern.pattern.converters})

@@ -233,7 +233,11 @@ def addresses(acme: House, person: Any) -> list[str]:
         "operations": {"pk": first(Operation)},
         "tiers": {"name": acme.workspace.tier_id},
         "clusters": {"name": acme.workspace.cluster.name},
-        "users": {"pk": acme.viewer.pk, "session": PortalSession.objects.filter(user=acme.viewer)[0].pk},
+        "bulk": {"sort": "tenants"},
+        "users": {
+            "pk": acme.viewer.pk,
+            "session": PortalSession.objects.filter(user=acme.viewer)[0].pk,
+        },
     }
     made = []
     for pattern in urls.urlpatterns:
