@@ -91,6 +91,8 @@ class Action(StrEnum):
     TOKEN_REVOKED = "token.revoke"  # noqa: S105 (the name of an event)
     USER_CHANGED = "user.change"
     USER_CREATED = "user.create"
+    VIEWING_BEGUN = "view.begin"
+    VIEWING_ENDED = "view.end"
     WEBHOOK_CREATED = "webhook.create"
     WEBHOOK_CREDENTIAL_ISSUED = "webhook.credential"
     WEBHOOK_DELETED = "webhook.delete"

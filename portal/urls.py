@@ -25,7 +25,7 @@ from portal.views import (
     usage,
     workspaces,
 )
-from portal.views.accounts import factors, mine, passkeys, persons, resets, steps
+from portal.views.accounts import factors, mine, passkeys, persons, resets, steps, viewing
 from portal.views.contents import actions as contents_actions
 from portal.views.contents import lists as contents_lists
 from portal.views.contents import logs as contents_logs
@@ -207,6 +207,8 @@ urlpatterns = [
     path("users/<uuid:pk>/end/", persons.user_end, name="user-end"),
     path("users/<uuid:pk>/factor/", persons.user_factor_remove, name="user-factor-remove"),
     path("users/<uuid:pk>/rights/", persons.user_rights, name="user-rights"),
+    path("users/<uuid:pk>/view-as/<str:tenant>/", viewing.view_as, name="view-as"),
+    path("view-as/end/", viewing.view_as_end, name="view-as-end"),
     path("users/<uuid:pk>/sessions/<uuid:session>/", persons.user_session_end, name="user-session-end"),
     path("profile/", people.profile, name="profile"),
     path("profile/appearance/", people.appearance, name="appearance"),

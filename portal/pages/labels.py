@@ -301,6 +301,8 @@ ACTIONS: Final = {
     Action.TOKEN_REVOKED: "Access token revoked",
     Action.USER_CHANGED: "User changed",
     Action.USER_CREATED: "User created",
+    Action.VIEWING_BEGUN: "Seeing the portal as somebody",
+    Action.VIEWING_ENDED: "Seeing it as oneself again",
     Action.WEBHOOK_CREATED: "Webhook made",
     Action.WEBHOOK_DELETED: "Webhook deleted",
     Action.WORKSPACE_CREATED: "Workspace asked for",

@@ -30,6 +30,7 @@ from portal.pages.navigation import page
 from portal.pages.pagination import pager
 from portal.signin import accounts, attempts, factors
 from portal.signin.passkeys import passkeys_of
+from portal.signin.viewing import viewings_of
 from portal.views.actions import form_status, render_action
 from tenants import selectors
 from tenants.models import User
@@ -234,6 +235,7 @@ def _profile(request: HttpRequest, form: PasswordForm, status: int = 200) -> Htt
         "passkeys": passkeys_of(user),
         "codes_left": factors.codes_left(user),
         "memberships": user.memberships.order_by("tenant_id")[:100],
+        "viewings": viewings_of(user, now=timezone.now()),
     }
     return render(request, "pages/profile/profile.html", context, status=status)
 

@@ -121,6 +121,27 @@ def test_by_the_keyboard_many_rows_are_chosen_looked_at_and_done_and_on_a_phone(
     assert window.problems == []
 
 
+def test_an_operator_sees_what_a_member_sees_under_a_banner(visit: Callable[..., Visit], house: dict[str, Any]) -> None:
+    window = visit()
+    window.sign_in(house["operator"])
+    window.page.goto(f"{window.site}/users/{house['alice'].pk}/")
+    window.check_in_every_look("person")
+    window.page.get_by_role("link", name="View as acme").click()
+    window.page.get_by_label("Reason").fill("A ticket")
+    window.page.get_by_role("button", name="View", exact=True).click()
+    window.page.get_by_role("button", name="Be yourself again").wait_for()
+    window.check_in_every_look("viewing")
+    window.page.get_by_role("button", name="Be yourself again").focus()
+    window.page.keyboard.press("Enter")
+    window.page.get_by_text("You are yourself again.").wait_for()
+    member = visit()
+    member.sign_in(house["alice"])
+    member.page.goto(f"{member.site}/profile/")
+    assert member.page.get_by_text("A ticket").count() == 1
+    member.check_in_every_look("profile-seen")
+    assert window.problems == member.problems == []
+
+
 def test_every_report_and_what_is_put_off_in_every_look(visit: Callable[..., Visit], house: dict[str, Any]) -> None:
     now = timezone.now()
     hour = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)

@@ -49,6 +49,7 @@ FORMS = {
         "tenant-delete",
         "tenant-offboard",
         "tenant-retain",
+        "view-as",
         "bulk",
         "tenant-quota-change",
         "tenant-policies-change",

@@ -236,6 +236,7 @@ def addresses(acme: House, person: Any) -> list[str]:
         "bulk": {"sort": "tenants"},
         "users": {
             "pk": acme.viewer.pk,
+            "tenant": "acme",
             "session": PortalSession.objects.filter(user=acme.viewer)[0].pk,
         },
     }
