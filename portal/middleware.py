@@ -10,7 +10,8 @@ from urllib.parse import unquote_to_bytes, urlencode
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect, StreamingHttpResponse
 from django.middleware.gzip import GZipMiddleware
-from django.urls import reverse
+from django.urls import Resolver404, resolve, reverse
+from django.utils import timezone
 from django.utils.cache import patch_vary_headers
 from django_htmx.http import HttpResponseClientRedirect
 
@@ -24,6 +25,7 @@ from portal.http.pages import page_behind
 from portal.http.proxies import believe
 from portal.signin import refusals
 from portal.signin.sessions import session_seen
+from portal.signin.viewing import PAGES, viewing_of
 from tenants.suspensions import installation_closed
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -150,6 +152,40 @@ class ClosedMiddleware:
         return self.get_response(request)
 
 
+class ViewingMiddleware:
+    """Answers an operator who looks at the portal as somebody else with that person's pages, and refuses all else (GW28).
+
+    Whoever is looked at is the request's user from here inwards; outside of it, and in every record, it is the operator.
+    """
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponseBase]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        """The answer, or the refusal."""
+        viewing = viewing_of(request, now=timezone.now())
+        if viewing is None or request.path in {reverse("view-as-end"), reverse("logout")}:
+            return self.get_response(request)
+        request.viewing = viewing  # type: ignore[attr-defined]
+        request.user = viewing.person
+        try:
+            if request.method not in _SAFE:
+                return errors.answer(request, 403, "You look at the portal as somebody else: nothing can be done here.")
+            if _page_of(request) not in PAGES:
+                return errors.answer(request, 403, "This is not shown while you look at the portal as somebody else.")
+            return self.get_response(request)
+        finally:
+            request.user = viewing.viewer
+
+
+def _page_of(request: HttpRequest) -> str:
+    """The name of the page that is asked for; empty where there is none."""
+    try:
+        return resolve(request.path_info).view_name
+    except Resolver404:
+        return ""
+
+
 class AuditorMiddleware:
     """Lets auditors look at every page and send none but what concerns their own account (GW8).
 
@@ -217,7 +253,8 @@ class ScopeMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         """The answer with what all of them have."""
-        with scopes.scoped(scope_of(request.user)):
+        viewing = getattr(request, "viewing", None)
+        with scopes.scoped(scope_of(request.user, viewing.tenant if viewing else "")):
             response = self.get_response(request)
             seen = scopes.current()
         if isinstance(response, StreamingHttpResponse):

@@ -128,6 +128,7 @@ MIDDLEWARE = [
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "portal.middleware.SessionsMiddleware",
+    "portal.middleware.ViewingMiddleware",
     "portal.middleware.AuditorMiddleware",
     "portal.middleware.ClosedMiddleware",
     "portal.middleware.PaceMiddleware",

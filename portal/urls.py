@@ -25,14 +25,14 @@ from portal.views import (
     usage,
     workspaces,
 )
-from portal.views.accounts import factors, mine, passkeys, persons, resets, steps
+from portal.views.accounts import factors, mine, passkeys, persons, resets, steps, viewing
 from portal.views.contents import actions as contents_actions
 from portal.views.contents import lists as contents_lists
 from portal.views.contents import logs as contents_logs
 from portal.views.contents import objects as contents_objects
 from portal.views.contents import terminal as contents_terminal
 from portal.views.joining import invitations
-from portal.views.operating import announcements, freezing, postponing, reports
+from portal.views.operating import announcements, bulk, freezing, offboarding, postponing, reports
 from portal.views.requests import asking, deciding, endings, notifications, webhooks
 
 handler400 = "portal.http.errors.bad_request"
@@ -65,6 +65,8 @@ urlpatterns = [
     path("announcements/<uuid:pk>/", announcements.announcement, name="announcement"),
     path("announcements/<uuid:pk>/end/", announcements.announcement_over, name="announcement-end"),
     path("announcements/<uuid:pk>/dismiss/", announcements.announcement_away, name="announcement-dismiss"),
+    path("bulk/", bulk.bulk, name="bulk"),
+    path("bulk/<slug:sort>/", bulk.begin, name="bulk-begin"),
     path("search/", overview.search, name="search"),
     path("login/", sessions.login, name="login"),
     path("login/code/", steps.code, name="login-code"),
@@ -165,6 +167,9 @@ urlpatterns = [
     path("tenants/<str:name>/resume/", tenants.tenant_resume, name="tenant-resume"),
     path("tenants/<str:name>/freeze/", freezing.tenant_freeze, name="tenant-freeze"),
     path("tenants/<str:name>/thaw/", freezing.tenant_thaw, name="tenant-thaw"),
+    path("tenants/<str:name>/offboard/", offboarding.offboard, name="tenant-offboard"),
+    path("tenants/<str:name>/retain/", offboarding.retain, name="tenant-retain"),
+    path("tenants/<str:name>/export/", offboarding.export, name="tenant-export"),
     path("tenants/<str:name>/delete/", tenants.tenant_delete, name="tenant-delete"),
     path("tenants/<str:name>/webhooks/", webhooks.webhooks, name="tenant-webhooks"),
     path("tenants/<str:name>/webhooks/new/", webhooks.webhook_new, name="tenant-webhook-new"),
@@ -218,6 +223,8 @@ urlpatterns = [
     path("users/<uuid:pk>/end/", persons.user_end, name="user-end"),
     path("users/<uuid:pk>/factor/", persons.user_factor_remove, name="user-factor-remove"),
     path("users/<uuid:pk>/rights/", persons.user_rights, name="user-rights"),
+    path("users/<uuid:pk>/view-as/<str:tenant>/", viewing.view_as, name="view-as"),
+    path("view-as/end/", viewing.view_as_end, name="view-as-end"),
     path("users/<uuid:pk>/sessions/<uuid:session>/", persons.user_session_end, name="user-session-end"),
     path("profile/", people.profile, name="profile"),
     path("profile/appearance/", people.appearance, name="appearance"),

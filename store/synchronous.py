@@ -7,7 +7,7 @@ surrounding transaction ends, and every writer of every process waits for it: ca
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from time import monotonic
 from typing import Any, Final
 
@@ -30,7 +30,7 @@ from store.log.preconditions import (
 )
 from store.postgresql.arrays import register
 from store.postgresql.connections import PATIENCE_SECONDS
-from store.postgresql.statements import CURRENT, EXTEND, NOTIFY, SIZE, WRITE, load, stored_of
+from store.postgresql.statements import CURRENT, EXTEND, HOLDINGS, NOTIFY, SIZE, WRITE, load, stored_of
 from store.types import AllSpaces, Key, Listing, Operation, Range, Stored, Unavailable
 
 HOLD_SECONDS: Final = 2
@@ -109,6 +109,33 @@ def bytes_of(tenant: str, *, using: str = "default") -> int:
         cursor.execute(SIZE, (tenant,))
         row = cursor.fetchone()
     return int(row[0]) if row is not None else 0
+
+
+def holdings(space: str, *, using: str = "default") -> list[tuple[Range, int]]:
+    """What there is in a space and in those below it: each resource in each namespace, and how many objects."""
+    with _cursor(using) as cursor:
+        cursor.execute(HOLDINGS, (space, f"{space}:", f"{space};"), binary=True)
+        rows = cursor.fetchall()
+    return [(Range(space, group, kind, namespace), count) for space, group, kind, namespace, count in rows]
+
+
+def objects_of(selection: Range, *, portion: int, using: str = "default") -> Iterator[Stored]:
+    """The objects of one resource in one namespace in the order of their names, read by ``portion`` as they are wanted.
+
+    Not of one moment: an object that is changed meanwhile comes as it was or as it is then.
+    """
+    statement, parameters = load(selection)
+    namespace, after = selection.namespace or "", ""
+    while True:
+        with _cursor(using) as cursor:
+            cursor.execute(statement, (*parameters, selection.space, namespace, after, portion), binary=True)
+            rows = [row for row in cursor.fetchall() if row[1] is not None]
+        found = [row for row in rows if row[2] == namespace]
+        for _, space, of, name, revision, data in found:
+            yield Stored(Key(space, selection.group, selection.resource, of, name), revision, data)
+        if len(found) < portion:
+            return
+        after = found[-1][3]
 
 
 class _Leased(Exception):

@@ -60,6 +60,7 @@ CREDENTIAL = Bucket("credential", burst=10, interval=6)
 WRITES = Bucket("writes", burst=600, interval=1)
 """Whatever a person sends to the portal that is no reading: what may stay of it for years is bounded by this (AD8)."""
 REQUEST = Bucket("request", burst=10, interval=30)
+EXPORT = Bucket("export", burst=5, interval=60)
 LOGIN_TOKENS = Bucket("login-tokens", burst=60, interval=1)
 LOGIN_USES = Bucket("login-uses", burst=100, interval=0.2)
 LOGIN_ASKED = Bucket("login-asked", burst=10, interval=6)

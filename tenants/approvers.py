@@ -18,6 +18,7 @@ DEFAULTS: Final = {
     "quota": OPERATOR,
     "role": OWNER,
     "break-glass": OPERATOR,
+    "leave": OPERATOR,
 }
 OWNERS_MAY: Final = frozenset({"role", "break-glass"})
 """What owners of a tenant have the right to do themselves; of the rest an approval of theirs could not be carried out."""

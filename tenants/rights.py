@@ -6,8 +6,8 @@ Whoever is no member may not know of the tenant: NotFound, not Forbidden.
 from __future__ import annotations
 
 from audit.recorder import Actor
-from kube.requests.status import Forbidden, NotFound
-from tenants.models import Membership, Role, Status, Tenant, TenantState, User, Workspace
+from kube.requests.status import Conflict, Forbidden, NotFound
+from tenants.models import Membership, Offboarding, Role, Status, Tenant, TenantState, User, Workspace
 from tenants.suspensions import freezes_over
 
 _RANK = {Role.OWNER: 3, Role.ADMIN: 2, Role.EDITOR: 1, Role.VIEWER: 0}
@@ -108,6 +108,14 @@ def require_thawed(actor: Actor, tenant: Tenant, workspace: Workspace | None = N
         return
     for freeze in freezes_over(tenant.pk, workspace):
         raise Forbidden(f"frozen: {freeze.reason}. Only operators may change anything in it.", kind="tenants")
+
+
+def require_retained(tenant: Tenant) -> None:
+    """Conflict for a tenant that leaves: it stays closed until that is called off (GW28)."""
+    found = Offboarding.objects.filter(tenant=tenant).first()
+    if found is not None:
+        words = f"The tenant {tenant.name} leaves, and is deleted on {found.ends_at:%d %b %Y}; call that off first."
+        raise Conflict(words, kind="tenants", name=tenant.name)
 
 
 def _closed(what: str, state: str, reason: str) -> str:

@@ -55,6 +55,14 @@ def tenants_visible_to(actor: Actor) -> QuerySet[Tenant]:
     return rows.filter(Exists(Membership.objects.filter(user_id=actor.user_id, tenant_id=OuterRef("pk"))))
 
 
+def tenants_found(actor: Actor, *, search: str = "") -> QuerySet[Tenant]:
+    """Those of which ``search`` is any part of a name."""
+    rows = tenants_visible_to(actor)
+    return (
+        rows.filter(Q(name__contains=search.lower()[:63]) | Q(display_name__icontains=search[:128])) if search else rows
+    )
+
+
 def tenants_page(
     actor: Actor,
     *,
@@ -71,15 +79,14 @@ def tenants_page(
 
     Each has ``workspace_count`` and ``member_count``. Three queries.
     """
-    rows = tenants_visible_to(actor)
+    rows = tenants_found(actor, search=search)
     if after:
         rows = rows.filter(name__lt=after) if descending else rows.filter(name__gt=after)
-    if search:
-        rows = rows.filter(Q(name__contains=search.lower()[:63]) | Q(display_name__icontains=search[:128]))
     if managed_by:
         rows = rows.filter(managed_by=managed_by)
     if state:
         rows = rows.filter(state=state)
+    rows = rows.select_related("offboarding")
     found = list(rows.order_by("-name" if descending else "name")[: max(1, min(limit, 200))])
     names = [tenant.name for tenant in found]
     # Two grouped counts over the page alone: joined counts would multiply, and counting all tenants would not end.
@@ -153,6 +160,17 @@ def workspaces_visible_to(actor: Actor) -> QuerySet[Workspace]:
     return rows.filter(Exists(mine))
 
 
+def workspaces_found(actor: Actor, *, search: str = "", status: str = "") -> QuerySet[Workspace]:
+    """Those in a status that ``search`` finds.
+
+    By any part of a name, of a namespace's name, or of its person's, or a whole UID of it or of its namespace.
+    """
+    rows = workspaces_visible_to(actor)
+    if status:
+        rows = rows.filter(status=status)
+    return rows.filter(_called(search)) if search else rows
+
+
 def workspaces_page(
     actor: Actor,
     *,
@@ -167,16 +185,11 @@ def workspaces_page(
 ) -> Page[Workspace]:
     """Workspaces, newest first unless ``oldest_first``, each with its living operation in ``current`` (a list of one or none).
 
-    ``search`` is any part of a name, of a namespace's name, or of its person's, or a whole UID of it or of its namespace.
     Raises ``BadRequest`` for a foreign cursor.
     """
-    rows = workspaces_visible_to(actor)
+    rows = workspaces_found(actor, search=search, status=status)
     if tenant:
         rows = rows.filter(tenant_id=tenant)
-    if status:
-        rows = rows.filter(status=status)
-    if search:
-        rows = rows.filter(_called(search))
     if tier:
         rows = rows.filter(tier_id=tier)
     if cluster:
@@ -192,6 +205,13 @@ def _called(search: str) -> Q:
         return called | Q(pk=UUID(words)) | Q(namespace_uid=words)
     except ValueError:
         return called
+
+
+def people_found(actor: Actor, *, search: str = "") -> QuerySet[User]:
+    """Accounts of which ``search`` is any part of address or name. Operators and auditors; raises ``Forbidden``."""
+    require_overseer(actor)
+    rows = User.objects.all()
+    return rows.filter(Q(email__icontains=search) | Q(name__icontains=search)) if search else rows
 
 
 def workspace_visible_to(actor: Actor, workspace_id: UUID | str) -> Workspace:
@@ -242,6 +262,12 @@ def operations_page(
     if waiting:
         rows = rows.filter(state__in=_LIVING).exclude(error="")
     return page_of(rows, after, limit, oldest_first=oldest_first)
+
+
+def operations_waiting(actor: Actor) -> QuerySet[Operation]:
+    """Those of what the actor sees that have not ended and were tried in vain."""
+    rows = Operation.objects.filter(state__in=_LIVING).exclude(error="")
+    return rows if actor.sees_all else rows.filter(workspace__tenant__in=tenants_visible_to(actor))
 
 
 def operation_visible_to(actor: Actor, operation_id: UUID | None) -> Operation:

@@ -78,10 +78,11 @@ class Api:
         """Take away; ``None`` when it is gone at once."""
         return self._json("DELETE", path)
 
-    def stream(self, *path: str, **query: str) -> Iterator[bytes]:
-        """A file, piece by piece."""
+    def stream(self, *path: str, body: Any = None, **query: str) -> Iterator[bytes]:
+        """A file, piece by piece; one that is made by a ``body`` is posted for."""
+        method = "GET" if body is None else "POST"
         try:
-            with self._client.stream("GET", self._url(path), params=query) as answer:
+            with self._client.stream(method, self._url(path), params=query, json=body) as answer:
                 if answer.is_error:
                     answer.read()
                     raise _failure(answer)

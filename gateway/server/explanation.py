@@ -130,6 +130,22 @@ def state_of(cluster: str) -> State:
     return State(policies, objects, PolicyFile(file).policies if file is not None else ())
 
 
+def permitted(principal: Principal, cluster: str, asked: Sequence[Attributes]) -> tuple[bool, ...]:
+    """Which of these a principal may do in a logical cluster, as if no door were locked; decided on one reading.
+
+    For who takes along what is in a tenant that leaves: what is closed to requests is theirs all the same.
+    """
+    store = Snapshot(cluster, locked=False)
+
+    async def decided() -> tuple[bool, ...]:
+        authorization = authorization_on(store)
+        async with authorization.running():
+            said = [await authorization.chain.authorize(principal, _asked(cluster, each)) for each in asked]
+        return tuple(decision.allowed for decision in said)
+
+    return store.settled(decided)
+
+
 def resource_of(cluster: str, group: str, kind: str) -> Resource | None:
     """The built-in resource of a kind that a logical cluster serves."""
     return Catalogs().of(cluster).by_group_kind(group, kind)
@@ -196,10 +212,10 @@ class Snapshot:
     """Some objects and all locks, as the caller's transaction sees them: a store to decide by.
 
     It begins with the RBAC around a logical cluster. What it is asked for and does not hold is not there, until
-    ``settled`` has read it and asked again.
+    ``settled`` has read it and asked again. Without ``locked`` every door is open.
     """
 
-    def __init__(self, cluster: str) -> None:
+    def __init__(self, cluster: str, *, locked: bool = True) -> None:
         from tenants.models import Freeze, Lock
 
         self._ranges: dict[Range, Listing] = {}
@@ -212,6 +228,7 @@ class Snapshot:
         self._locks = {
             (space, namespace): reason
             for space, namespace, reason in Lock.objects.values_list("space", "namespace", "reason")
+            if locked
         }
         self.tenants = suspended_tenants(self._locks)
         self._freezes = {

@@ -35,9 +35,12 @@ _PORTION = 500
 class Lines(StreamingHttpResponse):
     """A long file, read while it is sent. Django would read all of it first where it serves asynchronously."""
 
+    portion = _PORTION
+    """Lines that are read at a time."""
+
     async def __aiter__(self) -> AsyncIterator[bytes]:
         lines = iter(self)
-        while portion := await sync_to_async(lambda: b"".join(islice(lines, _PORTION)))():
+        while portion := await sync_to_async(lambda: b"".join(islice(lines, self.portion)))():
             yield portion
 
 

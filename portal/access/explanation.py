@@ -192,7 +192,7 @@ def explain_own_write(
     Operators come to a tenant as its owners, and to the system space as its masters. Raises ``BadRequest``.
     """
     tenant = tenant_of(cluster)
-    said = explanation.ask(_as_member(actor, tenant), cluster, attributes)
+    said = explanation.ask(as_member(actor, tenant), cluster, attributes)
     return _explained(actor, tenant, said, _judge(actor, sent, doors, now))
 
 
@@ -208,7 +208,7 @@ def _judge(
         return None
 
     def judge(who: Principal, what: RequestInfo) -> Decision:
-        asking = _as_member(actor, what.tenant)
+        asking = as_member(actor, what.tenant)
         if what.verb != "create" and not explanation.decide(asking, replace(what, verb="get")).allowed:
             return _UNREAD
         found = judging.judge(who, what, sent, now=now.timestamp())
@@ -275,8 +275,7 @@ def _explained(
             for recommendation in recommendations.recommend_grants(
                 principal, Attributes.of(resolved), policies, decision
             )
-            if actor.operator
-            or recommendations.may_create(_as_member(actor, resolved.tenant), recommendation, policies)
+            if actor.operator or recommendations.may_create(as_member(actor, resolved.tenant), recommendation, policies)
         )
     judged = judge(principal, resolved) if judge is not None and decision.allowed else None
     if judged is not None:
@@ -294,7 +293,7 @@ def may_grant(actor: Actor, cluster: str) -> bool:
     return role is not None and role_at_least(role, Role.ADMIN)
 
 
-def _as_member(actor: Actor, tenant: str) -> Principal:
+def as_member(actor: Actor, tenant: str) -> Principal:
     """How the person appears at the API server as a member of a tenant; operators as its owners, and the system's masters."""
     role = role_of(actor, tenant)
     groups = [] if role is None else [f"{MEMBERS}{role.value}"]

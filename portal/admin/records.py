@@ -8,7 +8,7 @@ from django.contrib import admin
 from audit.models import AuditChain, AuditEntry
 from portal.admin.translating import ServiceBackedAdmin, lines
 from portal.pages import labels
-from tenants.models import Announcement, Freeze, Postponement, UsageHour
+from tenants.models import Announcement, Freeze, Offboarding, Postponement, UsageHour
 
 
 @admin.register(AuditEntry)
@@ -58,6 +58,16 @@ class FreezeAdmin(ServiceBackedAdmin):
     list_select_related = ("tenant",)
     search_fields = ("tenant__name__startswith",)
     ordering = ("-frozen_at", "id")
+
+
+@admin.register(Offboarding)
+class OffboardingAdmin(ServiceBackedAdmin):
+    """Which tenants leave, to read; operators begin it and call it off on the tenants' pages."""
+
+    list_display = ("tenant", "manner", "reason", "begun_by", "begun_at", "ends_at")
+    list_select_related = ("tenant",)
+    search_fields = ("tenant__name__startswith",)
+    ordering = ("ends_at", "tenant")
 
 
 @admin.register(Postponement)

@@ -144,7 +144,7 @@ class TenantDetail(Endpoint):
 
     @extend_schema(
         operation_id="deleteTenant",
-        summary="Delete a tenant and everything in it (owners, operators)",
+        summary="Delete a tenant and everything in it at once (operators)",
         request=None,
         responses={202: TenantSerializer},
     )

@@ -17,7 +17,7 @@ from portal.api import (
     workspaces,
 )
 from portal.api.accounts import sessions, users
-from portal.api.operating import announcements, freezes, postponements, reports
+from portal.api.operating import announcements, freezes, offboardings, postponements, reports
 
 urlpatterns = [
     path("users/", users.UserList.as_view()),
@@ -69,6 +69,9 @@ urlpatterns = [
     path("tenants/<str:name>/resume", tenants.TenantResume.as_view()),
     path("tenants/<str:name>/freeze", freezes.TenantFreeze.as_view()),
     path("tenants/<str:name>/thaw", freezes.TenantThaw.as_view()),
+    path("tenants/<str:name>/offboard", offboardings.TenantOffboard.as_view()),
+    path("tenants/<str:name>/retain", offboardings.TenantRetain.as_view()),
+    path("tenants/<str:name>/export", offboardings.TenantExport.as_view()),
     path("freezes/", freezes.FreezeList.as_view()),
     path("tenants/<str:name>/credentials/", tenants.TenantCredentialList.as_view()),
     path("tenants/<str:name>/credentials/<str:jti>/revoke", tenants.TenantCredentialRevoke.as_view()),

@@ -103,6 +103,7 @@ RIGHTS: Final[Mapping[str, Right]] = {
     "recording_chunks": Right("SELECT, INSERT, DELETE", _READ, rows="recording_id IN (SELECT id FROM recordings)"),
     "locks": Right(_ALL, _ALL, rows=_of_space()),
     "freezes": Right(_ALL, "SELECT, DELETE", rows=_of("tenant_id")),
+    "offboardings": Right(_ALL, _READ, rows=_of("tenant_id")),
     "tiers": Right(_ALL, _READ),
     "clusters": Right(_ALL, _READ),
     "cluster_probes": Right(_ALL),

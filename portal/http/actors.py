@@ -35,11 +35,14 @@ def require_pace(request: HttpRequest, user: Any) -> None:
     actionlimits.take(actionlimits.WRITES, user.pk)
 
 
-def scope_of(user: Any) -> Scope | None:
-    """Whose rows a request of this person may see: operators and auditors everybody's, others those of their tenants."""
+def scope_of(user: Any, tenant: str = "") -> Scope | None:
+    """Whose rows a request of this person may see: operators and auditors everybody's, others those of their tenants.
+
+    Of one ``tenant`` alone, where that is said.
+    """
     if not user.is_authenticated:
         return NOBODY
-    return None if user.is_active and (user.is_staff or user.is_auditor) else Scope(user.pk)
+    return None if user.is_active and (user.is_staff or user.is_auditor) else Scope(user.pk, tenant)
 
 
 def person_named(email: str, *, field: str) -> User:

@@ -99,6 +99,7 @@ def page(request: HttpRequest) -> dict[str, Any]:
     user: Any = getattr(request, "user", None)
     if user is not None and user.is_authenticated:
         context["banners"] = SimpleLazyObject(lambda: list(announcements_for(user, now=timezone.now())[:SHOWN_MAX]))
+        context["viewing"] = getattr(request, "viewing", None)
         context["closed"] = getattr(request, "closed", "")
         context["unread"] = SimpleLazyObject(lambda: Notification.objects.filter(user=user, read_at=None).count())
         waiting = SimpleLazyObject(lambda: inbox_counted(actor_of(request), now=timezone.now()))

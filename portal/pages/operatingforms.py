@@ -8,7 +8,9 @@ from typing import Any
 
 from django import forms
 
-from tenants.models import Announcement, Audience, Severity, Tier
+from portal.pages.forms import ReasonForm
+from tenants.models import Announcement, Audience, Offboarding, Severity, Tier
+from tenants.services.operating import offboarding
 from tenants.services.operating.announcements import TEXT_MAX, Said
 from tenants.services.operating.postponing import DAYS_MAX
 
@@ -42,6 +44,29 @@ class PostponeForm(forms.Form):
         widget=forms.DateInput(attrs={"type": "date"}),
     )
     reason = forms.CharField(max_length=512, widget=forms.TextInput(attrs={"autocomplete": "off"}))
+
+
+class OffboardForm(ReasonForm):
+    """Why a tenant leaves, how it is closed until it is gone, and for how long it is kept."""
+
+    manner = forms.ChoiceField(choices=Offboarding.Manner.choices, label="Closed how")
+    days = forms.IntegerField(
+        min_value=1,
+        max_value=offboarding.DAYS_MAX,
+        initial=offboarding.DAYS_KEPT,
+        label="Kept for, in days",
+        help_text="Then it is deleted. Again, with other words, puts the end elsewhere.",
+    )
+
+
+class ExportForm(forms.Form):
+    """Whether Secrets are wanted too."""
+
+    secrets = forms.BooleanField(
+        required=False,
+        label="with Secrets",
+        help_text="Those that you may read, in plain text. Keep the file accordingly; that it was made is in the audit log.",
+    )
 
 
 class AnnouncementForm(forms.Form):

@@ -76,6 +76,19 @@ class QuotaWishForm(WishForm):
         self.fields["tenant"].choices = [(name, name) for name in tenants]  # type: ignore[attr-defined]
 
 
+class LeaveWishForm(WishForm):
+    """The end of a tenant, after some time in which its people take along what is theirs."""
+
+    kind = RequestKind.LEAVE
+    tenant = forms.ChoiceField(
+        help_text="Nobody writes in it any more once an operator agrees; it is deleted 30 days later. Only those that you own."
+    )
+
+    def __init__(self, *args: Any, tenants: Sequence[str], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["tenant"].choices = [(name, name) for name in tenants]  # type: ignore[attr-defined]
+
+
 class RoleWishForm(WishForm):
     """A role in a tenant, for good."""
 

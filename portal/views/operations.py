@@ -13,6 +13,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from portal.backup.opening import restored_open, unconfirmed
+from portal.bulk.deeds import SORTS
 from portal.http.actors import actor_of
 from portal.pages import labels
 from portal.pages.forms import EmptyForm, ReasonForm
@@ -36,6 +37,7 @@ def operations(request: HttpRequest) -> HttpResponse:
         "rows": [_row(operation) for operation in page.rows],
         "listed": "Operations",
         "everything": everything,
+        "deeds": SORTS["operations"].deeds if actor.operator and not everything else {},
         "pager": pager(request, page.next),
     }
     return render(request, "pages/operations/list.html", context)

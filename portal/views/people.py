@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.contrib import auth, messages
 from django.contrib.auth.decorators import login_required
-from django.db.models import Count, Q
+from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -22,6 +22,7 @@ from access.credentials.tokens import token_of, tokens_of
 from access.models import PersonalAccessToken
 from audit.selectors import page_of
 from kube.requests.status import NotFound, StatusError
+from portal.bulk.deeds import SORTS
 from portal.http.actors import actor_of
 from portal.pages import labels
 from portal.pages.forms import AppearanceForm, EmptyForm, PasswordForm, TokenForm, UserForm, add_status_error
@@ -29,10 +30,11 @@ from portal.pages.navigation import page
 from portal.pages.pagination import pager
 from portal.signin import accounts, attempts, factors
 from portal.signin.passkeys import passkeys_of
+from portal.signin.viewing import viewings_of
 from portal.views.actions import form_status, render_action
 from tenants import selectors
 from tenants.models import User
-from tenants.rights import require_operator, require_overseer
+from tenants.rights import require_operator
 
 _YEAR = 365 * 86400
 
@@ -161,13 +163,17 @@ def password(request: HttpRequest) -> HttpResponse:
 @login_required
 def users(request: HttpRequest) -> HttpResponse:
     """Everybody, newest first. Operators and auditors."""
-    require_overseer(actor_of(request))
+    actor = actor_of(request)
     query = request.GET.get("q", "").strip()[:128]
-    rows = User.objects.annotate(tenant_count=Count("memberships"))
-    if query:
-        rows = rows.filter(Q(email__icontains=query) | Q(name__icontains=query))
+    rows = selectors.people_found(actor, search=query).annotate(tenant_count=Count("memberships"))
     found = page_of(rows, request.GET.get("after", ""), 50)
-    context = {"rows": found.rows, "listed": "Users", "query": query, "pager": pager(request, found.next)}
+    context = {
+        "rows": found.rows,
+        "listed": "Users",
+        "query": query,
+        "deeds": SORTS["people"].deeds if actor.operator else {},
+        "pager": pager(request, found.next),
+    }
     return render(request, "pages/users/list.html", context)
 
 
@@ -229,6 +235,7 @@ def _profile(request: HttpRequest, form: PasswordForm, status: int = 200) -> Htt
         "passkeys": passkeys_of(user),
         "codes_left": factors.codes_left(user),
         "memberships": user.memberships.order_by("tenant_id")[:100],
+        "viewings": viewings_of(user, now=timezone.now()),
     }
     return render(request, "pages/profile/profile.html", context, status=status)
 

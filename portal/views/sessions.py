@@ -15,10 +15,12 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from kube.requests.status import Forbidden, TooManyRequests
 from portal.database.scopes import everything
+from portal.http.actors import actor_of
 from portal.http.targets import safe_target
 from portal.pages.forms import SignInForm, add_status_error
 from portal.signin import accounts, steps
 from portal.signin.oidc.provider import configured
+from portal.signin.viewing import viewing_end
 from portal.views import oidc
 from portal.views.accounts.steps import go_on
 
@@ -71,6 +73,7 @@ def logout(request: HttpRequest) -> HttpResponse:
     A page leads there, not a redirect: our policy lets forms lead to our own pages only.
     """
     address = oidc.end_session_url(request)
+    viewing_end(request, actor_of(request))
     accounts.sign_out(request)
     if not address:
         return redirect("login")

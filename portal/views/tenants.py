@@ -20,6 +20,7 @@ from audit.recorder import Actor
 from audit.selectors import Filters, chain_began, entries_of_chain, requests_of_tenant
 from kube.requests.names import SYSTEM_TENANT
 from kube.requests.status import NotFound, StatusError
+from portal.bulk.deeds import SORTS
 from portal.http.actors import actor_of, person_named
 from portal.pages import labels, plots
 from portal.pages.forms import ConfirmForm, EmptyForm, MemberForm, RoleForm, SuspendForm, TenantForm
@@ -50,6 +51,7 @@ def tenants(request: HttpRequest) -> HttpResponse:
         "listed": "Tenants",
         "query": query,
         "operator": actor.operator,
+        "deeds": SORTS["tenants"].deeds if actor.operator else {},
         "pager": pager(request, found[PAGE - 1].name if more else ""),
     }
     return render(request, "pages/tenants/list.html", context)
@@ -65,15 +67,19 @@ def tenant(request: HttpRequest, name: str) -> HttpResponse:
     role = role_of(actor, name)
     system = name == SYSTEM_TENANT
     held = freezes_shown(actor, found, now=timezone.now())
+    leaves = found.state != TenantState.TERMINATING and hasattr(found, "offboarding")
     may = {
         "suspend": actor.operator and not system,
         "freeze": actor.operator and not system and found.state != TenantState.TERMINATING and not held,
-        "thaw": actor.operator and bool(held),
-        "resume": actor.operator and found.state == TenantState.SUSPENDED,
+        "thaw": actor.operator and bool(held) and not leaves,
+        "resume": actor.operator and found.state == TenantState.SUSPENDED and not leaves,
         "read_all": actor.sees_all or (role is not None and role_at_least(role, Role.ADMIN)),
         "issue": role is not None and not actor.auditor and numbers.ready > 0 and found.state == TenantState.ACTIVE,
         "create_workspace": role is not None and role_at_least(role, Role.EDITOR) and found.state == TenantState.ACTIVE,
-        "delete": role is Role.OWNER and found.state != TenantState.TERMINATING and not system,
+        "delete": actor.operator and found.state != TenantState.TERMINATING and not system,
+        "offboard": actor.operator and found.state != TenantState.TERMINATING and not system,
+        "retain": actor.operator and leaves,
+        "ask_to_leave": role is Role.OWNER and not actor.operator and found.state == TenantState.ACTIVE and not held,
     }
     stats = [
         {"icon": "boxes", "label": "Workspaces", "value": numbers.workspaces, "unit": "", "note": ""},
@@ -202,10 +208,9 @@ def tenant_resume(request: HttpRequest, name: str) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def tenant_delete(request: HttpRequest, name: str) -> HttpResponse:
-    """Confirm, by typing the name, and delete a tenant with all that is in it. Owners and operators."""
+    """Confirm, by typing the name, and delete a tenant with all that is in it, at once. Operators only."""
     actor = actor_of(request)
-    found = selectors.tenant_visible_to(actor, name)
-    require_role(actor, name, Role.OWNER)
+    found = _for_operator(actor, name)
     return render_action(
         request,
         ConfirmForm(request.POST or None, expected=name),

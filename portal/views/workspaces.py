@@ -16,6 +16,7 @@ from access.credentials.selectors import credentials_of_workspace
 from audit.recorder import Actor
 from audit.selectors import Filters, entries_everywhere
 from kube.requests.status import StatusError
+from portal.bulk.deeds import SORTS
 from portal.http.actors import actor_of
 from portal.pages import meters, plots, progress
 from portal.pages.forms import (
@@ -62,6 +63,7 @@ def workspaces(request: HttpRequest) -> HttpResponse:
         "query": query,
         "status": status,
         "statuses": [(Status.ACTIVE.value, "Active"), (Status.SUSPENDED.value, "Suspended")],
+        "deeds": SORTS["workspaces"].deeds if actor.operator else {},
         "can_create": actor.operator or bool(editable_tenants(actor)),
         "pager": pager(request, found.next),
     }

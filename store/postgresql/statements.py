@@ -90,6 +90,22 @@ SELECT coalesce(sum(bytes), 0)::bigint FROM store_space WHERE split_part(space, 
 """
 
 # A loose index scan: one probe for each resource that exists anywhere, not one row for each object.
+# Of one space and of those below it: how many objects there are of each resource in each namespace.
+HOLDINGS = """
+WITH RECURSIVE kind AS (
+    (SELECT "group", resource FROM store_object ORDER BY "group", resource LIMIT 1)
+    UNION ALL
+    SELECT next."group", next.resource FROM kind CROSS JOIN LATERAL (
+        SELECT o."group", o.resource FROM store_object AS o
+        WHERE (o."group", o.resource) > (kind."group", kind.resource)
+        ORDER BY o."group", o.resource LIMIT 1
+    ) AS next
+)
+SELECT o.space, o."group", o.resource, o.namespace, count(*) FROM kind JOIN store_object AS o
+ON o."group" = kind."group" AND o.resource = kind.resource AND (o.space = %s OR o.space >= %s AND o.space < %s)
+GROUP BY o.space, o."group", o.resource, o.namespace ORDER BY o.space, o.namespace, o."group", o.resource
+"""
+
 RESOURCES = """
 WITH RECURSIVE kind AS (
     (SELECT "group", resource FROM store_object ORDER BY "group", resource LIMIT 1)

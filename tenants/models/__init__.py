@@ -14,6 +14,7 @@ from tenants.models.clusters import (
 )
 from tenants.models.freezes import Freeze
 from tenants.models.notices import Delivery, DeliveryState, Notice, NoticeKind, Notification, Webhook
+from tenants.models.offboardings import Offboarding
 from tenants.models.people import Invitation, Membership, Role, Tenant, TenantState, User
 from tenants.models.postponements import Postponement
 from tenants.models.recordings import Recording, RecordingChunk
@@ -42,6 +43,7 @@ __all__ = [
     "Notice",
     "NoticeKind",
     "Notification",
+    "Offboarding",
     "Operation",
     "OperationState",
     "Passkey",

@@ -22,6 +22,7 @@ class RequestKind(models.TextChoices):
     QUOTA = "quota", _("More quota for a tenant")
     ROLE = "role", _("A role in a tenant")
     BREAK_GLASS = "break-glass", _("Break-glass: a role for some hours")
+    LEAVE = "leave", _("The end of a tenant")
 
 
 class RequestState(models.TextChoices):
@@ -105,6 +106,7 @@ class AccessRequest(models.Model):
             RequestKind.QUOTA: f"more quota for {tenant}",
             RequestKind.ROLE: f"the role {role} in {tenant}",
             RequestKind.BREAK_GLASS: f"break-glass as {role} in {tenant} for {self.minutes} minutes",
+            RequestKind.LEAVE: f"the end of the tenant {tenant}",
         }
         return texts[RequestKind(self.kind)]
 

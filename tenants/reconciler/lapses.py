@@ -11,6 +11,7 @@ from datetime import datetime
 from tenants.services.endings import ends_announce, suspensions_end, workspaces_expire
 from tenants.services.memberships import memberships_lapse
 from tenants.services.operating.freezing import freezes_end
+from tenants.services.operating.offboarding import offboardings_announce, offboardings_end
 from tenants.services.operating.postponing import postponements_end
 from tenants.services.requests import requests_expire
 
@@ -19,4 +20,5 @@ def lapses_sweep(*, now: datetime) -> int:
     """Memberships and break-glass by the database's clock, the rest by ``now``; how many there were, warnings included."""
     ended = memberships_lapse() + requests_expire(now=now)
     ended += suspensions_end(now=now) + freezes_end(now=now) + postponements_end(now=now)
+    ended += offboardings_end(now=now) + offboardings_announce(now=now)
     return ended + workspaces_expire(now=now) + ends_announce(now=now)

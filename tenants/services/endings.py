@@ -69,7 +69,7 @@ def suspensions_end(*, now: datetime) -> int:
     """Resume what was suspended until now; how many. Nothing while the platform is closed after a restore."""
     if installation_closed():
         return 0
-    tenants = Tenant.objects.filter(state=TenantState.SUSPENDED, suspended_until__lte=now)
+    tenants = Tenant.objects.filter(state=TenantState.SUSPENDED, suspended_until__lte=now, offboarding=None)
     workspaces = Workspace.objects.filter(
         status=Status.SUSPENDED, suspended_until__lte=now, tenant__state=TenantState.ACTIVE
     )

@@ -25,7 +25,7 @@ from tenants.models import Membership, NoticeKind, Phase, Role, Status, Tenant, 
 from tenants.naming import check_manager, check_tenant_name, check_text, check_until
 from tenants.notices import note
 from tenants.quotas import tenant_quota, tenant_quota_write
-from tenants.rights import require_open, require_operator, require_role, tenant_locked
+from tenants.rights import require_open, require_operator, require_retained, require_role, tenant_locked
 from tenants.services import desiredstate
 from tenants.services.revocation import access_tokens_end, credentials_changed
 from tenants.suspensions import credentials_spend, lock_clear, lock_set
@@ -123,13 +123,13 @@ def checked_hard(hard: Mapping[str, str], name: str, scopes: Sequence[Scope] = (
 def tenant_delete(*, actor: Actor, name: str) -> Tenant:
     """Begin the end of a tenant: closed at once, then workers delete all that is in it and the tenant itself (TS1).
 
-    Operators, and owners of the tenant unless it is suspended. Deleting twice is one deletion. Raises ``NotFound``,
+    Operators only: owners ask for an offboarding (GW28). Deleting twice is one deletion. Raises ``NotFound``,
     ``Forbidden``.
     """
     tenant = _locked(actor, name, Role.OWNER)
+    require_operator(actor)
     if tenant.state == TenantState.TERMINATING:
         return tenant
-    require_open(actor, tenant)
     tenant.state = TenantState.TERMINATING
     tenant.save(update_fields=["state"])
     lock_set(space=tenant.cluster_path, reason="The tenant is being deleted.")
@@ -195,7 +195,8 @@ def tenant_resume(*, actor: Actor, name: str) -> Tenant:
 
     Whatever was made out to the tenant's people and service accounts so far, and says when, does not count any more (P5).
 
-    Resuming an active tenant changes nothing. Raises ``NotFound``, ``Forbidden``, ``Conflict`` while being deleted.
+    Resuming an active tenant changes nothing. Raises ``NotFound``, ``Forbidden``, ``Conflict`` while being deleted, and
+    while it leaves.
     """
     require_operator(actor)
     tenant = _locked(actor, name, Role.OWNER)
@@ -203,6 +204,7 @@ def tenant_resume(*, actor: Actor, name: str) -> Tenant:
         raise Conflict(f"The tenant {name} is being deleted.", kind="tenants", name=name)
     if tenant.state == TenantState.ACTIVE:
         return tenant
+    require_retained(tenant)
     tenant.state, tenant.suspended_reason, tenant.suspended_at, tenant.suspended_by = TenantState.ACTIVE, "", None, ""
     tenant.suspended_until = None
     tenant.save()

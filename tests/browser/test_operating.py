@@ -13,6 +13,7 @@ from kube.quota.charges import Price
 from portal.access.reports import REPORTS
 from tenants.models import Announcement, Freeze, OperationState, Tenant, UsageHour, User, Workspace
 from tenants.services import prices_change
+from tenants.services.operating.offboarding import tenant_offboard
 from tests.browser.window import Visit
 from tests.tenants.conftest import OPERATOR
 
@@ -42,6 +43,10 @@ def test_every_page_with_banners_and_freezes_in_every_look(visit: Callable[..., 
         frozen_by="olga@platform.test",
         until=timezone.now() + timedelta(days=2),
     )
+    now = timezone.now()
+    tenant_offboard(
+        actor=OPERATOR, name="globex-0", reason="They go elsewhere", ends_at=now + timedelta(days=30), now=now
+    )
     member = visit()
     member.sign_in(house["alice"])
     for name, path in (("overview", "/"), ("workspace", f"/workspaces/{web.pk}/")):
@@ -55,6 +60,10 @@ def test_every_page_with_banners_and_freezes_in_every_look(visit: Callable[..., 
         ("tenant-frozen", "/tenants/acme/"),
         ("workspace-frozen", f"/workspaces/{web.pk}/"),
         ("freeze", "/tenants/globex-0/freeze/"),
+        ("tenant-leaving", "/tenants/globex-0/"),
+        ("tenants-leaving", "/tenants/"),
+        ("offboard", "/tenants/globex-1/offboard/"),
+        ("export", "/tenants/globex-0/export/"),
     ):
         operator.page.goto(operator.site + path)
         operator.check_in_every_look(name)
@@ -80,6 +89,57 @@ def test_by_the_keyboard_a_banner_is_put_away_and_a_phone_finds_by_a_part_of_a_n
     window.page.get_by_role("link", name="web acme").click()
     window.page.wait_for_url(f"**/workspaces/{house['web'].pk}/")
     assert window.problems == []
+
+
+def test_by_the_keyboard_many_rows_are_chosen_looked_at_and_done_and_on_a_phone(
+    visit: Callable[..., Visit], house: dict[str, Any]
+) -> None:
+    window = visit()
+    window.sign_in(house["operator"])
+    for path in ("tenants", "workspaces", "users"):
+        window.page.goto(f"{window.site}/{path}/")
+        window.check_in_every_look(f"bulk-{path}")
+    window.page.goto(f"{window.site}/tenants/")
+    for name in ("globex-0", "globex-1"):
+        window.page.get_by_role("checkbox", name=f"Choose {name}", exact=True).focus()
+        window.page.keyboard.press("Space")
+    window.page.get_by_label("With the chosen rows").select_option("freeze")
+    window.page.get_by_role("button", name="Preview…").focus()
+    window.page.keyboard.press("Enter")
+    window.page.get_by_label("Reason").fill("An audit")
+    window.check_in_every_look("bulk-words")
+    window.page.keyboard.press("Enter")
+    window.page.get_by_text("2 would be done.").wait_for()
+    window.check_in_every_look("bulk-preview")
+    window.look("phone")
+    window.page.get_by_role("button", name="Freeze 2").click()
+    window.page.get_by_text("2 done.").wait_for()
+    assert Freeze.objects.filter(tenant__in=("globex-0", "globex-1")).count() == 2
+    window.check_in_every_look("bulk-done")
+    window.page.get_by_role("link", name="Back to the list").click()
+    window.page.wait_for_url("**/tenants/")
+    assert window.problems == []
+
+
+def test_an_operator_sees_what_a_member_sees_under_a_banner(visit: Callable[..., Visit], house: dict[str, Any]) -> None:
+    window = visit()
+    window.sign_in(house["operator"])
+    window.page.goto(f"{window.site}/users/{house['alice'].pk}/")
+    window.check_in_every_look("person")
+    window.page.get_by_role("link", name="View as acme").click()
+    window.page.get_by_label("Reason").fill("A ticket")
+    window.page.get_by_role("button", name="View", exact=True).click()
+    window.page.get_by_role("button", name="Be yourself again").wait_for()
+    window.check_in_every_look("viewing")
+    window.page.get_by_role("button", name="Be yourself again").focus()
+    window.page.keyboard.press("Enter")
+    window.page.get_by_text("You are yourself again.").wait_for()
+    member = visit()
+    member.sign_in(house["alice"])
+    member.page.goto(f"{member.site}/profile/")
+    assert member.page.get_by_text("A ticket").count() == 1
+    member.check_in_every_look("profile-seen")
+    assert window.problems == member.problems == []
 
 
 def test_every_report_and_what_is_put_off_in_every_look(visit: Callable[..., Visit], house: dict[str, Any]) -> None:

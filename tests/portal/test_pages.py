@@ -78,7 +78,7 @@ def tenant_pages(house: House) -> list[str]:
         reverse("members", args=[house.tenant.name]),
         reverse("member-add", args=[house.tenant.name]),
         reverse("member-remove", args=[house.tenant.name, member]),
-        reverse("tenant-delete", args=[house.tenant.name]),
+        reverse("tenant-export", args=[house.tenant.name]),
         f"/audit/?chain={house.tenant.name}",
         f"/audit/export/?chain={house.tenant.name}&format=csv",
         f"/audit/?workspace={house.workspace.pk}",

@@ -28,6 +28,7 @@ from tenants.models import (
     Freeze,
     Invitation,
     Notification,
+    Offboarding,
     Operation,
     PasswordReset,
     PodConnection,
@@ -181,6 +182,7 @@ def full_house(operator: Any) -> House:
     factories.pod_connection(acme.workspace, acme.owner)
     factories.recording(acme.workspace, acme.owner, shown="x")
     Freeze.objects.create(tenant=acme.tenant, space="root:acme", reason="x", frozen_by="x")
+    Offboarding.objects.create(tenant=acme.tenant, reason="x", begun_by="x", ends_at=now + timedelta(days=30))
     Announcement.objects.create(text="x", starts_at=now, created_by="x")
     Postponement.objects.create(
         kind="clusters",
@@ -231,7 +233,12 @@ def addresses(acme: House, person: Any) -> list[str]:
         "operations": {"pk": first(Operation)},
         "tiers": {"name": acme.workspace.tier_id},
         "clusters": {"name": acme.workspace.cluster.name},
-        "users": {"pk": acme.viewer.pk, "session": PortalSession.objects.filter(user=acme.viewer)[0].pk},
+        "bulk": {"sort": "tenants"},
+        "users": {
+            "pk": acme.viewer.pk,
+            "tenant": "acme",
+            "session": PortalSession.objects.filter(user=acme.viewer)[0].pk,
+        },
     }
     made = []
     for pattern in urls.urlpatterns:

@@ -39,6 +39,7 @@ from tenants.models import (
     Invitation,
     Notice,
     Notification,
+    Offboarding,
     PasswordReset,
     PodConnection,
     PortalSession,
@@ -103,6 +104,7 @@ def fill(of: House) -> None:
     said.tenants.add(of.tenant)
     said.dismissed_by.add(of.owner)
     Freeze.objects.create(tenant=of.tenant, space=f"root:{name}", reason="x", frozen_by="x")
+    Offboarding.objects.create(tenant=of.tenant, reason="x", begun_by="x", ends_at=now + timedelta(days=30))
     UsageHour.objects.create(tenant=name, hour=now)
     here = {"process": uuid.uuid4(), "tenant": name, "namespace": "x", "seen_at": now}
     StreamCount.objects.create(**here, open=1)

@@ -33,7 +33,6 @@ from tenants.services import (
     membership_set,
     operation_retry,
     tenant_change,
-    tenant_delete,
     tenant_suspend,
     workspace_change_tier,
     workspace_delete,
@@ -117,7 +116,6 @@ SERVICES: dict[str, Callable[[Scene], object]] = {
         actor=scene.actor, tenant=scene.tenant.name, user=scene.guest, role=Role.ADMIN
     ),
     "tenant_change": lambda scene: tenant_change(actor=scene.actor, name=scene.tenant.name, display_name="Late"),
-    "tenant_delete": lambda scene: tenant_delete(actor=scene.actor, name=scene.tenant.name),
     "_locked": lambda scene: invitation_create(
         actor=scene.actor, tenant=scene.tenant.name, email="late@invited.test", role=Role.VIEWER, days=1, now=NOW
     ),
@@ -129,6 +127,7 @@ SERVICES: dict[str, Callable[[Scene], object]] = {
         wish=Wish(kind="role", reason="x", tenant=scene.tenant.name, role="admin"),
         now=NOW,
     ),
+    "_wants_leave": lambda scene: wish(scene, "leave", tenant=scene.tenant.name),
     "_to_decide": lambda scene: request_approve(actor=scene.actor, request_id=scene.asked.pk, now=NOW),
     "request_comment": lambda scene: request_comment(
         actor=scene.actor, request_id=scene.asked.pk, text="why?", now=NOW

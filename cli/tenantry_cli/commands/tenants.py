@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -111,8 +113,51 @@ def thaw(context: typer.Context, name: Name) -> None:
 
 
 @app.command()
+def offboard(
+    context: typer.Context,
+    name: Name,
+    reason: Annotated[str, typer.Option(help="What its people read.")],
+    days: Annotated[int, typer.Option(help="How long it is kept before it is deleted.")] = 30,
+    suspend: Annotated[bool, typer.Option("--suspend", help="Suspend it instead of freezing it.")] = False,
+    output: Output = Format.TABLE,
+) -> None:
+    """Let a tenant leave: closed now, exported by its people, deleted after some time (operators)."""
+    body = {"reason": reason, "days": days, "manner": "suspend" if suspend else "freeze"}
+    show_pairs(connect(context).post("tenants", name, "offboard", body=body), output)
+
+
+@app.command()
+def retain(context: typer.Context, name: Name) -> None:
+    """Call off that a tenant leaves (operators)."""
+    connect(context).post("tenants", name, "retain")
+    say(f"The tenant {name} stays.")
+
+
+@app.command()
+def export(
+    context: typer.Context,
+    name: Name,
+    file: Annotated[Path, typer.Option("--file", "-f", help="Where the archive is written; it must not be there yet.")],
+    secrets: Annotated[bool, typer.Option("--secrets", help="With Secrets, as far as you may read them.")] = False,
+) -> None:
+    """Write all that you may read of a tenant into one ZIP archive."""
+    api = connect(context)
+    pieces = api.stream("tenants", name, "export", body={"secrets": secrets})
+    first = next(pieces, b"")
+    try:
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise Failure(f"{file} cannot be written: {error.strerror}.", Status.USAGE) from None
+    with os.fdopen(descriptor, "wb") as archive:
+        archive.write(first)
+        for piece in pieces:
+            archive.write(piece)
+    say(f"{file} holds the export of {name}; its manifest.json names every file.")
+
+
+@app.command()
 def delete(context: typer.Context, name: Name, yes: Yes = False) -> None:
-    """Delete a tenant and everything in it (owners, operators)."""
+    """Delete a tenant and everything in it, at once (operators); `offboard` keeps it for some time."""
     confirm(f"Delete the tenant {name} and everything in it?", yes=yes)
     connect(context).delete("tenants", name, "")
     say(f"The tenant {name} is being deleted.")

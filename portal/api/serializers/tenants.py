@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from portal.api.serializers.base import ChangeRequest, CreateRequest, RequestSerializer
-from tenants.models import Membership, Role, Tenant
+from tenants.models import Membership, Offboarding, Role, Tenant
+from tenants.services.operating.offboarding import DAYS_KEPT, DAYS_MAX, REASON_MAX
 
 
 class TenantCreateRequest(CreateRequest):
@@ -45,8 +47,39 @@ class MemberCreateRequest(CreateRequest):
     role = serializers.ChoiceField(choices=Role.choices)
 
 
+class OffboardingSerializer(serializers.ModelSerializer[Offboarding]):
+    """That a tenant leaves, and when it is deleted."""
+
+    manner = serializers.ChoiceField(choices=Offboarding.Manner.choices)
+
+    class Meta:
+        model = Offboarding
+        fields = ("reason", "manner", "begun_by", "begun_at", "ends_at")
+        read_only_fields = fields
+
+
+class OffboardRequest(RequestSerializer):
+    """Why a tenant leaves, how it is closed, and for how many days it is kept."""
+
+    reason = serializers.CharField(max_length=REASON_MAX)
+    manner = serializers.ChoiceField(
+        choices=Offboarding.Manner.choices, required=False, default=Offboarding.Manner.FREEZE
+    )
+    days = serializers.IntegerField(min_value=1, max_value=DAYS_MAX, required=False, default=DAYS_KEPT)
+
+
+class ExportRequest(RequestSerializer):
+    """What the archive holds beside the rest."""
+
+    secrets = serializers.BooleanField(
+        required=False, default=False, help_text="Secrets too, as far as the caller may read them."
+    )
+
+
 class TenantSerializer(serializers.ModelSerializer[Tenant]):
     """A tenant."""
+
+    offboarding = serializers.SerializerMethodField()
 
     class Meta:
         model = Tenant
@@ -57,10 +90,17 @@ class TenantSerializer(serializers.ModelSerializer[Tenant]):
             "cluster_path",
             "suspended_reason",
             "suspended_at",
+            "offboarding",
             "managed_by",
             "created_at",
         )
         read_only_fields = fields
+
+    @extend_schema_field(OffboardingSerializer(allow_null=True))
+    def get_offboarding(self, tenant: Tenant) -> dict[str, Any] | None:
+        """Where it leaves; null where it stays."""
+        found = getattr(tenant, "offboarding", None)
+        return OffboardingSerializer(found).data if found is not None else None
 
 
 class MemberSerializer(serializers.ModelSerializer[Membership]):

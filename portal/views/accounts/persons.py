@@ -51,6 +51,7 @@ def user(request: HttpRequest, pk: UUID) -> HttpResponse:
         "kind": kind_of(person),
         "may": may,
         "myself": person.pk == actor.user_id,
+        "view_as": may and person.is_active and person.pk != actor.user_id,
         "memberships": person.memberships.order_by("tenant_id")[:100],
         "sessions": found,
         "machines": machines if actor.operator else [{**row, "end_url": ""} for row in machines],

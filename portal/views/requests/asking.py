@@ -22,7 +22,7 @@ from portal.pages.forms import EmptyForm
 from portal.pages.pagination import pager
 from portal.views.actions import render_action
 from tenants import selectors
-from tenants.models import AccessRequest, Phase, RequestKind, RequestState
+from tenants.models import AccessRequest, Membership, Phase, RequestKind, RequestState, Role
 from tenants.requests import may_decide, request_visible_to, requests_page
 from tenants.services.requests import (
     request_comment,
@@ -36,6 +36,7 @@ _FORMS: Final[dict[str, type[requestforms.WishForm]]] = {
     RequestKind.TIER: requestforms.TierWishForm,
     RequestKind.QUOTA: requestforms.QuotaWishForm,
     RequestKind.BREAK_GLASS: requestforms.BreakGlassWishForm,
+    RequestKind.LEAVE: requestforms.LeaveWishForm,
 }
 _CHOICES_MAX: Final = 200
 
@@ -160,4 +161,7 @@ def _choices(actor: Actor, kind: str) -> dict[str, Any]:
     if kind == RequestKind.QUOTA:
         names = selectors.tenants_visible_to(actor).order_by("name").values_list("name", flat=True)
         return {"tenants": list(names[:_CHOICES_MAX])}
+    if kind == RequestKind.LEAVE:
+        owned = Membership.objects.filter(Membership.as_one_of([Role.OWNER]), user_id=actor.user_id)  # type: ignore[misc]
+        return {"tenants": list(owned.order_by("tenant_id").values_list("tenant_id", flat=True)[:_CHOICES_MAX])}
     return {}

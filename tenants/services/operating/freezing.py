@@ -15,7 +15,7 @@ from kube.requests.status import Conflict
 from tenants.models import Freeze, NoticeKind, Status, Tenant, TenantState, Workspace
 from tenants.naming import check_text, check_until
 from tenants.notices import note
-from tenants.rights import require_operator, tenant_locked
+from tenants.rights import require_operator, require_retained, tenant_locked
 from tenants.services.workspaces import workspace_locked
 from tenants.suspensions import freeze_clear, freeze_set, installation_closed
 
@@ -55,10 +55,12 @@ def workspace_freeze(*, actor: Actor, workspace_id: UUID, reason: str, until: da
 def tenant_thaw(*, actor: Actor, name: str) -> bool:
     """Let its people write again; workspaces that were frozen by themselves stay so. Whether it was frozen.
 
-    Operators only. Raises ``NotFound``, ``Forbidden``.
+    Operators only. Raises ``NotFound``, ``Forbidden``, ``Conflict`` while it leaves.
     """
     require_operator(actor)
-    return _thaw(actor, tenant_locked(name), None)
+    tenant = tenant_locked(name)
+    require_retained(tenant)
+    return _thaw(actor, tenant, None)
 
 
 @transaction.atomic
@@ -74,11 +76,13 @@ def freezes_end(*, now: datetime) -> int:
     if installation_closed():
         return 0
     ended = 0
-    for pk, tenant in list(Freeze.objects.filter(until__lte=now).values_list("pk", "tenant_id")[:_BATCH]):
+    # What holds a leaving tenant still ends with its leaving.
+    over = Freeze.objects.filter(until__lte=now).exclude(workspace=None, tenant__offboarding__isnull=False)
+    for pk, tenant in list(over.values_list("pk", "tenant_id")[:_BATCH]):
         with transaction.atomic():
             # Somebody may have said otherwise since: the newest word counts.
             locked = tenant_locked(tenant)
-            found = Freeze.objects.select_related("workspace").filter(pk=pk, until__lte=now).first()
+            found = over.select_related("workspace").filter(pk=pk).first()
             ended += found is not None and _thaw(WORKER, locked, found.workspace)
     return ended
 

@@ -33,7 +33,15 @@ from tenants.naming import check_tenant_name, check_text
 from tenants.notices import note
 from tenants.quotas import tenant_quota
 from tenants.requests import OPEN_OF_PERSON_MAX, OPEN_OF_TENANT_MAX, may_decide
-from tenants.rights import require_open, require_role, role_at_least, role_of, tenant_locked
+from tenants.rights import (
+    require_lasting_role,
+    require_open,
+    require_retained,
+    require_role,
+    role_at_least,
+    role_of,
+    tenant_locked,
+)
 from tenants.services.memberships import BREAK_GLASS_MINUTES, BREAK_GLASS_MINUTES_MAX
 
 COMMENTS_MAX: Final = 50
@@ -264,12 +272,20 @@ def _wants_break_glass(actor: Actor, wish: Wish, row: AccessRequest) -> None:
     row.minutes = wish.minutes
 
 
+def _wants_leave(actor: Actor, wish: Wish, row: AccessRequest) -> None:
+    require_lasting_role(actor, wish.tenant, Role.OWNER)
+    row.tenant = tenant_locked(wish.tenant)
+    require_open(actor, row.tenant)
+    require_retained(row.tenant)
+
+
 _CHECKS: Final = {
     RequestKind.TENANT: _wants_tenant,
     RequestKind.TIER: _wants_tier,
     RequestKind.QUOTA: _wants_quota,
     RequestKind.ROLE: _wants_role,
     RequestKind.BREAK_GLASS: _wants_break_glass,
+    RequestKind.LEAVE: _wants_leave,
 }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
@@ -19,6 +19,7 @@ from tenants.quotas import tenant_quota
 from tenants.requests import may_decide, user_may_decide
 from tenants.rights import as_actor, require_open, role_at_least, role_of
 from tenants.services.memberships import membership_break_glass, membership_set
+from tenants.services.operating.offboarding import DAYS_KEPT, REASON_MAX, tenant_offboard
 from tenants.services.requests.asking import chain_of, facts_of, more_than, request_locked, require_undecided
 from tenants.services.tenants import tenant_create, tenant_quota_change
 from tenants.services.workspaces import workspace_change_tier
@@ -145,12 +146,21 @@ def _give_break_glass(actor: Actor, found: AccessRequest, now: datetime) -> None
     )
 
 
+def _give_leave(actor: Actor, found: AccessRequest, now: datetime) -> None:
+    tenant, asker = _of_tenant(found), _asker(found)
+    if role_of(as_actor(asker), tenant) is not Role.OWNER:
+        raise Conflict(f"{asker.email} is no owner of {tenant} any more.", kind="requests")
+    ends_at = now + timedelta(days=DAYS_KEPT)
+    tenant_offboard(actor=actor, name=tenant, reason=found.reason[:REASON_MAX], ends_at=ends_at, now=now)
+
+
 _CARRIED_OUT: Final[dict[RequestKind, Callable[[Actor, AccessRequest, datetime], None]]] = {
     RequestKind.TENANT: _give_tenant,
     RequestKind.TIER: _give_tier,
     RequestKind.QUOTA: _give_quota,
     RequestKind.ROLE: _give_role,
     RequestKind.BREAK_GLASS: _give_break_glass,
+    RequestKind.LEAVE: _give_leave,
 }
 
 
