@@ -15,8 +15,8 @@ from sys import intern
 from typing import Final, NamedTuple, Self
 from weakref import WeakValueDictionary
 
-from kube.authorization.decisions import Decision
 from kube.authorization.choices import Choices
+from kube.authorization.decisions import Decision
 from kube.authorization.rbac import NO_OPINION, Attributes, Binding, Role, Rule, Subject, aggregate, allowed, choices_of
 from kube.requests.caches import Cache, CacheBudget, weight_of
 
