@@ -82,7 +82,10 @@ _LARGE = [manifest(f"l{n}", {"a": "b"}, rules=190) for n in range(10)]
         [manifest("root", {}, chooses=[{"matchLabels": {"n": "v0"}}]), *_CHAIN],
         [manifest("root", {}, chooses=[absent(number) for number in range(1000)]), *_VAIN],
         [manifest("root", {}, chooses=[{"matchLabels": {"a": "b"}}, *map(absent, range(1000))]), *_LARGE],
-        [manifest("root", {}, chooses=[{"matchLabels": {"a": "b"}}]), *(manifest(f"m{n}", {"a": "b"}) for n in range(5000))],
+        [
+            manifest("root", {}, chooses=[{"matchLabels": {"a": "b"}}]),
+            *(manifest(f"m{n}", {"a": "b"}) for n in range(5000)),
+        ],
     ],
     ids=["a chain", "in vain", "many rules", "many roles"],
 )

@@ -130,7 +130,8 @@ def _plainly(held: list[Rule], wanted: list[Rule]) -> list[Rule]:
 
     def of_urls(urls: tuple[str, ...], own: tuple[str, ...]) -> bool:
         return all(
-            any(url == each or (each.endswith("*") and url.startswith(each.rstrip("*"))) for each in own) for url in urls
+            any(url == each or (each.endswith("*") and url.startswith(each.rstrip("*"))) for each in own)
+            for url in urls
         )
 
     def singles(rule: Rule) -> list[Rule]:
