@@ -59,12 +59,14 @@ class ProxyMiddleware:
 class PageCompressionMiddleware(GZipMiddleware):
     """Compresses pages for who takes it, padded at random so that lengths tell little (BREACH).
 
-    Answers to anything but GET are left as they are: those show secrets, once.
+    Those that show a secret are left as they are: answers to anything but GET, which show theirs once, and pages that
+    are marked (``portal.http.secretpages``).
     """
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
         """The page, smaller."""
-        if request.method != "GET" or not response.get("Content-Type", "").startswith("text/html"):
+        page = request.method == "GET" and response.get("Content-Type", "").startswith("text/html")
+        if not page or getattr(response, "shows_secret", False):
             return response
         return super().process_response(request, response)
 

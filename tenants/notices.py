@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from audit.recorder import Actor
 from tenants.models import AccessRequest, Notice, NoticeKind, Tenant, User, Workspace
+
+ALWAYS: Final = frozenset({NoticeKind.ACCOUNT_CHANGED})
+"""What a person is told whatever they chose and whoever did it: it may be somebody else who sits in their session (GW16)."""
 
 
 def note(
@@ -29,6 +34,14 @@ def note(
         user=user,
         actor_id=actor.user_id,
     )
+
+
+def note_account(actor: Actor, user: User, words: str) -> None:
+    """Tell a person that what opens their account has changed, by whom and from where: by notice and by e-mail."""
+    by = "" if actor.user_id == user.pk else f" by {actor.name}"
+    where = f" from {actor.ip}" if actor.ip else ""
+    text = f"{one_line(words)[:300]}{by}{where}. If this was not meant, change the password and end the other sessions."
+    note(NoticeKind.ACCOUNT_CHANGED, text, actor=actor, user=user)
 
 
 def one_line(text: str) -> str:

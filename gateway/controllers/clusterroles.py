@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
 import orjson
@@ -17,7 +17,7 @@ import orjson
 from access.authorization.workspaces.state import held_open
 from gateway.resources import bootstrappolicy
 from gateway.resources.objects import timestamp
-from kube.authorization.aggregation import aggregated_rules, with_rules
+from kube.authorization.aggregation import aggregated_rules, choices_of, with_rules
 from kube.authorization.rbac import GROUP
 from store.engine import Engine
 from store.fairqueue import FairQueue
@@ -83,16 +83,22 @@ class ClusterRoleController:
         own = {item.key.name: item for item in (await self._store.list(selection)).items}
         if not own:
             return
-        stored = {**bootstrappolicy.objects_in(selection), **own}
-        roles = {name: orjson.loads(item.data) for name, item in stored.items()}
-        writes: list[Operation] = []
-        for name, role in roles.items():
-            rules = aggregated_rules(role, roles.values())
-            if rules is not None and rules != (role.get("rules") or []):
-                writes.append(_written(stored[name], role, rules))
+        # Tenants have as many as they like: the loop goes on while they are put together.
+        writes = await asyncio.to_thread(_writes, {**bootstrappolicy.objects_in(selection), **own})
         held = await held_open(self._store, key.space)
         if writes and held is not None:
             await self._store.commit(*writes, *held)
+
+
+def _writes(stored: Mapping[str, Stored]) -> list[Operation]:
+    roles = {name: orjson.loads(item.data) for name, item in stored.items()}
+    choices = choices_of(roles)
+    writes: list[Operation] = []
+    for name, role in roles.items():
+        rules = aggregated_rules(role, roles, choices)
+        if rules is not None and rules != (role.get("rules") or []):
+            writes.append(_written(stored[name], role, rules))
+    return writes
 
 
 def _written(stored: Stored, role: dict[str, Any], rules: list[Any]) -> Operation:

@@ -20,6 +20,7 @@ from access.authorization.modes.rbac import PolicyCache
 from access.authorization.tenancy.grants import TenantPolicies
 from access.authorization.tenancy.suspension import freeze_reason, suspended_tenants, suspension_reason
 from gateway.resources.kinds import Catalogs
+from gateway.server.questiontime import OBJECTS_MAX, heed, too_long
 from kube.authentication.identity import (
     AUTHENTICATED,
     HOME_EXTRA,
@@ -171,7 +172,10 @@ def with_workspace_gates(cluster: str, attributes: Attributes, holders: Sequence
     async def through() -> tuple[Holder, ...]:
         authorization = authorization_on(store)
         async with authorization.running():
-            said = [await authorization.chain.authorize(_alone(holder, cluster), info) for holder in holders]
+            said = []
+            for holder in holders:
+                heed()
+                said.append(await authorization.chain.authorize(_alone(holder, cluster), info))
         return tuple(
             holder if decision.allowed else holder._replace(path=(*holder.path, f"if {decision.step} opens"))
             for holder, decision in zip(holders, said, strict=True)
@@ -218,6 +222,7 @@ class Snapshot:
     def __init__(self, cluster: str, *, locked: bool = True) -> None:
         from tenants.models import Freeze, Lock
 
+        self._held = 0
         self._ranges: dict[Range, Listing] = {}
         self._objects: dict[Key, Stored | None] = {}
         self._sizes: dict[str, int] = {}
@@ -240,6 +245,7 @@ class Snapshot:
     def settled(self, question: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """The answer to a question to this store, asked until everything that it asked for is here."""
         while True:
+            heed()
             answer = asyncio.run(question())
             if not self._wanted:
                 return answer
@@ -247,10 +253,14 @@ class Snapshot:
 
     def _read(self) -> None:
         for wanted in self._wanted:
+            heed()
             if isinstance(wanted, str):
                 self._sizes[wanted] = synchronous.bytes_of(wanted)
             elif isinstance(wanted, Range):
-                self._ranges[wanted] = synchronous.listing(wanted)
+                found = self._ranges[wanted] = synchronous.listing(wanted)
+                self._held += len(found.items)
+                if self._held > OBJECTS_MAX:
+                    raise too_long()
             else:
                 self._objects[wanted] = synchronous.get(wanted)
         self._wanted.clear()

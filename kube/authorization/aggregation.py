@@ -2,34 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
+import orjson
+
+from kube.authorization.choices import Choices, Question, TooManyLooks
 from kube.authorization.rbac import role_from
+
+RULES_MAX: Final = 2_000
+"""Rules that are gathered into an object: as many as a role may have (``kube.validation.listlimits``)."""
 
 MANAGER: Final = "clusterrole-aggregation-controller"
 
 Manifest = Mapping[str, Any]
 
 
-def aggregated_rules(role: Manifest, others: Iterable[Manifest]) -> list[Any] | None:
+def choices_of(roles: Mapping[str, Manifest]) -> Choices:
+    """ClusterRoles by name, to be chosen by their labels."""
+    return Choices({name: role["metadata"].get("labels") or {} for name, role in roles.items()})
+
+
+def aggregated_rules(role: Manifest, others: Mapping[str, Manifest], choices: Choices) -> list[Any] | None:
     """The rules of the ClusterRoles that ``role`` chooses, by its selectors and then by name, without repetitions.
 
-    ``None`` where nothing is to be written: for a role without an aggregation rule, and for one that chooses none and has
-    not been written before. What a chosen role is itself made of counts once it is written there.
+    ``None`` where nothing is to be written: for a role without an aggregation rule, for one that chooses none and has
+    not been written before, and for one that would hold more rules than a role may, or takes too long to be put together.
+    What a chosen role is itself made of counts once it is written there.
     """
     selectors = role_from(role).aggregation
     if selectors is None:
         return None
-    own = role["metadata"]["name"]
-    found: list[Any] = []
-    in_order = sorted(others, key=lambda other: str(other["metadata"]["name"]))
-    for selector in selectors:
-        for other in in_order:
-            metadata = other["metadata"]
-            if metadata["name"] != own and selector.matches(metadata.get("labels") or {}):
-                found += [rule for rule in other.get("rules") or () if rule not in found]
-    return found if found or _is_written(role) else None
+    found: dict[bytes, Any] = {}
+    try:
+        names = Question(choices).chosen(selectors, {role["metadata"]["name"]})
+    except TooManyLooks:
+        return None
+    for name in names:
+        found |= {orjson.dumps(rule, option=orjson.OPT_SORT_KEYS): rule for rule in others[name].get("rules") or ()}
+        if len(found) > RULES_MAX:
+            return None
+    return list(found.values()) if found or _is_written(role) else None
 
 
 def _is_written(role: Manifest) -> bool:

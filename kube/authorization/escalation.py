@@ -2,59 +2,133 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from kube.authorization.rbac import Rule
+from kube.authorization.rbac import Rule, Scope
 from kube.requests.status import BadRequest
 
 GRANTS_MAX: Final = 20_000
 """Single permissions that one check takes apart; an object of 1 MiB could otherwise multiply to billions."""
 
+_KEPT_BYTES: Final = 8 * 1024 * 1024
+"""Of what was worked out for a list of items, within one question."""
 
-def _within(wanted: Sequence[str], held: Sequence[str]) -> bool:
-    return "*" in held or all(item in held for item in wanted)
+
+class _Where:
+    """Which rules name an item, as the bits of a number: the first rule's is the lowest."""
+
+    def __init__(self, lists: Iterable[Iterable[str]]) -> None:
+        self._places: dict[str, list[int]] = {}
+        self._kept: dict[str, int] = {}
+        self._bytes = 0
+        for place, items in enumerate(lists):
+            for item in items:
+                self._places.setdefault(item, []).append(place)
+
+    def __call__(self, item: str) -> int:
+        kept = self._kept.get(item)
+        if kept is None:
+            kept = _bits(self._places.get(item, ()))
+            self._bytes += kept.bit_length() // 8
+            if self._bytes > _KEPT_BYTES:
+                self._kept.clear()
+                self._bytes = 0
+            self._kept[item] = kept
+        return kept
 
 
-def _resources_within(wanted: Sequence[str], held: Sequence[str]) -> bool:
-    if "*" in held:
-        return True
-    for resource in wanted:
+class _Held:
+    """Rules that somebody holds, asked which of them cover something without going through them again and again.
+
+    Whoever holds thousands of rules and hands out thousands of permissions asks millions of questions otherwise, in one
+    turn of the server's loop (DOS-03): sets of rules are numbers here, and what covers is their intersection.
+    """
+
+    def __init__(self, held: Sequence[Rule]) -> None:
+        self._all = (1 << len(held)) - 1
+        self._verbs = _Where(rule.verbs for rule in held)
+        self._groups = _Where(rule.groups for rule in held)
+        self._resources = _Where(rule.resources for rule in held)
+        self._names = _Where(rule.names for rule in held)
+        self._urls = _Where(rule.urls for rule in held)
+        self._prefixes = _Where([url.rstrip("*") for url in rule.urls if url.endswith("*")] for rule in held)
+        self._lengths = {len(url.rstrip("*")) for rule in held for url in rule.urls if url.endswith("*")}
+        self._unnamed = _bits(place for place, rule in enumerate(held) if not rule.names)
+        scopes: dict[Scope, list[int]] = {}
+        for place, rule in enumerate(held):
+            scopes.setdefault(rule.scope, []).append(place)
+        self._scopes = {scope: _bits(places) for scope, places in scopes.items()}
+        self._reaching: dict[Scope, int] = {}
+
+    def covers(self, wanted: Rule) -> bool:
+        """Whether one of them covers all of ``wanted``."""
+        within = self._reach(wanted.scope)
+        within &= self._each(wanted.verbs, self._verb) & self._each(wanted.groups, self._group)
+        within &= self._each(wanted.resources, self._resource) & self._each(wanted.urls, self._url)
+        return bool(within & (self._unnamed | (self._each(wanted.names, self._names) if wanted.names else 0)))
+
+    def missing(self, wanted: Rule) -> Iterator[Rule]:
+        """Every single permission in ``wanted`` that none of them covers: one verb, one resource or URL, one name at most."""
+        reach, scope = self._reach(wanted.scope), wanted.scope
+        for group in wanted.groups:
+            of_group = reach & self._group(group)
+            for resource in wanted.resources:
+                of_resource = of_group & self._resource(resource)
+                for verb in wanted.verbs:
+                    of_verb = of_resource & self._verb(verb)
+                    for name in wanted.names or ("",):
+                        if not of_verb & (self._unnamed | (self._names(name) if name else 0)):
+                            yield Rule((verb,), (group,), (resource,), (name,) if name else (), (), scope)
+        for url in wanted.urls:
+            of_url = reach & self._unnamed & self._url(url)
+            for verb in wanted.verbs:
+                if not of_url & self._verb(verb):
+                    yield Rule((verb,), urls=(url,), scope=scope)
+
+    def _verb(self, verb: str) -> int:
+        return self._verbs("*") | self._verbs(verb)
+
+    def _group(self, group: str) -> int:
+        return self._groups("*") | self._groups(group)
+
+    def _resource(self, resource: str) -> int:
         _, slash, subresource = resource.partition("/")
-        if resource not in held and not (slash and f"*/{subresource}" in held):
-            return False
-    return True
+        found = self._resources("*") | self._resources(resource)
+        return found | self._resources(f"*/{subresource}") if slash else found
+
+    def _url(self, url: str) -> int:
+        found = self._urls("*") | self._urls(url)
+        for length in self._lengths:
+            if length <= len(url):
+                found |= self._prefixes(url[:length])
+        return found
+
+    def _each(self, items: Iterable[str], places: Callable[[str], int]) -> int:
+        found = self._all
+        for item in items:
+            if not found:
+                break
+            found &= places(item)
+        return found
+
+    def _reach(self, scope: Scope) -> int:
+        if scope not in self._reaching:
+            found = 0
+            for own, places in self._scopes.items():
+                found |= places if own.covers(scope) else 0
+            self._reaching[scope] = found
+        return self._reaching[scope]
 
 
-def _urls_within(wanted: Sequence[str], held: Sequence[str]) -> bool:
-    return "*" in held or all(
-        any(url == own or (own.endswith("*") and url.startswith(own.rstrip("*"))) for own in held) for url in wanted
-    )
-
-
-def _covers(held: Rule, wanted: Rule) -> bool:
-    names = not held.names or (wanted.names and all(name in held.names for name in wanted.names))
-    return bool(
-        _within(wanted.verbs, held.verbs)
-        and _within(wanted.groups, held.groups)
-        and _resources_within(wanted.resources, held.resources)
-        and names
-        and _urls_within(wanted.urls, held.urls)
-        and held.scope.covers(wanted.scope)
-    )
-
-
-def _taken_apart(rule: Rule) -> Iterator[Rule]:
-    """Every single permission in a rule: one verb, one resource or URL, at most one name."""
-    for group in rule.groups:
-        for resource in rule.resources:
-            for verb in rule.verbs:
-                for name in rule.names or ("",):
-                    yield Rule((verb,), (group,), (resource,), (name,) if name else (), (), rule.scope)
-    for url in rule.urls:
-        for verb in rule.verbs:
-            yield Rule((verb,), urls=(url,), scope=rule.scope)
+def _bits(places: Iterable[int]) -> int:
+    """A number with these bits; put together at once, for each step of adding one by one would copy it."""
+    listed = list(places)
+    found = bytearray(max(listed, default=0) // 8 + 1)
+    for place in listed:
+        found[place >> 3] |= 1 << (place & 7)
+    return int.from_bytes(found, "little")
 
 
 def size(rule: Rule) -> int:
@@ -70,16 +144,14 @@ def covers(held: Sequence[Rule], wanted: Iterable[Rule]) -> list[Rule]:
     Raises ``BadRequest`` for rules that multiply to more than ``GRANTS_MAX`` permissions.
     """
     missing: dict[Rule, None] = {}
-    budget = GRANTS_MAX
+    budget, own = GRANTS_MAX, _Held(held)
     for rule in wanted:
-        if any(_covers(own, rule) for own in held):
+        if own.covers(rule):
             continue
         budget -= size(rule)
         if budget < 0:
             raise BadRequest("the rules are too many to be checked")
-        for single in _taken_apart(rule):
-            if not any(_covers(own, single) for own in held):
-                missing[single] = None
+        missing.update(dict.fromkeys(own.missing(rule)))
     return list(missing)
 
 

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from kube.authentication.identity import SERVICE_ACCOUNT_PREFIX
+from kube.authorization.choices import Choices, Question, TooManyLooks
 from kube.authorization.decisions import Decision, Verdict
 from kube.requests.labelselectors import Selector, from_object
 from kube.requests.names import SYSTEM_TENANT
@@ -282,24 +283,32 @@ def binding_from(manifest: Mapping[str, Any]) -> Binding:
     )
 
 
-def aggregate(role: Role, roles: Mapping[str, Role]) -> tuple[Rule, ...]:
+def choices_of(roles: Mapping[str, Role]) -> Choices:
+    """ClusterRoles by name, to be chosen by their labels."""
+    return Choices({name: role.labels for name, role in roles.items()})
+
+
+def aggregate(role: Role, roles: Mapping[str, Role], choices: Choices | None = None) -> tuple[Rule, ...]:
     """The rules of a ClusterRole: its own, or, with an aggregation rule, the union of those it chooses.
 
-    ``roles`` are the ClusterRoles by name. An aggregated role may choose aggregated roles; circles end. Rules are in
-    the order of the roles' names, without repetitions, as Kubernetes' controller writes them.
+    ``roles`` are the ClusterRoles by name, ``choices`` the same by their labels. An aggregated role may choose aggregated
+    roles; circles end. Rules are in the order of the roles' names, without repetitions, as Kubernetes' controller writes
+    them. What would take more looks than ``LOOKS_MAX`` to find gives nothing.
     """
     if role.aggregation is None:
         return role.rules
+    question = Question(choices or choices_of(roles))
     found: dict[Rule, None] = {}
     seen: set[str] = {role.name}
     waiting = [role]
     while waiting:
-        current = waiting.pop()
-        for name in sorted(roles):
+        try:
+            names = question.chosen(waiting.pop().aggregation or (), seen)
+        except TooManyLooks:
+            break
+        seen.update(names)
+        for name in sorted(names):
             other = roles[name]
-            if name in seen or not any(selector.matches(other.labels) for selector in current.aggregation or ()):
-                continue
-            seen.add(name)
             if other.aggregation is None:
                 found.update(dict.fromkeys(other.rules))
             else:

@@ -15,8 +15,9 @@ from sys import intern
 from typing import Final, NamedTuple, Self
 from weakref import WeakValueDictionary
 
+from kube.authorization.choices import Choices
 from kube.authorization.decisions import Decision
-from kube.authorization.rbac import NO_OPINION, Attributes, Binding, Role, Rule, Subject, aggregate, allowed
+from kube.authorization.rbac import NO_OPINION, Attributes, Binding, Role, Rule, Subject, aggregate, allowed, choices_of
 from kube.requests.caches import Cache, CacheBudget, weight_of
 
 CACHE_BUDGET: Final = CacheBudget(128 * 1024 * 1024)
@@ -224,6 +225,7 @@ class PolicyIndex:
     _effective: Cache[tuple[str, str, str], _Rules | None] = field(
         default_factory=lambda: Cache(CACHE_BUDGET), init=False, repr=False
     )
+    _choices: list[Choices] = field(default_factory=list, init=False, repr=False)
     _held: Cache[tuple[str, tuple[str, ...], str, TargetTenant | None], EffectiveRules] = field(
         default_factory=lambda: Cache(CACHE_BUDGET), init=False, repr=False
     )
@@ -301,13 +303,20 @@ class PolicyIndex:
         except KeyError:
             if kind == "ClusterRole":
                 role = self.cluster_roles.get(name)
-                rules = None if role is None else _shared(aggregate(role, self.cluster_roles))
+                rules = None if role is None else _shared(self._aggregated(role))
             else:
                 role = self.roles.get((namespace, name)) if kind == "Role" and namespace else None
                 rules = None if role is None else _shared(role.rules)
             size = _ENTRY + weight_of(key) + (8 * len(rules.rules) if rules is not None else 0)
             self._effective.keep(key, rules, size)
             return rules
+
+    def _aggregated(self, role: Role) -> tuple[Rule, ...]:
+        if role.aggregation is None:
+            return role.rules
+        if not self._choices:
+            self._choices.append(choices_of(self.cluster_roles))
+        return aggregate(role, self.cluster_roles, self._choices[0])
 
     def granted(
         self, user: str, groups: Sequence[str], namespace: str, target: TargetTenant | None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from kube.authorization import abac, escalation
@@ -36,22 +36,23 @@ def effects(
     policies: Sequence[Policy] = (),
     *,
     delete: bool = False,
+    heed: Callable[[], None] = lambda: None,
 ) -> tuple[Effect, ...]:
     """Who gains and loses what when this Role, ClusterRole, binding or Policy is written, or deleted, in the cluster.
 
     ``index`` is the cluster's as it is, ``policies`` are all that could open it. Raises ``BadRequest`` for any other
     object, for one without the namespace that its kind has, for a binding with another role than it has, and where too
-    many subjects are concerned to be listed.
+    many subjects are concerned to be listed. ``heed`` is called between any two of what is looked at: it may give up.
     """
     kind, group = manifest.get("kind"), str(manifest.get("apiVersion") or "").partition("/")[0]
     if kind == "Policy" and group == abac.GROUP:
-        return _of_policies(policies, _with_policy(policies, manifest, cluster, delete=delete), cluster)
+        return _of_policies(policies, _with_policy(policies, manifest, cluster, delete=delete), cluster, heed)
     if group != GROUP or kind not in (*_ROLES, *_BINDINGS):
         raise BadRequest("a role, a binding or a policy is needed")
     namespace = (manifest.get("metadata") or {}).get("namespace")
     if bool(namespace) is kind.startswith("Cluster"):
         raise BadRequest(f"a {kind} {'has no' if namespace else 'needs a'} namespace")
-    return _of_indexes(index, _with(index, manifest, str(kind), cluster, delete=delete), cluster)
+    return _of_indexes(index, _with(index, manifest, str(kind), cluster, delete=delete), cluster, heed)
 
 
 def _with(index: PolicyIndex, manifest: Mapping[str, Any], kind: str, cluster: str, *, delete: bool) -> PolicyIndex:
@@ -67,9 +68,10 @@ def _with(index: PolicyIndex, manifest: Mapping[str, Any], kind: str, cluster: s
     return index.with_binding(binding)
 
 
-def _of_indexes(before: PolicyIndex, after: PolicyIndex, cluster: str) -> tuple[Effect, ...]:
+def _of_indexes(before: PolicyIndex, after: PolicyIndex, cluster: str, heed: Callable[[], None]) -> tuple[Effect, ...]:
     concerned: dict[tuple[str, str, str], None] = {}
     for key in dict.fromkeys((*before.bindings, *after.bindings)):
+        heed()
         sides = []
         for index in (before, after):
             binding = index.bindings.get(key)
@@ -84,6 +86,7 @@ def _of_indexes(before: PolicyIndex, after: PolicyIndex, cluster: str) -> tuple[
             raise BadRequest("too many subjects are concerned to be listed")
     found = []
     for kind, name, namespace in concerned:
+        heed()
         user, groups = (name, ()) if kind == "User" else ("", (name,))
         held, wanted = (index.rules_for(user, groups, namespace) for index in (before, after))
         effect = Effect(kind, name, tenant_of(cluster), namespace, _compact(held, wanted), _compact(wanted, held))
@@ -107,11 +110,14 @@ def _with_policy(
     return rest if delete else (*rest, policy)
 
 
-def _of_policies(before: Sequence[Policy], after: Sequence[Policy], cluster: str) -> tuple[Effect, ...]:
+def _of_policies(
+    before: Sequence[Policy], after: Sequence[Policy], cluster: str, heed: Callable[[], None]
+) -> tuple[Effect, ...]:
     """Whom the policies that differ let in, with what all policies together give them before and after."""
     before, after = ([policy for policy in policies if policy.opens(cluster)] for policies in (before, after))
     found = []
     for policy in before + after:
+        heed()
         if policy in before and policy in after:
             continue
         held, wanted = (_given(policies, policy) for policies in (before, after))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -29,38 +29,50 @@ class Holder(NamedTuple):
 
 
 def who_can(
-    attributes: Attributes, policies: Policies, grants: Iterable[Policy] = (), nodes: Iterable[Holder] = ()
+    attributes: Attributes,
+    policies: Policies,
+    grants: Iterable[Policy] = (),
+    nodes: Iterable[Holder] = (),
+    *,
+    heed: Callable[[], None] = lambda: None,
 ) -> tuple[Holder, ...]:
     """Every subject that may do this in the cluster of ``policies``, operators included; locks aside.
 
     ``grants`` are the lines and policies that let others in, ``nodes`` those that may by what runs on them. Groups are
-    named as such: who is in them is the authenticators' to say.
+    named as such: who is in them is the authenticators' to say. ``heed`` is called between any two that are looked at:
+    it may give up.
     """
     found: dict[Holder, None] = {}
-    for holder in chain(_holders(attributes, policies, grants), nodes):
+    for holder in chain(_holders(attributes, policies, grants, heed), nodes):
         found[holder] = None
         if len(found) >= HOLDERS_MAX:
             break
     return tuple(found)
 
 
-def _holders(attributes: Attributes, policies: Policies, grants: Iterable[Policy]) -> Iterator[Holder]:
+def _holders(
+    attributes: Attributes, policies: Policies, grants: Iterable[Policy], heed: Callable[[], None]
+) -> Iterator[Holder]:
     owner = tenant_of(policies.cluster)
     yield Holder("Group", MASTERS, "", SYSTEM_TENANT, ("system-masters",))
     own = TargetTenant(SYSTEM_TENANT) if owner == SYSTEM_TENANT else None
-    yield from _bound(attributes, policies.local, owner, own)
-    yield from _bound(attributes, policies.bootstrap, owner, None)
+    yield from _bound(attributes, policies.local, owner, own, heed)
+    yield from _bound(attributes, policies.bootstrap, owner, None, heed)
     if owner != SYSTEM_TENANT:
         everywhere = attributes._replace(namespace="")
-        yield from _bound(everywhere, policies.system, SYSTEM_TENANT, TargetTenant(owner, policies.labels))
+        yield from _bound(everywhere, policies.system, SYSTEM_TENANT, TargetTenant(owner, policies.labels), heed)
     for policy in grants:
+        heed()
         if policy.opens(policies.cluster) and policy.allows(attributes):
             yield Holder(*policy.subject, "", policy.tenant, (policy.source,))
 
 
-def _bound(attributes: Attributes, index: PolicyIndex, tenant: str, target: TargetTenant | None) -> Iterator[Holder]:
+def _bound(
+    attributes: Attributes, index: PolicyIndex, tenant: str, target: TargetTenant | None, heed: Callable[[], None]
+) -> Iterator[Holder]:
     labels = dict(target.labels) if target is not None else {}
     for binding in in_order(index.bindings.values(), attributes.namespace):
+        heed()
         rules = index.rules_of(binding.role_kind, binding.namespace, binding.role) or ()
         if not any(
             (target is None or rule.scope.includes(target.tenant, labels)) and rule.allows(attributes) for rule in rules

@@ -15,6 +15,7 @@ from audit.models import ApiRequest
 from audit.recorder import Actor
 from gateway.server import explanation, judging
 from gateway.server.judging import ELSEWHERE, Sent
+from gateway.server.questiontime import heed
 from kube.authentication.identity import AUTHENTICATED, MASTERS, MEMBERS, SERVICE_ACCOUNT_PREFIX, Principal
 from kube.authorization import recommendations
 from kube.authorization.decisions import Decision, Verdict
@@ -24,6 +25,7 @@ from kube.requests.logicalclusters import is_valid, space_of, tenant_of
 from kube.requests.names import SYSTEM_TENANT
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import BadRequest, Forbidden
+from portal.access.questions import question
 from portal.access.rehearsing import Doors, rehearse
 from portal.database.scopes import everything
 from portal.pages import labels
@@ -123,6 +125,7 @@ class Explanation:
         return f"A role in {where} that allows “{info.verb}” on “{what}”, and a binding to the person or a group."
 
 
+@question
 @everything()  # as the API server decides, which sees every space
 def explain_request(
     *,
@@ -155,6 +158,7 @@ def explain_request(
     return _explained(actor, tenant, said, _judge(actor, sent, doors, now))
 
 
+@question
 @everything()
 def explain_access(
     *,
@@ -177,6 +181,7 @@ def explain_access(
     return _explained(actor, tenant, said, _judge(actor, sent, doors, now))
 
 
+@question
 @everything()
 def explain_own_write(
     *,
@@ -270,6 +275,7 @@ def _explained(
     allowing: tuple[Recommendation, ...] = ()
     if not decision.allowed and may_grant(actor, resolved.cluster):
         policies = explanation.state_of(resolved.cluster).policies
+        heed()
         allowing = tuple(
             recommendation
             for recommendation in recommendations.recommend_grants(

@@ -15,6 +15,7 @@ from django.utils import timezone
 from audit.models import ApiRequest
 from audit.recorder import Actor
 from audit.selectors import refused_request
+from gateway.server.questiontime import heed
 from kube.authentication.identity import SERVICE_ACCOUNT_PREFIX
 from kube.authorization.rbac import GROUP, Attributes
 from kube.customresources.definitions import CRDS, is_established
@@ -28,6 +29,7 @@ from kube.requests.status import BadRequest, NotFound, StatusError
 from kube.workspaces.types import TENANCY
 from portal.access.auditlog import is_visible
 from portal.access.explanation import may_grant
+from portal.access.questions import question
 from portal.database.scopes import everything
 from store import synchronous
 from store.types import Range, Stored
@@ -56,6 +58,7 @@ class Choices:
     bindings: tuple[str, ...] = ()
 
 
+@question
 @everything()  # as the API server decides, which sees every space; what may be seen is asked of the actor below
 def choices_in(actor: Actor, cluster: str) -> Choices:
     """What the actor may choose from in a logical cluster: of one that is not theirs, nothing but the places.
@@ -127,6 +130,7 @@ def attributes_of(asked: Mapping[str, str]) -> Attributes:
     return Attributes(asked["action"], group, f"{plural}{slash}{part}", part, namespace, asked["name"])
 
 
+@question
 @everything()
 def question_in(actor: Actor, text: str, cluster: str) -> dict[str, str]:
     """The fields that a pasted kubectl command, audit ID or request line fills, the person and the place among them.
@@ -242,6 +246,7 @@ def _named(stored: Stored) -> Resource | None:
 
 
 def _objects(space: str, group: str, plural: str) -> list[Stored]:
+    heed()
     return list(synchronous.listing(Range(space, group, plural)).items)
 
 

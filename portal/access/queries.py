@@ -10,6 +10,7 @@ from typing import Any, Final
 from audit.recorder import Actor
 from gateway.server import explanation
 from gateway.server.judging import PATCH_TYPES, STRATEGIC, Sent
+from gateway.server.questiontime import heed
 from kube.authentication.identity import SERVICE_ACCOUNT_PREFIX
 from kube.authorization import whatif, whocan
 from kube.authorization.rbac import GROUP, Attributes, Rule
@@ -19,6 +20,7 @@ from kube.requests.decoding import decode_yaml
 from kube.requests.logicalclusters import is_valid
 from kube.requests.status import BadRequest, Forbidden
 from portal.access.explanation import Explanation, explain_own_write, may_grant
+from portal.access.questions import question
 from portal.access.rehearsing import Doors
 from portal.database.scopes import everything
 from store import synchronous
@@ -27,6 +29,7 @@ from store.types import Key
 MANIFEST_MAX: Final = 256 * 1024
 
 
+@question
 @everything()  # as the API server decides, which sees every space
 def who_can(*, actor: Actor, cluster: str, attributes: Attributes) -> tuple[Holder, ...]:
     """Every subject that may do this in a logical cluster, with the path of objects by which, and of gates.
@@ -38,10 +41,11 @@ def who_can(*, actor: Actor, cluster: str, attributes: Attributes) -> tuple[Hold
         raise BadRequest("A verb and a resource or a path are needed.")
     state = explanation.state_of(cluster)
     nodes = explanation.nodes(cluster, attributes)
-    holders = whocan.who_can(attributes, state.policies, (*state.lines, *state.objects), nodes)
+    holders = whocan.who_can(attributes, state.policies, (*state.lines, *state.objects), nodes, heed=heed)
     return explanation.with_workspace_gates(cluster, attributes, holders)
 
 
+@question
 @everything()  # as the API server decides, which sees every space
 def what_if(*, actor: Actor, cluster: str, manifest: Mapping[str, Any], delete: bool = False) -> tuple[Effect, ...]:
     """Who would gain and lose what if this role, binding or policy were written, or deleted.
@@ -53,9 +57,11 @@ def what_if(*, actor: Actor, cluster: str, manifest: Mapping[str, Any], delete: 
     if not isinstance(metadata, Mapping) or not metadata.get("name"):
         raise BadRequest("The object needs a name.")
     state = explanation.state_of(cluster)
-    return whatif.effects(manifest, cluster, state.policies.local, (*state.lines, *state.objects), delete=delete)
+    opened = (*state.lines, *state.objects)
+    return whatif.effects(manifest, cluster, state.policies.local, opened, delete=delete, heed=heed)
 
 
+@question
 @everything()
 def change_explained(
     *,

@@ -7,7 +7,6 @@ from typing import Any
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.utils import unquote
-from django.contrib.auth import update_session_auth_hash
 from django.contrib.auth.forms import AdminPasswordChangeForm, SetPasswordMixin, SetUnusablePasswordMixin
 from django.core.exceptions import PermissionDenied
 from django.core.validators import MaxLengthValidator
@@ -144,21 +143,24 @@ class UserAdmin(ServiceBackedAdmin):
 
     @method_decorator(sensitive_post_parameters("password1", "password2"))
     def user_change_password(self, request: HttpRequest, id: str) -> HttpResponse:  # noqa: A002 - Django's name
-        """Another password for the account; its sessions end."""
+        """Another password for somebody else's account; its sessions end, its passkeys and second factor go.
+
+        One's own is changed where the present one is asked for: a session that somebody has got hold of keeps no account.
+        """
         if not request.user.is_superuser:
             raise PermissionDenied("Only superusers change other people's passwords.")
         user = self.get_object(request, unquote(id))
         if not isinstance(user, User):
             raise Http404
+        if user.pk == request.user.pk:
+            return HttpResponseRedirect(reverse("profile"))
         form = NewPasswordForm(user, request.POST or None)
         if request.method == "POST" and form.is_valid():
             accounts.password_change(
                 actor=actor(request),
                 user=user,
                 password=form.cleaned_data["password1"],
-                keep=str(request.session.session_key),
             )
-            update_session_auth_hash(request, user)
             self.message_user(request, "The password is changed.", messages.SUCCESS)
             return HttpResponseRedirect(reverse("admin:tenants_user_change", args=[user.pk]))
         context = {

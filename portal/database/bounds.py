@@ -54,6 +54,7 @@ BOUNDS: Final[Mapping[str, Bound]] = {
         By.BYTES, "`API_REQUESTS_KEEP_BYTES` together, the oldest days go", "portal.settings.API_REQUESTS_KEEP_BYTES"
     ),
     "tenants": Bound(By.NOBODY),
+    "offboardings": Bound(By.NOBODY),
     "memberships": Bound(By.COUNT, "one for each account and tenant; accounts are made by operators and invitations"),
     "invitations": Bound(By.AGE, "200 wait at a time; ended ones go", "tenants.services.invitations.WAITING_MAX"),
     "access_requests": Bound(

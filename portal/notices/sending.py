@@ -57,7 +57,7 @@ def address_of(notification: Notification) -> str:
         return reverse("workspace", args=[notification.workspace_id])
     if notification.tenant_id is not None:
         return reverse("tenant", args=[notification.tenant_id])
-    return reverse("notifications")
+    return reverse("profile" if notification.kind == NoticeKind.ACCOUNT_CHANGED else "notifications")
 
 
 def _signed(delivery: Delivery, now: datetime) -> tuple[bytes, dict[str, str]]:

@@ -86,6 +86,11 @@ class ResetForm(forms.Form):
     """How somebody else gets a new password."""
 
     way = forms.ChoiceField(label="How", widget=forms.RadioSelect)
+    keep_factors = forms.BooleanField(
+        required=False,
+        label="Keep passkeys and second factor",
+        help_text="Only where you know that nobody else had the account: whoever had it may have added one.",
+    )
 
     def __init__(self, *args: Any, mail: bool, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

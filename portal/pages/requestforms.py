@@ -10,6 +10,7 @@ from django import forms
 
 from portal.pages.forms import QuantitiesField
 from tenants.models import NoticeKind, RequestKind, Role, Tier, Workspace
+from tenants.notices import ALWAYS
 from tenants.services.notices import MAIL, PORTAL, WAYS
 from tenants.services.requests import Wish
 
@@ -148,6 +149,8 @@ class NoticeChoicesForm(forms.Form):
     def __init__(self, *args: Any, off: Sequence[str], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         for kind, label in NoticeKind.choices:
+            if kind in ALWAYS:
+                continue
             self.fields[kind.replace(".", "-")] = forms.MultipleChoiceField(
                 required=False,
                 label=label,

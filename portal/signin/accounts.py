@@ -22,10 +22,11 @@ from audit.recorder import SYSTEM_CHAIN, Actor
 from kube.requests.status import AlreadyExists, Cause, Conflict, Forbidden, Invalid
 from portal.database.scopes import everything
 from portal.http.actors import actor_of, visitor_of
-from portal.signin import attempts, refusals
+from portal.signin import attempts, factors, refusals
 from portal.signin.ranks import is_superuser, person_below
 from portal.signin.sessions import sessions_end
 from tenants.models import User
+from tenants.notices import note_account
 from tenants.rights import require_operator
 from tenants.services.invitations import invitation_accept, invitation_that_counts
 from tenants.services.revocation import access_tokens_end, credentials_end
@@ -98,12 +99,14 @@ def user_create(
 def user_join(request: HttpRequest, *, digest: str, name: str, password: str, now: datetime) -> User:
     """Make the account of whoever was invited and has none, and let it accept (GW14); they are not signed in yet.
 
+    Whose the address is, nobody has said but who has the link, and that is whoever made it as well.
+
     Raises ``NotFound`` for an invitation that counts no more, ``AlreadyExists`` where there is an account, ``Invalid`` for
     a weak password, and as ``invitation_accept``.
     """
     found = invitation_that_counts(digest, now=now)
     actor = visitor_of(request, found.email)
-    user = _created(actor, found.email, name, password)
+    user = _created(actor, found.email, name, password, address_unproven=True)
     invitation_accept(actor=replace(actor, user_id=user.pk), user=user, digest=digest, now=now)
     return user
 
@@ -159,6 +162,8 @@ def user_change(*, actor: Actor, user_id: UUID, **changes: Any) -> User:
         if user.password_given:
             raise Conflict("The password was given by somebody: its person chooses another one first.", kind="users")
         user.password_resets.filter(ended_at=None).update(ended_at=timezone.now())
+    if changes.get("subject"):
+        changes["address_unproven"] = False  # a superuser has said whose it is
     before = {field: getattr(user, field) for field in changes}
     proof = user.get_session_auth_hash()
     for field, value in changes.items():
@@ -239,8 +244,8 @@ def email_follow(*, actor: Actor, user: User, email: str) -> None:
     try:
         _check_email(email)
         with transaction.atomic():
-            user.email = email
-            user.save(update_fields=["email"])
+            user.email, user.address_unproven = email, False
+            user.save(update_fields=["email", "address_unproven"])
     except (ValidationError, IntegrityError):
         user.email = before
         return
@@ -252,13 +257,15 @@ def email_follow(*, actor: Actor, user: User, email: str) -> None:
 def password_change(*, actor: Actor, user: User, password: str, keep: str = "") -> None:
     """Set a new password; all sessions of the person end but the one with the key ``keep``. Raises ``Invalid``.
 
-    Everybody their own, and another one than before; superusers anybody's, which its person has to change then.
-    Raises ``Forbidden``.
+    Everybody their own, and another one than before; superusers anybody's, which its person has to change then, and with
+    which passkeys and second factor go. Raises ``Forbidden``.
     """
     theirs = actor.user_id == user.pk
     if not theirs and not is_superuser(actor):
         raise Forbidden("Only superusers change other people's passwords.", kind="users")
     password_set(actor=actor, user=user, password=password, given=not theirs, keep=keep)
+    if not theirs:
+        factors.factors_end(actor=actor, user=user)
 
 
 @sensitive_variables("password")
@@ -280,6 +287,13 @@ def password_set(*, actor: Actor, user: User, password: str, given: bool = False
     user.password_resets.filter(ended_at=None).update(ended_at=now)
     detail = {"user": user.email, "changed": "sign-in", "sessions_ended": ended}
     actor.record(Action.USER_CHANGED, chain=SYSTEM_CHAIN, target=f"users/{user.id}", detail=detail)
+    note_account(actor, user, f"Your password was changed and your other sessions ended{left_after(user)}")
+
+
+def left_after(user: User) -> str:
+    """What a new password does not end, for its person to look through; empty where there is nothing."""
+    left = factors.factors_left(user)
+    return f"; {left} still sign you in: look through them on your profile" if left else ""
 
 
 def _check_email(email: str) -> None:

@@ -22,12 +22,16 @@ from kube.requests.status import Cause, Conflict, Invalid
 from portal.signin.ranks import person_below
 from tenants.clusters import encryption
 from tenants.models import RecoveryCode, SecondFactor, User
+from tenants.notices import note_account
 
 logger = logging.getLogger(__name__)
 
 STEP_SECONDS: Final = 30
 WINDOW: Final = (-1, 0, 1)
 """Steps beside the present one whose codes are taken: clocks differ, and people are slow."""
+
+_NAMED: Final = 3
+"""Passkeys that are told of by their names."""
 
 RECOVERY_CODES: Final = 10
 _GROUPS, _LETTERS = 4, 4
@@ -87,6 +91,7 @@ def factor_add(*, actor: Actor, user: User, secret: str, code: str, now: datetim
     )
     codes = _codes_made(user)
     _record(actor, Action.FACTOR_ADDED, user)
+    note_account(actor, user, "An authenticator app was set up for your account, with new recovery codes,")
     return codes
 
 
@@ -97,6 +102,7 @@ def recovery_codes_renew(*, actor: Actor, user: User) -> list[str]:
         raise Conflict("Set up an authenticator app first.", kind="users")
     codes = _codes_made(user)
     _record(actor, Action.RECOVERY_CODES_MADE, user)
+    note_account(actor, user, "New recovery codes were made for your account")
     return codes
 
 
@@ -114,12 +120,30 @@ def factor_remove(*, actor: Actor, user_id: UUID) -> None:
             raise Conflict("Operators need a second factor here. Set up another app instead.", kind="users")
     else:
         user = person_below(actor, user_id)
+    factors_end(actor=actor, user=user, passkeys=actor.user_id != user_id)
+
+
+def factors_end(*, actor: Actor, user: User, passkeys: bool = True) -> bool:
+    """Take the app, its recovery codes and passkeys away, in the caller's transaction; whether there was any."""
     removed, _ = SecondFactor.objects.filter(user=user).delete()
-    if actor.user_id != user_id:
+    if passkeys:
         removed += user.passkeys.all().delete()[0]
     user.recovery_codes.all().delete()
     if removed:
         _record(actor, Action.FACTOR_REMOVED, user)
+        what = "The second factor and all passkeys were" if passkeys else "The second factor was"
+        note_account(actor, user, f"{what} removed from your account")
+    return bool(removed)
+
+
+def factors_left(user: User) -> str:
+    """What else than the password opens the account, in words for its person; empty for nothing."""
+    names = [f"“{name}”" for name in user.passkeys.order_by("created_at").values_list("name", flat=True)]
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    word = "passkey" if len(names) == 1 else "passkeys"
+    parts = [f"the {word} {', '.join(names[:_NAMED])}{more}"] if names else []
+    parts += ["your authenticator app"] if factor_of(user) is not None else []
+    return " and ".join(parts)
 
 
 @sensitive_variables("code")

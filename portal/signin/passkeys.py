@@ -34,6 +34,7 @@ from audit.recorder import SYSTEM_CHAIN, Actor
 from kube.requests.status import Cause, Conflict, Invalid, NotFound
 from portal.signin import factors
 from tenants.models import Passkey, User
+from tenants.notices import note_account
 
 logger = logging.getLogger(__name__)
 
@@ -111,6 +112,7 @@ def passkey_add(*, actor: Actor, request: HttpRequest, user: User, name: str, an
     except IntegrityError:
         raise Conflict("This passkey opens an account already.", kind="users") from None
     _record(actor, Action.PASSKEY_ADDED, row)
+    note_account(actor, user, f"The passkey “{row.name}” opens your account now: it was added")
     return row
 
 
@@ -172,6 +174,7 @@ def passkey_remove(*, actor: Actor, user: User, passkey_id: UUID) -> None:
         raise Conflict("Operators need a second factor here. Set up another one first.", kind="users")
     found.delete()
     _record(actor, Action.PASSKEY_REMOVED, found)
+    note_account(actor, user, f"The passkey “{found.name}” was removed from your account")
 
 
 def _site(request: HttpRequest) -> Fido2Server:

@@ -23,10 +23,11 @@ from audit.actions import Action
 from audit.recorder import SYSTEM_CHAIN, Actor
 from kube.requests.status import Conflict, NotFound
 from portal.database.scopes import everything
-from portal.signin import accounts
+from portal.signin import accounts, factors
 from portal.signin.ranks import person_below
 from portal.signin.sessions import sessions_end
 from tenants.models import PasswordReset, User
+from tenants.notices import note_account
 
 BY_OPERATOR: Final = timedelta(hours=24)
 BY_MAIL: Final = timedelta(hours=1)
@@ -42,19 +43,22 @@ class CreatedReset:
 
 
 @transaction.atomic
-def password_link_create(*, actor: Actor, user_id: UUID, now: datetime) -> CreatedReset:
+def password_link_create(*, actor: Actor, user_id: UUID, now: datetime, keep_factors: bool = False) -> CreatedReset:
     """A link by which a person sets a new password; it ends those from before. The present password goes on until then.
 
+    Passkeys and second factor go with it, for whoever had the account may have added them, unless ``keep_factors``.
     Operators; raises ``NotFound``, ``Forbidden`` as ``person_below``, ``Conflict`` for a disabled account.
     """
     user = _reachable(actor, user_id)
-    return _created(actor, user, now, BY_OPERATOR, made_by=actor.name)
+    return _created(actor, user, now, BY_OPERATOR, made_by=actor.name, removes_factors=not keep_factors)
 
 
 @sensitive_variables("password")
 @transaction.atomic
-def password_give(*, actor: Actor, user_id: UUID, now: datetime) -> str:
+def password_give(*, actor: Actor, user_id: UUID, now: datetime, keep_factors: bool = False) -> str:
     """Another password, made up, which opens nothing but the choice of a new one; all sessions of the person end.
+
+    So do passkeys and second factor, unless ``keep_factors``.
 
     As ``password_link_create``.
     """
@@ -66,6 +70,9 @@ def password_give(*, actor: Actor, user_id: UUID, now: datetime) -> str:
     ended = sessions_end(actor=actor, user=user, now=now)
     links_end(user, now=now)
     _record(actor, Action.PASSWORD_GIVEN, user, sessions_ended=ended)
+    note_account(actor, user, "You were given another password")
+    if not keep_factors:
+        factors.factors_end(actor=actor, user=user)
     return password
 
 
@@ -85,13 +92,19 @@ def password_link_that_counts(digest: str, *, now: datetime) -> PasswordReset:
 def password_link_use(*, actor: Actor, digest: str, password: str, now: datetime) -> User:
     """Set the password of whoever a link is for; it is used up, and all their sessions end.
 
-    They are not signed in by it: the second factor is still asked for. Raises ``NotFound``, ``Invalid``.
+    They are not signed in by it: a second factor is still asked for, unless the link takes it away. Raises ``NotFound``, ``Invalid``.
     """
     person = password_link_that_counts(digest, now=now).user_id
     user = User.objects.select_for_update(no_key=True).get(pk=person)
     # Under the lock: of two who use a link at once, one finds it used.
-    password_link_that_counts(digest, now=now)
+    link = password_link_that_counts(digest, now=now)
     accounts.password_set(actor=actor, user=user, password=password)
+    if not link.made_by and user.address_unproven:
+        # It went to the address and to nobody else.
+        user.address_unproven = False
+        user.save(update_fields=["address_unproven"])
+    if link.removes_factors:
+        factors.factors_end(actor=actor, user=user)
     return user
 
 
@@ -139,13 +152,20 @@ def _reachable(actor: Actor, user_id: UUID) -> User:
     return user
 
 
-def _created(actor: Actor, user: User, now: datetime, lives: timedelta, *, made_by: str = "") -> CreatedReset:
+def _created(
+    actor: Actor, user: User, now: datetime, lives: timedelta, *, made_by: str = "", removes_factors: bool = False
+) -> CreatedReset:
     links_end(user, now=now)
     secret = secrets.token_urlsafe(32)
     made = PasswordReset.objects.create(
-        user=user, digest=digest_of(secret), made_by=made_by[:254], created_at=now, expires_at=now + lives
+        user=user,
+        digest=digest_of(secret),
+        made_by=made_by[:254],
+        removes_factors=removes_factors,
+        created_at=now,
+        expires_at=now + lives,
     )
-    _record(actor, Action.PASSWORD_LINK_MADE, user, expiresAt=made.expires_at)
+    _record(actor, Action.PASSWORD_LINK_MADE, user, expiresAt=made.expires_at, removes_factors=removes_factors)
     return CreatedReset(made, secret)
 
 

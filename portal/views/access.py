@@ -17,9 +17,9 @@ from django.views.decorators.http import require_http_methods, require_safe
 from audit.recorder import Actor
 from kube.requests.logicalclusters import ROOT, space_of
 from kube.requests.names import SYSTEM_TENANT
-from kube.requests.status import StatusError
+from kube.requests.status import ServiceUnavailable, StatusError
 from portal.access.explanation import explain_access, explain_request, own_identity
-from portal.access.inquiries import attributes_of, choices_in, question_in
+from portal.access.inquiries import Choices, attributes_of, choices_in, question_in
 from portal.access.queries import change_explained, change_of, differences_of, sent_of, what_if, who_can
 from portal.access.rehearsing import Doors
 from portal.contents.door import door_of
@@ -51,7 +51,7 @@ def explain(request: HttpRequest) -> HttpResponse:
 @login_required
 def choices(request: HttpRequest) -> HttpResponse:
     """What there is in another place, for the fields to choose from."""
-    found = choices_in(actor_of(request), request.GET.get("cluster", "")[:512])
+    found = _choices(actor_of(request), request.GET.get("cluster", "")[:512])
     return render(request, "components/forms/choices.html", {"choices": found})
 
 
@@ -171,11 +171,19 @@ def _page(request: HttpRequest, actor: Actor, asked: dict[str, str], form: Form,
         "form": form,
         "paste": PasteForm(),
         "raw": None,
-        "choices": choices_in(actor, str(form["cluster"].value() or "")[:512]),
+        "choices": _choices(actor, str(form["cluster"].value() or "")[:512]),
         **more,
     }
     wrong = form.errors or context["paste"].errors or (context["raw"] is not None and context["raw"].errors)
     return render(request, "pages/explain.html", context, status=422 if wrong else 200)
+
+
+def _choices(actor: Actor, cluster: str) -> Choices:
+    """What there is to choose from; nothing while that would take too long, for everything can be typed."""
+    try:
+        return choices_in(actor, cluster)
+    except ServiceUnavailable:
+        return Choices()
 
 
 def _begun(actor: Actor, asked: dict[str, str]) -> dict[str, str]:

@@ -152,8 +152,10 @@ def password(request: HttpRequest) -> HttpResponse:
                     keep=str(request.session.session_key),
                 )
                 auth.update_session_auth_hash(request, user)
-                messages.success(request, "The password is changed; your other sessions are over.", extra_tags="allow")
-                return redirect("profile")
+                left = accounts.left_after(user)
+                said = f"The password is changed; your other sessions are over{left}."
+                messages.success(request, said, extra_tags="wait" if left else "allow")
+                return redirect(f"{reverse('profile')}#passkeys" if left else "profile")
         except StatusError as error:
             add_status_error(request, form, error)
     return _profile(request, form, status=422)

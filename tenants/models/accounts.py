@@ -102,13 +102,15 @@ class Passkey(models.Model):
 class PasswordReset(models.Model):
     """A link by which a person sets a new password, once and for a short time; its secret is kept as ``digest`` alone.
 
-    ``made_by`` is the operator who made it; nobody for one that somebody asked for by e-mail.
+    ``made_by`` is the operator who made it; nobody for one that somebody asked for by e-mail. ``removes_factors`` says
+    whether passkeys and second factor go with the password that it replaces.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="password_resets")
     digest = models.CharField(max_length=64, unique=True, editable=False)
     made_by = models.CharField(max_length=254, blank=True, editable=False)
+    removes_factors = models.BooleanField(default=False, db_default=False, editable=False)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     expires_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True, editable=False)

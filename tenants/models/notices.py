@@ -25,6 +25,7 @@ class NoticeKind(models.TextChoices):
     CREDENTIAL_ISSUED = "credential.issued", _("Somebody else has a credential issued for me")
     MEMBERSHIP_CHANGED = "membership.changed", _("My role in a tenant changes")
     EXPIRY_AHEAD = "expiry.ahead", _("A workspace or a membership of mine ends soon")
+    ACCOUNT_CHANGED = "account.changed", _("What opens my account changes")
 
 
 class About(models.Model):

@@ -46,6 +46,8 @@ class User(AbstractBaseUser, PermissionsMixin):
     status = models.CharField(max_length=8, choices=Status.choices, default=Status.ACTIVE)
     password_given = models.BooleanField(_("the password was given"), default=False)
     """Somebody else chose the password: it opens nothing but the choice of another one."""
+    address_unproven = models.BooleanField(default=False, db_default=False, editable=False)
+    """Made by the link of an invitation, which a tenant's admin has: nobody else has said whose the address is."""
     is_staff = models.BooleanField(_("operator"), default=False)
     is_auditor = models.BooleanField(_("auditor"), default=False)
     """Sees what operators see, and changes nothing; an operator is none."""

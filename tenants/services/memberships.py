@@ -23,7 +23,7 @@ from tenants.rights import (
     role_at_least,
     tenant_locked,
 )
-from tenants.services.revocation import credentials_changed, credentials_end
+from tenants.services.revocation import credentials_changed, credentials_end, invitations_end
 
 BREAK_GLASS_MINUTES: Final = 60
 BREAK_GLASS_MINUTES_MAX: Final = 8 * 60
@@ -46,6 +46,7 @@ def membership_set(*, actor: Actor, tenant: str, user: User, role: Role, managed
     membership = _current(actor, tenant, user, Role(role))
     before = membership.present_role if membership else ""
     if membership is None:
+        _require_proven(actor, user)
         manager = check_manager(managed_by, kind="Membership")
         membership = Membership(tenant_id=tenant, user=user, managed_by=manager)
     membership.role = role
@@ -54,6 +55,7 @@ def membership_set(*, actor: Actor, tenant: str, user: User, role: Role, managed
         membership.break_glass, membership.expires_at = False, None
     membership.save()
     detail: dict[str, object] = {"user": user.email, "role": str(role), "before": before}
+    detail |= _invitations_ended(user, tenant)
     if before and _rank(role) < _rank(Role(before)):
         detail["credentials_revoked"] = credentials_end(actor=actor, user=user, tenant=tenant)
     actor.record(Action.MEMBERSHIP_SET, chain=tenant, target=f"tenants/{tenant}/members/{user.id}", detail=detail)
@@ -74,6 +76,7 @@ def membership_remove(*, actor: Actor, tenant: str, user: User) -> None:
         raise NotFound(f"{user.email} is no member of {tenant}.", kind="members", name=str(user.id))
     ended = credentials_end(actor=actor, user=user, tenant=tenant)
     detail = {"user": user.email, "before": membership.role, "credentials_revoked": ended}
+    detail |= _invitations_ended(user, tenant)
     membership.delete()
     _tell(actor, user, tenant, f"You are no member of {tenant} any more")
     actor.record(Action.MEMBERSHIP_REMOVED, chain=tenant, target=f"tenants/{tenant}/members/{user.id}", detail=detail)
@@ -104,6 +107,7 @@ def membership_end_at(
     membership.expires_at, membership.warned_days = expires_at, None
     membership.save(update_fields=["expires_at", "warned_days"])
     credentials_changed()
+    invitations_end(user, tenant)
     words = f"until {expires_at:%d %b %Y %H:%M} UTC" if expires_at else "without an end"
     detail = {"user": user.email, "role": membership.role, "expires_at": expires_at and expires_at.isoformat()}
     actor.record(Action.MEMBERSHIP_SET, chain=tenant, target=f"tenants/{tenant}/members/{user.id}", detail=detail)
@@ -137,6 +141,7 @@ def membership_break_glass(
     until = now + timedelta(minutes=minutes)
     membership = Membership.objects.filter(tenant_id=tenant, user=user).first()
     if membership is None:
+        _require_proven(actor, user)
         membership = Membership(tenant_id=tenant, user=user, role=role, break_glass=True, expires_at=until)
     elif role_at_least(membership.present_role, role):
         own = Role(membership.present_role).label
@@ -147,7 +152,7 @@ def membership_break_glass(
         membership.raised_role, membership.raised_until = role, until
     membership.save()
     credentials_changed()
-    detail = {"user": user.email, "role": str(role), "until": until.isoformat()}
+    detail = {"user": user.email, "role": str(role), "until": until.isoformat(), **_invitations_ended(user, tenant)}
     actor.record(Action.MEMBERSHIP_RAISED, chain=tenant, target=f"tenants/{tenant}/members/{user.id}", detail=detail)
     _tell(actor, user, tenant, f"You are {Role(role).label.lower()} in {tenant} until {until:%d %b %H:%M} UTC")
     return membership
@@ -176,6 +181,8 @@ def membership_lapsed_end(tenant: str, user: User) -> bool:
         _tell(WORKER, user, tenant, f"Break-glass has ended: you are {Role(membership.role).label.lower()} in {tenant}")
         return True
     detail |= {"before": membership.role, "ended": str(membership.expires_at)}
+    # Who was invited since then is to come back.
+    invitations_end(user, tenant, before=membership.expires_at)
     membership.delete()
     _tell(WORKER, user, tenant, f"Your membership in {tenant} has ended")
     WORKER.record(Action.MEMBERSHIP_REMOVED, chain=tenant, target=target, detail=detail)
@@ -220,6 +227,21 @@ def _other_owners(membership: Membership) -> bool:
     """Whether somebody else owns the tenant and stays."""
     owners = Membership.objects.filter(tenant_id=membership.tenant_id, role=Role.OWNER, expires_at=None)
     return owners.exclude(pk=membership.pk).exists()
+
+
+def _require_proven(actor: Actor, user: User) -> None:
+    """``Conflict`` for an account whose address only some tenant's admin vouches for: it could be anybody's.
+
+    A link that is sent to the address reaches whose it is, and nobody else.
+    """
+    if user.address_unproven and not actor.operator:
+        words = f"Nobody has shown yet that {user.email} is theirs: invite the address, and send the link there."
+        raise Conflict(words, kind="members", name=str(user.id))
+
+
+def _invitations_ended(user: User, tenant: str) -> dict[str, int]:
+    ended = invitations_end(user, tenant)
+    return {"invitations_revoked": ended} if ended else {}
 
 
 def _tell(actor: Actor, user: User, tenant: str, words: str) -> None:

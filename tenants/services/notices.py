@@ -39,6 +39,7 @@ from tenants.models import (
     User,
     Webhook,
 )
+from tenants.notices import ALWAYS
 from tenants.requests import user_may_decide
 from tenants.rights import require_lasting_role, require_open, require_operator, tenant_locked
 
@@ -122,8 +123,8 @@ def notifications_read(*, user: User, now: datetime, notification_id: UUID | Non
 
 @transaction.atomic
 def notices_choose(*, actor: Actor, user: User, wanted: Iterable[str]) -> None:
-    """Be told what is in ``wanted``, each as ``kind/way``, and nothing else."""
-    known = {f"{kind}/{way}" for kind in NoticeKind.values for way in WAYS}
+    """Be told what is in ``wanted``, each as ``kind/way``, and of the rest what everybody is told (``ALWAYS``)."""
+    known = {f"{kind}/{way}" for kind in NoticeKind.values if kind not in ALWAYS for way in WAYS}
     user.notices_off = sorted(known - set(wanted))
     user.save(update_fields=["notices_off"])
     actor.record(
@@ -237,7 +238,7 @@ def _tell(found: Notice, now: datetime) -> None:
 
 
 def _tell_person(found: Notice, user: User, now: datetime) -> None:
-    off = set(user.notices_off)
+    off = set() if found.kind in ALWAYS else set(user.notices_off)
     by_mail = f"{found.kind}/{MAIL}" not in off and settings.EMAIL_IS_SET
     if f"{found.kind}/{PORTAL}" in off and not by_mail:
         return
@@ -265,7 +266,7 @@ def _keep(rows: Any, number: int) -> None:
 
 
 def _people(found: Notice) -> list[User]:
-    """Whoever is to hear of it and may know of it, but who did it."""
+    """Whoever is to hear of it and may know of it, but who did it, unless it is told always."""
     if found.kind == NoticeKind.REQUEST_OPENED and found.request is not None:
         people = _deciders(found.request)
     elif found.kind == NoticeKind.REQUEST_COMMENTED and found.request is not None:
@@ -275,7 +276,8 @@ def _people(found: Notice) -> list[User]:
         people = [found.user]
     else:
         people = _owners(found.tenant_id) + _user_of(found)
-    unique = {person.pk: person for person in people if person.is_active and person.pk != found.actor_id}
+    told = NoticeKind(found.kind) in ALWAYS
+    unique = {person.pk: person for person in people if person.is_active and (told or person.pk != found.actor_id)}
     return list(unique.values())[:_TOLD_MAX]
 
 

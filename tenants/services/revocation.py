@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+from datetime import datetime
 
 from celery import current_app
 from django.db import connection, transaction
 from django.utils import timezone
 
 from audit.recorder import Actor
-from tenants.models import Tenant, User
+from tenants.models import Invitation, Tenant, User
 
 
 def credentials_end(*, actor: Actor, user: User, tenant: str = "") -> int:
@@ -41,6 +42,18 @@ def access_tokens_end(holder: User | Tenant) -> int:
     rows = holder.access_tokens if isinstance(holder, User) else holder.personalaccesstoken_set
     living = rows.filter(revoked_at=None)
     ended: int = living.update(revoked_at=timezone.now())
+    return ended
+
+
+def invitations_end(user: User, tenant: str, *, before: datetime | None = None) -> int:
+    """Let no invitation of a person to a tenant count any more that was made ``before``, or until now; how many did.
+
+    Whoever decides about a membership decides about all of it: a link from before would bring back what was taken away,
+    or give what was not. Call it while the person is known in the tenant.
+    """
+    now = timezone.now()
+    waiting = Invitation.objects.filter(tenant_id=tenant, email__iexact=user.email, accepted_at=None, revoked_at=None)
+    ended: int = waiting.filter(created_at__lt=before or now).update(revoked_at=now)
     return ended
 
 

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from access.admission.rulesinforce import ENTRIES_MAX, POLICIES_MAX, RULES_MAX
 from tests.gateway.callers import Caller, config_map, eventually
 from tests.gateway.conftest import Server, another
 
@@ -30,6 +31,39 @@ def test_quota_shows_at_once_what_is_there_already(alice: Caller, namespace: str
     assert status["hard"] == {"configmaps": "3", "requests.cpu": "4"}
     # The other is that of the server's certificates.
     assert status["used"] == {"configmaps": "2", "requests.cpu": "0"}
+
+
+def test_a_namespace_has_no_more_of_them_than_each_write_may_be_counted_in(alice: Caller, namespace: str) -> None:
+    """DOS-03: every write reads, counts in and stores each of them, in one statement that others wait for."""
+    path, bounds = f"/api/v1/namespaces/{namespace}", {"limits": [{"type": "Container", "max": {"cpu": "4"}}]}
+    wide = quota({f"count/widgets.x{number}.example.org": "1" for number in range(ENTRIES_MAX + 1)})
+    assert alice.post(f"{path}/resourcequotas", wide).status == 403
+    long = {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "long"}, "spec": {"limits": []}}
+    long["spec"] = {"limits": [{"type": "Container", "max": {"cpu": "4"}}] * (ENTRIES_MAX + 1)}
+    assert alice.post(f"{path}/limitranges", long).status == 403
+    made = {
+        "resourcequotas": {"apiVersion": "v1", "kind": "ResourceQuota", "spec": {"hard": {"pods": "7"}}},
+        "limitranges": {"apiVersion": "v1", "kind": "LimitRange", "spec": bounds},
+    }
+    for plural, body in made.items():
+        answers = [
+            alice.post(f"{path}/{plural}", {**body, "metadata": {"name": f"x{n}"}}) for n in range(RULES_MAX + 1)
+        ]
+        assert [answer.status for answer in answers] == [201] * RULES_MAX + [403]
+        assert f"at most {RULES_MAX} {plural}" in answers[-1].body["message"]
+    assert alice.post(f"{path}/pods", pod("fits")).status == 201
+
+
+def test_a_space_has_no_more_policies_than_each_knock_may_ask(gina: Caller) -> None:
+    path = "/apis/abac.authorization.kubernetes.io/v1beta1/policies"
+    spec = {"tenant": "acme", "user": "pat", "resource": "configmaps", "apiGroup": "", "namespace": "*"}
+    body = {"apiVersion": "abac.authorization.kubernetes.io/v1beta1", "kind": "Policy", "spec": spec}
+    there = len(gina.get(path).body["items"])
+    answers = [gina.post(path, {**body, "metadata": {"name": f"x{n}"}}) for n in range(POLICIES_MAX - there + 1)]
+    assert {answer.status for answer in answers[:-1]} == {201}
+    assert (answers[-1].status, f"at most {POLICIES_MAX} policies" in answers[-1].body["message"]) == (403, True)
+    for number in range(len(answers) - 1):
+        gina.delete(f"{path}/x{number}")
 
 
 def test_forty_parallel_creations_never_pass_the_quota(alice: Caller, namespace: str) -> None:

@@ -12,10 +12,18 @@ from django.test import Client
 from django.utils import timezone
 
 from audit.models import AuditEntry
+from kube.requests.status import Conflict
 from portal.backup.closing import credentials_end_all
 from portal.signin.accounts import user_change
-from tenants.models import Invitation, Membership, Role, User
-from tenants.services.memberships import membership_remove
+from portal.signin.resets import password_link_create, password_link_use
+from tenants.models import Invitation, Membership, PasswordReset, Role, User
+from tenants.services.memberships import (
+    membership_break_glass,
+    membership_end_at,
+    membership_remove,
+    membership_set,
+    memberships_lapse,
+)
 from tenants.services.tenants import tenant_suspend
 from tests import factories
 from tests.portal.conftest import House, signed_in, stranger
@@ -120,6 +128,79 @@ def test_whoever_invited_must_still_be_able_to(acme: House) -> None:
     Membership.objects.create(tenant=acme.tenant, user=acme.admin, role=Role.ADMIN)
     User.objects.filter(pk=acme.admin.pk).update(status=User.Status.DISABLED)
     assert accept(stranger(), links[1], password=PASSWORD).status_code == 422
+
+
+def _set(role: str) -> Any:
+    return lambda person: membership_set(actor=OPERATOR, tenant="acme", user=person, role=Role(role))
+
+
+def _removed(person: User) -> None:
+    _set("admin")(person)
+    membership_remove(actor=OPERATOR, tenant="acme", user=person)
+
+
+def _ending(person: User) -> None:
+    _set("viewer")(person)
+    soon, now = timezone.now() + timedelta(days=1), timezone.now()
+    membership_end_at(actor=OPERATOR, tenant="acme", user=person, expires_at=soon, now=now)
+
+
+def _lapsed(person: User) -> None:
+    _ending(person)
+    Membership.objects.filter(user=person).update(expires_at=timezone.now())
+    memberships_lapse()
+
+
+def _glass(person: User) -> None:
+    now = timezone.now()
+    membership_break_glass(actor=OPERATOR, tenant="acme", user=person, role=Role.EDITOR, minutes=5, now=now)
+
+
+@pytest.mark.parametrize("decided", [_set("viewer"), _set("editor"), _removed, _ending, _lapsed, _glass])
+def test_what_is_decided_about_somebody_ends_the_links_from_before(acme: House, decided: Any) -> None:
+    """Whoever was made less, or put out, leaves and is back by the old link as more: not here."""
+    person = factories.user("jane@elsewhere.test")
+    link = invite(acme.owner, person.email, "admin")
+    decided(person)
+    browser = signed_in(person)
+    if Membership.objects.filter(user=person).exists():
+        assert browser.post(f"/tenants/acme/members/{person.pk}/remove/", {"confirm": person.email}).status_code == 302
+    assert browser.get(link).status_code == 404
+    assert not Membership.objects.filter(user=person).exists()
+    again = invite(acme.owner, person.email, "viewer")
+    assert accept(browser, again).status_code == 302
+    assert Membership.objects.get(user=person).role == "viewer"
+
+
+def test_a_link_that_was_made_since_a_membership_ended_brings_back(acme: House) -> None:
+    person = factories.member(acme.tenant, Role.VIEWER, factories.user("jane@elsewhere.test"))
+    Membership.objects.filter(user=person).update(expires_at=timezone.now())
+    link = invite(acme.owner, person.email, "viewer")
+    memberships_lapse()
+    assert accept(signed_in(person), link).status_code == 302
+
+
+def test_an_address_that_a_tenant_has_made_an_account_of_is_nobody_elsewhere(acme: House, globex: House) -> None:
+    """Whoever makes a link can use it: others would add them as the person whose address it is."""
+    accept(stranger(), invite(acme.admin, "chief@globex.test", "viewer"), name="Chief", password=PASSWORD)
+    squatter, script = User.objects.get(email="chief@globex.test"), bearer(globex.owner, "write")
+    body = {"email": squatter.email, "role": "admin"}
+    added = signed_in(globex.owner).post("/tenants/globex/members/add/", body)
+    assert (added.status_code, "invite the address" in added.content.decode()) == (422, True)
+    assert send(script, "POST", "tenants/globex/members/", body).status_code == 409
+    asked = {"kind": "role", "tenant": "globex", "role": "admin", "reason": "I am the chief"}
+    wish = send(bearer(squatter, "write"), "POST", "requests/", asked).json()["id"]
+    assert send(script, "POST", f"requests/{wish}/approve", {}).status_code == 409
+    glass = {"tenant": "globex", "user": squatter, "role": Role.EDITOR, "minutes": 5, "now": timezone.now()}
+    with pytest.raises(Conflict, match="invite the address"):
+        membership_break_glass(actor=actor_of(globex.owner), **glass)
+    assert not Membership.objects.filter(user=squatter, tenant="globex").exists()
+    # What proves it: a link that was mailed to the address and used.
+    now = timezone.now()
+    made = password_link_create(actor=OPERATOR, user_id=squatter.pk, now=now)
+    PasswordReset.objects.filter(pk=made.reset.pk).update(made_by="")
+    password_link_use(actor=OPERATOR, digest=made.reset.digest, password="another windy road", now=now)
+    assert send(script, "POST", "tenants/globex/members/", body).status_code == 201
 
 
 def test_who_may_invite_as_what(acme: House, globex: House) -> None:

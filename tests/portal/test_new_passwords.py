@@ -24,6 +24,7 @@ from portal.celery import app as celery
 from portal.logformat import AccessFilter, LineFormatter
 from portal.signin import attempts
 from portal.signin.accounts import user_change
+from portal.signin.factors import codes_left, factor_of
 from tenants.models import PasswordReset, User
 from tests import factories
 from tests.portal.conftest import House, signed_in, stranger
@@ -36,8 +37,8 @@ def link_of(text: str) -> str:
     return re.search(r"https?://[\w.:]+(/reset/[\w-]{43}/)", text)[1]  # type: ignore[index]
 
 
-def made(by: User, person: User, way: str = "link") -> str:
-    answer = signed_in(by).post(f"/users/{person.pk}/reset/", {"way": way})
+def made(by: User, person: User, way: str = "link", **more: str) -> str:
+    answer = signed_in(by).post(f"/users/{person.pk}/reset/", {"way": way, **more})
     assert (answer.status_code, answer.headers["Cache-Control"].find("no-store") >= 0) == (200, True)
     return str(answer.content.decode())
 
@@ -83,12 +84,37 @@ def test_two_who_have_opened_one_link_use_it_once(acme: House, operator: User) -
     assert used == [302, 404]
 
 
-def test_a_link_goes_round_no_second_factor(acme: House, operator: User) -> None:
+def test_a_link_goes_round_no_second_factor_that_is_kept(acme: House, operator: User) -> None:
     with_app(acme.owner)
     browser = stranger()
-    browser.get(link_of(made(operator, acme.owner)))
+    browser.get(link_of(made(operator, acme.owner, keep_factors="on")))
     browser.post("/reset/", {"password": OWN})
     assert present(browser, acme.owner, OWN).headers["Location"] == "/login/code/"
+
+
+@pytest.mark.parametrize("way", ["link", "password"])
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("asked", ["page", "rest"])
+def test_what_whoever_had_the_account_added_goes_with_the_password(
+    acme: House, operator: User, way: str, kept: bool, asked: str
+) -> None:
+    """Passkeys, app and recovery codes: gone once the operator's way is used, unless they are said to be kept."""
+    with_app(acme.owner)
+    factories.passkey(acme.owner)
+    if asked == "page":
+        shown = made(operator, acme.owner, way, **({"keep_factors": "on"} if kept else {}))
+    else:
+        body = {"way": way, "keep_factors": kept}
+        shown = send(bearer(operator, "operate"), "POST", f"users/{acme.owner.pk}/reset", body).content.decode()
+    if way == "link":
+        assert (acme.owner.passkeys.count(), codes_left(acme.owner)) == (1, 10), "nothing happens until it is used"
+        browser = stranger()
+        browser.get(link_of(shown))
+        assert browser.post("/reset/", {"password": OWN}).status_code == 302
+    left = (acme.owner.passkeys.count(), factor_of(acme.owner) is not None, codes_left(acme.owner))
+    assert left == ((1, True, 10) if kept else (0, False, 0))
+    removed = AuditEntry.objects.filter(action="factor.remove", target=f"users/{acme.owner.pk}").count()
+    assert removed == (0 if kept else 1)
 
 
 def test_a_session_that_was_planted_cannot_use_a_link(acme: House, operator: User) -> None:

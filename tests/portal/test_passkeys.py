@@ -170,7 +170,7 @@ def test_a_passkey_alone_chooses_no_password_in_place_of_a_given_one(acme: House
     """Who had the account may have added one: the password that was given is said first, and a new one chosen."""
     passkey, thief, browser = Authenticator(), stranger(), stranger()
     added(acme.viewer, passkey)
-    password = password_give(actor=actor(operator), user_id=acme.viewer.pk, now=timezone.now())
+    password = password_give(actor=actor(operator), user_id=acme.viewer.pk, now=timezone.now(), keep_factors=True)
     assert used(thief, passkey).status_code == 401
     assert thief.get("/login/password/").url == "/login/"
     assert browser.post("/login/", {"username": acme.viewer.email, "password": password}).url == CODE

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
+import itertools
 import re
+import threading
 import uuid
 from html import unescape
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.test import Client
 
+from audit.recorder import Actor
+from gateway.server import questiontime
+from kube.requests.status import ServiceUnavailable
+from portal.access import explanation, inquiries, queries, questions
 from tenants.models import Role, Tenant, User
 from tenants.services.tenants import tenant_create
 from tests import factories
 from tests.portal.conftest import signed_in
 from tests.portal.test_access import RBAC, put
+from tests.portal.test_api import bearer, send
 from tests.tenants.conftest import OPERATOR
 
 
@@ -162,3 +172,84 @@ def test_a_role_for_somebody_is_shown_as_a_diff_and_nothing_is_saved(acme: Tenan
     assert re.search(r"User jane of acme +in namespace team +\N{MINUS SIGN} +get, delete", page)
     for wrong in ({}, {"person": "jane"}, {**change, "binding": "RoleBinding/team/jane"}, {**gone, "binding": "x"}):
         assert browser.post("/explain/?ask=change", {"cluster": "root:acme", **wrong}).status_code == 422
+
+
+SLOW = "takes too long to be answered here"
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock by which a second passes with each look at it."""
+    clock = itertools.count()
+    monkeypatch.setattr(questiontime, "time", SimpleNamespace(monotonic=lambda: float(next(clock))))
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_question_that_takes_too_long_is_given_up_in_words(acme: Tenant, owner: User) -> None:
+    """DOS-03: whoever asks has written what is looked through."""
+    script, asked = (
+        bearer(owner, "read"),
+        {"cluster": "root:acme", "verb": "get", "group": "apps", "resource": "deployments"},
+    )
+    answer = send(script, "POST", "access/who-can", asked)
+    assert (answer.status_code, SLOW in answer.content.decode()) == (503, True)
+    role = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": "deployers"}, "rules": []}
+    assert send(script, "POST", "access/what-if", {"cluster": "root:acme", "manifest": role}).status_code == 503
+    browser = signed_in(owner)
+    asked = {"person": owner.email, "action": "get", "thing": "deploy", "cluster": "root:acme", "namespace": "team"}
+    for ask in ("may", "who"):
+        page = browser.get("/explain/", {**asked, "ask": ask})
+        assert (page.status_code, SLOW in page.content.decode()) == (422, True)
+
+
+def test_few_are_answered_at_a_time_and_nobody_waits_for_a_thread(acme: Tenant, owner: User, operator: User) -> None:
+    asked = {"cluster": "root:acme", "verb": "get", "group": "apps", "resource": "deployments"}
+    path, mine, other = "access/who-can", bearer(owner, "read"), bearer(operator, "operate")
+    busy = threading.Barrier(questions.OF_PERSON + 1)
+    done = threading.Event()
+
+    def ask() -> None:
+        with questions._desk.answering(Actor(name=owner.email, user_id=owner.pk)):
+            busy.wait(30)
+            done.wait(30)
+
+    threads = [threading.Thread(target=ask) for _ in range(questions.OF_PERSON)]
+    for thread in threads:
+        thread.start()
+    busy.wait(30)
+    refused = send(mine, "POST", path, asked)
+    assert (refused.status_code, refused.headers["Retry-After"]) == (503, "2")
+    assert (
+        "ask again in a moment"
+        in signed_in(owner).get("/explain/", {**asked, "ask": "who", "action": "get", "thing": "pods"}).content.decode()
+    )
+    assert send(other, "POST", path, asked).status_code == 200, "others have places of their own"
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert send(mine, "POST", path, asked).status_code == 200
+
+
+def test_everything_that_looks_through_rights_has_its_place_and_its_time() -> None:
+    """Each public function of the portal that asks the API server's authorizers, or lists what they decide by."""
+    answering = [
+        *(explanation.explain_request, explanation.explain_access, explanation.explain_own_write),
+        *(queries.who_can, queries.what_if, queries.change_explained, inquiries.choices_in, inquiries.question_in),
+    ]
+    named = {each.__name__ for each in answering}
+    asking = {
+        name
+        for module in (explanation, queries, inquiries)
+        for name, each in vars(module).items()
+        if inspect.isfunction(each) and each.__module__ == module.__name__ and not name.startswith("_")
+        if "actor" in inspect.signature(each).parameters
+    }
+    assert asking - named == {"as_member", "may_grant", "is_theirs", "own_identity"}, "a membership is all that these look at"
+    somebody = Actor(name="somebody")
+    with contextlib.ExitStack() as stack:
+        for number in range(questions.AT_ONCE):
+            stack.enter_context(questions._desk.answering(Actor(name=f"p{number}")))
+            questions._desk._within.depth = 0
+        for each in answering:
+            with pytest.raises(ServiceUnavailable):
+                each(actor=somebody)  # type: ignore[operator]

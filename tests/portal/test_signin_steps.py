@@ -97,11 +97,19 @@ class TestGivenPassword:
         assert signed_in(operator).post(f"/admin/tenants/user/{acme.owner.pk}/password/", form).status_code == 302
         assert browser.get("/").status_code == 302
         assert present(stranger(), acme.owner, GIVEN).headers["Location"] == "/login/password/"
-        mine = {"password1": OWN, "password2": OWN}
+
+    def test_nobody_sets_their_own_without_the_present_one(self, operator: User) -> None:
+        """A session that somebody has got hold of keeps no account: the console has no way round the profile."""
         client = signed_in(operator)
-        assert client.post(f"/admin/tenants/user/{operator.pk}/password/", mine).status_code == 302
-        assert client.get("/").status_code == 200, "one's own choice, in one's own session"
-        assert not User.objects.get(pk=operator.pk).password_given
+        mine = {"password1": OWN, "password2": OWN, "new_password1": OWN, "new_password2": OWN}
+        for path in (f"/admin/tenants/user/{operator.pk}/password/", "/admin/password_change/"):
+            for old in ("a guess", factories.PASSWORD):
+                assert client.post(path, {**mine, "old_password": old}).headers["Location"] == "/profile/"
+            assert client.get(path).headers["Location"] == "/profile/"
+        assert User.objects.get(pk=operator.pk).check_password(factories.PASSWORD)
+        assert client.post("/admin/logout/").headers["Location"] == "/login/"
+        assert client.get("/profile/").status_code == 302
+        assert AuditEntry.objects.filter(action="session.close").count() == 1
 
     def test_what_is_on_the_way_ends_with_time_the_account_and_another_password(self, operator: User) -> None:
         person = given_to(operator)

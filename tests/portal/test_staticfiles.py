@@ -12,7 +12,9 @@ from django.core.management import call_command
 from django.test import Client
 
 from portal.staticfiles import HashedOnceCollected
-from tests.portal.conftest import House, signed_in
+from tenants.models import User
+from tests.portal.conftest import House, signed_in, stranger
+from tests.portal.test_signin_steps import present
 
 
 def test_collected_files_have_names_that_change_with_them(settings: Any, tmp_path: Path) -> None:
@@ -65,6 +67,17 @@ def test_answers_that_show_a_secret_are_not_compressed(acme: House) -> None:
     assert shown.status_code == 200
     assert "tnt_" in shown.content.decode()
     assert "Content-Encoding" not in shown.headers
+
+
+def test_pages_that_show_a_secret_each_time_are_not_compressed(acme: House, operator: User, settings: Any) -> None:
+    """An app's secret is the same until it is confirmed: lengths of many answers would tell of it."""
+    settings.SECOND_FACTOR_FOR_OPERATORS = True
+    on_the_way = stranger()
+    assert present(on_the_way, operator).headers["Location"] == "/login/factor/"
+    for client, path in ((signed_in(acme.owner), "/profile/factor/"), (on_the_way, "/login/factor/")):
+        shown = client.get(path, headers={"Accept-Encoding": "gzip"})
+        assert (shown.status_code, 'id="secret"' in shown.content.decode()) == (200, True)
+        assert "Content-Encoding" not in shown.headers
 
 
 def test_what_is_not_collected_is_compressed_for_who_takes_it(settings: Any) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from access.admission.base import CREATE, UPDATE, Attributes
+from access.admission.rulesinforce import RULES_MAX, require_room, require_short
 from kube.quota.limitranges import violations, with_defaults
 from kube.quota.quantities import InvalidQuantity
 from kube.requests.status import BadRequest
@@ -37,6 +38,8 @@ class LimitRanger:
 
     async def validate(self, attributes: Attributes) -> Sequence[Operation]:
         """Raises ``Forbidden`` for what is beyond the bounds."""
+        require_short(attributes, "limitranges", "limits")
+        await require_room(self._store, attributes, "", "limitranges", RULES_MAX)
         body, resource = attributes.object, attributes.resource
         if body is None or not self._concerns(attributes):
             return ()

@@ -11,6 +11,7 @@ import orjson
 
 from access.admission.base import CREATE, DELETE, UPDATE, Attributes, NoopPlugin
 from access.admission.quotarefusals import QuotaRefusals
+from access.admission.rulesinforce import RULES_MAX, require_room, require_short
 from kube.objects.publications import is_copy
 from kube.quota import usage
 from kube.quota.podresources import add, amounts
@@ -65,6 +66,8 @@ class ResourceQuota(NoopPlugin):
         resource = attributes.resource
         if not attributes.namespace:
             return ()
+        require_short(attributes, "resourcequotas", "hard")
+        await require_room(self._store, attributes, "", "resourcequotas", RULES_MAX)
         own = attributes.name if not resource.group and resource.plural == "resourcequotas" else ""
         place = Range(attributes.cluster, "", "resourcequotas", attributes.namespace)
         listing = await self._store.list(place, cached=True)

@@ -8,6 +8,7 @@ from typing import Final
 import orjson
 
 from access.admission.base import CREATE, UPDATE, Attributes, NoopPlugin
+from access.admission.rulesinforce import POLICIES_MAX, require_room
 from kube.authorization.abac import GROUP as POLICIES
 from kube.authorization.rbac import GROUP as RBAC
 from kube.authorization.tenantreferences import TENANT_DIGESTS, digests_annotation, tenants_named
@@ -35,6 +36,8 @@ class TenantReferences(NoopPlugin):
             or (attributes.resource.group, attributes.resource.plural) not in _NAMING
         ):
             return
+        if attributes.cluster != ROOT:
+            await require_room(self._store, attributes, POLICIES, "policies", POLICIES_MAX)
         uids = {tenant: await self._uid(tenant) for tenant in tenants_named(body, attributes.cluster)}
         digests = digests_annotation(body, attributes.old, attributes.cluster, uids)
         annotations = {k: v for k, v in (body["metadata"].get("annotations") or {}).items() if k != TENANT_DIGESTS}

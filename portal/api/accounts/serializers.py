@@ -105,6 +105,11 @@ class ResetRequest(RequestSerializer):
         default="link",
         help_text="`link`: they choose it, once and within a day. `password`: one is made up, to be changed at once.",
     )
+    keep_factors = serializers.BooleanField(
+        required=False,
+        default=False,
+        help_text="Passkeys and second factor are removed with the password that is replaced, unless this is true.",
+    )
 
 
 class CreatedResetSerializer(serializers.Serializer[Any]):

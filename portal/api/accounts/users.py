@@ -135,10 +135,12 @@ class UserReset(Endpoint):
         """A link leaves the present password alone until it is used; a given password takes its place at once."""
         actor, now = api_operator(request), timezone.now()
         shown: dict[str, Any] = {"link": "", "password": "", "expires_at": None}
-        if self.optional_body(request, ResetRequest).get("way") == "password":
-            shown["password"] = resets.password_give(actor=actor, user_id=pk, now=now)
+        said = self.optional_body(request, ResetRequest)
+        how: dict[str, Any] = {"user_id": pk, "now": now, "keep_factors": said.get("keep_factors", False)}
+        if said.get("way") == "password":
+            shown["password"] = resets.password_give(actor=actor, **how)
         else:
-            made = resets.password_link_create(actor=actor, user_id=pk, now=now)
+            made = resets.password_link_create(actor=actor, **how)
             shown["link"] = request.build_absolute_uri(reverse("reset-by", args=[made.secret]))
             shown["expires_at"] = made.reset.expires_at
         return secret_response(CreatedResetSerializer(shown).data, status=201)

@@ -16,6 +16,7 @@ from django.views.decorators.http import require_http_methods
 
 from kube.requests.status import Cause, Conflict, Invalid, StatusError
 from portal.http.actors import actor_of
+from portal.http.secretpages import shows_secret
 from portal.pages.accountforms import OwnEnrolForm, PresentPasswordForm
 from portal.pages.forms import add_status_error
 from portal.signin import attempts, factors
@@ -29,6 +30,7 @@ from tenants.models import User
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
+@shows_secret
 def factor(request: HttpRequest) -> HttpResponse:
     """Set an app up, or another in place of it, confirmed by a code; then the recovery codes, this once."""
     user: Any = request.user

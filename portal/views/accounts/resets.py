@@ -118,11 +118,11 @@ def user_reset(request: HttpRequest, pk: UUID) -> HttpResponse:
     }
     if request.method == "POST" and form.is_valid():
         try:
-            way = form.cleaned_data["way"]
+            way, keep = form.cleaned_data["way"], form.cleaned_data["keep_factors"]
             if way == "password":
-                shown = resets.password_give(actor=actor, user_id=pk, now=now)
+                shown = resets.password_give(actor=actor, user_id=pk, now=now, keep_factors=keep)
             else:
-                made = resets.password_link_create(actor=actor, user_id=pk, now=now)
+                made = resets.password_link_create(actor=actor, user_id=pk, now=now, keep_factors=keep)
                 shown = request.build_absolute_uri(reverse("reset-by", args=[made.secret]))
                 if way == "mail":
                     _sent(person, shown)
@@ -133,6 +133,7 @@ def user_reset(request: HttpRequest, pk: UUID) -> HttpResponse:
     points = [
         "A link leaves the present password and the sessions alone until it is used.",
         "A password that is made up takes its place at once, and ends the person's sessions.",
+        "Passkeys and second factor are removed with the password that is replaced, unless you keep them.",
     ]
     context |= {"form": form, "points": points, "submit": "Make it"}
     return render(request, "pages/action.html", context, status=form_status(request, form))

@@ -17,6 +17,7 @@ from audit.actions import Action
 from kube.requests.status import StatusError, TooManyRequests
 from portal.database.scopes import everything
 from portal.http.actors import visitor_of
+from portal.http.secretpages import shows_secret
 from portal.pages.accountforms import CodeForm, EnrolForm, NewPasswordForm, PasskeyForm
 from portal.pages.forms import add_status_error
 from portal.signin import accounts, attempts, factors, passkeys, refusals, steps
@@ -103,6 +104,7 @@ def _proof(request: HttpRequest, user: User, said: dict[str, Any]) -> str:
 
 @sensitive_variables("secret", "codes")
 @step_page(Step.FACTOR)
+@shows_secret
 def factor(request: HttpRequest, on_the_way: OnTheWay) -> HttpResponse:
     """Set an app up, where nobody comes in without one; the recovery codes are shown before the way goes on."""
     secret = offered_secret(request)

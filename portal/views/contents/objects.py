@@ -17,6 +17,7 @@ from kube.display.kinds import ServedKind
 from kube.display.text import visible
 from kube.requests.status import NotFound
 from portal.contents import changing, reading
+from portal.http.secretpages import shows_secret
 from portal.views.contents.lists import file_name, rows_of, url_of
 from portal.views.contents.place import Place, living, through_the_door
 from portal.views.contents.terminal import may_enter, runs_containers
@@ -53,6 +54,7 @@ def one(request: HttpRequest, place: Place, resource: str, name: str) -> HttpRes
 
 
 @through_the_door
+@shows_secret
 def value(request: HttpRequest, place: Place, resource: str, name: str, key: str) -> HttpResponse:
     """One value of a Secret or a ConfigMap, for whoever may read it: in a dialog, or as a page."""
     kind = reading.kind_called(place.door, resource)

@@ -64,6 +64,6 @@ def choices(request: HttpRequest) -> HttpResponse:
         done="Saved.",
         back=reverse("notifications"),
         template="pages/form.html",
-        intro="E-mail goes out where a mail server is configured.",
+        intro="E-mail goes out where a mail server is configured. What changes about how you sign in is always told.",
         crumbs=[{"text": "Notifications", "url": reverse("notifications")}],
     )

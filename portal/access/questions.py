@@ -1,0 +1,66 @@
+"""Questions about rights, so many at a time and each for so long: the threads of the portal are everybody's (DOS-03)."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, Final, ParamSpec, TypeVar
+
+from audit.recorder import Actor
+from gateway.server import questiontime
+from kube.requests.status import ServiceUnavailable
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+AT_ONCE: Final = 4
+"""Of one process of the portal."""
+OF_PERSON: Final = 2
+
+
+class _Desk:
+    """Who is being answered. Within a question, its parts are part of it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._people: Counter[object] = Counter()
+        self._within = threading.local()
+
+    @contextmanager
+    def answering(self, actor: Actor) -> Iterator[None]:
+        """Raises ``ServiceUnavailable`` at once where too many are being answered, nobody waits for a place."""
+        if getattr(self._within, "depth", 0):
+            yield
+            return
+        person = actor.user_id or actor.name
+        with self._lock:
+            if self._people.total() >= AT_ONCE or self._people[person] >= OF_PERSON:
+                raise ServiceUnavailable("Other questions are being answered; ask again in a moment.", retry_after=2)
+            self._people[person] += 1
+        self._within.depth = 1
+        try:
+            with questiontime.limited():
+                yield
+        finally:
+            self._within.depth = 0
+            with self._lock:
+                self._people[person] -= 1
+                self._people += Counter()  # without those of nobody
+
+
+_desk = _Desk()
+
+
+def question(answer: Callable[P, T]) -> Callable[P, T]:
+    """A function that answers one, for ``actor``: first argument, or by its name."""
+
+    @wraps(answer)
+    def asked(*args: P.args, **kwargs: P.kwargs) -> T:
+        actor: Any = kwargs["actor"] if "actor" in kwargs else args[0]
+        with _desk.answering(actor):
+            return answer(*args, **kwargs)
+
+    return asked
