@@ -1,8 +1,8 @@
 """What the admission would say of a write, on the database's state of this moment (AZ11).
 
-The handlers and plug-ins of the API server, as for a dry run, on what was read before: nothing is sent, and nothing is
-kept. For new objects in placed namespaces those plug-ins that a cluster asks about, with the limits of the tier filled in;
-what is there already, and what the cluster itself refuses, is not known here: ``ELSEWHERE``.
+The handlers and plug-ins of the API server, as for a dry run, on what was read before: nothing is sent, so that webhooks
+are not asked, and nothing is kept. For new objects in placed namespaces those plug-ins that a cluster asks about, with the
+limits of the tier filled in; what is there already, and what the cluster itself refuses, is not known here: ``ELSEWHERE``.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from django.conf import settings
 from access.admission import configuration
 from access.admission.base import CREATE
 from access.admission.chain import AdmissionChain
+from access.admission.kubernetes.admissionwebhooks import MutatingAdmissionWebhook, ValidatingAdmissionWebhook
 from access.authorization.chain import AuthorizationChain
 from access.tenantlimits import StoredBounds
 from gateway.handlers import patching, subresources, writing
@@ -194,4 +195,5 @@ def _admission(store: Store, authorization: Any, catalogs: Catalogs) -> Admissio
         hosts=unseen,
         stored_bytes=StoredBounds(store, settings.TENANT_STORED_MEBIBYTES).of,
         workspace_depth=WORKSPACE_DEPTH,
+        disabled=(MutatingAdmissionWebhook.name, ValidatingAdmissionWebhook.name),
     )

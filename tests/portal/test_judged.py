@@ -306,3 +306,52 @@ def test_who_may_not_read_what_is_there_learns_nothing_of_it_by_trying_changes(a
     assert "aHVudGVyMg" in json.dumps(explained_patch(owner, path, {"stringData": 7}, "merge"))
     guessed = [explained_patch(owner, path, patch, kind)["decision"] for patch, kind in tries[1:]]
     assert guessed == ["allow", "deny"]
+
+
+def test_what_admission_asks_outside_is_not_asked_by_who_only_wants_to_know(acme: Tenant) -> None:
+    """Policies of the system space are judged, webhooks are sent nothing."""
+    space = "root"
+    there(space, "namespaces", {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}})
+    group, matched = "admissionregistration.k8s.io", {"apiGroups": [""], "apiVersions": ["v1"]}
+    rules = [{**matched, "resources": ["configmaps"], "operations": ["*"]}]
+    hook = {
+        "name": "asked.example.org",
+        "clientConfig": {"url": "https://127.0.0.1:1/"},
+        "rules": rules,
+        "sideEffects": "None",
+        "admissionReviewVersions": ["v1"],
+    }
+    bodies: dict[str, dict[str, Any]] = {
+        "validatingwebhookconfigurations": {"kind": "ValidatingWebhookConfiguration", "webhooks": [hook]},
+        "mutatingwebhookconfigurations": {"kind": "MutatingWebhookConfiguration", "webhooks": [hook]},
+        "validatingadmissionpolicies": {
+            "kind": "ValidatingAdmissionPolicy",
+            "spec": {
+                "matchConstraints": {"resourceRules": rules},
+                "validations": [{"expression": "object.metadata.name != 'refused'", "message": "not by this name"}],
+            },
+        },
+        "validatingadmissionpolicybindings": {
+            "kind": "ValidatingAdmissionPolicyBinding",
+            "spec": {"policyName": "all", "validationActions": ["Deny"]},
+        },
+    }
+    for plural, body in bodies.items():
+        metadata = {"name": "all", "uid": f"uid-{plural}"}
+        whole = {"apiVersion": f"{group}/v1", **body, "metadata": metadata}
+        synchronous.commit([Create(Key(space, group, plural, "", "all"), whole)])
+    operator = factories.operator()
+
+    def asked(name: str) -> dict[str, Any]:
+        """As a master of the system space."""
+        manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}}
+        user = {"name": "admin", "tenant": "system", "groups": ["system:masters"]}
+        path = "/api/v1/namespaces/default/configmaps"
+        body = {"user": user, "method": "POST", "path": path, "manifest": manifest}
+        answer = signed_in(operator).post("/api/v1/access/explain", body, content_type="application/json")
+        return {"status": answer.status_code, **answer.json()}
+
+    assert asked("allowed")["trace"][-1]["reason"] == "no step of it refuses the object"
+    refused = asked("refused")
+    assert (refused["decision"], refused["decidedBy"]) == ("deny", "admission/ValidatingAdmissionPolicy")
+    assert "not by this name" in refused["reason"]

@@ -244,7 +244,9 @@ def test_everything_that_looks_through_rights_has_its_place_and_its_time() -> No
         if inspect.isfunction(each) and each.__module__ == module.__name__ and not name.startswith("_")
         if "actor" in inspect.signature(each).parameters
     }
-    assert asking - named == {"as_member", "may_grant", "is_theirs", "own_identity"}, "a membership is all that these look at"
+    assert asking - named == {"as_member", "may_grant", "is_theirs", "own_identity"}, (
+        "a membership is all that these look at"
+    )
     somebody = Actor(name="somebody")
     with contextlib.ExitStack() as stack:
         for number in range(questions.AT_ONCE):
