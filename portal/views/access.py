@@ -151,9 +151,9 @@ def _change(request: HttpRequest, actor: Actor, asked: dict[str, str]) -> HttpRe
 
 
 def _doors(request: HttpRequest) -> Doors | None:
-    """Of what is asked here by the form: for a link that they were given nothing is sent in anybody's name."""
+    """Of what is asked here by the form, by the person themselves: else nothing is sent in anybody's name."""
     asked_here = request.method == "POST" or request.headers.get("Sec-Fetch-Site") == "same-origin"
-    return partial(door_of, request) if asked_here else None
+    return partial(door_of, request) if asked_here and not hasattr(request, "viewing") else None
 
 
 def _page(request: HttpRequest, actor: Actor, asked: dict[str, str], form: Form, **more: Any) -> HttpResponse:

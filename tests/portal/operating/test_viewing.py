@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 from django.contrib import admin
-from django.test import Client
+from django.test import Client, RequestFactory
 from django.urls import URLPattern, reverse
 from django.utils import timezone
 
@@ -16,6 +16,7 @@ from audit.models import AuditEntry
 from portal import urls
 from portal.api import urls as api
 from portal.signin import viewing
+from portal.views import access
 from tenants.models import Membership, Role, User, Workspace
 from tests import factories
 from tests.portal.conftest import House, signed_in
@@ -216,3 +217,12 @@ def test_the_admin_is_no_way_around(seen: Client) -> None:
         assert (
             seen.get(reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")).status_code == 403
         )
+
+
+def test_no_question_is_put_to_a_cluster_in_the_name_of_who_is_looked_at(acme: House) -> None:
+    """What a person asks by the form may be tried as a dry run by themselves, and by nobody who only looks on."""
+    request = RequestFactory().get(reverse("explain"), headers={"Sec-Fetch-Site": "same-origin"})
+    request.user = acme.viewer
+    assert access._doors(request) is not None
+    request.viewing = object()
+    assert access._doors(request) is None
