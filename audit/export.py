@@ -13,7 +13,7 @@ from audit import chain as chains
 
 _COLUMNS = (*chains.FIELDS, "previous_hash", "hash")
 
-_COMPUTED: Final = re.compile("(^|[;\t\r\n])(?= *[=+\\-@|%\t\r\n\uff1d\uff0b\uff0d\uff20])")
+_COMPUTED: Final = re.compile('(^|[;\t\r\n])(?=[ "]*[=+\\-@|%\t\r\n\uff1d\uff0b\uff0d\uff20])')
 """Where a cell begins that would be computed: many spreadsheets separate by semicolons, whatever the quotes say."""
 
 

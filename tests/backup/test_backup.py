@@ -204,7 +204,10 @@ HELD_BY_TURNS = ("workspaces", "users", "tiers", "tenants", "operations", "membe
 def crossing(house: Installation) -> Iterator[list[str]]:
     """Somebody who holds a table that a restore waits for and asks for one that it has, again and again; what he was given."""
     done, given = threading.Event(), list[str]()
-    waits = "SELECT FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'"
+    waits = (
+        "SELECT FROM pg_locks JOIN pg_database ON pg_database.oid = database"
+        " WHERE NOT granted AND mode = 'AccessExclusiveLock' AND datname = current_database()"
+    )
 
     def cross() -> None:
         with psycopg.connect(house.owner) as connection, psycopg.connect(house.owner, autocommit=True) as looking:

@@ -31,10 +31,14 @@ SERVICES: dict[str, Callable[[Tenant], object]] = {
 
 
 def is_waiting() -> bool:
-    """Whether some other transaction waits for a row."""
+    """Whether some other transaction of this database waits for a row; other tests' have databases of their own."""
     with connection.cursor() as cursor:
-        # Not pg_stat_activity: a transaction sees there what it saw first.
-        cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
+        # Without that a transaction sees in pg_stat_activity what it saw first.
+        cursor.execute("SELECT pg_stat_clear_snapshot()")
+        cursor.execute(
+            "SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid)"
+            " WHERE NOT granted AND datname = current_database()"
+        )
         found: int = cursor.fetchone()[0]
     return found > 0
 

@@ -76,10 +76,11 @@ def connect(request: HttpRequest, pk: UUID, name: str) -> HttpResponse:
     """The handshake of a terminal: what it is to be is handed over to the connection that asks (``portal.contents.relay``)."""
     scope: dict[str, Any] = getattr(request, "scope", {})
     hand_over = scope.get("extensions", {}).get(EXTENSION)
+    if hand_over is not None:
+        terminals.require_own_page(request)
+    place = place_of(request, pk)
     if hand_over is None:
         return HttpResponse("This address is for WebSockets.", status=426, headers={"Upgrade": "websocket"})
-    terminals.require_own_page(request)
-    place = place_of(request, pk)
     container, command = terminals.ticket_redeem(request, place.workspace, pod=name)
     try:
         if place.closed:
