@@ -42,14 +42,15 @@ class StoredBytes(NoopPlugin):
         if not limit or (old is not None and _lets_go(old, new)):
             return ()
 
+        (group, plural), name, notes = attributes.place, attributes.name, attributes.notes
+
         def refusal(asked: int, used: int) -> Forbidden:
-            group, plural = attributes.place
-            sizes = {"asked": asked, "used": used, "limit": limit}
-            return storedbytes.no_room(group, plural, attributes.name, **sizes)
+            return storedbytes.no_room(group, plural, name, asked=asked, used=used, limit=limit)
 
         def refused(asked: int, used: int) -> Forbidden:
+            # It names no attributes: they have the room, and both would stay until the collector comes by.
             error = refusal(asked, used)
-            attributes.notes.append(Decision(Verdict.DENY, storedbytes.STEP, error.message, error.rule))
+            notes.append(Decision(Verdict.DENY, storedbytes.STEP, error.message, error.rule))
             return error
 
         if attributes.dry_run:

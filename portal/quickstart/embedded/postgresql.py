@@ -42,7 +42,7 @@ class PostgreSQL:
                 *("-D", str(self._data)),
                 *("-k", str(self._sockets)),
                 *("-c", "listen_addresses="),
-                *("-c", "max_connections=500"),
+                *("-c", "max_connections=1000"),
                 *("-c", "shared_buffers=128MB"),
             ],
             log=log,
