@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable
 
@@ -11,11 +12,17 @@ UNIT = 200_000
 
 def effort(ask: Callable[[], object]) -> float:
     """How many pieces of work as much time of this thread's core pays for; timed before it and after it."""
-    before = _piece()
-    begun = time.thread_time()
-    ask()
-    spent = time.thread_time() - begun
-    return spent / max(before, _piece())
+    collecting = gc.isenabled()
+    gc.disable()  # what the collector looks through is what all tests before have left
+    try:
+        before = _piece()
+        begun = time.thread_time()
+        ask()
+        spent = time.thread_time() - begun
+        return spent / max(before, _piece())
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def _piece() -> float:

@@ -226,7 +226,7 @@ def test_another_tenants_people_get_nothing_by_any_page(acme: Inhabited, embedde
                 assert answer.status_code in {404, 405}, path
                 assert "c2VjcmV0" not in answer.content.decode()
                 looked += 1
-    assert looked == 2 * len(strangers) * 10
+    assert looked == 2 * len(strangers) * 13
     outside = strangers[0].get(globex.url("pods/only-of-acme/"))
     assert outside.status_code == 404
     for path in (f"pods/..%2F..%2F{acme.workspace.k8s_namespace}%2Fpods%2Fonly-of-acme/", "pods/../", "pods/%2e%2e/"):

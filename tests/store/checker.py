@@ -132,12 +132,20 @@ class Torment:
                 connection.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
 
             do("ALTER DATABASE {} ALLOW_CONNECTIONS false", self._database)
-            connection.execute(
-                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s", [self._database]
-            )
             if not keep:
                 do("DROP DATABASE {} WITH (FORCE)", target)
-            do("CREATE DATABASE {} TEMPLATE {}", target, source)
+            patience = time.monotonic() + 120
+            while True:
+                connection.execute(
+                    "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = %s", [self._database]
+                )
+                try:
+                    do("CREATE DATABASE {} TEMPLATE {}", target, source)
+                    break
+                except psycopg.errors.ObjectInUse:
+                    # Who was let in before the door was shut shows among the sessions only once it has begun.
+                    if time.monotonic() > patience:
+                        raise
             do("ALTER DATABASE {} ALLOW_CONNECTIONS true", self._database)
 
     async def end(self) -> None:
