@@ -7,6 +7,7 @@ from typing import Final
 
 from audit.actions import Action
 from audit.models import Outcome
+from kube.quota import storedbytes
 from tenants.models import (
     AccessRequest,
     DeliveryState,
@@ -184,6 +185,7 @@ RESOURCES: Final = {
     "rolebindings": "Role bindings",
     "serviceaccounts": "Service accounts",
     "statefulsets": "Stateful sets",
+    storedbytes.NAME: "All objects, in bytes",
 }
 
 

@@ -75,6 +75,7 @@ def test_a_browser_without_one_says_so_and_leaves_the_password(
     window = visit()
     phone(window)
     window.page.goto(f"{window.site}/login/passkey/")
+    window.page.locator("form[data-passkey] button:focus").wait_for()  # a browser gives it after the page is there
     window.page.keyboard.press("Enter")
     window.page.get_by_role("alert").get_by_text("No passkey was given.").wait_for()
     window.check_in_every_look("login-passkey-none")

@@ -143,7 +143,7 @@ def test_the_bound_on_stored_bytes_is_a_tiers_and_shown_with_the_quota(
     assert told is not None and orjson.loads(told.data)["rules"]["stored_mebibytes"] == 3
     assert signed_in(acme.viewer).get(API).json()["stored_bytes"]["hard"] == 3 << 20
     shown = signed_in(acme.viewer).get(page).content.decode()
-    assert "tenantry.io/stored-bytes" in shown and "3 MiB" in shown
+    assert "All objects, in bytes" in shown and "3 MiB" in shown
     console = client.get("/admin/tenants/tenant/acme/change/").content.decode()
     assert f"of {3 << 20} used" in console
     # The form, with a bound and without.
@@ -154,7 +154,7 @@ def test_the_bound_on_stored_bytes_is_a_tiers_and_shown_with_the_quota(
     assert client.get(API).json()["stored_bytes"]["hard"] == 4 << 20
     assert client.post("/tiers/basic/", {**form, "stored_mebibytes": "0"}).status_code == 302
     assert client.get(API).json()["stored_bytes"]["hard"] == 0
-    assert "stored-bytes" not in client.get(page).content.decode()
+    assert "All objects, in bytes" not in client.get(page).content.decode()
     assert client.post("/tiers/basic/", {**form, "stored_mebibytes": ""}).status_code == 302
     assert client.get(API).json()["stored_bytes"]["hard"] == 2 << 20
     for wrong in (-1, 1 << 25, "many", 1.5):
