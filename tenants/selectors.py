@@ -16,6 +16,7 @@ from tenants.clusters.selfcheck import EXPIRES_SOON
 from tenants.models import (
     Cluster,
     ClusterProbe,
+    Freeze,
     Membership,
     Operation,
     OperationState,
@@ -77,7 +78,7 @@ def tenants_page(
 
     ``managed_by`` names the declaration that made them; ``descending`` begins with the last name.
 
-    Each has ``workspace_count`` and ``member_count``. Three queries.
+    Each has ``workspace_count``, ``member_count`` and ``is_frozen``. Three queries.
     """
     rows = tenants_found(actor, search=search)
     if after:
@@ -86,7 +87,8 @@ def tenants_page(
         rows = rows.filter(managed_by=managed_by)
     if state:
         rows = rows.filter(state=state)
-    rows = rows.select_related("offboarding")
+    of_all = Freeze.objects.filter(tenant=OuterRef("pk"), workspace=None)
+    rows = rows.select_related("offboarding").annotate(is_frozen=Exists(of_all))
     found = list(rows.order_by("-name" if descending else "name")[: max(1, min(limit, 200))])
     names = [tenant.name for tenant in found]
     # Two grouped counts over the page alone: joined counts would multiply, and counting all tenants would not end.
@@ -185,7 +187,7 @@ def workspaces_page(
 ) -> Page[Workspace]:
     """Workspaces, newest first unless ``oldest_first``, each with its living operation in ``current`` (a list of one or none).
 
-    Raises ``BadRequest`` for a foreign cursor.
+    ``is_frozen`` says whether it is, or its tenant. Raises ``BadRequest`` for a foreign cursor.
     """
     rows = workspaces_found(actor, search=search, status=status)
     if tenant:
@@ -194,7 +196,9 @@ def workspaces_page(
         rows = rows.filter(tier_id=tier)
     if cluster:
         rows = rows.filter(cluster__name=cluster)
-    return page_of(rows.prefetch_related(_current()), after, limit, oldest_first=oldest_first)
+    held = Freeze.objects.filter(Q(workspace=OuterRef("pk")) | Q(workspace=None, tenant=OuterRef("tenant_id")))
+    rows = rows.annotate(is_frozen=Exists(held)).prefetch_related(_current())
+    return page_of(rows, after, limit, oldest_first=oldest_first)
 
 
 def _called(search: str) -> Q:

@@ -75,7 +75,10 @@ def tenant(request: HttpRequest, name: str) -> HttpResponse:
         "resume": actor.operator and found.state == TenantState.SUSPENDED and not leaves,
         "read_all": actor.sees_all or (role is not None and role_at_least(role, Role.ADMIN)),
         "issue": role is not None and not actor.auditor and numbers.ready > 0 and found.state == TenantState.ACTIVE,
-        "create_workspace": role is not None and role_at_least(role, Role.EDITOR) and found.state == TenantState.ACTIVE,
+        "create_workspace": role is not None
+        and role_at_least(role, Role.EDITOR)
+        and found.state == TenantState.ACTIVE
+        and (actor.operator or not held),
         "delete": actor.operator and found.state != TenantState.TERMINATING and not system,
         "offboard": actor.operator and found.state != TenantState.TERMINATING and not system,
         "retain": actor.operator and leaves,

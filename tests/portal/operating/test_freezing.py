@@ -61,6 +61,25 @@ def test_an_operator_freezes_a_tenant_and_its_people_read_why(acme: House, opera
     assert list(actions) == ["tenant.freeze", "tenant.thaw"]
 
 
+def test_what_is_frozen_is_marked_in_lists_and_asks_nobody_to_write(acme: House, globex: House, operator: User) -> None:
+    mark = '<span class="muted">frozen</span>'
+    new = reverse("workspace-new")
+    other = factories.workspace(acme.tenant, acme.owner)
+
+    def marks(path: str) -> int:
+        return page(operator, path).count(mark)
+
+    assert (marks("/tenants/"), marks("/workspaces/")) == (0, 0)
+    assert new in page(acme.owner, "/tenants/acme/")
+    workspace_freeze(actor=OPERATOR, workspace_id=other.pk, reason="incident")
+    assert (marks("/tenants/"), marks("/workspaces/")) == (0, 1)
+    tenant_freeze(actor=OPERATOR, name="acme", reason="audit")
+    assert (marks("/tenants/"), marks("/workspaces/")) == (1, 2)
+    assert page(acme.viewer, "/workspaces/").count(mark) == 2
+    assert page(globex.viewer, "/workspaces/").count(mark) == 0
+    assert "Create a workspace" not in page(acme.owner, "/tenants/acme/")
+
+
 def test_in_the_portal_nothing_of_it_changes(acme: House) -> None:
     workspace_freeze(actor=OPERATOR, workspace_id=acme.workspace.pk, reason="incident")
     with pytest.raises(Forbidden, match="frozen: incident"):
