@@ -89,7 +89,7 @@ def tenants_page(
         rows = rows.filter(state=state)
     of_all = Freeze.objects.filter(tenant=OuterRef("pk"), workspace=None)
     rows = rows.select_related("offboarding").annotate(is_frozen=Exists(of_all))
-    found = list(rows.order_by("-name" if descending else "name")[: max(1, min(limit, 200))])
+    found: list[Tenant] = list(rows.order_by("-name" if descending else "name")[: max(1, min(limit, 200))])
     names = [tenant.name for tenant in found]
     # Two grouped counts over the page alone: joined counts would multiply, and counting all tenants would not end.
     workspaces = dict(
