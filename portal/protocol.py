@@ -159,9 +159,13 @@ class PortalProtocol(HttpToolsProtocol):
     def handle_websocket_upgrade(self) -> None:
         """From here on the connection is a terminal's, or refused."""
         self._unparsed = b""
+        try:
+            asked = httptools.parse_url(self.url)
+        except httptools.HttpParserInvalidURLError:
+            self.send_400_response("Invalid HTTP request received.")
+            return
         self._wait(None)
         self.connections.discard(self)
-        asked = httptools.parse_url(self.url)
         target = {
             "path": self.root_path + unquote(asked.path.decode("ascii")),
             "raw_path": self.root_path.encode("ascii") + asked.path,

@@ -25,7 +25,7 @@ _NOTHING_RUNS: Final = "this server runs no containers: there is nothing to conn
 _DEFAULT: Final = "kubectl.kubernetes.io/default-container"
 _FLAGS: Final = frozenset({"stdin", "stdout", "stderr", "tty"})
 _TEXTS: Final = frozenset({"container", "path"})
-_LISTS: Final = frozenset({"command", "ports"})
+_PORT_DIGITS: Final = 5
 _LEAST: Final = (("tailLines", 0), ("limitBytes", 1), ("sinceSeconds", 1))
 
 
@@ -70,8 +70,10 @@ async def _admit(runtime: Runtime, request: Request, kind: Kind) -> None:
             options[name] = flag(values[0])
         elif name in _TEXTS:
             options[name] = values[0]
-        elif name in _LISTS:
-            options[name] = [int(value) if value.isascii() and value.isdigit() else value for value in values]
+        elif name == "command":
+            options[name] = list(values)
+        elif name == "ports":
+            options[name] = [_port(value) for value in values]
     if request.info.subresource == "proxy" and request.info.rest:
         options["path"] = f"/{request.info.rest}"
     attributes = attributes_of(request, kind, CONNECT, request.info.name, None, None)
@@ -83,6 +85,12 @@ async def _admit(runtime: Runtime, request: Request, kind: Kind) -> None:
         object=options,
     )
     await runtime.part_admission.admit(attributes)
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) <= _PORT_DIGITS):
+        raise not_a_number(text)
+    return int(text)
 
 
 def _check_log_options(request: Request) -> None:

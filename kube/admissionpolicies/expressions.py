@@ -98,23 +98,6 @@ class Evaluation:
             raise EvaluationError(f"expression '{source}' resulted in error: {words}")
         return result.plain_value() if result.type() in (cel.Type.BOOL, cel.Type.STRING) else None
 
-    def plain(self, expression: Expression, source: str) -> Any:
-        """Any value, as JSON has it. Raises ``EvaluationError`` and ``OutOfBudget``."""
-        if isinstance(expression, InvalidExpression):
-            raise EvaluationError(f"compilation error: {expression}")
-        self._hearing.cost = 0
-        tokens = admission.reader.set(self._read), authorizer.current.set(self._hearing)
-        try:
-            result = self._evaluated(expression)
-            if result.type() == cel.Type.ERROR:
-                raise EvaluationError(
-                    f"expression '{source}' resulted in error: {self._error(expression, str(result.value()))}"
-                )
-            return result.plain_value()
-        finally:
-            admission.reader.reset(tokens[0])
-            authorizer.current.reset(tokens[1])
-
     def _evaluated(self, expression: Compiled) -> Any:
         self._left -= self._size.cost(expression.weight, None, None)
         if self._left < 0:

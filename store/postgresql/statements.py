@@ -90,8 +90,7 @@ SELECT coalesce(sum(bytes), 0)::bigint FROM store_space WHERE split_part(space, 
 """
 
 # A loose index scan: one probe for each resource that exists anywhere, not one row for each object.
-# Of one space and of those below it: how many objects there are of each resource in each namespace.
-HOLDINGS = """
+_KINDS = """
 WITH RECURSIVE kind AS (
     (SELECT "group", resource FROM store_object ORDER BY "group", resource LIMIT 1)
     UNION ALL
@@ -101,27 +100,28 @@ WITH RECURSIVE kind AS (
         ORDER BY o."group", o.resource LIMIT 1
     ) AS next
 )
+"""
+
+# Of one space and of those below it: how many objects there are of each resource in each namespace.
+HOLDINGS = (
+    _KINDS
+    + """
 SELECT o.space, o."group", o.resource, o.namespace, count(*) FROM kind JOIN store_object AS o
 ON o."group" = kind."group" AND o.resource = kind.resource AND (o.space = %s OR o.space >= %s AND o.space < %s)
 GROUP BY o.space, o."group", o.resource, o.namespace ORDER BY o.space, o.namespace, o."group", o.resource
 """
-
-RESOURCES = """
-WITH RECURSIVE kind AS (
-    (SELECT "group", resource FROM store_object ORDER BY "group", resource LIMIT 1)
-    UNION ALL
-    SELECT next."group", next.resource FROM kind CROSS JOIN LATERAL (
-        SELECT o."group", o.resource FROM store_object AS o
-        WHERE (o."group", o.resource) > (kind."group", kind.resource)
-        ORDER BY o."group", o.resource LIMIT 1
-    ) AS next
 )
+
+RESOURCES = (
+    _KINDS
+    + """
 SELECT "group", resource FROM kind WHERE EXISTS (
     SELECT FROM store_object AS o
     WHERE o."group" = kind."group" AND o.resource = kind.resource AND o.space = %s
         AND (%s::text IS NULL OR o.namespace = %s::text)
 )
 """
+)
 
 # A full scan, for the collector's start alone: it asks for keys and reads the objects by the usual ways.
 MENTIONING = """

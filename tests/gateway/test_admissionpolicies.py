@@ -131,6 +131,27 @@ def test_tokens_evictions_and_bindings_are_judged_by_what_is_sent(server: Server
     assert server.admin.post(token, {"spec": {}}).status == 201
 
 
+def test_of_a_connection_what_it_asks_for_is_judged(server: Server) -> None:
+    """A command is words, whatever they look like; ports are numbers."""
+    pods = "/api/v1/namespaces/default/pods"
+    body = {"metadata": {"name": "entered"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    assert server.admin.post(pods, body).status == 201
+    about = rules("pods/exec", "pods/portforward", operations=("CONNECT",))
+    allowed = "has(object.ports) ? object.ports == [8080] : object.command == ['sleep', '5']"
+    with policy(server.admin, "only-sleep", about, allowed):
+        for query, code in (
+            ("exec?command=sleep&command=5", 400),
+            ("exec?command=sleep&command=6", 422),
+            ("portforward?ports=8080", 400),
+            ("portforward?ports=8081", 422),
+            (f"portforward?ports={'9' * 5000}", 400),
+            ("portforward?ports=many", 400),
+        ):
+            answer = server.admin.post(f"{pods}/entered/{query}", {})
+            assert (answer.status, "only-sleep" in str(answer.body)) == (code, code == 422), (query[:40], answer.body)
+    assert server.admin.delete(f"{pods}/entered").status == 200
+
+
 def test_what_costs_too_much_is_refused_or_let_through_by_the_failure_policy(server: Server) -> None:
     data = {f"key-{number}": "x" for number in range(400)}
     large = {**config_map("large"), "data": data}

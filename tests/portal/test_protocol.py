@@ -118,6 +118,16 @@ def test_trailers_are_bounded_as_well(portal: Portal) -> None:
     assert codes(portal.said(CHUNKED + b"X: " + b"a" * ENDLESS)) in ([400], [])
 
 
+@pytest.mark.parametrize("target", [b"http://[", b"http:///x", b"http://a:99999999/"])
+@pytest.mark.parametrize("more", [b"", b"Connection: Upgrade\r\nUpgrade: websocket\r\n"])
+def test_an_address_that_is_none_is_refused_in_words(
+    portal: Portal, target: bytes, more: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever sends it fills no log with what went wrong inside."""
+    assert codes(portal.said(b"GET %b HTTP/1.1\r\n" % target + HEAD + more + b"\r\n")) == [400]
+    assert not [record for record in caplog.records if record.exc_info]
+
+
 def test_a_body_that_says_that_it_is_too_large_is_not_waited_for(portal: Portal) -> None:
     """DOS-01: nothing of it reaches the disk."""
     assert codes(portal.said(POST + b"Content-Length: %d\r\n\r\n" % (MAX_BODY_BYTES + 1))) == [413]

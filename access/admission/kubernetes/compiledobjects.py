@@ -53,22 +53,23 @@ class CompiledObjects(Generic[T]):
         if known is not None:
             return known
         async with self._lock:
-            # 1. What is written while this waits makes it void; 2. what a definition's generation has not changed is not
-            # compiled again; 3. only what nothing came between is kept, but the answer counts in any case: a request sees
-            # what was there when it came, or what came since.
-            while self.known is None:
-                changes = self._changes
-                listing = await self._store.list(Range(ROOT, GROUP, self._plural), cached=True)
-                kept: dict[tuple[str, str, int], T] = {}
-                found: dict[str, T] = {}
-                for item in listing.items:
-                    body = orjson.loads(item.data)
-                    metadata = body["metadata"]
-                    mark = (metadata["name"], metadata["uid"], int(metadata.get("generation") or item.revision))
-                    if mark not in self._kept:
-                        await asyncio.sleep(0)
-                        self._kept[mark] = self._read(body)
-                    found[item.key.name] = kept[mark] = self._kept[mark]
-                if changes == self._changes:
-                    self._kept, self.known = kept, found
-            return self.known
+            if self.known is not None:
+                return self.known
+            # 1. What is written while this reads makes it void for others, not for this request, which came before it.
+            # 2. What a definition's generation has not changed is not compiled again.
+            changes = self._changes
+            listing = await self._store.list(Range(ROOT, GROUP, self._plural), cached=True)
+            kept: dict[tuple[str, str, int], T] = {}
+            found: dict[str, T] = {}
+            for item in listing.items:
+                body = orjson.loads(item.data)
+                metadata = body["metadata"]
+                mark = (metadata["name"], metadata["uid"], int(metadata.get("generation") or item.revision))
+                if mark not in self._kept:
+                    await asyncio.sleep(0)
+                    self._kept[mark] = self._read(body)
+                found[item.key.name] = kept[mark] = self._kept[mark]
+            self._kept = kept
+            if changes == self._changes:
+                self.known = found
+            return found
