@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -21,6 +21,33 @@ REPORT = "multi-tenancy.k8s.io/publication"
 ORIGIN = "multi-tenancy.k8s.io/published-from"
 MAPS = "/api/v1/namespaces/default/configmaps"
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
+
+
+class Publisher(Caller):
+    """An operator who can take back all that it made."""
+
+    def __init__(self, server: Server) -> None:
+        pki = server.folder / "pki"
+        super().__init__(server.url, pki / "ca.crt", certificate=pki / "admin.crt", key=pki / "admin.key")
+        self._made: list[str] = []
+
+    def post(self, path: str, body: Any, headers: dict[str, str] | None = None, **query: object) -> Answer:
+        answer = super().post(path, body, headers, **query)
+        if answer.status == 201 and "dryRun" not in query:
+            self._made.append(f"{path}/{answer.body['metadata']['name']}")
+        return answer
+
+    def withdraw(self) -> None:
+        for path in reversed(self._made):
+            assert self.delete(path).status in {200, 404}
+
+
+@pytest.fixture
+def admin(server: Server) -> Iterator[Caller]:
+    """What stays published would come to the tenants of every later test on this server."""
+    publisher = Publisher(server)
+    yield publisher
+    publisher.withdraw()
 
 
 @pytest.fixture
@@ -211,7 +238,8 @@ def test_to_publish_takes_a_right_of_its_own(server: Server, admin: Caller, owne
     binding = {**role, "kind": "ClusterRoleBinding", "subjects": [subject], "roleRef": reference}
     made(admin.post(f"{RBAC}/clusterrolebindings", binding))
     writer = server.user("system", user)
-    made(writer.post(MAPS, config_map(name)))
+    made(writer.post(MAPS, config_map(f"{name}-own")))
+    made(admin.post(MAPS, config_map(name)))
     refused = writer.patch(f"{MAPS}/{name}", {"metadata": {"annotations": {PUBLISHED: "true"}}})
     assert refused.status == 403
     assert 'may not "publish" configmaps' in refused.body["message"]
