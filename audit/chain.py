@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final
 
 GENESIS: Final = "0" * 64
@@ -53,8 +54,8 @@ def canonical(row: Mapping[str, Any]) -> bytes:
     """
     body = {field: _plain(row[field]) for field in FIELDS}
     if body["ip_address"]:
-        body["ip_address"] = str(ipaddress.ip_address(body["ip_address"]))
-    return json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+        body["ip_address"] = _address(body["ip_address"])
+    return _written(body).encode()
 
 
 def hash_of(row: Mapping[str, Any], previous_hash: str) -> str:
@@ -62,11 +63,19 @@ def hash_of(row: Mapping[str, Any], previous_hash: str) -> str:
     return hashlib.sha256(previous_hash.encode() + b"\n" + canonical(row)).hexdigest()
 
 
-def verify(chain: str, rows: Iterable[Mapping[str, Any]], *, sequence: int, end_hash: str) -> ChainViolation | None:
-    """The first flaw of a chain, or ``None``.
+def verify(
+    chain: str,
+    rows: Iterable[Mapping[str, Any]],
+    *,
+    after: tuple[int, str] = (0, GENESIS),
+    sequence: int,
+    end_hash: str,
+) -> ChainViolation | None:
+    """The first flaw of a chain, or of a stretch of it, or ``None``.
 
     ``rows`` come in the order of their sequence, with ``previous_hash`` and ``hash``; ``sequence`` and ``end_hash``
-    are the chain's anchor: how many rows there must be and the last one's hash.
+    are the chain's anchor: how many rows there must be and the last one's hash, or the last row of the stretch.
+    ``after`` is the sequence and the hash of the row that they follow.
 
     1. Sequences count from 1 without gaps: a row that was taken out shows as a gap, one that was put in as order.
     2. Each row names the hash of the one before it: exchanging rows shows, even with their own hashes right.
@@ -75,7 +84,7 @@ def verify(chain: str, rows: Iterable[Mapping[str, Any]], *, sequence: int, end_
 
     Whoever can rewrite rows, hashes and anchor alike is found by the signed checkpoints alone (``audit.checkpoints``).
     """
-    previous, expected = GENESIS, 1
+    previous, expected = after[1], after[0] + 1
     for row in rows:
         found = int(row["sequence"])
         if found > expected:
@@ -94,6 +103,14 @@ def verify(chain: str, rows: Iterable[Mapping[str, Any]], *, sequence: int, end_
             chain, expected - 1, "edit", f"row {expected - 1} is not the one that the chain ended with"
         )
     return None
+
+
+_written = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode
+
+
+@lru_cache(maxsize=1024)
+def _address(text: str) -> str:
+    return str(ipaddress.ip_address(text))
 
 
 def _plain(value: Any) -> Any:

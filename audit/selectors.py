@@ -211,15 +211,6 @@ def _signed_flaw(chain: str, signed: list[tuple[int, str, Checkpoint]]) -> chain
     return None
 
 
-def chain_flaw(chain: str) -> chains.ChainViolation | None:
-    """The first flaw of a chain in the database, or ``None`` (``audit verify``)."""
-    anchor = AuditChain.objects.filter(chain=chain).first()
-    sequence, end_hash = (anchor.sequence, anchor.hash) if anchor else (0, chains.GENESIS)
-    # Rows that are written while this runs lie behind the anchor just read.
-    rows = (row for row in entry_rows(chain) if anchor is None or row["sequence"] <= sequence)
-    return chains.verify(chain, rows, sequence=sequence, end_hash=end_hash)
-
-
 def _filtered(rows: QuerySet[AuditEntry], filters: Filters | None) -> QuerySet[AuditEntry]:
     if filters is None:
         return rows

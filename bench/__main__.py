@@ -19,6 +19,7 @@ NAMES = (
     "faults",
     "publications",
     "webhooks",
+    "audit",
 )
 
 

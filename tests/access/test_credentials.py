@@ -34,7 +34,7 @@ from access.credentials import (
 from access.credentials.selectors import credential_visible_to, credentials_of_workspace
 from access.models import Credential, PersonalAccessToken
 from audit.models import AuditEntry
-from audit.selectors import chain_flaw
+from audit.verifying import chain_flaw
 from kube.requests.status import Conflict, Forbidden, Invalid, NotFound, ServiceUnavailable, TooManyRequests
 from portal.signin.accounts import user_change
 from tenants import actionlimits

@@ -17,11 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from audit import chain as chains
+from audit import verifying
 from audit.actions import Action
 from audit.models import AuditChain, AuditEntry, Outcome
 from audit.recorder import Actor, record
 from audit.redaction import REDACTED, clean, clean_object, clean_text
-from audit.selectors import Filters, chain_flaw, entries_everywhere, entries_of_chain
+from audit.selectors import Filters, entries_everywhere, entries_of_chain
+from audit.verifying import chain_flaw
 from kube.requests.status import BadRequest
 from tests.databases import owning
 from tests.effort import effort
@@ -186,6 +188,90 @@ def test_a_row_that_does_not_follow_is_refused_and_moves_no_anchor():
         with pytest.raises(Error, match="does not follow"), transaction.atomic():
             entry.save(force_insert=True)
     assert AuditChain.objects.get(chain="acme").sequence == 1
+
+
+TAMPERED = {
+    "nothing": "SELECT",
+    "an edit": "UPDATE audit_logs SET actor = 'nobody' WHERE chain = 'acme' AND sequence = {row}",
+    "another hash": "UPDATE audit_logs SET hash = repeat('1', 64) WHERE chain = 'acme' AND sequence = {row}",
+    "another hash before": "UPDATE audit_logs SET previous_hash = repeat('1', 64) WHERE chain = 'acme' AND sequence = {row}",
+    "a row less": "DELETE FROM audit_logs WHERE chain = 'acme' AND sequence = {row}",
+    "three rows less": "DELETE FROM audit_logs WHERE chain = 'acme' AND sequence BETWEEN {row} AND {row} + 2",
+    "a tail": "DELETE FROM audit_logs WHERE chain = 'acme' AND sequence >= {row}",
+    "all": "DELETE FROM audit_logs WHERE chain = 'acme' AND sequence > {row} - {row}",
+    "no anchor": "DELETE FROM audit_chains WHERE chain = 'acme' AND sequence > {row} - {row}",
+}
+
+
+@pytest.mark.parametrize("tampering", TAMPERED)
+@pytest.mark.django_db(transaction=True)
+def test_a_chain_in_stretches_shows_what_it_shows_as_one(tampering, monkeypatch):
+    """Whatever was done to whichever row, before, at or behind where a stretch ends."""
+    for row in (1, 5, 6, 7, 12):
+        clear_chain()
+        for _ in range(12):
+            record(Action.SIGN_IN, chain="acme", actor="alice", outcome=Outcome.SUCCESS)
+        tamper(TAMPERED[tampering].format(row=row))
+        monkeypatch.setattr(verifying, "STRETCH", 20)
+        whole = chain_flaw("acme")
+        assert (whole is None) == (tampering == "nothing")
+        for size in (1, 2, 3, 6):
+            monkeypatch.setattr(verifying, "STRETCH", size)
+            assert chain_flaw("acme") == whole, (tampering, row, size)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_chains_are_checked_by_several_processes(monkeypatch, capsys):
+    for chain, count in (("acme", 12), ("globex", 1), ("initech", 9)):
+        for _ in range(count):
+            record(Action.SIGN_IN, chain=chain, actor="alice", outcome=Outcome.SUCCESS)
+    tamper(TAMPERED["an edit"].format(row=8))
+    names = ["acme", "globex", "initech", "nobody"]
+    alone = list(verifying.check(names, jobs=1))
+    monkeypatch.setattr(verifying, "STRETCH", 5)
+    told = []
+    assert list(verifying.check(names, jobs=2, progress=told.append)) == alone
+    assert told == [5, 10, 12, 13, 18, 22, 22]
+    assert [(found.chain, found.rows, found.flaw and found.flaw.sequence) for found in alone] == [
+        ("acme", 12, 8),
+        ("globex", 1, None),
+        ("initech", 9, None),
+        ("nobody", 0, None),
+    ]
+    with pytest.raises(CommandError):
+        call_command("audit", "verify", jobs=2)
+    assert "acme: edit at row 8" in capsys.readouterr().out
+    for wrong in ("0", "-1", "two", "9" * 5000):
+        with pytest.raises(CommandError, match="1 or more"):
+            call_command("audit", "verify", "--jobs", wrong)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_page_checks_the_newest_rows(monkeypatch):
+    """So that what a page costs does not grow with the chain; what is older is left to the command."""
+    for _ in range(12):
+        record(Action.SIGN_IN, chain="acme", actor="alice", outcome=Outcome.SUCCESS)
+    assert verifying.newest("acme").after == (0, chains.GENESIS)
+    monkeypatch.setattr(verifying, "STRETCH", 5)
+    tamper(TAMPERED["an edit"].format(row=7))
+    stretch = verifying.newest("acme")
+    assert (stretch.after[0], stretch.end[0]) == (7, 12)
+    assert verifying.flaw_in(stretch) is None
+    tamper(TAMPERED["an edit"].format(row=8))
+    flaw = verifying.flaw_in(stretch)
+    assert flaw is not None
+    assert (flaw.kind, flaw.sequence) == ("edit", 8)
+
+
+def tamper(statement: str) -> None:
+    with owning() as cursor:
+        cursor.execute("SET session_replication_role = replica")
+        cursor.execute(statement)
+
+
+def clear_chain() -> None:
+    tamper("DELETE FROM audit_logs WHERE chain = 'acme'")
+    tamper("DELETE FROM audit_chains WHERE chain = 'acme'")
 
 
 @pytest.mark.django_db(transaction=True)

@@ -14,7 +14,7 @@ from django.utils import timezone
 
 from access.credentials import credential_revoke, credentials_expire, kubeconfig_issue
 from access.models import Credential
-from audit.selectors import chain_flaw
+from audit.verifying import chain_flaw
 from kube.requests.status import Conflict, ServiceUnavailable
 from store import synchronous
 from store.models import StoredObject

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from audit.models import AuditEntry
-from audit.selectors import chain_flaw
+from audit.verifying import chain_flaw
 from tenants.models import Cluster, Operation, OperationState, Phase, Workspace
 from tenants.reconciler.reconciler import operations_run, workspace_reconcile
 from tenants.services import (

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentParser
+import os
+import sys
+from argparse import ArgumentParser, ArgumentTypeError
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +15,10 @@ from django.db import transaction
 from audit import export
 from audit.actions import Action
 from audit.checkpoints import History, private_keys, public_key, read
-from audit.models import AuditChain, Outcome
+from audit.models import Outcome
 from audit.recorder import SYSTEM_CHAIN, record
-from audit.selectors import chain_flaw, chain_names, entry_rows, signed_flaws
+from audit.selectors import chain_names, entry_rows, signed_flaws
+from audit.verifying import check
 
 
 class Command(BaseCommand):
@@ -24,12 +27,19 @@ class Command(BaseCommand):
     help = "Check the audit's hash chains (verify) or write the audit as JSON Lines or CSV (export)."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """``verify [--chain NAME] [--checkpoints FILE] [--key FILE]``, ``export [--chain NAME] [--format jsonl|csv]``."""
+        """``verify [--chain NAME] [--jobs N] [--checkpoints FILE] [--key FILE]``, ``export [--chain NAME] [--format jsonl|csv]``."""
         verbs = parser.add_subparsers(dest="verb", required=True)
         for verb in ("verify", "export"):
             sub = verbs.add_parser(verb)
             sub.add_argument("--chain", help="only this chain: a tenant's name, or system")
         verifying = verbs.choices["verify"]
+        verifying.add_argument(
+            "--jobs",
+            type=_jobs,
+            metavar="N",
+            default=len(os.sched_getaffinity(0)),
+            help="how many processes check (default: one a core)",
+        )
         verifying.add_argument("--checkpoints", type=Path, metavar="FILE", help="compare with these signed checkpoints")
         verifying.add_argument(
             "--key", type=Path, metavar="FILE", help="the public key that they are signed with (PEM)"
@@ -41,7 +51,7 @@ class Command(BaseCommand):
         names = [options["chain"]] if options["chain"] else chain_names()
         if options["verb"] == "verify":
             history = self._history(options["checkpoints"], options["key"])
-            self._verify(names, history, options["chain"] or "")
+            self._verify(names, history, options["chain"] or "", options["jobs"])
         else:
             self._export(names, options["format"])
 
@@ -56,16 +66,13 @@ class Command(BaseCommand):
         except (OSError, ValueError) as error:
             raise CommandError(f"The checkpoints cannot be read: {error}") from None
 
-    def _verify(self, names: list[str], history: History, chain: str) -> None:
+    def _verify(self, names: list[str], history: History, chain: str, jobs: int) -> None:
         flaws = []
-        for name in names:
-            flaw = chain_flaw(name)
-            if flaw is not None:
-                flaws.append(flaw)
-                continue
-            anchor = AuditChain.objects.filter(chain=name).first()
-            if anchor is not None:
-                self.stdout.write(f"{name}: {anchor.sequence} rows, whole, ends with {anchor.hash}")
+        for checked in check(names, jobs=jobs, progress=self._progress):
+            if checked.flaw is not None:
+                flaws.append(checked.flaw)
+            elif checked.rows:
+                self.stdout.write(f"{checked.chain}: {checked.rows} rows, whole, ends with {checked.end_hash}")
         if history.checkpoints:
             last = history.checkpoints[-1]
             count, chains = len(history.checkpoints), len(history.heads)
@@ -77,6 +84,10 @@ class Command(BaseCommand):
             raise CommandError(
                 f"{len({flaw.chain for flaw in flaws})} of {len(names)} chains are not as they were written"
             )
+
+    def _progress(self, rows: int) -> None:
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r{rows} rows\r")
 
     def _export(self, names: list[str], form: str) -> None:
         with transaction.atomic():
@@ -90,3 +101,9 @@ class Command(BaseCommand):
         rows = (row for name in names for row in entry_rows(name))
         for line in export.csv_lines(rows) if form == "csv" else export.json_lines(rows):
             self.stdout.write(line, ending="")
+
+
+def _jobs(text: str) -> int:
+    if text.isdecimal() and 0 < len(text) < 4 and int(text):
+        return int(text)
+    raise ArgumentTypeError("how many processes: 1 or more")
