@@ -355,7 +355,7 @@ ALIVE_FILE = _path("ALIVE_FILE")
 """Touched every few seconds by workers and beat, which nobody can ask whether they are alive."""
 
 SEALING_KEYS: list[str] = env.list("TENANTRY_SEALING_KEYS", default=[]) or [
-    key for key in _secret("TENANTRY_SEALING_KEY", "sealing-key").split(",") if key
+    key for key in re.split(r"[\s,]+", _secret("TENANTRY_SEALING_KEY", "sealing-key")) if key
 ]
 """Fernet keys for credentials at rest: the first encrypts, all decrypt."""
 _SEALING_GIVEN = env.str("TENANTRY_SEALING_KEYS", "") or env.str("TENANTRY_SEALING_KEY", "")
