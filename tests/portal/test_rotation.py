@@ -292,3 +292,15 @@ def test_every_step_in_any_order_is_due_or_refused_and_no_key_comes_back(
             raise AssertionError("nothing has taken over")
     assert len(had) > 8
     assert refused > 8 or name == "server-certificate"
+
+
+def test_the_mail_server_may_be_given_as_a_file_and_the_sender_by_name(tmp_path: Path) -> None:
+    """As every setting: what comes later in the settings does not undo it."""
+    (tmp_path / "mail").write_text("smtp+tls://me:secret@mail.example.org:587")
+    given = {"EMAIL_URL_FILE": str(tmp_path / "mail"), "EMAIL_FROM": "Acme <ops@example.org>"}
+    environment = {**os.environ, **given, "DJANGO_SETTINGS_MODULE": "portal.settings"}
+    environment.pop("EMAIL_URL", None)
+    asked = "from django.conf import settings as s; print(s.EMAIL_HOST, s.EMAIL_IS_SET, s.DEFAULT_FROM_EMAIL)"
+    command = [sys.executable, "-c", asked]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "mail.example.org True Acme <ops@example.org>"
