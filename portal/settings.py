@@ -236,8 +236,9 @@ OIDC_USE_PKCE = True
 
 # Without EMAIL_URL there is no mail server: links are copied, and nobody is sent one that they ask for.
 EMAIL_URL = _secret("EMAIL_URL", "email-url")
-globals().update(env.email_url_config(EMAIL_URL) if EMAIL_URL else {})
-DEFAULT_FROM_EMAIL = env.str("EMAIL_FROM", "Tenantry <tenantry@localhost>")
+globals().update(env.email_url_config(EMAIL_URL or "dummymail://"))
+EMAIL_IS_SET = bool(EMAIL_URL)
+DEFAULT_FROM_EMAIL = env.str("EMAIL_FROM", env.str("DEFAULT_FROM_EMAIL", "Tenantry <tenantry@localhost>"))
 EMAIL_TIMEOUT = 10
 
 PORTAL_HTTPS = env.bool("PORTAL_HTTPS", False)
@@ -355,7 +356,7 @@ ALIVE_FILE = _path("ALIVE_FILE")
 """Touched every few seconds by workers and beat, which nobody can ask whether they are alive."""
 
 SEALING_KEYS: list[str] = env.list("TENANTRY_SEALING_KEYS", default=[]) or [
-    key for key in _secret("TENANTRY_SEALING_KEY", "sealing-key").split(",") if key
+    key for key in re.split(r"[\s,]+", _secret("TENANTRY_SEALING_KEY", "sealing-key")) if key
 ]
 """Fernet keys for credentials at rest: the first encrypts, all decrypt."""
 _SEALING_GIVEN = env.str("TENANTRY_SEALING_KEYS", "") or env.str("TENANTRY_SEALING_KEY", "")
@@ -365,13 +366,6 @@ SEALING_KEYS_FILE = None if _SEALING_GIVEN else (KEYS_DIR or DATA_DIR) / "sealin
 FAILPOINT = env.str("TENANTRY_FAILPOINT", "") if env.bool("TENANTRY_ALLOW_FAILPOINTS", False) else ""
 """Where a worker of a test run kills itself (``tenants.failpoints``)."""
 
-EMAIL_URL = env.str("EMAIL_URL", "")
-"""The mail server, as in ``smtp+tls://user:password@mail.example.org:587``; without one nothing is sent."""
-EMAIL_CONFIG = env.email_url("EMAIL_URL", default="dummymail://")
-vars().update(EMAIL_CONFIG)
-EMAIL_IS_SET = bool(EMAIL_URL)
-EMAIL_TIMEOUT = 10
-DEFAULT_FROM_EMAIL = env.str("DEFAULT_FROM_EMAIL", "tenantry@localhost")
 try:
     WEBHOOK_ALLOWED_NETWORKS = proxies.parse(env.list("WEBHOOK_ALLOWED_NETWORKS", default=[]))
 except ValueError as error:

@@ -20,6 +20,7 @@ class FairQueue:
     def __init__(self, reconcile: Callable[[Key], Awaitable[None]]) -> None:
         self._reconcile = reconcile
         self._due: dict[str, dict[Key, None]] = {}
+        self._aside: set[Key] = set()
         self._wake = asyncio.Event()
         self._room = asyncio.Semaphore(SIDE_BY_SIDE)
 
@@ -28,9 +29,20 @@ class FairQueue:
         self._due.setdefault(_tenant_of(key), {})[key] = None
         self._wake.set()
 
+    def set_aside(self, key: Key) -> None:
+        """Look at this object when ``take_up`` says so."""
+        self._aside.add(key)
+
+    def take_up(self) -> None:
+        """Look at everything that was set aside."""
+        aside, self._aside = self._aside, set()
+        for key in aside:
+            self.add(key)
+
     def clear(self) -> None:
         """Forget what was noted."""
         self._due.clear()
+        self._aside.clear()
 
     async def run(
         self, check_leadership: Callable[[], Awaitable[None]] | None = None, *, every: float | None = None

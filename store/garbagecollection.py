@@ -6,6 +6,9 @@ with preconditions, so a step done twice, or raced by a client, changes nothing 
 
 The rules are those of Kubernetes' namespace and garbage collector controllers; owners and dependents always are of
 one space (TS3).
+
+What is closed or frozen loses nothing: what a deletion sets off there is set aside, and taken up when the doors change
+(GW5, GW28). A workspace's namespace that ends is the product's own work, and goes on.
 """
 
 from __future__ import annotations
@@ -33,6 +36,9 @@ ResourceOf = Callable[[str, str, str], tuple[str, bool] | None]
 
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 
+Holds = Callable[[str, str], bool]
+"""(space, namespace) → whether what people have set off there waits. An empty namespace asks for the space's own objects."""
+
 LEADER_LOCK = 7_236_018_501
 """The advisory lock of the one worker; any number that nothing else in the database uses."""
 
@@ -41,19 +47,26 @@ _NAMESPACES = ("", "namespaces")
 
 
 class GarbageCollector:
-    """The worker; ``run`` works until it is cancelled."""
+    """The worker; ``run`` works until it is cancelled.
+
+    ``is_workspaces`` says of a namespace, by its name, that nobody but the product ends it.
+    """
 
     def __init__(
         self,
         store: Engine,
         conninfo: str,
         resource_of: ResourceOf,
+        holds: Holds,
         *,
+        is_workspaces: Callable[[str], object] = lambda _: False,
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._store = store
         self._conninfo = conninfo
         self._resource_of = resource_of
+        self._holds = holds
+        self._is_workspaces = is_workspaces
         self._clock = clock
         self._queue = FairQueue(self._reconcile_safely)
         self._restart = asyncio.Event()
@@ -61,6 +74,10 @@ class GarbageCollector:
         """(space, owner's uid) → who names it as an owner."""
         self._ending: set[Key] = set()
         """Namespaces that wait for what is in them: elsewhere an object that goes is nothing to look at."""
+
+    def on_doors(self) -> None:
+        """Go on with what waited for a door."""
+        self._queue.take_up()
 
     async def run(self) -> None:
         """Wait to become the leader, work, and wait again whenever the database went away."""
@@ -148,6 +165,8 @@ class GarbageCollector:
         metadata = body.get("metadata", {})
         if "deletionTimestamp" in metadata:
             finalizers = metadata.get("finalizers") or []
+            if await self._waits(key, key):
+                return
             if key[1:3] == _NAMESPACES:
                 await self._empty_namespace(stored, body)
             elif ORPHAN in finalizers:
@@ -156,6 +175,21 @@ class GarbageCollector:
                 await self._delete_dependents_first(stored, body)
         elif owners_of(body):
             await self._collect(stored, body)
+
+    async def _waits(self, key: Key, place: Key) -> bool:
+        """Whether ``place`` is to stay as it is for now; then ``key`` is looked at again when the doors change."""
+        space, namespace = place.space, place.name if place[1:3] == _NAMESPACES else place.namespace
+        if not self._holds(space, namespace):
+            return False
+        if self._is_workspaces(namespace):
+            stored = await self._store.get(Key(space, *_NAMESPACES, "", namespace))
+            if stored is not None and "deletionTimestamp" in orjson.loads(stored.data).get("metadata", {}):
+                return False
+        # Asked again, for the doors may have changed meanwhile: nothing is waited for between this and the noting.
+        if not self._holds(space, namespace):
+            return False
+        self._queue.set_aside(key)
+        return True
 
     # Namespaces.
 
@@ -178,20 +212,27 @@ class GarbageCollector:
     # Owners.
 
     async def _orphan(self, stored: Stored, body: dict[str, Any]) -> None:
-        uid = body["metadata"].get("uid", "")
+        uid, held = body["metadata"].get("uid", ""), False
         for dependent in await self._dependents_of(stored.key, uid):
-            await self._disown(dependent, {uid})
-        await self._finish(stored, body, ORPHAN)
+            if await self._waits(stored.key, dependent.key):
+                held = True
+            else:
+                await self._disown(dependent, {uid})
+        if not held:
+            await self._finish(stored, body, ORPHAN)
 
     async def _delete_dependents_first(self, stored: Stored, body: dict[str, Any]) -> None:
         uid = body["metadata"].get("uid", "")
         blocked = False
         for dependent in await self._dependents_of(stored.key, uid):
             owners = owners_of(orjson.loads(dependent.data))
+            blocking = any(owner["uid"] == uid and owner.get("blockOwnerDeletion") for owner in owners)
+            if await self._waits(stored.key, dependent.key):
+                blocked |= blocking
+                continue
             if await self._solid(dependent.key, [owner for owner in owners if owner["uid"] != uid]):
                 await self._disown(dependent, {uid})
                 continue
-            blocking = any(owner["uid"] == uid and owner.get("blockOwnerDeletion") for owner in owners)
             gone = await self._remove(dependent, first=FOREGROUND)
             blocked |= blocking and not gone
         if not blocked:
@@ -202,7 +243,7 @@ class GarbageCollector:
         owners = owners_of(body)
         states = {owner["uid"]: await self._owner_state(stored.key, owner) for owner in owners}
         gone = {uid for uid, state in states.items() if state == "gone"}
-        if not gone or "unknown" in states.values():
+        if not gone or "unknown" in states.values() or await self._waits(stored.key, stored.key):
             return
         if gone == states.keys():
             await self._remove(stored)

@@ -28,6 +28,7 @@ from kube.workspaces.apiexports import (
 from kube.workspaces.types import reference
 from store.engine import Engine
 from store.fairqueue import FairQueue
+from store.garbagecollection import Holds
 from store.types import AllSpaces, Create, Delete, Event, EventType, Key, PreconditionFailed, Range, StoreError, Update
 
 logger = logging.getLogger(__name__)
@@ -43,8 +44,9 @@ Body = dict[str, Any]
 class BindingController:
     """Every process may run one: each step is a write with preconditions, so doing it twice changes nothing."""
 
-    def __init__(self, store: Engine) -> None:
+    def __init__(self, store: Engine, holds: Holds) -> None:
         self._store = store
+        self._holds = holds
         self._queue = FairQueue(self._reconcile_safely)
 
     def on_events(self, events: Sequence[Event]) -> None:
@@ -59,6 +61,10 @@ class BindingController:
                 name = (orjson.loads(event.data)["metadata"].get("annotations") or {}).get(BINDING)
                 if name:
                     self._queue.add(Key(key.space, *BINDINGS, "", name))
+
+    def on_doors(self) -> None:
+        """Go on with what waited for a door."""
+        self._queue.take_up()
 
     async def run(self) -> None:
         """Work until cancelled; begins with what an earlier process left."""
@@ -96,6 +102,9 @@ class BindingController:
         definitions = {item.key.name: (item.revision, orjson.loads(item.data)) for item in listing.items}
         own = {name: found for name, found in definitions.items() if _binding_of(found[1]) == key.name}
         if "deletionTimestamp" in body["metadata"]:
+            if self._holds(key.space, ""):
+                self._queue.set_aside(key)
+                return
             for name, (revision, crd) in own.items():
                 if "deletionTimestamp" not in crd["metadata"]:
                     crd["metadata"] |= {"deletionTimestamp": timestamp(time.time()), "deletionGracePeriodSeconds": 0}

@@ -16,6 +16,7 @@ from kube.customresources.definitions import CLEANUP, CRDS, crd_status, terminat
 from kube.requests.logicalclusters import ROOT
 from store.engine import Engine
 from store.fairqueue import FairQueue
+from store.garbagecollection import Holds
 from store.types import (
     AllSpaces,
     Delete,
@@ -39,8 +40,9 @@ _REFUSED: Final = b"not all names are accepted"
 class DefinitionController:
     """Every process may run one: each step is a write with preconditions, so doing it twice changes nothing."""
 
-    def __init__(self, store: Engine) -> None:
+    def __init__(self, store: Engine, holds: Holds) -> None:
         self._store = store
+        self._holds = holds
         self._queue = FairQueue(self._reconcile_safely)
         self._waiting: dict[tuple[str, str], Key] = {}
         """(group, resource in the store's keys) → the deleted CRD that waits for its objects to go."""
@@ -72,6 +74,10 @@ class DefinitionController:
                 self._queue.add(other)
         if not refused:
             del self._refused[key.space]
+
+    def on_doors(self) -> None:
+        """Go on with what waited for a door."""
+        self._queue.take_up()
 
     async def run(self) -> None:
         """Work until cancelled; begins with what an earlier process left."""
@@ -121,6 +127,11 @@ class DefinitionController:
         where = AllSpaces(*place) if stored.key.space == ROOT else Range(stored.key.space, group, kept)
         held = False
         for item in (await self._store.list(where)).items:
+            # What operators end for everybody ends in closed and frozen spaces, too.
+            if stored.key.space != ROOT and self._holds(item.key.space, item.key.namespace):
+                self._queue.set_aside(stored.key)
+                held = True
+                continue
             held |= not await self._remove(item, timestamp(time.time()))
         if held:
             begun = terminating(body, now=timestamp(time.time()), begun=True)

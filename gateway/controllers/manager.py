@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Final, Protocol
 
 import orjson
 
@@ -30,6 +30,7 @@ from store.fairqueue import FairQueue
 from store.garbagecollection import GarbageCollector
 from store.supervision import Supervised
 from store.types import Event, EventType, Key, PreconditionFailed, Range, StoreError
+from tenants.clusters.objects import NAMESPACE
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +38,18 @@ _RESOURCE_QUOTAS: Final = ("", "resourcequotas")
 _PUBLISHED_COPY: Final = f'"{publications.ORIGIN}"'.encode()
 _SETTLE_SECONDS: Final = 0.2
 """Deletions come in swarms: a namespace's quotas are counted once they have passed."""
+
+
+class Doors(Protocol):
+    """Where people may write, answered from memory."""
+
+    def holds(self, cluster: str, namespace: str) -> bool:
+        """Whether what people have set off there waits."""
+        ...
+
+    def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Be told when any door has changed; what this returns ends it."""
+        ...
 
 
 class QuotaController:
@@ -145,22 +158,26 @@ async def run_controllers(
     quotas: ResourceQuota,
     tenant_quotas: TenantQuotaAdmission,
     refused: Collection[tuple[str, str]],
+    doors: Doors,
     further: Sequence[tuple[str, Callable[[], Awaitable[None]]]] = (),
 ) -> AsyncIterator[None]:
     """The workers run; an advisory lock makes sure that one process does what only one may.
 
     ``bundle`` is what clients verify the server with, at ``url``; ``refused`` are the resources that no tenant's space may
-    hold; ``further`` are workers of rooms above, by name.
+    hold; ``doors`` say where what a deletion sets off waits; ``further`` are workers of rooms above, by name.
     """
     recounts = QuotaController(store, quotas, tenant_quotas, custom)
-    controller = DefinitionController(store)
-    bindings = BindingController(store)
-    tree = WorkspaceController(store, database_url, url)
+    controller = DefinitionController(store, doors.holds)
+    bindings = BindingController(store, doors.holds)
+    tree = WorkspaceController(store, database_url, url, doors.holds)
     roles = ClusterRoleController(store, database_url)
     contents = NamespaceContentsController(store, database_url, bundle, recounts.on_remade)
     published = PublicationController(store, database_url, custom.resource_of, refused)
-    lifecycle = GarbageCollector(store, database_url, custom.resource_of)
+    lifecycle = GarbageCollector(
+        store, database_url, custom.resource_of, doors.holds, is_workspaces=NAMESPACE.fullmatch
+    )
     undos = [store.subscribe(worker.on_events) for worker in (recounts, controller, bindings, tree)]
+    undos += [doors.subscribe(worker.on_doors) for worker in (lifecycle, controller, bindings, tree)]
     tasks = [
         Supervised("definitions", controller.run),
         Supervised("lifecycle", lifecycle.run),

@@ -49,6 +49,7 @@ from kube.workspaces.types import (
 )
 from store.engine import Engine
 from store.fairqueue import FairQueue
+from store.garbagecollection import Holds
 from store.postgresql.connections import AWAY
 from store.postgresql.leadership import RETRY_SECONDS, leader_election
 from store.types import (
@@ -81,8 +82,9 @@ Body = dict[str, Any]
 class WorkspaceController:
     """The worker; ``run`` works until it is cancelled. ``url`` is where clients reach the server."""
 
-    def __init__(self, store: Engine, conninfo: str, url: str) -> None:
+    def __init__(self, store: Engine, conninfo: str, url: str, holds: Holds) -> None:
         self._store = store
+        self._holds = holds
         self._conninfo = conninfo
         self._url = url
         self._queue = FairQueue(self._reconcile_safely)
@@ -95,6 +97,10 @@ class WorkspaceController:
                 self._queue.add(key)
             elif is_workspace(key.space) and (key[1:3] == LOGICAL_CLUSTERS or _is_default_binding(event)):
                 self._queue.add(_workspace_key(key.space))
+
+    def on_doors(self) -> None:
+        """Go on with what waited for a door."""
+        self._queue.take_up()
 
     async def run(self) -> None:
         """Lead, or wait to, and start over whenever the database went away."""
@@ -146,6 +152,9 @@ class WorkspaceController:
         if cluster is not None and _owner_of(cluster) != body["metadata"]["uid"]:
             # What another workspace of the name has left is not taken over, for it may hold rights of people who have
             # none in this one.
+            if self._holds(path, ""):
+                self._queue.set_aside(key)
+                return
             await self._delete_contents(path)
             cluster = None
         if cluster is None:
@@ -285,6 +294,11 @@ class WorkspaceController:
             body["status"] = {**(body.get("status") or {}), "phase": Phase.DELETING}
             await self._store.commit(Update(stored.key, stored.revision, body))
             return
+        # Closed to everybody, it keeps what it has until its tenant's doors open again, or ends with the tenant.
+        await self._close(path)
+        if self._holds(path, ""):
+            self._queue.set_aside(stored.key)
+            return
         await self._delete_contents(path)
         kept = [name for name in body["metadata"].get("finalizers") or () if name != FINALIZER]
         body["metadata"] = {**body["metadata"], "finalizers": kept}
@@ -296,8 +310,7 @@ class WorkspaceController:
 
     async def _delete_contents(self, path: str) -> None:
         """Close a workspace, empty the workspaces below it, then itself; the logical cluster goes last."""
-        if doors := await closing(self._store, path):
-            await self._store.commit(*doors)
+        await self._close(path)
         # From the deepest upward: the workspaces below are found by their objects in this one, which go afterwards.
         for child in (await self._store.list(Range(path, *WORKSPACES))).items:
             await self._delete_contents(f"{path}:{child.key.name}")
@@ -305,6 +318,10 @@ class WorkspaceController:
             if (group, resource) != LOGICAL_CLUSTERS:
                 await self._delete_all(Range(path, group, resource))
         await self._delete_all(Range(path, *LOGICAL_CLUSTERS))
+
+    async def _close(self, path: str) -> None:
+        if doors := await closing(self._store, path):
+            await self._store.commit(*doors)
 
     async def _delete_all(self, selection: Range) -> None:
         while items := (await self._store.list(selection, limit=_CHUNK)).items:

@@ -23,6 +23,7 @@ from typing import Final
 
 from access.authorization.tenancy.suspension import freeze_reason, suspended_tenants, suspension_reason
 from kube.requests.logicalclusters import tenant_of
+from kube.requests.names import SYSTEM_TENANT
 from store.postgresql.connections import AWAY
 from store.postgresql.dedicatedconnection import DedicatedConnection
 from store.supervision import Supervised
@@ -60,6 +61,7 @@ class SuspensionCache:
         """The tenants of which something is frozen."""
         self.changes = 0
         """How often the locks have changed."""
+        self._listeners: list[Callable[[], None]] = []
         self._read_at = float("-inf")
         self._told = asyncio.Event()
         self._connection = DedicatedConnection(
@@ -79,6 +81,21 @@ class SuspensionCache:
     def freeze(self, cluster: str, namespace: str, *, inside: bool = False) -> str | None:
         """Why nothing is written in this namespace of this logical cluster, or ``None``."""
         return freeze_reason(self._freezes, cluster, namespace, inside=inside)
+
+    def holds(self, cluster: str, namespace: str) -> bool:
+        """Whether what people have set off there waits: behind a lock, where it is frozen, and while neither is known.
+
+        What is the operators' own never does.
+        """
+        if tenant_of(cluster) == SYSTEM_TENANT:
+            return False
+        closed = self.reason(cluster, namespace) is not None or self.freeze(cluster, namespace) is not None
+        return closed or not self.healthy
+
+    def subscribe(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Be told when any door has changed, or is known again; what this returns ends it."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
 
     def not_before(self, tenant: str) -> float:
         """From when on credentials of the tenant count, in Unix seconds; 0 for all that there are."""
@@ -130,6 +147,8 @@ class SuspensionCache:
         self._locks, self._freezes = locks, freezes
         self.tenants, self.frozen_tenants = suspended_tenants(locks), suspended_tenants(freezes)
         self.changes += bool(changed)
-        self._read_at = asked_at
+        unknown, self._read_at = not self.healthy, asked_at
         for cluster in changed:
             self._on_change(cluster)
+        for listener in self._listeners if changed or unknown else ():
+            listener()

@@ -196,6 +196,7 @@ async def build_runtime(
                     admission.quotas,
                     admission.tenant_quotas,
                     configured.refused_to_tenants,
+                    suspensions,
                     [
                         ("rights", rights.run),
                         ("opened", opened.run),

@@ -6,11 +6,18 @@ import os
 import re
 import secrets
 from pathlib import Path
+from typing import Final
 
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from kube.authentication.pki import pem_blocks
+
+_BLOCK_ANNOUNCED: Final = b"announced:\n"
+"""Before a block that waits to be used; what reads blocks passes over it."""
+
+_LINE_ANNOUNCED: Final = ",\n"
+"""Before a key that waits to be used; what reads keys takes it for a comma."""
 
 
 class CannotRotate(Exception):
@@ -36,11 +43,19 @@ def block_announce(path: Path, block: bytes) -> None:
     write(path, path.read_bytes().rstrip() + b"\n" + block)
 
 
+def marked_block_announce(path: Path, block: bytes) -> None:
+    """The same of blocks that look alike before and after they were used."""
+    block_announce(path, _BLOCK_ANNOUNCED + block)
+
+
+def marked_block_announced(path: Path) -> bool:
+    """Whether the last block waits to be used."""
+    return _BLOCK_ANNOUNCED + b"-----BEGIN" in path.read_bytes()
+
+
 def block_promote(path: Path) -> None:
     """The last before the others, which stay."""
     blocks = pem_blocks(path.read_bytes())
-    if len(blocks) < 2:
-        raise CannotRotate(f"{path} has nothing announced: run the step announce first.")
     write(path, b"".join((blocks[-1], *blocks[:-1])))
 
 
@@ -57,12 +72,15 @@ def signing_key_announce(path: Path) -> None:
     block_announce(path, key)
 
 
+def signing_key_announced(path: Path) -> bool:
+    """Whether the last private key waits to sign: of one that has signed only the public half is left."""
+    return path.read_bytes().count(b"PRIVATE KEY-----") > 2  # each has two such lines
+
+
 def signing_key_promote(path: Path, *, revoke: bool) -> None:
     """The last private key signs; of the one before only the public half stays, or with ``revoke`` nothing."""
     blocks = pem_blocks(path.read_bytes())
     private = [block for block in blocks if b"PRIVATE KEY-----" in block]
-    if len(private) < 2:
-        raise CannotRotate(f"{path} has no announced key: run the step announce first.")
     before = serialization.load_pem_private_key(private[0], None).public_key()
     half = before.public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
     write(path, private[-1].rstrip() + b"\n" + (b"" if revoke else half))
@@ -75,14 +93,17 @@ def lines(path: Path) -> list[str]:
 
 def line_announce(path: Path, key: str) -> None:
     """Another key behind the others."""
-    write(path, ",".join((*lines(path), key)).encode())
+    write(path, f"{','.join(lines(path))}{_LINE_ANNOUNCED}{key}".encode())
+
+
+def line_announced(path: Path) -> bool:
+    """Whether the last key waits to be used."""
+    return _LINE_ANNOUNCED in path.read_text()
 
 
 def line_promote(path: Path) -> None:
     """The last key before the others, which stay."""
     keys = lines(path)
-    if len(keys) < 2:
-        raise CannotRotate(f"{path} has no announced key: run the step announce first.")
     write(path, ",".join((keys[-1], *keys[:-1])).encode())
 
 

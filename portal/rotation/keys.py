@@ -35,6 +35,8 @@ class Rotation:
     announce: Callable[[Path], None]
     promote: Callable[[Path, bool], None]
     finish: Callable[[Path], None] | None = None
+    announced: Callable[[Path], bool] | None = None
+    """Whether something announced waits to be used; ``None`` where nothing is."""
     outlives: float = 0
     """Seconds for which what the key before has signed is still out."""
     known_after: float = 0
@@ -53,14 +55,15 @@ class Rotation:
 
 
 def _checkpoint_key_announce(path: Path) -> None:
-    files.block_announce(path, checkpoints.private_pem(Ed25519PrivateKey.generate()))
+    files.marked_block_announce(path, checkpoints.private_pem(Ed25519PrivateKey.generate()))
 
 
 def _checkpoint_key_promote(path: Path, _revoke: bool) -> None:
     """What the worker writes next hands its file over to the new key, with the one before, which therefore stays."""
-    files.block_promote(path)
     public = path.with_name(path.name + checkpoints.PUBLIC_SUFFIX)
-    public.write_bytes(checkpoints.public_pem(checkpoints.private_keys(path, make=False)[0]))
+    # First: what was interrupted is done again, for as long as the key is announced.
+    public.write_bytes(checkpoints.public_pem(checkpoints.private_keys(path, make=False)[-1]))
+    files.block_promote(path)
 
 
 def _checkpoint_key_finish(path: Path) -> None:
@@ -115,8 +118,8 @@ def _signing(name: str, path: Callable[[], Path | None], outlives: float) -> Rot
         path,
         files.signing_key_announce,
         lambda file, revoke: files.signing_key_promote(file, revoke=revoke),
-        None,
-        outlives,
+        announced=files.signing_key_announced,
+        outlives=outlives,
     )
 
 
@@ -137,6 +140,7 @@ ROTATIONS: Final = {
             authorities.announce,
             authorities.server_ca_promote,
             authorities.finish,
+            authorities.announced,
             known_after=7_200,  # kubeconfigs from before know the old one alone, and last as long
         ),
         Rotation(
@@ -145,6 +149,7 @@ ROTATIONS: Final = {
             authorities.announce,
             authorities.client_ca_promote,
             authorities.finish,
+            authorities.announced,
         ),
         Rotation(
             "audit-checkpoint-key",
@@ -152,6 +157,7 @@ ROTATIONS: Final = {
             _checkpoint_key_announce,
             _checkpoint_key_promote,
             _checkpoint_key_finish,
+            files.marked_block_announced,
         ),
         Rotation(
             "sealing-keys",
@@ -159,6 +165,7 @@ ROTATIONS: Final = {
             lambda path: files.line_announce(path, Fernet.generate_key().decode()),
             _seal_anew,
             _sealing_finish,
+            files.line_announced,
         ),
         Rotation(
             "secret-key",
@@ -166,6 +173,7 @@ ROTATIONS: Final = {
             lambda path: files.line_announce(path, secrets.token_urlsafe(50)),
             lambda path, _revoke: files.line_promote(path),
             files.line_keep_first,
+            files.line_announced,
         ),
     )
 }
@@ -175,12 +183,14 @@ def rotate(name: str, *, step: str, spread: float | None, revoke: bool) -> str:
     """Announce, wait until everybody knows, promote; or one of these, or ``finish``. Audited. Raises ``CannotRotate``.
 
     ``spread`` are the seconds to wait in between, ``None`` the usual ones. Where that is longer than a command waits,
-    "both" announces when it is asked first, and promotes when it is asked again in time. Answers what it has done.
+    "both" announces when it is asked first, and promotes when it is asked again in time. Answers what it has done. A step
+    that is not due, as one that was done before, is refused and changes nothing.
     """
     rotation = ROTATIONS[name]
     path = rotation.file()
     if rotation.known_after and step in ("both", "promote"):
         step = _step_in_time(rotation, path, step, rotation.known_after if spread is None else spread)
+    _require_due(rotation, path, step)
     young = rotation.outlives - (time.time() - path.stat().st_mtime)
     if step in ("announce", "both") and young > 0 and b"PUBLIC KEY" in path.read_bytes() and not revoke:
         raise CannotRotate(
@@ -202,6 +212,18 @@ def rotate(name: str, *, step: str, spread: float | None, revoke: bool) -> str:
     if step in ("promote", "both"):
         rotation.promote(path, revoke)
     return step
+
+
+def _require_due(rotation: Rotation, path: Path, step: str) -> None:
+    if rotation.announced is None:
+        return
+    announced = rotation.announced(path)
+    if announced and step in ("announce", "both"):
+        raise CannotRotate(f"{path} has one announced already: go on with --step promote.")
+    if announced and step == "finish":
+        raise CannotRotate(f"{path} has one announced, which would be lost: promote it first.")
+    if not announced and step == "promote":
+        raise CannotRotate(f"{path} has none announced, or it is in use by now: run the step announce first.")
 
 
 def _step_in_time(rotation: Rotation, path: Path, step: str, wait: float) -> str:

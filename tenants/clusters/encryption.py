@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
@@ -58,7 +59,7 @@ def _keys() -> Sequence[str]:
         return settings.SEALING_KEYS
     stamp = (str(file), state.st_mtime_ns, state.st_ino, state.st_size)
     if _read is None or _read[0] != stamp:
-        _read = (stamp, tuple(key for key in file.read_text().strip().split(",") if key))
+        _read = (stamp, tuple(key for key in re.split(r"[\s,]+", file.read_text()) if key))
     return _read[1]
 
 

@@ -80,6 +80,47 @@ def test_kustomize_base_is_the_chart() -> None:
     assert {path.name: path.read_text() for path in WATCHED.iterdir()} == watched(), "make manifests"
 
 
+WITHOUT_VALUE = {
+    "SECRET_KEY": "a key of the Secret secrets.keys",
+    "TENANTRY_SEALING_KEYS": "a key of the Secret secrets.keys",
+    "METRICS_TOKEN": "a key of the Secret secrets.monitoring",
+    "TENANTRY_DATA_DIR": "the image's",
+    "TENANTRY_STATIC_DIR": "the image's",
+    "PORTAL_PORT": "the image's",
+    "APISERVER_PORT": "the image's",
+    "APISERVER_CA_FILE": "given by apiserver.tls.from",
+    "ALLOWED_HOSTS": "given by portal.host and the Pod's address",
+    "ALIVE_FILE": "given to workers and beat alone",
+    "MIGRATION_DATABASE_URL": "given to bootstrap alone",
+    "CORS_ALLOWED_ORIGINS": "none is what is secure; a list is the installation's own",
+    "EMAIL_URL": "none: nothing is sent; the installation's own, and it may hold a password",
+    "EMAIL_FROM": "of no use without EMAIL_URL",
+    "WORKSPACE_LINKS": "none is the default; a list is the installation's own",
+    "ADMISSION_CONTROL_CONFIG_FILE": "a file that the installation has to mount",
+    "REQUEST_APPROVERS": "none is the default; a policy is the installation's own",
+    "WEBHOOK_ALLOWED_NETWORKS": "none is what is secure",
+    "WEBHOOK_CA_FILE": "a file that the installation has to mount",
+    "API_REQUESTS_READS_IN_FULL": "by the number of cores where it is not given",
+}
+"""Documented settings that neither the chart's values nor its templates give to every part, and why."""
+
+
+def test_every_documented_setting_has_a_value_in_the_chart_or_a_reason() -> None:
+    """What has a value has the product's own default, so that the two do not drift apart."""
+    text = (ROOT / "docs" / "operations.md").read_text()
+    table = text.partition("\n### Settings\n")[2].partition("\n\n| variable |")[2].partition("\n\n")[0]
+    rows = (line.split("|")[1] for line in table.splitlines() if line.startswith("| `"))
+    documented = {name for row in rows for name in re.findall(r"`([A-Z_]+)`", row)}
+    (given,) = (
+        each["data"] for each in shape("default") if each["kind"] == "ConfigMap" and "LOG_LEVEL" in each["data"]
+    )
+    assert documented - {name.removesuffix("_FILE") for name in given} - given.keys() == WITHOUT_VALUE.keys()
+    code = (ROOT / "portal" / "settings.py").read_text()
+    for name, value in yaml.safe_load((CHART / "values.yaml").read_text())["settings"].items():
+        (default,) = re.findall(rf'env\.\w+\("{name}", ([^)]+)\)', code)
+        assert value.casefold() == str(eval(default)).casefold(), name  # the product's own text
+
+
 @pytest.mark.skipif(KUBECTL is None, reason="kubectl is missing")
 def test_kustomize_builds_what_helm_renders() -> None:
     built = subprocess.run([str(KUBECTL), "kustomize", str(BASE)], capture_output=True, text=True, check=True).stdout

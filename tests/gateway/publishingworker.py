@@ -36,7 +36,7 @@ async def _run(conninfo: str) -> None:
     async with Engine(conninfo, Options(poll_seconds=0.05)) as store:
         await asyncio.gather(
             publications.PublicationController(store, conninfo, _resource_of, frozenset()).run(),
-            garbagecollection.GarbageCollector(store, conninfo, _resource_of).run(),
+            garbagecollection.GarbageCollector(store, conninfo, _resource_of, lambda *_: False).run(),
         )
 
 

@@ -74,18 +74,27 @@ def _namespace(space: str, name: str, **more: Any) -> tuple[Key, dict[str, Any]]
 
 
 def _lifecycle(runtime: Runtime) -> GarbageCollector:
-    return GarbageCollector(runtime.store, runtime.options.database_url, runtime.custom.resource_of)
+    return GarbageCollector(
+        runtime.store, runtime.options.database_url, runtime.custom.resource_of, runtime.suspensions.holds
+    )
 
 
 def _tree(runtime: Runtime) -> WorkspaceController:
-    return WorkspaceController(runtime.store, runtime.options.database_url, "https://127.0.0.1")
+    return WorkspaceController(
+        runtime.store, runtime.options.database_url, "https://127.0.0.1", runtime.suspensions.holds
+    )
 
 
 CASES: list[tuple[str, Callable[..., tuple[Key, dict[str, Any]]], Callable[[Runtime], Any], dict[str, Any]]] = [
     ("workspaces made", _workspace, _tree, {}),
     ("workspaces deleted", _workspace, _tree, DELETED),
-    ("bindings", _binding, lambda runtime: BindingController(runtime.store), {}),
-    ("definitions deleted", _definition, lambda runtime: DefinitionController(runtime.store), DELETED),
+    ("bindings", _binding, lambda runtime: BindingController(runtime.store, runtime.suspensions.holds), {}),
+    (
+        "definitions deleted",
+        _definition,
+        lambda runtime: DefinitionController(runtime.store, runtime.suspensions.holds),
+        DELETED,
+    ),
     ("namespaces deleted", _namespace, _lifecycle, DELETED),
 ]
 

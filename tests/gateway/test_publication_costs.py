@@ -73,7 +73,7 @@ async def runtime(tmp_path: Path) -> AsyncIterator[Runtime]:
             resource_of = made.custom.resource_of
             workers = {
                 "published": PublicationController(store, database, resource_of, frozenset()).run,
-                "lifecycle": GarbageCollector(store, database, resource_of).run,
+                "lifecycle": GarbageCollector(store, database, resource_of, lambda *_: False).run,
                 "quotas": recounts.run,
             }
             for name, run in workers.items():

@@ -103,7 +103,7 @@ def test_clients_know_another_authority_before_the_server_shows_its_certificate(
 
     eventually(lambda: published() == trusted(both), within=60)
     assert "know the old one alone for another 120 minutes" in rotate(server, "server-ca", refused=True)
-    assert "announced authority" in rotate(server, "server-ca", "--step", "announce", refused=True)
+    assert "announced already" in rotate(server, "server-ca", "--step", "announce", refused=True)
     assert "promote it first" in rotate(server, "server-ca", "--finish", refused=True)
     assert "server-ca: done (promote)" in rotate(server, "server-ca", "--spread", "0")
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from datetime import UTC, datetime
+from itertools import chain, product
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,11 +21,17 @@ from django.core import signing
 from django.core.management import CommandError, call_command
 
 from audit.actions import Action
+from audit.checkpoints import private_keys
 from audit.models import AuditEntry, Outcome
 from audit.publishing import checkpoint_write
 from audit.recorder import record
+from gateway.http.certificates import prepare
+from gateway.options import Options
+from kube.authentication.pki import pem_blocks
 from kube.authentication.serviceaccounttokens import load_signing_key, load_verifying_keys
 from portal.http import secretkeys
+from portal.rotation.files import CannotRotate
+from portal.rotation.keys import ROTATIONS, rotate
 from tenants.clusters import encryption
 from tenants.models import Cluster
 from tests import factories
@@ -172,7 +179,7 @@ def test_sessions_signed_by_either_key_are_known_to_both(
     before = signing.dumps("somebody")
     call_command("rotate", "secret-key", "--step", "announce")
     client.get("/healthz")
-    announced = (keyed / "secret-key").read_text().split(",")[1]
+    announced = (keyed / "secret-key").read_text().split(",")[1].strip()
     assert signing.loads(signing.dumps("another", key=announced)) == "another"
     call_command("rotate", "secret-key", "--step", "promote")
     client.get("/healthz")
@@ -231,3 +238,69 @@ def test_what_cannot_be_rotated_says_why(settings: Any, tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="announce first"):
         call_command("rotate", "secret-key", "--step", "promote")
     assert os.listdir(tmp_path) == ["secret-key"]
+
+
+STEPS = ("announce", "promote", "finish", "both")
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("name", ROTATIONS)
+def test_every_step_in_any_order_is_due_or_refused_and_no_key_comes_back(
+    name: str, settings: Any, tmp_path: Path
+) -> None:
+    """Every three steps after one another, each in whatever state the ones before have left."""
+    prepare(Options(database_url="", data_folder=tmp_path))
+    settings.PKI_DIR = tmp_path / "pki"
+    settings.PORTAL_TOKEN_KEY_FILE = tmp_path / "pki" / "portal-tokens.key"
+    settings.SEALING_KEYS_FILE, settings.SECRET_KEY_FILE = tmp_path / "sealing-key", tmp_path / "secret-key"
+    settings.SEALING_KEYS_FILE.write_text(Fernet.generate_key().decode())
+    settings.SECRET_KEY_FILE.write_text("first-" * 10)
+    settings.AUDIT_CHECKPOINTS_FILE = tmp_path / "none-yet"
+    settings.AUDIT_CHECKPOINTS_KEY_FILE = tmp_path / "checkpoints.key"
+    private_keys(settings.AUDIT_CHECKPOINTS_KEY_FILE)
+    path = ROTATIONS[name].file()
+
+    def folder() -> dict[Path, bytes]:
+        return {each: each.read_bytes() for each in tmp_path.rglob("*") if each.is_file()}
+
+    def used() -> bytes:
+        text = path.read_bytes()
+        return pem_blocks(text)[0] if b"BEGIN" in text else text.split(b",")[0]
+
+    had, announced, refused = [used()], False, 0
+    for asked in chain(*product(STEPS, repeat=3)):
+        os.utime(path, (0, 0))
+        step = asked
+        before, entries = folder(), AuditEntry.objects.count()
+        try:
+            step = rotate(name, step=step, spread=0, revoke=False)
+        except CannotRotate:
+            assert folder() == before
+            assert AuditEntry.objects.count() == entries
+            refused += 1
+            due = {"announce": not announced, "both": not announced, "promote": announced, "finish": False}[step]
+            assert not due
+            continue
+        if name != "server-certificate":
+            assert step != "promote" or announced
+            assert step == "promote" or not announced
+        announced = step == "announce"
+        if used() != had[-1]:
+            assert used() not in had, "an older key signs again"
+            had.append(used())
+        elif step == "promote":
+            raise AssertionError("nothing has taken over")
+    assert len(had) > 8
+    assert refused > 8 or name == "server-certificate"
+
+
+def test_the_mail_server_may_be_given_as_a_file_and_the_sender_by_name(tmp_path: Path) -> None:
+    """As every setting: what comes later in the settings does not undo it."""
+    (tmp_path / "mail").write_text("smtp+tls://me:secret@mail.example.org:587")
+    given = {"EMAIL_URL_FILE": str(tmp_path / "mail"), "EMAIL_FROM": "Acme <ops@example.org>"}
+    environment = {**os.environ, **given, "DJANGO_SETTINGS_MODULE": "portal.settings"}
+    environment.pop("EMAIL_URL", None)
+    asked = "from django.conf import settings as s; print(s.EMAIL_HOST, s.EMAIL_IS_SET, s.DEFAULT_FROM_EMAIL)"
+    command = [sys.executable, "-c", asked]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "mail.example.org True Acme <ops@example.org>"

@@ -23,7 +23,7 @@ def resource_of(space: str, version: str, kind: str) -> tuple[str, bool] | None:
 
 @asynccontextmanager
 async def working(store: Engine, conninfo: str) -> AsyncIterator[None]:
-    task = asyncio.create_task(garbagecollection.GarbageCollector(store, conninfo, resource_of).run())
+    task = asyncio.create_task(garbagecollection.GarbageCollector(store, conninfo, resource_of, lambda *_: False).run())
     try:
         yield
     finally:
