@@ -66,7 +66,8 @@ class MergedVersions:
 
     def parts(self, scope: Scope, version: str) -> Parts | None:
         """What a number stands for, ``None`` where it is not known as one of this scope."""
-        known = self._known.get(scope[0], {}).get(int(version)) if is_merged(version) else None
+        of = self._known.get(scope[0])
+        known = of.get(int(version)) if of is not None and is_merged(version) else None
         return known[1] if known is not None and known[0] == scope else None
 
 

@@ -40,8 +40,9 @@ from tests.gateway.upstream.asking import PATIENT
 from tests.gateway.upstream.rawcluster import Visit, ok, raw_cluster
 
 SPACE = "root:acme"
-NAMESPACES = {"evil": "acme-1", "good": "acme-2"}
-"""The one on the cluster that means harm comes first wherever names are in order."""
+EVIL = "acme-1"
+NAMESPACES = {"acme-0": "good", EVIL: "evil", "acme-2": "good"}
+"""Wherever names are in order, one comes before that on the cluster that means harm, and one behind it."""
 
 Reply = Callable[[str], Any]
 """Of the path: what is answered, JSON or bytes; ``None`` for never anything."""
@@ -102,8 +103,8 @@ class Following:
         return WorkspaceTokens(lambda *_: ClusterToken("t", None, datetime.now(UTC) + timedelta(hours=1)))
 
     async def place(self) -> None:
-        """A namespace on each cluster, and a quota."""
-        for cluster, name in NAMESPACES.items():
+        """Namespaces on both clusters, and a quota."""
+        for name, cluster in NAMESPACES.items():
             labels = {CLUSTER_LABEL: cluster, WORKSPACE_LABEL: str(uuid4())}
             body = {"metadata": {"name": name, "labels": labels}, "status": {"phase": "Active"}}
             await self.store.commit(Create(Key(SPACE, "", "namespaces", "", name), body))
@@ -186,7 +187,7 @@ async def test_what_a_cluster_says_of_its_objects_keeps_nobody_elses_from_being_
         controller = PlacedUsageController(there.store, quotas, there, there.tokens, database)
 
         async def counted() -> bool:
-            return (await there.used())["requests.cpu"] == "2" and bool(there.heard["evil"])
+            return (await there.used())["requests.cpu"] == "4" and bool(there.heard["evil"])
 
         async with at_work(controller.run()):
             await there.until(counted)
@@ -200,12 +201,12 @@ async def test_more_than_can_be_kept_is_counted_as_the_most_that_can(database: s
         controller = PlacedUsageController(there.store, quotas, there, there.tokens, database)
 
         async def counted() -> bool:
-            return float((await there.used())["pods"]) == 3
+            return float((await there.used())["pods"]) == 4
 
         async with at_work(controller.run()):
             await there.until(counted)
-        await quotas.forget(Key(SPACE, *PLACED_USAGES, "", "acme-1"))
-        assert (await there.used())["pods"] == "1"
+        await quotas.forget(Key(SPACE, *PLACED_USAGES, "", EVIL))
+        assert (await there.used())["pods"] == "2"
 
 
 def storage_class(name: str) -> dict[str, Any]:
@@ -263,7 +264,7 @@ async def test_what_is_kept_of_a_clusters_rbac_is_bounded_in_bytes(database: str
     def evil(path: str) -> Any:
         if "watch=true" in path:
             return None
-        metadata = {"namespace": NAMESPACES["evil"]}
+        metadata = {"namespace": EVIL}
         if "rolebindings" in path:
             reference = {"kind": "Role", "apiGroup": GROUP}
             return list_of(
@@ -282,7 +283,7 @@ async def test_what_is_kept_of_a_clusters_rbac_is_bounded_in_bytes(database: str
         kept: dict[str, int] = {}
 
         async def settled() -> bool:
-            found = await there.store.list(Range(SPACE, GROUP, "roles", NAMESPACES["evil"]))
+            found = await there.store.list(Range(SPACE, GROUP, "roles", EVIL))
             kept.clear()
             kept.update({stored.key.name: len(stored.data) for stored in found.items})
             return "small" in kept
