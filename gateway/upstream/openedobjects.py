@@ -4,7 +4,7 @@ An opened object is kept in the space of every tenant that has a namespace on th
 so that lists, watches, discovery and OpenAPI have it as they have what is the space's own. What the space has by itself
 under the name stays, and of two clusters the first one's. Whoever is a member may read it; nobody there may change it.
 
-One process of a database does the work: every ``LOOK_SECONDS``, and when a namespace is placed.
+One process of a database does the work, for each cluster by itself: every ``LOOK_SECONDS``, and when a namespace is placed.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import contextlib
 import logging
 import time
 import uuid
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -44,6 +44,7 @@ from kube.requests.status import StatusError
 from store.engine import Engine
 from store.postgresql.connections import AWAY
 from store.postgresql.leadership import RETRY_SECONDS, leader_election
+from store.supervision import Supervised
 from store.types import (
     AllSpaces,
     Create,
@@ -78,53 +79,72 @@ class OpenedObjects:
         self._store = store
         self._clusters = clusters
         self._conninfo = database_url
-        self._told = asyncio.Event()
+        self._told: dict[str, asyncio.Event] = {}
 
     def on_events(self, events: Sequence[Event]) -> None:
         """Look at once when a namespace is placed."""
-        if any(event.key[1:3] == ("", "namespaces") and placement_in(event.data, event.key) for event in events):
-            self._told.set()
+        for event in events:
+            placement = placement_in(event.data, event.key) if event.key[1:3] == ("", "namespaces") else None
+            if placement is not None and (told := self._told.get(placement.cluster)) is not None:
+                told.set()
 
     async def run(self) -> None:
         """Wait until this process leads, and look at every cluster now and then."""
         while True:
             try:
                 async with leader_election(self._conninfo, LEADER_LOCK, "tenantry-opened") as check_leadership:
-                    while True:
-                        self._told.clear()
-                        await self._look()
-                        await self._wait(check_leadership)
+                    await self._lead(check_leadership)
             except AWAY:
                 await asyncio.sleep(RETRY_SECONDS)
 
-    async def _wait(self, check_leadership: Callable[[], Awaitable[None]]) -> None:
+    async def _lead(self, check_leadership: Callable[[], Awaitable[None]]) -> None:
+        tasks: dict[str, Supervised] = {}
+        try:
+            while True:
+                for name in self._clusters.names - tasks.keys():
+                    tasks[name] = Supervised(f"what {name} opens", partial(self._follow, name))
+                    tasks[name].start()
+                for name in tasks.keys() - self._clusters.names:
+                    await tasks.pop(name).stop()
+                await check_leadership()
+                await asyncio.sleep(_CHECK_SECONDS)
+        finally:
+            for task in tasks.values():
+                await task.stop()
+
+    async def _follow(self, cluster: str) -> None:
+        """Look at one cluster, however long it takes: the others do not wait for it."""
+        told = self._told[cluster] = asyncio.Event()
+        try:
+            while True:
+                told.clear()
+                openings: tuple[Opening, ...] = ()
+                try:
+                    openings = self._clusters.openings(cluster)
+                    await self._settle(cluster, openings, await self._spaces(cluster))
+                except (StoreError, StatusError, ValueError, TypeError, KeyError, AttributeError) as error:
+                    logger.info("what the cluster %s opens is not kept: %s", cluster, error)
+                await self._wait(cluster, openings, told)
+        finally:
+            del self._told[cluster]
+
+    async def _wait(self, cluster: str, known: tuple[Opening, ...], told: asyncio.Event) -> None:
         until = time.monotonic() + LOOK_SECONDS
-        known = self._opened()
-        while time.monotonic() < until and self._opened() == known and not self._told.is_set():
-            await check_leadership()
+        while time.monotonic() < until and not told.is_set():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._told.wait(), _CHECK_SECONDS)
+                await asyncio.wait_for(told.wait(), _CHECK_SECONDS)
+            with contextlib.suppress(StatusError):
+                if self._clusters.openings(cluster) != known:
+                    return
 
-    def _opened(self) -> dict[str, tuple[Opening, ...]]:
-        return {name: self._clusters.openings(name) for name in self._clusters.names}
-
-    async def _look(self) -> None:
-        spaces = await self._spaces()
-        for cluster, openings in sorted(self._opened().items()):
-            try:
-                await self._settle(cluster, openings, spaces.get(cluster, frozenset()))
-            except (StoreError, StatusError, ValueError, TypeError, KeyError, AttributeError) as error:
-                # Whatever it says: the other clusters are looked at.
-                logger.info("what the cluster %s opens is not kept: %s", cluster, error)
-
-    async def _spaces(self) -> dict[str, frozenset[str]]:
-        """The spaces that have a namespace on a cluster, by its name."""
-        found: dict[str, set[str]] = defaultdict(set)
+    async def _spaces(self, cluster: str) -> frozenset[str]:
+        """The spaces that have a namespace on a cluster."""
+        found = set()
         for stored in (await self._store.list(AllSpaces("", "namespaces"), cached=True)).items:
             placement = placement_in(stored.data, stored.key)
-            if placement is not None and placement.phase != "Terminating":
-                found[placement.cluster].add(placement.space)
-        return {cluster: frozenset(spaces) for cluster, spaces in found.items()}
+            if placement is not None and placement.cluster == cluster and placement.phase != "Terminating":
+                found.add(placement.space)
+        return frozenset(found)
 
     async def _settle(self, cluster: str, openings: Iterable[Opening], spaces: frozenset[str]) -> None:
         shown: dict[Place, dict[str, Body]] = {}

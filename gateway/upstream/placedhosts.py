@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Collection, Mapping
 from typing import Any, Final
@@ -22,6 +23,9 @@ _PLURAL: Final = "ingresses"
 UNDERWAY_SECONDS: Final = 120.0
 """Longer than a request to a cluster is waited for."""
 
+ASK_SECONDS: Final = 5.0
+"""How long whoever asks for a name, of another tenant mostly, waits to hear that it is not in use any more."""
+
 _ATTEMPTS: Final = 16
 
 
@@ -35,6 +39,13 @@ class IngressReader:
 
     async def hosts(self, space: str) -> Collection[str]:
         """The host names in all placed namespaces of a space. Raises ``StatusError`` while one cannot be looked at."""
+        try:
+            async with asyncio.timeout(ASK_SECONDS):
+                return await self._found(space)
+        except TimeoutError:
+            raise ServiceUnavailable("its clusters take too long to say which host names are in use") from None
+
+    async def _found(self, space: str) -> Collection[str]:
         found: set[str] = set()
         for placement in await self._placements.all_in_space(space):
             if not placement.is_active:

@@ -3,7 +3,8 @@
 1. A write at the door is reserved before it is passed on, and settled by the cluster's answer. Where there is none,
    nobody knows: the reservation stays until its end.
 2. One process of a database looks at every placed namespace: when something was written or deleted there, when the
-   quota changed, when a reservation ends, and now and then, for clusters' own controllers come in by no door.
+   quota changed, when a reservation ends, and now and then, for clusters' own controllers come in by no door. Each cluster
+   is asked by itself: one that is slow, or says what is none, keeps nobody else's from being counted.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import contextlib
 import logging
 import math
 import time
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -28,6 +30,7 @@ from access.admission.tenancy.placedquota import (
     version_of,
 )
 from gateway.upstream.admission import MAKING, PlacedWrite, Settlement, name_of
+from gateway.upstream.client import BadGateway
 from gateway.upstream.clusters import Clusters
 from gateway.upstream.gatewayreading import read_list_as
 from gateway.upstream.placements import Placement, Placements, placement_in
@@ -39,10 +42,12 @@ from kube.quota.placedusage import Counted, Reservation
 from kube.quota.quantities import InvalidQuantity
 from kube.quota.tenantquotas import PLACED_USAGES, TENANT_QUOTAS, TenantQuota
 from kube.quota.usage import QuotaExceeded, Scope, read_scopes
-from kube.requests.status import BadRequest, StatusError
+from kube.requests.status import BadRequest, ServiceUnavailable, StatusError
 from store.engine import Engine
+from store.fairqueue import FairQueue
 from store.postgresql.connections import AWAY
 from store.postgresql.leadership import RETRY_SECONDS, leader_election
+from store.supervision import Supervised
 from store.types import AllSpaces, Event, Key, StoreError
 
 logger = logging.getLogger(__name__)
@@ -54,6 +59,9 @@ _SETTLE_SECONDS: Final = 0.2
 """Writes come in swarms: a namespace is counted once for those of this time."""
 _ASK_SECONDS: Final = 2.0
 """How long a refusal waits for the amounts of a namespace."""
+
+_COUNT_SECONDS: Final = 60.0
+"""How long a cluster may take to say what is in one namespace: the next one waits for it."""
 
 _ALL: Final = ""
 """In place of a namespace: all of a space."""
@@ -159,6 +167,9 @@ class PlacedUsageController:
         """What quotas count, by space."""
         self._due: dict[tuple[str, str], float] = {}
         """When something ends that is reserved in a namespace, in Unix seconds."""
+        self._queues: defaultdict[str, FairQueue] = defaultdict(lambda: FairQueue(self._look_at))
+        """The namespaces that are due, by cluster."""
+        self._tasks: dict[str, Supervised] = {}
 
     def on_events(self, events: Sequence[Event]) -> None:
         """Note where something was written or placed, and whose quota counts something else than before."""
@@ -186,6 +197,11 @@ class PlacedUsageController:
                         await self._look_where_told(check_leadership)
             except AWAY:
                 await asyncio.sleep(RETRY_SECONDS)
+            finally:
+                for task in self._tasks.values():
+                    await task.stop()
+                self._tasks.clear()
+                self._queues.clear()
 
     async def _look_where_told(self, check_leadership: Callable[[], Awaitable[None]]) -> None:
         until = time.monotonic() + LOOK_SECONDS
@@ -202,21 +218,39 @@ class PlacedUsageController:
                 await self._look(soon)
 
     async def _look(self, places: Collection[tuple[str, str]] | None) -> None:
-        """Count these places, or all that there are."""
+        """Have these places counted, or all that there are."""
         for (space, namespace), placement in (await self._there()).items():
             if places is not None and not {(space, namespace), (space, _ALL)} & set(places):
                 continue
-            self._due.pop((space, namespace), None)
+            if placement is not None:
+                self._queue(placement.cluster).add(Key(space, "", "namespaces", "", namespace))
+                continue
             try:
-                if placement is None:
-                    await self._quotas.forget(usage_key(space, namespace))
-                elif placement.is_active:
-                    count = partial(self._count, placement)
-                    again = await self._quotas.recount(usage_key(space, namespace), count, time.time())
-                    if again < math.inf:
-                        self._due[space, namespace] = again
+                await self._quotas.forget(usage_key(space, namespace))
             except (StatusError, StoreError, InvalidQuantity) as error:
-                logger.info("what is in the namespace %s is not counted: %s", namespace, error)
+                logger.info("what was in the namespace %s is still counted: %s", namespace, error)
+
+    def _queue(self, cluster: str) -> FairQueue:
+        queue = self._queues[cluster]
+        if cluster not in self._tasks:
+            self._tasks[cluster] = Supervised(f"placed quota on {cluster}", queue.run)
+            self._tasks[cluster].start()
+        return queue
+
+    async def _look_at(self, key: Key) -> None:
+        """Count one namespace, if it is still in use."""
+        self._due.pop((key.space, key.name), None)
+        try:
+            stored = await self._store.get(key, cached=True)
+            placement = placement_in(stored.data, key) if stored is not None else None
+            if placement is None or not placement.is_active:
+                return
+            count = partial(self._count, placement)
+            again = await self._quotas.recount(usage_key(key.space, key.name), count, time.time())
+            if again < math.inf:
+                self._due[key.space, key.name] = again
+        except (StatusError, StoreError, InvalidQuantity) as error:
+            logger.info("what is in the namespace %s is not counted: %s", key.name, error)
 
     async def _there(self) -> dict[tuple[str, str], Placement | None]:
         """Placed namespaces, and, as ``None``, those of which only the count is left."""
@@ -229,6 +263,13 @@ class PlacedUsageController:
         return there
 
     async def _count(self, placement: Placement, quota: TenantQuota) -> list[Counted]:
+        try:
+            async with asyncio.timeout(_COUNT_SECONDS):
+                return await self._found(placement, quota)
+        except TimeoutError:
+            raise ServiceUnavailable(f'the cluster "{placement.cluster}" takes too long to say it') from None
+
+    async def _found(self, placement: Placement, quota: TenantQuota) -> list[Counted]:
         roles, now = await self._clusters.roles(placement.cluster), datetime.now(UTC)
         found: list[Counted] = []
         for resource in _counted(quota):
@@ -241,7 +282,10 @@ class PlacedUsageController:
             items = await read_list_as(self._clusters, self._tokens, placement, role, path)
             for item in items:
                 metadata = item["metadata"]
-                used = quota.counted(resource.group, resource.plural, item, now=now)
+                try:
+                    used = quota.found(resource.group, resource.plural, item, now=now)
+                except (AttributeError, KeyError, TypeError, ValueError) as error:
+                    raise BadGateway(f'an object of the cluster "{placement.cluster}" is none') from error
                 what = "/".join((resource.group, resource.plural, str(metadata.get("name"))))
                 found.append(Counted(what, str(metadata.get("uid")), version_of(item), used))
         return found

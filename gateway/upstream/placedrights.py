@@ -105,12 +105,16 @@ class PlacedRights:
     async def _follow(self, cluster: str) -> None:
         while True:
             try:
+                begun = time.monotonic()
                 await self._once(cluster)
             except (StatusError, StoreError) as error:
                 logger.info("the rights on the cluster %s are not followed: %s", cluster, error)
-                await asyncio.sleep(REST_SECONDS)
+                begun = time.monotonic()
             finally:
                 self._seen.pop(cluster, None)
+            # A watch that has lasted is opened anew at once. One that a cluster ends as soon as it begins would have
+            # everything read again and again.
+            await asyncio.sleep(max(0.0, begun + REST_SECONDS - time.monotonic()))
 
     async def _once(self, cluster: str) -> None:
         seen = self._seen[cluster] = _Seen()

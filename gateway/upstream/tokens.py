@@ -14,7 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -28,6 +30,10 @@ from kube.requests.status import ServiceUnavailable, StatusError
 
 RENEW_SECONDS: Final = 600.0
 PAUSE_SECONDS: Final = 10.0
+
+_THREADS: Final = 16
+_AT_ONCE: Final = 4
+"""Tokens that one cluster is asked for at a time: however slow it is, there are threads left for the others."""
 
 _Owner = tuple[str, str, str, str, str]
 """A workspace's UID, where it is taken to be (space, cluster, namespace), and the role of the account.
@@ -58,6 +64,8 @@ class WorkspaceTokens:
         self._now = now
         self._held: dict[_Owner, _Held] = {}
         self._issuing: dict[_Owner, asyncio.Task[str]] = {}
+        self._threads = ThreadPoolExecutor(_THREADS, "tokens")
+        self._turns: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(_AT_ONCE))
 
     async def get(self, placement: Placement, role: str) -> str:
         """A token of the workspace's account of ``role``. Raises as ``workspace_token_issue``."""
@@ -96,9 +104,14 @@ class WorkspaceTokens:
         if self._issuing.get(owner) is task:
             del self._issuing[owner]
 
+    async def _issued(self, placement: Placement, role: str, now: datetime) -> ClusterToken:
+        """In threads of their own: a cluster that takes its time keeps few of them, and none that others wait for."""
+        async with self._turns[placement.cluster]:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, self._issue, placement, role, now)
+
     async def _renew(self, placement: Placement, role: str) -> str:
         now = self._now()
-        token = await asyncio.to_thread(self._issue, placement, role, datetime.fromtimestamp(now, UTC))
+        token = await self._issued(placement, role, datetime.fromtimestamp(now, UTC))
         ends = token.expires_at.timestamp()
         for owner in [owner for owner, held in self._held.items() if held.expires_at <= now]:
             del self._held[owner]

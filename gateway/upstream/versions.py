@@ -1,13 +1,14 @@
 """Resource versions of what is read from several places at once: one number for the version of each of them (GW4).
 
 The number only grows, over restarts as well: it begins with the time. What it stands for is known to this process and
-forgotten when there are too many: whoever comes with one that is not known is told that it has expired, and lists anew.
+forgotten when there are too many, those of whoever has the most first, so that no cluster's many events cost another
+tenant's informers anything: whoever comes with one that is not known is told that it has expired, and lists anew.
 """
 
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Final
 
@@ -30,30 +31,43 @@ class MergedVersions:
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self._now = now
         self._last = LOWEST
-        self._known: OrderedDict[int, tuple[Scope, Parts]] = OrderedDict()
+        self._known: dict[str, OrderedDict[int, tuple[Scope, Parts]]] = {}
+        """By logical cluster: whoever has much that changes forgets its own first."""
         self._newest: dict[Scope, int] = {}
-        self._size = 0
+        self._sizes: Counter[str] = Counter()
 
     def number(self, scope: Scope, parts: Parts) -> str:
         """The number for these versions, the last one given where nothing has changed since."""
+        known = self._known.setdefault(scope[0], OrderedDict())
         newest = self._newest.get(scope)
-        if newest is not None and newest in self._known and self._known[newest][1] == parts:
-            self._known.move_to_end(newest)
+        if newest is not None and newest in known and known[newest][1] == parts:
+            known.move_to_end(newest)
             return str(newest)
         self._last = number = max(self._last + 1, int(self._now() * 1_000_000))
-        self._known[number] = scope, dict(parts)
+        known[number] = scope, dict(parts)
         self._newest[scope] = number
-        self._size += len(parts)
-        while self._size > _PARTS_MAX and len(self._known) > 1:
-            forgotten, (scope, parts) = self._known.popitem(last=False)
-            self._size -= len(parts)
-            if self._newest.get(scope) == forgotten:
-                del self._newest[scope]
+        self._sizes[scope[0]] += len(parts)
+        while self._sizes.total() > _PARTS_MAX and self._forget(self._sizes.most_common(1)[0][0], but=number):
+            pass
         return str(number)
+
+    def _forget(self, of: str, *, but: int) -> bool:
+        """Forget the oldest number of a logical cluster; whether it was another one than ``but``."""
+        known = self._known[of]
+        if next(iter(known)) == but:
+            return False
+        forgotten, (scope, parts) = known.popitem(last=False)
+        self._sizes[of] -= len(parts)
+        if self._newest.get(scope) == forgotten:
+            del self._newest[scope]
+        if not known:
+            del self._known[of], self._sizes[of]
+        return True
 
     def parts(self, scope: Scope, version: str) -> Parts | None:
         """What a number stands for, ``None`` where it is not known as one of this scope."""
-        known = self._known.get(int(version)) if is_merged(version) else None
+        of = self._known.get(scope[0])
+        known = of.get(int(version)) if of is not None and is_merged(version) else None
         return known[1] if known is not None and known[0] == scope else None
 
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
+import orjson
+
 from kube.authorization.leastrole import ROLES
 from kube.authorization.rbac import GROUP, Binding, Role, Rule
 
@@ -27,6 +29,8 @@ MEMBERS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 _SYSTEM: Final = "system:"
 _EACH_MOST: Final = 500
 _NAME_MOST: Final = 253
+BYTES_MOST: Final = 1024 * 1024
+"""What a namespace's own RBAC may take, all of it, as it is kept: more than any namespace needs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +54,7 @@ def placed_rights(rbac: ClusterRbac) -> dict[tuple[str, str], dict[str, Any]]:
         found["roles", name] = {"rules": [rule.as_dict() for rule in rbac.accounts.get(account, ())]}
         groups = [{"apiGroup": GROUP, "kind": "Group", "name": group} for group in MEMBERS[account]]
         found["rolebindings", name] = {"roleRef": _role(name), "subjects": groups}
-    used = set()
+    used, room = set(), _Room(BYTES_MOST)
     for binding in _bounded(rbac.bindings):
         role = rbac.cluster_roles.get(binding.role) if binding.role_kind == "ClusterRole" else None
         name = f"{PREFIX}{role}" if role else binding.role
@@ -60,13 +64,32 @@ def placed_rights(rbac: ClusterRbac) -> dict[tuple[str, str], dict[str, Any]]:
         ]
         if not subjects or (binding.role_kind != "Role" and role is None) or (not role and name.startswith(PREFIX)):
             continue
-        used.add(name)
-        found["rolebindings", binding.name] = {"roleRef": _role(name), "subjects": subjects}
+        said = {"roleRef": _role(name), "subjects": subjects}
+        if room.holds(said):
+            used.add(name)
+            found["rolebindings", binding.name] = said
     for own in _bounded(rbac.roles):
         # Those that nobody here is bound to say nothing.
         if own.name in used:
-            found["roles", own.name] = {"rules": [rule.as_dict() for rule in own.rules if not rule.urls]}
+            said = {"rules": [rule.as_dict() for rule in own.rules if not rule.urls]}
+            if room.holds(said):
+                found["roles", own.name] = said
     return found
+
+
+class _Room:
+    """What is left of so many bytes. What does not fit is left out: it gives no right."""
+
+    def __init__(self, size: int) -> None:
+        self._left = size
+
+    def holds(self, said: Mapping[str, Any]) -> bool:
+        """Whether it fits, and then takes its room."""
+        size = len(orjson.dumps(said))
+        if size > self._left:
+            return False
+        self._left -= size
+        return True
 
 
 def _role(name: str) -> dict[str, str]:

@@ -99,6 +99,10 @@ class Quantity:
         return f"{mantissa}{_DECIMAL_SUFFIX[exponent]}"
 
 
+UNITS_MAX: Final = Quantity(INT64_MAX * _NANO)
+"""What Kubernetes adds up at most; the sum of as many of these as there can be objects is short enough to be read again."""
+
+
 def _by_1024(units: int) -> str:
     power = 0
     while units % 1024 == 0 and power < len(_BINARY):

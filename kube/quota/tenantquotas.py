@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from kube.quota import usage
 from kube.quota.podresources import Amounts, add, amounts
-from kube.quota.quantities import Quantity, parse_quantity
+from kube.quota.quantities import UNITS_MAX, Quantity, parse_quantity
 from kube.quota.usage import NONE, Quota, QuotaExceeded, Scope
 
 GROUP: Final = "tenancy.tenantry.io"
@@ -84,6 +84,14 @@ class TenantQuota:
         consumed = usage.usage(group, plural, body, now=now)
         consumed |= {rule.name: rule.amount(body) for rule in self._rules_of(group, plural)}
         return {name: amount for name, amount in consumed.items() if name in self.hard}
+
+    def found(self, group: str, plural: str, body: Mapping[str, Any], *, now: datetime) -> dict[str, Quantity]:
+        """As ``counted``, of an object that a cluster shows: never less than nothing, nor more than can be added up and kept.
+
+        What a cluster says makes no room elsewhere. Raises as ``counted``, and whatever comes of an object that is none.
+        """
+        counted = self.counted(group, plural, body, now=now)
+        return {name: min(max(amount, NONE), UNITS_MAX) for name, amount in counted.items()}
 
     def demand(self, group: str, plural: str, body: Mapping[str, Any], *, now: datetime) -> dict[str, Quantity]:
         """What a new object takes of it.

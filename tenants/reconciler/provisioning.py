@@ -132,7 +132,7 @@ def _namespace(lease: OperationLease) -> Mapping[str, Any]:
     workspace = lease.workspace
     collection = object_path("", "v1", "namespaces")
     path, wanted = objects.namespace_path(workspace), objects.namespace(workspace)
-    current = lease.client.get(path)
+    current = raise_for_outcome(lease.client.get(path), absent_is_fine=True)
     if current.outcome is Outcome.DONE and workspace.namespace_uid == current.metadata.get("uid"):
         # By its identity it is ours: labels that somebody took off or changed come back.
         found = current.body
