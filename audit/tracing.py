@@ -22,25 +22,27 @@ _starting = threading.Lock()
 _traces: Traces | None = None
 
 
-def start(service: str) -> bool:
-    """Trace this process from now on if the settings say so; whether it is traced.
+def start(service: str) -> Traces | None:
+    """Trace this process from now on if the settings say so; what makes its spans.
 
     Not before it serves: what is forked from a process has to begin by itself. ``OTEL_SERVICE_NAME`` wins over ``service``.
     """
     global _traces  # noqa: PLW0603 - one of a process
     if not settings.TRACES:
-        return False
+        return None
+    if _traces is not None:
+        return _traces
     with _starting:
         if _traces is None:
             from audit.spans import Traces
 
             _traces = Traces(service, headers=settings.TRACES_HEADERS, waiting_max=settings.TRACES_WAITING_MAX)
-    return True
+        return _traces
 
 
 def stop() -> None:
     """Send what waits, for ``audit.spans.FLUSH_SECONDS`` at most, and trace no more."""
-    global _traces  # noqa: PLW0603
+    global _traces
     with _starting:
         ending, _traces = _traces, None
     if ending is not None:

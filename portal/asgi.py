@@ -7,7 +7,6 @@ from django.conf import settings
 from django.core.asgi import get_asgi_application
 from django.core.exceptions import ImproperlyConfigured
 
-from audit import tracing
 from portal.logformat import AccessFilter
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
@@ -16,4 +15,3 @@ if not settings.SECRET_KEY_IS_SET:
 
 logging.getLogger("uvicorn.access").addFilter(AccessFilter())
 application = get_asgi_application()
-tracing.start("tenantry-portal")

@@ -1,7 +1,6 @@
 """Celery wakes workers and sweeps; PostgreSQL is the queue of record (GW15)."""
 
 import os
-
 from typing import Any
 
 from celery import Celery

@@ -7,7 +7,6 @@ Named as kube-apiserver names them where it has them: the request by its method 
 from __future__ import annotations
 
 import time
-from typing import Final
 
 from access.authentication.base import Credentials
 from access.requestlimits import Standing
@@ -22,14 +21,11 @@ from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision
 from kube.requests.requestinfo import ParsedRequest, RequestInfo
 
-_TRUSTED: Final = frozenset({"system:masters", "system:monitoring"})
-"""Whose traces are gone on with, as in kube-apiserver: members of these groups of the system tenant."""
-
 
 class TracedPipeline(RequestPipeline):
     """One request, and the span of each stage.
 
-    Whose trace it belongs to is known with the caller: the spans of what came before are made then, with their own times.
+    Whose trace it belongs to is known with the caller, and only users of the system tenant choose one: the spans of what came before are made then, with their own times.
     A stream's ends with the head of its answer.
     """
 
@@ -92,7 +88,8 @@ class TracedPipeline(RequestPipeline):
         if traces is None:
             return
         caller = self.impersonator or self.principal
-        trusted = caller is not None and caller.is_system and not _TRUSTED.isdisjoint(caller.groups)
+        # Operators, and workers, which go on with the trace of whoever asked for the work.
+        trusted = caller is not None and caller.is_system
         claimed = self._headers.get(b"traceparent", b"").decode("latin-1")
         self._span = traces.request(self._method, claimed, trusted=trusted, begun=self._arrived)
 

@@ -20,7 +20,8 @@ class TracingMiddleware:
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
         """The answer; what it waits for is in spans below this one."""
-        traces = tracing.running()
+        # Not before a request: the process that is prepared here may be forked into many.
+        traces = tracing.start("tenantry-portal")
         if traces is None:
             return self.get_response(request)
         method = request.method if request.method in _METHODS else "_OTHER"

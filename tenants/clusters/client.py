@@ -186,7 +186,7 @@ class _Pool:
         configuration.host = access.server.rstrip("/")
         self._host = configuration.host
         asked = urlsplit(self._host)
-        self.named = {"server__address": asked.hostname or "", "server__port": asked.port or 443}
+        self.named: dict[str, str | int] = {"server__address": asked.hostname or "", "server__port": asked.port or 443}
         self._library = urllib3
         timeout = urllib3.Timeout(connect=CONNECT_SECONDS, total=CALL_SECONDS)
         common: dict[str, Any] = {"num_pools": 2, "maxsize": 32, "retries": False, "timeout": timeout}
