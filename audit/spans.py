@@ -43,10 +43,9 @@ class Traces:
         self._provider.add_span_processor(self._line)
         self._tracer = self._provider.get_tracer("tenantry")
         self._over = threading.Event()
-        # Begun now: a process that ends cannot begin threads any more. Nobody has to wait for a daemon.
-        self._ending = threading.Thread(target=self._end, name="traces", daemon=True)
-        self._ending.start()
+        self._ending = self._waiting_for_the_end()
         atexit.register(self.close)
+        os.register_at_fork(after_in_child=self._begin_anew)
 
     @property
     def dropped(self) -> int:
@@ -122,6 +121,19 @@ class Traces:
                 _tell(span, error)
                 raise
 
+    def _begin_anew(self) -> None:
+        """Be a fork's own: neither its parent's spans nor its parent's threads are here."""
+        if not self._over.is_set():
+            self._line.forget()
+            self._over = threading.Event()
+            self._ending = self._waiting_for_the_end()
+
+    def _waiting_for_the_end(self) -> threading.Thread:
+        # Begun now: a process that ends cannot begin threads any more. Nobody has to wait for a daemon.
+        waiting = threading.Thread(target=self._end, name="traces", daemon=True)
+        waiting.start()
+        return waiting
+
     def _end(self) -> None:
         self._over.wait()
         self._provider.shutdown()
@@ -152,10 +164,10 @@ class _Line(SpanProcessor):
     def __init__(self, exporter: SpanExporter, waiting_max: int) -> None:
         self._waiting_max = waiting_max
         self._batches = BatchSpanProcessor(_Counted(exporter, self), max_queue_size=waiting_max)
-        self._forget()
-        os.register_at_fork(after_in_child=self._forget)
+        self.forget()
 
-    def _forget(self) -> None:
+    def forget(self) -> None:
+        """Nothing waits, and nothing was dropped."""
         self._lock = threading.Lock()
         self._waiting = self.dropped = 0
 
@@ -179,7 +191,7 @@ class _Line(SpanProcessor):
 
     def shutdown(self) -> None:
         """Send what waits."""
-        self._batches.shutdown()
+        self._batches.shutdown()  # type: ignore[no-untyped-call]
 
 
 class _Counted(SpanExporter):
