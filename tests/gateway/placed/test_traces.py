@@ -58,10 +58,10 @@ def test_a_request_through_the_door_is_followed_to_its_cluster(
     asked = collector.wait_for(lambda span: span.attributes.get("audit-id") == answer.headers["audit-id"])
     assert asked.name == "POST /api/v1/namespaces/{:namespace}/configmaps"
     (handled,) = [span for span in collector.children(asked) if span.name == "Create"]
-    called = collector.wait_for(lambda span: (span.trace, span.name, span.kind) == (asked.trace, "POST", 3))
-    assert called.parent == handled.id
+    # The token that goes with it may have been asked for on the way.
+    called = collector.wait_for(lambda span: span.trace == asked.trace and "tenantry.cluster" in span.attributes)
+    assert (called.name, called.parent) == ("POST", handled.id)
     assert called.attributes["tenantry.cluster"] == "kube-apiserver"
     assert called.attributes["http.response.status_code"] == 201
     assert handled.begun <= called.begun < called.ended <= handled.ended
-    assert "admission" in {span.name for span in collector.children(handled)}
     assert b"xyzzy" not in collector.raw
