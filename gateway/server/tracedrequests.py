@@ -25,8 +25,8 @@ from kube.requests.requestinfo import ParsedRequest, RequestInfo
 class TracedPipeline(RequestPipeline):
     """One request, and the span of each stage.
 
-    Whose trace it belongs to is known with the caller, and only users of the system tenant choose one: the spans of what came before are made then, with their own times.
-    A stream's ends with the head of its answer.
+    Whose trace it belongs to is known with the caller, for only users of the system tenant choose one: the spans of what
+    came before are made then, with their own times. A stream's ends with the head of its answer.
     """
 
     __slots__ = ("_arrived", "_span", "_traces")
