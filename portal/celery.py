@@ -1,13 +1,25 @@
 """Celery wakes workers and sweeps; PostgreSQL is the queue of record (GW15)."""
 
 import os
+from typing import Any
 
 from celery import Celery
+from celery.signals import worker_init
+
+from audit import tracing
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 
 app = Celery("tenantry")
 app.config_from_object("django.conf:settings", namespace="CELERY")
+
+
+@worker_init.connect(weak=False)
+def _begin(**_: Any) -> None:
+    """Trace the work, where it is wanted; not in every process that wakes workers."""
+    tracing.start("tenantry-worker")
+
+
 app.conf.imports = ["portal.scheduling"]
 app.autodiscover_tasks(["tenants", "access", "audit", "store", "portal"])
 app.conf.beat_schedule = {

@@ -438,6 +438,23 @@ if not re.match(r"https://|http://(127\.0\.0\.1|localhost)[:/]|$", AUDIT_CHECKPO
     raise ImproperlyConfigured("AUDIT_CHECKPOINTS_URL must begin with https://.")
 
 
+_COLLECTOR = env.str("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "") or env.str("OTEL_EXPORTER_OTLP_ENDPOINT", "")
+TRACES = bool(_COLLECTOR) and env.str("OTEL_TRACES_EXPORTER", "otlp") == "otlp"
+TRACES = TRACES and env.str("OTEL_SDK_DISABLED", "").lower() != "true"
+"""Whether every process sends traces to a collector; all else about it is read by OpenTelemetry (docs/monitoring.md)."""
+_PROTOCOL = env.str("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "") or env.str("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
+if TRACES and _PROTOCOL != "http/protobuf":
+    raise ImproperlyConfigured(
+        "OTEL_EXPORTER_OTLP_PROTOCOL is http/protobuf: name the collector's HTTP port, mostly 4318."
+    )
+TRACES_HEADERS = env.str("OTEL_EXPORTER_OTLP_TRACES_HEADERS", "") or env.str("OTEL_EXPORTER_OTLP_HEADERS", "")
+"""What the collector is to know us by, as ``name=value,…``: a secret, mostly."""
+TRACES_WAITING_MAX = env.int("OTEL_BSP_MAX_QUEUE_SIZE", 2048)
+"""Spans that wait for the collector in a process; more are dropped."""
+if TRACES:
+    MIDDLEWARE.insert(MIDDLEWARE.index("portal.middleware.RequestMiddleware"), "portal.http.tracing.TracingMiddleware")
+
+
 def _in_one_line(record: logging.LogRecord) -> bool:
     """What strangers send wrong (a host, a form) is a line of the log, not sixty of ours: they choose how often."""
     if record.name.startswith("django.security."):

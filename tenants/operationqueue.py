@@ -37,6 +37,7 @@ from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from audit import tracing
 from audit.actions import Action
 from audit.models import Outcome as AuditOutcome
 from audit.recorder import WORKER
@@ -168,7 +169,8 @@ class OperationLease:
         # A step may only read, and would not notice otherwise that it was overtaken.
         self.renew()
         Operation.objects.filter(pk=self.operation.pk, fence=self._fence).update(step=name)
-        found = work(self)
+        with tracing.span(f"step {name}"):
+            found = work(self)
         failpoint(f"{name}.called")
         with transaction.atomic():
             self._lock()
@@ -304,8 +306,10 @@ def run_one(perform: Callable[[OperationLease], None], workspace_id: UUID | None
         "workspace__tenant", "workspace__tier", "workspace__cluster", "workspace__user"
     ).get(pk=claimed[0])
     lease = OperationLease(operation, claimed[1])
+    attributes = {"tenantry__tenant": lease.workspace.tenant_id, "tenantry__operation": str(operation.id)}
     try:
-        perform(lease)
+        with tracing.resumed(f"operation {operation.desired}", operation.traceparent, **attributes):
+            perform(lease)
     except Superseded:
         lease.release()
     except Retry as error:
@@ -332,7 +336,13 @@ def operation_requeue(workspace: Workspace) -> bool:
         workspace=workspace, generation=workspace.generation, state__in=[OperationState.DONE, OperationState.FAILED]
     )
     changed = resting.update(
-        state=OperationState.PENDING, steps_done=[], step="", attempts=0, not_before=timezone.now(), finished_at=None
+        state=OperationState.PENDING,
+        steps_done=[],
+        step="",
+        attempts=0,
+        not_before=timezone.now(),
+        finished_at=None,
+        traceparent=tracing.traceparent(),
     )
     return bool(changed)
 

@@ -8,6 +8,7 @@ from typing import Final
 
 import orjson
 
+from audit import tracing
 from gateway.http.messages import Request, Response
 from gateway.process.runtime import Runtime
 from kube.authentication.serviceaccounttokens import discovery_document, jwks
@@ -53,6 +54,7 @@ async def serve(runtime: Runtime, request: Request) -> Response:
                 open_streams=len(runtime.open_streams),
                 revision=runtime.store.revision,
                 dropped=runtime.audit.dropped,
+                untraced=tracing.dropped(),
                 restarts=supervision.restarts,
                 loop=runtime.watchdog.render(),
             )

@@ -61,12 +61,13 @@ class Metrics:
         open_streams: int,
         revision: int,
         dropped: int,
+        untraced: int,
         restarts: Mapping[str, int],
         loop: Sequence[str] = (),
     ) -> bytes:
         """Everything in Prometheus' text format; ``loop`` are the lines about the event loop.
 
-        ``dropped`` are requests without a record (P10).
+        ``dropped`` are requests without a record (P10), ``untraced`` spans that no collector took.
         """
         lines = ["# TYPE apiserver_request_total counter"]
         lines += [
@@ -95,6 +96,8 @@ class Metrics:
         ]
         lines.append("# TYPE tenantry_request_records_dropped_total counter")
         lines.append(f"tenantry_request_records_dropped_total {dropped}")
+        lines.append("# TYPE tenantry_spans_dropped_total counter")
+        lines.append(f"tenantry_spans_dropped_total {untraced}")
         lines.append("# TYPE tenantry_store_revision gauge")
         lines.append(f"tenantry_store_revision {revision}")
         lines.append("# TYPE python_gc_objects_collected_total counter")

@@ -21,6 +21,7 @@ from access.authentication.impersonation import impersonate
 from access.authorization.tenancy.isolation import ALWAYS_ALLOWED
 from access.outsidebudget import begin_budget
 from access.requestlimits import RateLimited, Standing
+from audit import tracing
 from audit.requestnames import request_name
 from gateway.filters.auditing import Trail, begin_trail, record_of, with_notes
 from gateway.filters.authorization import (
@@ -55,7 +56,7 @@ logger = logging.getLogger(__name__)
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 
-_METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
+METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 _WITH_BODY: Final = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _CONNECTION: Final = frozenset({b"close", b"keep-alive", b"upgrade", b""})
 _NOT_KEPT: Final = b"cache-control: no-cache, private\r\n"
@@ -70,6 +71,7 @@ class Application:
         self._certificates = certificates
         self._running: contextlib.AsyncExitStack | None = None
         self._runtime: Runtime | None = None
+        self._pipeline = RequestPipeline
         self.stopping = False
         """Whether clients had better go elsewhere: every answer is the last of its connection."""
 
@@ -87,7 +89,7 @@ class Application:
 
     async def serve(self, cycle: RequestResponseCycle) -> None:
         """Answer one request."""
-        await _RequestPipeline(self.runtime, cycle).run()
+        await self._pipeline(self.runtime, cycle).run()
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         """ASGI's lifespan, by which uvicorn starts and stops what it serves."""
@@ -95,6 +97,10 @@ class Application:
             raise ValueError("requests come by serve")
         await receive()
         try:
+            if tracing.start("tenantry-apiserver"):
+                from gateway.server.tracedrequests import TracedPipeline
+
+                self._pipeline = TracedPipeline
             async with assembly.build_runtime(self._options, self._certificates, heavy=True) as runtime:
                 self._runtime = runtime
                 # What has been loaded stays: looking through it for garbage would stop the server for 100 ms a time.
@@ -108,6 +114,8 @@ class Application:
             logger.exception("the API server cannot start")
             await send({"type": "lifespan.startup.failed", "message": str(error)})
             return
+        finally:
+            await asyncio.to_thread(tracing.stop)
         await send({"type": "lifespan.shutdown.complete"})
 
     def stop_being_ready(self) -> None:
@@ -122,7 +130,7 @@ class Application:
             self._runtime.open_streams.end_all(STOPPING)
 
 
-class _RequestPipeline:
+class RequestPipeline:
     """One request on its way through the stages, with what is known of it so far."""
 
     __slots__ = (
@@ -197,7 +205,7 @@ class _RequestPipeline:
         cycle, runtime = self._cycle, self._runtime
         self._headers = _checked_headers(cycle.headers)
         line = cycle.method, cycle.raw_path, cycle.query
-        if cycle.method not in _METHODS and not (cycle.method == "HEAD" and parse(*line).path in ALWAYS_ALLOWED):
+        if cycle.method not in METHODS and not (cycle.method == "HEAD" and parse(*line).path in ALWAYS_ALLOWED):
             raise MethodNotAllowed("the server does not allow this method on the requested resource")
         parsed = parse(*line)
         self._query = {name: values[0] for name, values in parsed.parameters.items()}
@@ -216,8 +224,8 @@ class _RequestPipeline:
             raise
         info = self.info = self._resolve(principal.tenant)
         self._begin_trail(info)
-        self._standing, self._charges = await throttle(runtime, principal, info), runtime.throttle.charges
-        decision = self.decision = await authorize_with_trace(runtime, principal, info)
+        self._standing, self._charges = await self._throttle(principal, info), runtime.throttle.charges
+        decision = self.decision = await self._authorize(principal, info)
         require_allowed(principal, info, decision)
 
         again = self._recheck(credentials, info)
@@ -244,7 +252,7 @@ class _RequestPipeline:
             write=cycle.write_nowait,
             cut=cycle.abort,
         )
-        return await dispatch.dispatch(runtime, request, again)
+        return await self._dispatch(request, again)
 
     def _refusal(self, error: StatusError) -> Response:
         answer = render(error, self._headers.get(b"accept", b""))
@@ -255,6 +263,15 @@ class _RequestPipeline:
         if credentials.certificate is None and credentials.authorization is None and parsed.path in ALWAYS_ALLOWED:
             return NOBODY
         return await self._identify(credentials, self.now)
+
+    def _throttle(self, principal: Principal, info: RequestInfo) -> Awaitable[Standing | None]:
+        return throttle(self._runtime, principal, info)
+
+    def _authorize(self, principal: Principal, info: RequestInfo) -> Awaitable[Decision]:
+        return authorize_with_trace(self._runtime, principal, info)
+
+    def _dispatch(self, request: Request, again: Recheck) -> Awaitable[Response | Stream]:
+        return dispatch.dispatch(self._runtime, request, again)
 
     def _resolve(self, tenant: str | None) -> RequestInfo:
         """What the request is for when a user of this tenant sends it."""

@@ -25,6 +25,7 @@ from access.authorization.modes.keystone import KeystoneAuthorizer
 from access.reloading import ReloadedFile
 from access.requestlimits import TenantThrottle
 from access.tenantlimits import StoredBounds, TenantLimits
+from audit import tracing
 from audit.requests import RequestLog
 from gateway.controllers import manager
 from gateway.http.certificates import Certificates
@@ -38,6 +39,7 @@ from gateway.process.streamreports import StreamReports
 from gateway.process.streams import OpenStreams
 from gateway.process.suspensions import SuspensionCache
 from gateway.process.tenantservices import TenantServices
+from gateway.process.tracing import TracedEngine, trace
 from gateway.resources.customresources import CustomResources
 from gateway.resources.kinds import Catalogs, definitions
 from gateway.resources.objects import timestamp
@@ -78,7 +80,8 @@ async def build_runtime(
     # Worker processes are spawned: none of the command's own preparations have happened there.
     django.setup()
     definitions()
-    async with Engine(options.database_url, store_options) as store:
+    traced = tracing.running() is not None
+    async with (TracedEngine if traced else Engine)(options.database_url, store_options) as store:
         configured = configuration.read(options.admission_control_config_file)
         open_streams, write_locks, catalogs = OpenStreams(), KeyedLocks(), Catalogs()
         suspensions = SuspensionCache(options.database_url, open_streams.reauthorize)
@@ -160,6 +163,8 @@ async def build_runtime(
             write_locks=write_locks,
             heavy=HeavyRequests(options, certificates) if heavy else None,
         )
+        if traced:
+            trace(runtime)
         store.subscribe(custom.on_events, lost=custom.on_lost)
         # What decides is kept right before open streams are looked at again.
         store.subscribe(authorization.on_events, lost=authorization.forget)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 from urllib.parse import urlsplit
 
+from audit import tracing
 from gateway.http.messages import Headers
 from gateway.upstream.availability import Availability
 from gateway.upstream.connection import BrokenExchange, Connection, Exchange
@@ -257,7 +258,7 @@ class Upstream:
     def _head(self, method: str, target: bytes, headers: Headers, *, token: str, audit_id: str) -> bytes:
         try:
             require_fit((target,))
-            sent = outgoing(headers, host=self._host, token=token, audit_id=audit_id)
+            sent = outgoing(headers, host=self._host, token=token, audit_id=audit_id, traceparent=tracing.traceparent())
         except UnfitHeader as error:
             raise BadRequest(str(error)) from None
         lines = [method.encode("ascii"), b" ", self._prefix, target, b" HTTP/1.1\r\n"]

@@ -17,7 +17,9 @@ from uuid import UUID
 
 from psycopg.pq.abc import PGresult
 
+from audit import tracing
 from gateway.upstream.client import Cluster, Upstream
+from gateway.upstream.tracing import TracedUpstream
 from kube.authentication.kubeconfig import RegisteredCluster
 from kube.authorization.leastrole import WorkspaceRoles
 from kube.authorization.rbac import GROUP, role_from
@@ -145,7 +147,7 @@ class Clusters:
             if known is None or known.upstream.cluster != now.cluster:
                 # What is under way ends by itself; a way to another server must not be found any more.
                 gateway = _as_gateway(now.cluster, now.access)
-                self._known[name] = _Known(Upstream(now.cluster), gateway, now.access, now.row, now.openings)
+                self._known[name] = _Known(_upstream()(now.cluster), gateway, now.access, now.row, now.openings)
                 continue
             if known.access != now.access:
                 # Tenants' requests carry tokens of their own: another credential of ours is no gap for them.
@@ -180,8 +182,12 @@ def _row(result: PGresult, number: int) -> Row:
     return Row(kind=Row.Kind.EXTERNAL, **values)
 
 
+def _upstream() -> type[Upstream]:
+    return TracedUpstream if tracing.running() is not None else Upstream
+
+
 def _as_gateway(cluster: Cluster, access: RegisteredCluster) -> Upstream:
-    return Upstream(cluster, tls=tls_context(access, with_certificate=True))
+    return _upstream()(cluster, tls=tls_context(access, with_certificate=True))
 
 
 class _Registered(NamedTuple):

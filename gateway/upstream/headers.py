@@ -32,12 +32,15 @@ _HOP_BY_HOP: Final = frozenset(
 _NOT_SENT: Final = _HOP_BY_HOP | {
     b"audit-id",
     b"authorization",
+    b"baggage",
     b"content-length",
     b"cookie",
     b"expect",
     b"forwarded",
     b"host",
     b"http2-settings",
+    b"traceparent",
+    b"tracestate",
     b"via",
     b"x-real-ip",
 }
@@ -78,14 +81,19 @@ class UnfitHeader(ValueError):
     """A header, or the target, holds bytes that another reader could take for the end of it."""
 
 
-def outgoing(headers: Iterable[tuple[bytes, bytes]], *, host: bytes, token: str, audit_id: str) -> Headers:
+def outgoing(
+    headers: Iterable[tuple[bytes, bytes]], *, host: bytes, token: str, audit_id: str, traceparent: str = ""
+) -> Headers:
     """What a cluster is sent for a client's ``headers`` (names in lower case): the token, where there is one, and the audit ID are ours.
 
+    So is the trace, where there is one: a tenant could have clusters keep whatever it likes.
     ``Content-Length`` and ``Upgrade`` are for whoever frames the message. Raises ``UnfitHeader``.
     """
     sent: list[tuple[bytes, bytes]] = [(b"host", host), (b"audit-id", audit_id.encode())]
     if token:
         sent.append((b"authorization", b"Bearer " + token.encode()))
+    if traceparent:
+        sent.append((b"traceparent", traceparent.encode()))
     pairs = tuple(headers)
     named = _named_by_connection(pairs)
     for name, value in pairs:

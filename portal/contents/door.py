@@ -23,6 +23,7 @@ from django.views.decorators.debug import sensitive_variables
 from access.credentials.portalsessions import session_login, session_token
 from access.credentials.portaltokens import own_apiserver
 from access.models import Login
+from audit import tracing
 from kube.display.text import visible
 from kube.requests.status import ServiceUnavailable, StatusError
 from portal.database.scopes import everything
@@ -113,8 +114,12 @@ class Door:
         left = min(CALL_SECONDS, self._ends - time.monotonic())
         if left <= 0:
             raise ServiceUnavailable(_SLOW, retry_after=5)
-        with deadline(left):
+        with tracing.span(method, calls=True, http__request__method=method) as span, deadline(left):
+            if span is not None:
+                headers["traceparent"] = tracing.traceparent()
             status, raw, retry_after = _exchange(self.server, method, url, headers, data, seconds=left)
+            if span is not None:
+                span.set_attribute("http.response.status_code", status)
         if not 200 <= status < 300:
             raise _refusal(status, raw, retry_after)
         return raw

@@ -11,9 +11,10 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.utils import timezone
 from prometheus_client import REGISTRY, Counter, Histogram
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from audit import tracing
 from tenants.models import Cluster, Operation, OperationState
 
 _REQUESTS: Final = Counter(
@@ -95,4 +96,13 @@ class Work(Collector):
         yield ends
 
 
+class Spans(Collector):
+    """What became of this portal's traces."""
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """A figure, traced or not."""
+        yield CounterMetricFamily("tenantry_spans_dropped", "Spans that no collector took", value=tracing.dropped())
+
+
 REGISTRY.register(Work())
+REGISTRY.register(Spans())

@@ -18,11 +18,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final
-from urllib.parse import quote, unquote
+from urllib.parse import quote, unquote, urlsplit
 from uuid import UUID
 
 import orjson
 
+from audit import tracing
 from kube.authentication.kubeconfig import InvalidKubeconfig, RegisteredCluster, read_kubeconfig
 from tenants.clusters import encryption
 from tenants.clusters.deadline import HurriedSocket, deadline
@@ -161,7 +162,13 @@ class ClusterClient:
             data = json.dumps(body).encode()
         begun = time.monotonic()
         try:
-            return self._pool.request(method, f"{self._prefix}{path}", headers, data, as_client=not bearer)
+            with tracing.span(method, calls=True, http__request__method=method, **self._pool.named) as span:
+                if span is not None:
+                    headers["traceparent"] = tracing.traceparent()
+                answer = self._pool.request(method, f"{self._prefix}{path}", headers, data, as_client=not bearer)
+                if span is not None:
+                    span.set_attribute("http.response.status_code", answer.code)
+                return answer
         finally:
             self._patience -= time.monotonic() - begun
 
@@ -178,6 +185,8 @@ class _Pool:
         configuration = client.Configuration()
         configuration.host = access.server.rstrip("/")
         self._host = configuration.host
+        asked = urlsplit(self._host)
+        self.named: dict[str, str | int] = {"server__address": asked.hostname or "", "server__port": asked.port or 443}
         self._library = urllib3
         timeout = urllib3.Timeout(connect=CONNECT_SECONDS, total=CALL_SECONDS)
         common: dict[str, Any] = {"num_pools": 2, "maxsize": 32, "retries": False, "timeout": timeout}

@@ -10,6 +10,7 @@ from django.db.models.functions import Concat
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
+from audit.tracing import traceparent
 from tenants.models.clusters import Cluster, Tier
 from tenants.models.people import Tenant
 
@@ -157,6 +158,7 @@ class OperationState(models.TextChoices):
 class Operation(models.Model):
     """A wish on its way: the queue of record for workers (GW15).
 
+    ``traceparent`` is the span in which it was asked for, where that process is traced: its work belongs to that trace.
     A worker claims a due row with a lease in database time and a fencing number (``fence``); every step it finishes
     is committed here only while ``fence`` and the workspace's ``generation`` are still its own. A FAILED row waits for
     its cause to go: it is tried again, rarely.
@@ -175,6 +177,7 @@ class Operation(models.Model):
     fence = models.PositiveBigIntegerField(default=0)
     error = models.CharField(max_length=1024, blank=True)
     requested_by = models.CharField(max_length=254, blank=True)
+    traceparent = models.CharField(max_length=55, blank=True, default=traceparent, db_default="", editable=False)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     finished_at = models.DateTimeField(null=True)
 

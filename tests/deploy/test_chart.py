@@ -42,6 +42,7 @@ SHAPES: dict[str, dict[str, Any]] = {
     "kind": values_of("values-kind.yaml"),
     "production": values_of("values-production.yaml"),
     "given certificate": {"apiserver": {"tls": {"from": "secret", "hasAuthority": False}}},
+    "traced": {"settings": {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector.monitoring:4318"}},
 }
 OTHERS_KINDS = {"ServiceMonitor", "PrometheusRule", "Certificate", "Issuer"}
 """Of the Prometheus operator and of cert-manager, whose CRDs no test server has."""
@@ -147,6 +148,7 @@ def test_helm_finds_nothing_to_complain_of() -> None:
         {"apiserver": {"tls": {"from": "letsencrypt"}}},
         {"settings": {"SECRET_KEY": "in the open"}},
         {"settings": {"DATABASE_URL": "postgresql://me:secret@host/db"}},
+        {"settings": {"OTEL_EXPORTER_OTLP_HEADERS": "key=secret"}},
         {"image": {"digest": "latest"}},
         {"replicas": 2},
     ],
@@ -192,6 +194,14 @@ def test_only_who_needs_a_key_has_it() -> None:
     assert holders["tenantry-keys/audit-checkpoints.key"] == {"worker"}
     assert holders["tenantry-keys/portal-tokens.key"] == {"portal", "apiserver", "bootstrap"}
     assert holders["tenantry-apiserver-tls/tls.key"] == {"apiserver"}
+
+
+def test_only_who_is_traced_speaks_to_a_collector() -> None:
+    assert not [each for each in shape("production") if each["metadata"]["name"] == "tenantry-collector"]
+    (policy,) = [each for each in shape("traced") if each["metadata"]["name"] == "tenantry-collector"]
+    (chosen,) = policy["spec"]["podSelector"]["matchExpressions"]
+    assert chosen["values"] == ["portal", "apiserver", "worker"]
+    assert policy["spec"]["egress"][0]["ports"] == [{"port": 4318, "protocol": "TCP"}]
 
 
 def test_another_release_in_another_namespace_shares_no_name() -> None:

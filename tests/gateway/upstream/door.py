@@ -21,7 +21,7 @@ from gateway.http.messages import Headers, Request, Stream
 from gateway.http.protocol import GatewayProtocol
 from gateway.http.requestresponse import RequestResponseCycle
 from gateway.process.streams import OpenStreams
-from gateway.server.application import _RequestPipeline
+from gateway.server.application import RequestPipeline
 from gateway.upstream.client import Answer, Upstream
 from gateway.upstream.placements import Placement
 from gateway.upstream.recording.recordings import Recordings
@@ -59,7 +59,7 @@ class Door:
 
     async def serve(self, cycle: RequestResponseCycle) -> None:
         asked = asyncio.get_running_loop().time()
-        pipeline = _RequestPipeline(self._runtime, cycle)  # type: ignore[arg-type]
+        pipeline = RequestPipeline(self._runtime, cycle)  # type: ignore[arg-type]
         headers = dict(cycle.headers)
         info = resolve(cycle.method, cycle.raw_path, cycle.query, "acme", None)
         target = cycle.raw_path + (b"?" + cycle.query if cycle.query else b"")

@@ -1,0 +1,21 @@
+"""Work goes on in the trace in which it was asked for."""
+
+from django.db import migrations, models
+
+import audit.tracing
+
+
+class Migration(migrations.Migration):
+    """A column that whoever does not know it leaves empty."""
+
+    dependencies = [
+        ('tenants', '0031_account_notices'),
+    ]
+
+    operations = [
+        migrations.AddField(
+            model_name='operation',
+            name='traceparent',
+            field=models.CharField(blank=True, db_default='', default=audit.tracing.traceparent, editable=False, max_length=55),
+        ),
+    ]
