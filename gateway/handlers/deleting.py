@@ -59,7 +59,7 @@ def read_options(request: Request) -> DeleteOptions:
     body: dict[str, Any] = {}
     if request.body:
         media = require_content_type(request, *objects.MEDIA_TYPES)
-        value = objects.decode(media, request.body)
+        value = objects.decode(request, media)
         if not isinstance(value, dict | None):
             raise BadRequest(objects.not_an_object(value))
         body = value or {}

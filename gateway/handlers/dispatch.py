@@ -61,9 +61,12 @@ async def dispatch(runtime: Runtime, request: Request, recheck: Recheck) -> Resp
     except TooHeavy:
         if runtime.heavy is None:
             raise
-        if request.weight > sent:
-            charge((request.weight - sent) // COST_VALUES, further=request.charged)
-        return await runtime.heavy.answer(request, recheck)
+        known = max(request.weight, sent)
+        charge((known - sent) // COST_VALUES, further=request.charged)
+        answer = await runtime.heavy.answer(request, recheck)
+        # What its bytes did not tell.
+        charge(max(request.weight - known, 0) // COST_VALUES, further=True)
+        return answer
     except StatusError as error:
         if not request.warnings:
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -77,7 +78,7 @@ def decode_patch(request: Request, media: str) -> Any:
 def decode_applied(request: Request, group_version: str, kind: str) -> Body:
     """The configuration that is applied, of this kind. Raises ``BadRequest`` in kube-apiserver's words."""
     try:
-        applied, twice = read_yaml(request.body)
+        applied, twice = request.counted(partial(read_yaml, request.body))
     except BadRequest as error:
         raise BadRequest(f"error decoding YAML: error converting YAML to JSON: {error.message}") from None
     if not isinstance(applied, dict | None):

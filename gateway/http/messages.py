@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision
-from kube.requests.decoding import HEAVY, weight
+from kube.requests.decoding import HEAVY, MAX_VALUES, TooManyValues, ValueCount, weight
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import TooManyRequests
 from store.types import Key
@@ -128,6 +128,17 @@ class Request:
         self.weight = max(self.weight, weight(data))
         shown = len(data) if b"yaml" in self.headers.get(b"accept", b"") else 0
         self.require_light(heavy=self.weight > HEAVY or shown > LONG_YAML)
+
+    def counted(self, decode: Callable[[ValueCount], T]) -> T:
+        """What ``decode`` makes of a body whose bytes do not tell how many values it holds. Raises ``TooHeavy``."""
+        count = ValueCount(HEAVY if self.light else MAX_VALUES)
+        try:
+            return decode(count)
+        except TooManyValues:
+            self.require_light(heavy=True)
+            raise
+        finally:
+            self.weight = max(self.weight, count.values)
 
     def require_light(self, *, heavy: bool) -> None:
         """Raise ``TooHeavy`` for a request that would hold the loop, where it need not. Only before anything is kept."""

@@ -85,7 +85,8 @@ class HeavyRequests:
                 begin_budget()
                 await recheck()
             answer: Response
-            answer, notes = pickle.loads(await self._ask(pickled(request.portable())))  # noqa: S301 - our own process'
+            said = await self._ask(pickled(request.portable()))
+            answer, notes, request.weight = pickle.loads(said)  # noqa: S301 - our own process'
             request.notes.extend(notes)
             return answer
 

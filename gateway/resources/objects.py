@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import secrets
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import orjson
@@ -52,7 +52,7 @@ def decode_body(request: Request, expected: str) -> dict[str, Any]:
     """The body as a JSON object. Raises ``BadRequest`` and ``UnsupportedMediaType`` in kube-apiserver's words."""
     media = require_content_type(request, *MEDIA_TYPES)
     try:
-        value = decode(media, request.body)
+        value = decode(request, media)
     except BadRequest as error:
         raise unrecognized(expected, error.message, request.body) from None
     if value is None:
@@ -92,12 +92,13 @@ def unrecognized(expected: str, problem: str, body: bytes) -> BadRequest:
     return BadRequest(f"the object provided is unrecognized (must be of type {expected}): {problem} ({shown})")
 
 
-def decode(media: str, body: bytes) -> Any:
-    """The value of a body of one of ``MEDIA_TYPES``. Raises ``BadRequest`` in kube-apiserver's words."""
+def decode(request: Request, media: str) -> Any:
+    """The value of the body, which is of one of ``MEDIA_TYPES``. Raises ``BadRequest`` in kube-apiserver's words."""
+    body = request.body
     if media == "application/yaml":
-        return decode_yaml(body)
+        return request.counted(partial(decode_yaml, body))
     if media == protobuf.MEDIA_TYPE:
-        return protobuf.decode(body)
+        return request.counted(partial(protobuf.decode, body))
     try:
         return decode_json(body)
     except BadRequest as error:

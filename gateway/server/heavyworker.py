@@ -74,9 +74,10 @@ async def _serve(answers: BinaryIO) -> None:
                 # Whoever asked may be gone, and what holds this process hears of nothing: the signal ends it.
                 signal.setitimer(signal.ITIMER_PROF, PROCESSOR_SECONDS)
                 request: Request = pickle.loads(question)  # noqa: S301 - the server's own
-                send(pickled((await answer(runtime, request), request.notes)))
+                answered = await answer(runtime, request)
+                send(pickled((answered, request.notes, request.weight)))
                 signal.setitimer(signal.ITIMER_PROF, 0)
-                del question, request
+                del question, request, answered
     except (asyncio.IncompleteReadError, BrokenPipeError):
         return
 

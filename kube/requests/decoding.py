@@ -43,6 +43,26 @@ PATH_MAX: Final = 1_000
 """Characters of a duplicate field's path that are shown."""
 
 
+class TooManyValues(RequestEntityTooLarge):
+    """A body holds more values than it may."""
+
+
+class ValueCount:
+    """How many values a decoder has made, of which there may be ``most``: what its bytes do not tell beforehand."""
+
+    __slots__ = ("most", "values")
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.values = 0
+
+    def add(self, values: int = 1) -> None:
+        """Count them before they are made. Raises ``TooManyValues``."""
+        self.values += values
+        if self.values > self.most:
+            raise TooManyValues(f"Request entity too large: limit is {self.most} values")
+
+
 def decode_json(body: bytes) -> Any:
     """The value of a JSON body; of duplicate keys the last one wins.
 
@@ -123,15 +143,16 @@ def _no_number(_digits: str) -> int:
     return 0
 
 
-def decode_yaml(body: bytes) -> Any:
+def decode_yaml(body: bytes, count: ValueCount | None = None) -> Any:
     """The value of the first document of a YAML body, read as Kubernetes reads it: YAML 1.1 booleans, dates as text.
 
-    Of duplicate keys the last one wins. Raises ``RequestEntityTooLarge`` (413) and ``BadRequest`` (400), for tags too.
+    Of duplicate keys the last one wins. Raises ``RequestEntityTooLarge`` (413) and ``BadRequest`` (400), for tags too;
+    ``TooManyValues`` beyond a ``count`` that lets in less than any body may hold.
     """
-    return read_yaml(body)[0]
+    return read_yaml(body, count)[0]
 
 
-def read_yaml(body: bytes) -> tuple[Any, list[str]]:
+def read_yaml(body: bytes, count: ValueCount | None = None) -> tuple[Any, list[str]]:
     """As ``decode_yaml``, and the keys that the body names twice, in the words of Go's reader.
 
     JSON is YAML, and read as such much faster.
@@ -144,9 +165,14 @@ def read_yaml(body: bytes) -> tuple[Any, list[str]]:
                 return value, []
         except BadRequest:
             pass
-    reader = _YamlReader()
+    count = count or ValueCount(MAX_YAML_NODES)
+    reader = _YamlReader(count)
     try:
         return reader.read(body.decode("utf-8")), reader.duplicates[:MAX_DUPLICATES]
+    except TooManyValues:
+        if count.most < MAX_YAML_NODES:
+            raise
+        raise BadRequest("yaml: document contains excessive aliasing or too many values") from None
     except yaml.MarkedYAMLError as error:
         raise BadRequest(f"yaml: {_line(error)}{error.problem}") from None
     except yaml.reader.ReaderError:
@@ -259,8 +285,8 @@ _MAX_DIGITS: Final = 70  # 64 binary digits with sign and prefix; longer integer
 class _YamlReader:
     """Builds a value from parser events with an explicit stack, so that depth and size are counted as it grows."""
 
-    def __init__(self) -> None:
-        self._nodes = 0
+    def __init__(self, count: ValueCount) -> None:
+        self._count = count
         self._anchors: dict[str, tuple[Any, int]] = {}
         self.duplicates: list[str] = []
 
@@ -278,19 +304,19 @@ class _YamlReader:
                 if len(stack) >= MAX_DEPTH:
                     raise ValueError("exceeded max depth")
                 container: Any = {} if isinstance(event, yaml.MappingStartEvent) else []
-                stack.append((container, _NO_KEY, event.anchor, self._nodes))
+                stack.append((container, _NO_KEY, event.anchor, self._count.values))
                 if event.anchor:
                     self._anchors[event.anchor] = (_OPEN, 0)
-                self._count(1)
+                self._count.add()
             elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
                 container, _, anchor, before = stack.pop()
                 if anchor:
-                    self._anchors[anchor] = (container, self._nodes - before)
+                    self._anchors[anchor] = (container, self._count.values - before)
                 result = self._put(stack, container, _line_of(event))
             elif isinstance(event, yaml.ScalarEvent):
                 merges = event.value == "<<" and event.implicit[0] and stack and stack[-1][1] is _NO_KEY
                 scalar = _MERGE if merges and type(stack[-1][0]) is dict else self._scalar(event)
-                self._count(1)
+                self._count.add()
                 if event.anchor:
                     self._anchors[event.anchor] = (scalar, 1)
                 result = self._put(stack, scalar, _line_of(event))
@@ -300,14 +326,9 @@ class _YamlReader:
                 value, size = self._anchors[event.anchor]
                 if value is _OPEN:
                     raise ValueError(f"anchor '{event.anchor}' value contains itself")
-                self._count(size)
+                self._count.add(size)
                 result = self._put(stack, _copy(value), _line_of(event))
         return result
-
-    def _count(self, nodes: int) -> None:
-        self._nodes += nodes
-        if self._nodes > MAX_YAML_NODES:
-            raise ValueError("document contains excessive aliasing or too many values")
 
     @staticmethod
     def _plain_tag(event: Any) -> None:

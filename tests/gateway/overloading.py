@@ -7,12 +7,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from tests.kube.protobufbodies import delimited, encoded
+
 JSON: Final = "application/json"
 YAML: Final = "application/yaml"
 MERGE: Final = "application/merge-patch+json"
 STRATEGIC: Final = "application/strategic-merge-patch+json"
 APPLY: Final = "application/apply-patch+yaml"
 JSON_PATCH: Final = "application/json-patch+json"
+PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 
 NAMESPACED: Final = "/api/v1/namespaces/default"
 RBAC: Final = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/roles"
@@ -107,6 +110,33 @@ def answers() -> Iterator[tuple[str, str]]:
             yield path, media
 
 
+def _in_protobuf(name: str, path: str, body: dict[str, Any]) -> Iterator[Expensive]:
+    """The same in bytes that look like few values, or like none."""
+    known = {field: value for field, value in body.items() if not field.startswith("f")}
+    unknown = b"".join(delimited(900 + number % 100, b"") for number in range(len(body) - len(known)))
+    wire = encoded(known)
+    # What comes behind the object in the wrapper is one more of its fields.
+    sent = wire + unknown
+    yield Expensive(f"{name} as {PROTOBUF}", "POST", path, PROTOBUF, sent)
+    yield Expensive(f"{name} put as {PROTOBUF}", "PUT", f"{path}/big", PROTOBUF, sent)
+
+
+def _by_aliases(many: int) -> Iterator[Expensive]:
+    """YAML that says little and means much: what is written once stands everywhere."""
+    each, times = 100, many // 100
+    env = ",".join(f"{{name: E{number}}}" for number in range(each))
+    others = "".join(f"  - {{<<: *c, name: c{number}}}\n" for number in range(times))
+    text = "apiVersion: v1\nkind: Pod\nmetadata: {name: big}\nspec:\n  containers:\n"
+    text += f"  - &c\n    name: c\n    image: i\n    env: [{env}]\n{others}"
+    yield Expensive("aliases", "POST", f"{NAMESPACED}/pods", YAML, text.encode())
+    yield Expensive("aliases applied", "PATCH", f"{NAMESPACED}/pods/big?fieldManager=m", APPLY, text.encode())
+    listed = f"a: &a [{','.join('1' * each)}]\nb: [{','.join(['*a'] * times)}]\n".encode()
+    nested = b"a:\n" + b"".join(b"- " * 200 + b"1\n" for _ in range(times))
+    for name, body in (("listed aliases", listed), ("nested lists", nested)):
+        yield Expensive(name, "POST", REVIEW, YAML, body)
+        yield Expensive(f"{name} in options", "DELETE", f"{NAMESPACED}/pods/victim", YAML, body)
+
+
 def corpus(many: int) -> Iterator[Expensive]:
     """Requests with about ``many`` members each; the pod ``victim`` of the namespace ``default`` is there."""
     one = f"{NAMESPACED}/pods/victim"
@@ -116,6 +146,8 @@ def corpus(many: int) -> Iterator[Expensive]:
             yield Expensive(f"{name} as {media}", "POST", path, media, text)
         yield Expensive(f"{name} applied", "PATCH", f"{path}/big?fieldManager=m", APPLY, text)
         yield Expensive(f"{name} put", "PUT", f"{path}/big", JSON, text)
+        yield from _in_protobuf(name, path, body)
+    yield from _by_aliases(many)
     numbers = range(many)
     flat = b"a: [" + b"1," * many + b"1]"
     for path in (f"{NAMESPACED}/configmaps", REVIEW):

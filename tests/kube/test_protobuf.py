@@ -2,98 +2,25 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
-import struct
 from collections.abc import Mapping
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kube.objects import protobuf
+from kube.requests.decoding import MAX_VALUES, TooManyValues, ValueCount
 from kube.requests.status import BadRequest, StatusError, UnsupportedMediaType
+from tests.kube.protobufbodies import delimited, encoded, tagged
 
 OBJECTS = [
     {field: value for field, value in body.items() if field != "system"}
     for body in yaml.safe_load((Path(__file__).parents[1] / "conformance" / "objects.yaml").read_text())
 ]
-
-
-def varint(number: int) -> bytes:
-    number &= 0xFFFF_FFFF_FFFF_FFFF
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes(out) + bytes([number])
-
-
-def delimited(number: int, data: bytes) -> bytes:
-    return varint(number << 3 | 2) + varint(len(data)) + data
-
-
-def encoded(value: Mapping[str, Any]) -> bytes:
-    """What a client written in Go would send."""
-    meta = delimited(1, value["apiVersion"].encode()) + delimited(2, value["kind"].encode())
-    name = protobuf._message_name(value["apiVersion"], value["kind"])
-    rest = {key: item for key, item in value.items() if key not in ("apiVersion", "kind")}
-    return protobuf.MAGIC + delimited(1, meta) + delimited(2, message(name, rest))
-
-
-def message(name: str, value: Mapping[str, Any]) -> bytes:
-    out, left = b"", dict(value)
-    for number, field in sorted(protobuf._table(name).items()):
-        if field.inline:
-            inner = {
-                part.name: left.pop(part.name) for part in protobuf._table(field.type).values() if part.name in left
-            }
-            out += delimited(number, message(field.type, inner))
-        elif field.name in left:
-            item = left.pop(field.name)
-            if field.mapped:
-                for key, entry in item.items():
-                    out += delimited(number, delimited(1, key.encode()) + tagged(2, field.type, entry))
-            else:
-                for entry in item if field.repeated else [item]:
-                    out += tagged(number, field.type, entry)
-    assert not left, f"{name} has no field for {left}"
-    return out
-
-
-def tagged(number: int, type_: str, value: Any) -> bytes:
-    if type_ in ("i", "b"):
-        return varint(number << 3) + varint(int(value))
-    if type_ == "d":
-        return varint(number << 3 | 1) + struct.pack("<d", value)
-    return delimited(number, delimited_value(type_, value))
-
-
-def delimited_value(type_: str, value: Any) -> bytes:
-    match type_:
-        case "s":
-            return str(value).encode()
-        case "y":
-            return base64.b64decode(value)
-        case "q":
-            return delimited(1, str(value).encode())
-        case "f":
-            return delimited(1, orjson.dumps(value))
-        case "x":
-            return tagged(1, "i", 1) + tagged(3, "s", value) if isinstance(value, str) else tagged(2, "i", value)
-        case "t" | "m":
-            moment = datetime.fromisoformat(value)
-            return tagged(1, "i", int(moment.timestamp())) + tagged(2, "i", moment.microsecond * 1000)
-        case "B":
-            return tagged(1, "b", value) if isinstance(value, bool) else delimited(2, message(protobuf._SCHEMA, value))
-        case "A":
-            return delimited(1, message(protobuf._SCHEMA, value))
-    return message(type_, value)
 
 
 @pytest.mark.parametrize("body", OBJECTS, ids=lambda body: f"{body['kind']}-{body['metadata']['name']}")
@@ -179,3 +106,56 @@ def test_a_broken_body_is_the_clients_error(junk: bytes, body: dict[str, Any]) -
     ):
         with contextlib.suppress(StatusError):
             assert isinstance(protobuf.decode(wire), dict)
+
+
+def _wrapped(body: Mapping[str, Any], wire: bytes) -> bytes:
+    meta = delimited(1, body["apiVersion"].encode()) + delimited(2, body["kind"].encode())
+    return protobuf.MAGIC + delimited(1, meta) + delimited(2, wire)
+
+
+MANY = {
+    "an unknown field": delimited(900, b""),
+    "the metadata": delimited(1, b""),
+    "a label": delimited(1, delimited(11, b"")),
+    "an owner": delimited(1, delimited(13, b"")),
+    "a member": delimited(2, b""),
+    "a member of a member": delimited(2, delimited(2, b"")),
+    "a number": tagged(901, "i", 1),
+}
+
+
+@pytest.mark.parametrize("part", MANY.values(), ids=MANY)
+@pytest.mark.parametrize("kind", ["ConfigMap", "Pod", "Secret"])
+def test_what_is_there_too_often_is_refused_before_it_is_made(kind: str, part: bytes) -> None:
+    """DOS-03: a field takes two bytes, and nothing in the bytes tells beforehand how many there are."""
+    wire = _wrapped({"apiVersion": "v1", "kind": kind}, part * MAX_VALUES)
+    count = ValueCount(MAX_VALUES)
+    with pytest.raises(TooManyValues):
+        protobuf.decode(wire, count)
+    assert count.values == MAX_VALUES + 1
+    with pytest.raises(TooManyValues):
+        protobuf.decode(wire)
+
+
+def test_json_within_a_body_counts_with_the_rest_of_it() -> None:
+    """DOS-03: each text of managed fields would else hold as much as a whole body."""
+    fields = b'{"a":[' + b"1," * (MAX_VALUES // 3) + b"1]}"
+    entry = delimited(1, delimited(17, delimited(7, delimited(1, fields))))
+    body = {"apiVersion": "v1", "kind": "ConfigMap"}
+    protobuf.decode(_wrapped(body, entry * 2))
+    with pytest.raises(TooManyValues):
+        protobuf.decode(_wrapped(body, entry * 3))
+
+
+def values_in(value: Any) -> int:
+    """All values in a decoded body, itself included."""
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return 1 + sum(map(values_in, parts))
+
+
+@pytest.mark.parametrize("body", [*OBJECTS, DEFINITION], ids=lambda body: f"{body['kind']}-{body['metadata']['name']}")
+def test_no_object_holds_more_values_than_are_counted(body: dict[str, Any]) -> None:
+    count = ValueCount(MAX_VALUES)
+    decoded = protobuf.decode(encoded(body), count)
+    # A list, or a map, is made with its first member.
+    assert values_in(decoded) <= 2 * count.values
