@@ -1,0 +1,46 @@
+"""Objects that policies and webhooks have changed: made whole again, and who of them looks at them once more (TS15)."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from access.admission.base import Attributes
+from kube.admissionpolicies.matching import Asked, Body
+from kube.objects.patches import same
+from kube.requests.status import Cause, InternalError, StatusError
+
+
+class Completed(Protocol):
+    """Makes of what was changed a whole object of its kind again."""
+
+    def __call__(self, attributes: Attributes, body: Body, *, strict: bool = False) -> Body:
+        """With ``strict`` an unknown field is an error, else it is left out. Raises ``StatusError``."""
+        ...
+
+
+def change(
+    attributes: Attributes, asked: Asked, result: Body, completed: Completed, *, by: str, strict: bool = False
+) -> bool:
+    """Put a changed object in the place of the one that is asked about; whether it is another one.
+
+    Raises ``StatusError``: a part of an object cannot be changed.
+    """
+    body = asked.object
+    if body is None:
+        raise internal(f"{by} attempted to modify the object, which is not supported for this operation")
+    if attributes.sent is not None:
+        # Only what is decided of it counts: what a part was made of is settled already.
+        if same(result, body):
+            return False
+        raise internal(f"{by} attempted to modify a part of the object")
+    whole = completed(attributes, asked.in_form(result, asked.form), strict=strict)
+    if same(whole, body):
+        return False
+    body.clear()
+    body.update(whole)
+    return True
+
+
+def internal(words: str) -> StatusError:
+    """The 500 of who cannot say what is wrong with a request."""
+    return InternalError(f"Internal error occurred: {words}", causes=(Cause("", words),))
