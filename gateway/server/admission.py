@@ -91,7 +91,7 @@ def completed(attributes: Attributes, body: dict[str, Any], *, strict: bool = Fa
     except fieldvalidation.DecodeError as error:
         raise internal(error.problem) if strict else error from None
     if strict and decoded.unknown:
-        raise internal(fieldvalidation.strict_decoding_error(fieldvalidation.problems(decoded.unknown)))
+        raise internal(fieldvalidation.strict_decoding_error(fieldvalidation.problems(decoded.unknown, ())))
     filled: dict[str, Any] = decoded.value
     fill_defaults(filled)
     return filled

@@ -17,9 +17,9 @@ from kube.cel.authorizer import Hearing
 from kube.cel.constructions import MARK, PATCH, Mistyped, as_json, check_types
 from kube.cel.evaluation import OutOfBudget
 from kube.kinds.mergestrategies import ATOMIC, Structure
-from kube.objects.patches import json_patch
+from kube.objects.patches import json_patch, weight
 from kube.objects.typedvalues import TypedError, merge, validate
-from kube.requests.status import Cause, Forbidden, Invalid, StatusError
+from kube.requests.status import Cause, Forbidden, Invalid, RequestEntityTooLarge, StatusError
 
 APPLY: Final = "ApplyConfiguration"
 JSON_PATCH: Final = "JSONPatch"
@@ -62,9 +62,7 @@ class MutatingPolicy(BoundPolicy):
             source = (each.get(EXPRESSIONS.get(kind, "")) or {}).get("expression", "")
             if source:
                 mutations.append(Mutation(kind == JSON_PATCH, source, compiled(source, scope, RETURNS[kind])))
-        return cls(
-            **shared, reinvoked=spec.get("reinvocationPolicy") == "IfNeeded", mutations=tuple(mutations)
-        )
+        return cls(**shared, reinvoked=spec.get("reinvocationPolicy") == "IfNeeded", mutations=tuple(mutations))
 
 
 def made(
@@ -122,8 +120,9 @@ def applied(structure: Structure, live: Body, configuration: Body) -> Body:
         words = f"may not mutate atomic arrays, maps or structs: {', '.join(atomics)}"
         raise MutationError(f"error applying patch: invalid ApplyConfiguration: {words}")
     try:
+        weight(patch)
         return merge(structure, live, patch)
-    except TypedError as error:
+    except (TypedError, RequestEntityTooLarge) as error:
         raise MutationError(f"error applying patch: failed to merge patch: {error}") from None
 
 
@@ -171,11 +170,14 @@ def _complaint(document: Body, operation: Mapping[str, Any]) -> str:
     if verb not in _VERBS:
         return f"Unexpected kind: {verb}"
     place: Any = document
+    if verb == "move" and operation.get("from"):
+        path = operation["from"]
     *parents, last = path.split("/")[1:] or [""]
     for name in parents:
         place = place.get(name.replace("~1", "/").replace("~0", "~")) if isinstance(place, dict) else None
-    if verb == "remove" and isinstance(place, dict):
-        return f"error in remove for path: '{path}': Unable to remove nonexistent key: {last}: missing value"
+    if verb in ("move", "remove") and isinstance(place, dict) and last not in place:
+        told = path if verb == "remove" else last
+        return f"error in {verb} for path: '{told}': Unable to remove nonexistent key: {last}: missing value"
     return f'{verb} operation does not apply: doc is missing path: "{path}": missing value'
 
 

@@ -31,6 +31,9 @@ _INLINED: Final = frozenset({"TIMESTAMP", "DURATION", "BYTES", "TYPE"})
 _UNDECLARED: Final = re.compile(
     r"ERROR: <input>:(\d+):(\d+): undeclared reference to '(\w+)\.[\w.]+'([^\n]*)\n \| ([^\n]*)\n \| \.*\^"
 )
+_MADE: Final = re.compile(
+    r"ERROR: <input>:(\d+):(\d+): undeclared reference to '([\w.]+)'([^\n]*)\n \| ([^\n]*)\n \| \.*\^"
+)
 _VARIABLE: Final = "variable__"
 _TEXT: Final = Schema(type="string")
 _BOOL: Final = Schema(type="boolean")
@@ -266,7 +269,18 @@ def _compile(text: str, names: tuple[str, ...]) -> Any:
 
 def _with_roots(words: str) -> str:
     """A compiler's complaints with undeclared names as kube-apiserver has them: of ``a.b.c`` it is ``a``."""
-    return _UNDECLARED.sub(_with_root, words)
+    return _UNDECLARED.sub(_with_root, _MADE.sub(_at_brace, words))
+
+
+def _at_brace(found: re.Match[str]) -> str:
+    """Of a type that is not known, the brace after its name is what kube-apiserver points to."""
+    column = int(found[2]) - 1
+    behind = found[5][column:]
+    if not behind.startswith(f"{found[3]}{{"):
+        return found[0]
+    column += len(found[3])
+    said = f"ERROR: <input>:{found[1]}:{column + 1}: undeclared reference to '{found[3]}'{found[4]}"
+    return f"{said}\n | {found[5]}\n | {'.' * column}^"
 
 
 def _with_root(found: re.Match[str]) -> str:

@@ -20,6 +20,7 @@ Body = Mapping[str, Any]
 _REASONS: Final = ("Forbidden", "Invalid", "RequestEntityTooLarge")
 _OPERATIONS: Final = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _SCOPES: Final = ("*", "Cluster", "Namespaced")
+_FAILURE_POLICIES: Final = ("Fail", "Ignore")
 _REINVOCATIONS: Final = ("IfNeeded", "Never")
 _ACTIONS: Final = ("Audit", "Deny", "Warn")
 _CONDITIONS_MAX: Final = 64
@@ -104,7 +105,9 @@ def _mutation_causes(mutation: Body, scope: Scope, path: str) -> Iterator[Cause]
     if given is None:
         yield required(f"{path}.{wanted}", f"must be specified when patchType is {kind}")
     else:
-        yield from _expression_causes(given.get("expression") or "", scope, f"{path}.{wanted}.expression", RETURNS[kind])
+        yield from _expression_causes(
+            given.get("expression") or "", scope, f"{path}.{wanted}.expression", RETURNS[kind]
+        )
     for other in EXPRESSIONS.values():
         if other != wanted and mutation.get(other) is not None:
             words = f"must not be specified when patchType is {kind}"
@@ -161,6 +164,8 @@ def binding_causes(body: Body) -> list[Cause]:
 
 
 def _shared_causes(spec: Body) -> Iterator[Cause]:
+    if spec.get("failurePolicy", "Fail") not in _FAILURE_POLICIES:
+        yield not_supported("spec.failurePolicy", spec["failurePolicy"], _FAILURE_POLICIES)
     kind = spec.get("paramKind")
     if kind is not None:
         for name in ("apiVersion", "kind"):
@@ -278,6 +283,8 @@ def variable_causes(spec: Body, scope: Scope) -> tuple[list[Cause], Scope]:
             variables[name] = compile_expression(text, scope)
         except InvalidExpression as error:
             causes.append(invalid(f"{here}.expression", variable["expression"], str(error)))
+            # What comes after it is judged as if it were there, of any type.
+            variables[name] = compile_expression("dyn(object)", scope)
         scope = replace(scope, variables=dict(variables))
     return causes, scope
 

@@ -58,7 +58,8 @@ class WebhookCaller:
             return form
         try:
             holds = await self._questions.heard(
-                lambda hearing: met(webhook.conditions, Evaluation(asked, form, hearing), fails=webhook.fails), attributes
+                lambda hearing: met(webhook.conditions, Evaluation(asked, form, hearing), fails=webhook.fails),
+                attributes,
             )
         except EvaluationError as error:
             raise attributes.forbidden(str(error)) from None

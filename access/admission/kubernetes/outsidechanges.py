@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from access.admission.base import Attributes
 from kube.admissionpolicies.matching import Asked, Body
 from kube.objects.patches import same
 from kube.requests.status import Cause, InternalError, StatusError
+
+_NAMES: Final = ("name", "namespace")
+_GIVEN: Final = ("creationTimestamp", "generation", "selfLink", "tenant", "uid")
 
 
 class Completed(Protocol):
@@ -33,12 +36,27 @@ def change(
         if same(result, body):
             return False
         raise internal(f"{by} attempted to modify a part of the object")
-    whole = completed(attributes, asked.in_form(result, asked.form), strict=strict)
+    whole = _identified(completed(attributes, asked.in_form(result, asked.form), strict=strict), body, by)
     if same(whole, body):
         return False
     body.clear()
     body.update(whole)
     return True
+
+
+def _identified(whole: Body, body: Body, by: str) -> Body:
+    """The changed object with what the server alone gives. Raises ``StatusError`` for one that goes by another name."""
+    metadata, given = whole.get("metadata") or {}, body["metadata"]
+    if not isinstance(metadata, dict):
+        raise internal(f"{by} made an object without metadata")
+    moved = [name for name in _NAMES if name in metadata and metadata[name] != given.get(name)]
+    moved += [name for name in ("apiVersion", "kind") if name in whole and whole[name] != body.get(name)]
+    if moved:
+        raise internal(f"{by} attempted to change the {moved[0]} of the object, by which it is kept")
+    kept = {name: value for name, value in metadata.items() if name not in _GIVEN}
+    kept |= {name: given[name] for name in (*_NAMES, *_GIVEN) if name in given}
+    identity = {name: body[name] for name in ("apiVersion", "kind") if name in body}
+    return {**identity, **whole, "metadata": kept}
 
 
 def internal(words: str) -> StatusError:

@@ -59,13 +59,12 @@ class ValidatingAdmissionPolicy(NoopPlugin):
             raise refused(found.asked, *refusals[0])
         return ()
 
-    async def _verdict(
-        self, each: Invocation[Policy], found: Invocations[Policy], attributes: Attributes
-    ) -> Verdict:
+    async def _verdict(self, each: Invocation[Policy], found: Invocations[Policy], attributes: Attributes) -> Verdict:
         # Others get a turn between any two policies: each is bounded, all together are not.
         await asyncio.sleep(0)
         return await self._questions.heard(
-            lambda hearing: judge(each.policy, found.asked, each.form, each.params, found.namespace, hearing), attributes
+            lambda hearing: judge(each.policy, found.asked, each.form, each.params, found.namespace, hearing),
+            attributes,
         )
 
     def _tell(self, policy: Policy, binding: Binding, refusal: Refusal, attributes: Attributes) -> None:

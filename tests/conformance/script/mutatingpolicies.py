@@ -31,7 +31,11 @@ _DEFINITION: Final = {
                                 "properties": {
                                     "size": {"type": "integer", "default": 1},
                                     "words": {"type": "array", "items": {"type": "string"}},
-                                    "tags": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "string"}},
+                                    "tags": {
+                                        "type": "array",
+                                        "x-kubernetes-list-type": "set",
+                                        "items": {"type": "string"},
+                                    },
                                     "parts": {
                                         "type": "array",
                                         "x-kubernetes-list-type": "map",
@@ -72,7 +76,9 @@ def _patches(*expressions: str) -> list[dict[str, Any]]:
     return [{"patchType": "JSONPatch", "jsonPatch": {"expression": each}} for each in expressions]
 
 
-def _rules(group: str, *resources: str, operations: tuple[str, ...] = ("CREATE", "UPDATE"), **more: Any) -> dict[str, Any]:
+def _rules(
+    group: str, *resources: str, operations: tuple[str, ...] = ("CREATE", "UPDATE"), **more: Any
+) -> dict[str, Any]:
     rule = {"apiGroups": [group], "apiVersions": ["*"], "resources": list(resources), "operations": list(operations)}
     return {"matchConstraints": {"resourceRules": [{**rule, **more}]}}
 
@@ -89,7 +95,9 @@ MAPS: Final[dict[str, Spec]] = {
     "apply-replace": {"mutations": _applies("Object{data: {'a': object.data.a + '!'}}")},
     "apply-nothing": {"mutations": _applies("Object{}")},
     "apply-optional": {
-        "mutations": _applies("Object{?data: object.?nothing, metadata: Object.metadata{?labels: object.metadata.?labels}}")
+        "mutations": _applies(
+            "Object{?data: object.?nothing, metadata: Object.metadata{?labels: object.metadata.?labels}}"
+        )
     },
     "apply-optional-field": {
         "mutations": _applies("Object{?data: object.data.a == 'good' ? optional.of({'b': 'x'}) : optional.none()}")
@@ -100,9 +108,7 @@ MAPS: Final[dict[str, Spec]] = {
     },
     "apply-lines": {"mutations": _applies("Object{ // a comment { with\n  data: {\n    'b': \"it's\",\n  },\n}")},
     "apply-several": {"mutations": _applies(_DATA, "Object{data: {'c': object.data.b + '!'}}")},
-    "apply-finalizers": {
-        "mutations": _applies("Object{metadata: Object.metadata{finalizers: ['example.org/eq']}}")
-    },
+    "apply-finalizers": {"mutations": _applies("Object{metadata: Object.metadata{finalizers: ['example.org/eq']}}")},
     "apply-unknown": {"mutations": _applies("Object{spec: Object.spec{a: 1}}")},
     "apply-misnamed": {"mutations": _applies("Object{metadata: Object.data{labels: {'a': 'b'}}}")},
     "apply-type": {"mutations": _applies("Object{data: {'b': 1}}")},
@@ -110,7 +116,10 @@ MAPS: Final[dict[str, Spec]] = {
     "apply-null": {"mutations": _applies("Object{data: null}")},
     "apply-null-value": {"mutations": _applies("Object{data: {'a': null}}")},
     "apply-error": {"mutations": _applies("Object{data: {'b': object.data.missing}}")},
-    "apply-error-open": {"failurePolicy": "Ignore", "mutations": _applies("Object{data: {'b': object.data.missing}}", _LABEL)},
+    "apply-error-open": {
+        "failurePolicy": "Ignore",
+        "mutations": _applies("Object{data: {'b': object.data.missing}}", _LABEL),
+    },
     "apply-name": {"mutations": _applies("Object{metadata: Object.metadata{name: 'eq-other'}}")},
     "apply-kind": {"mutations": _applies("Object{kind: 'Secret'}")},
     "apply-reads": {"mutations": _applies("Object{data: {'b': string(Object{data: {'x': 'y'}}.data['x'])}}")},
@@ -150,7 +159,9 @@ MAPS: Final[dict[str, Spec]] = {
         )
     },
     "json-object": {
-        "mutations": _patches("[JSONPatch{op: 'add', path: '/metadata', value: Object.metadata{name: object.metadata.name}}]")
+        "mutations": _patches(
+            "[JSONPatch{op: 'add', path: '/metadata', value: Object.metadata{name: object.metadata.name}}]"
+        )
     },
     "json-object-misnamed": {
         "mutations": _patches("[JSONPatch{op: 'add', path: '/data', value: Object.data{b: Object.wrong{c: 'x'}}}]")
@@ -163,6 +174,14 @@ MAPS: Final[dict[str, Spec]] = {
         "failurePolicy": "Ignore",
         "mutations": _patches("[JSONPatch{op: 'remove', path: '/data/missing'}]", _ADD),
     },
+    "json-replace-missing": {"mutations": _patches("[JSONPatch{op: 'replace', path: '/data/missing', value: 'x'}]")},
+    "json-copy-missing": {"mutations": _patches("[JSONPatch{op: 'copy', from: '/data/missing', path: '/data/b'}]")},
+    "json-move-missing": {"mutations": _patches("[JSONPatch{op: 'move', from: '/data/missing', path: '/data/b'}]")},
+    "json-remove-nowhere": {"mutations": _patches("[JSONPatch{op: 'remove', path: '/binaryData/a'}]")},
+    "json-pathless": {"mutations": _patches("[JSONPatch{op: 'add', path: 'data', value: 'x'}]")},
+    "json-kind": {"mutations": _patches("[JSONPatch{op: 'replace', path: '/kind', value: 'Secret'}]")},
+    "json-metadata": {"mutations": _patches("[JSONPatch{op: 'replace', path: '/metadata', value: 'x'}]")},
+    "json-test-missing": {"mutations": _patches("[JSONPatch{op: 'test', path: '/data/missing', value: 'x'}]")},
     "json-nowhere": {"mutations": _patches("[JSONPatch{op: 'add', path: '/binaryData/a', value: 'eA=='}]")},
     "json-verb": {"mutations": _patches("[JSONPatch{op: 'put', path: '/data/b', value: 'x'}]")},
     "json-verbless": {"mutations": _patches("[JSONPatch{path: '/data/b', value: 'x'}]")},
@@ -228,7 +247,10 @@ MAPS: Final[dict[str, Spec]] = {
         "mutations": _applies(_DATA),
     },
     "grows": {"mutations": _applies("Object{data: {'a': object.data.a + '!'}}")},
-    "grows-again": {"reinvocationPolicy": "IfNeeded", "mutations": _applies("Object{data: {'a': object.data.a + '!'}}")},
+    "grows-again": {
+        "reinvocationPolicy": "IfNeeded",
+        "mutations": _applies("Object{data: {'a': object.data.a + '!'}}"),
+    },
     "costly": {
         "mutations": _applies(
             "Object{data: {'b': string([1,2,3,4,5,6,7,8,9,10].all(a, [1,2,3,4,5,6,7,8,9,10].all(b, a * b < 1000)))}}"
@@ -239,7 +261,10 @@ MAPS: Final[dict[str, Spec]] = {
         "mutations": _applies(_DATA),
     },
     "here": {"matchConstraints": {"namespaceSelector": {"matchLabels": {"eq": "here"}}}, "mutations": _applies(_DATA)},
-    "scoped": {"matchConstraints": {"resourceRules": [{**CONFIG_MAPS, "scope": "Cluster"}]}, "mutations": _applies(_DATA)},
+    "scoped": {
+        "matchConstraints": {"resourceRules": [{**CONFIG_MAPS, "scope": "Cluster"}]},
+        "mutations": _applies(_DATA),
+    },
     # What is wrong with a policy itself.
     "without": {"mutations": []},
     "untyped": {"mutations": [{"applyConfiguration": {"expression": _DATA}}]},
@@ -298,7 +323,9 @@ OTHERS: Final[dict[str, Spec]] = {
     },
     "args": {
         **_rules("", "pods"),
-        "mutations": _applies("Object{spec: Object.spec{containers: [Object.spec.containers{name: 'c', args: ['x']}]}}"),
+        "mutations": _applies(
+            "Object{spec: Object.spec{containers: [Object.spec.containers{name: 'c', args: ['x']}]}}"
+        ),
     },
     "selector-atomic": {
         **_rules("", "pods"),
@@ -341,15 +368,23 @@ OTHERS: Final[dict[str, Spec]] = {
             " Object.spec.parts{name: 'c'}]}}"
         ),
     },
-    "gadget-words": {**_rules("eq.example.org", "gadgets"), "mutations": _applies("Object{spec: Object.spec{words: ['a']}}")},
+    "gadget-words": {
+        **_rules("eq.example.org", "gadgets"),
+        "mutations": _applies("Object{spec: Object.spec{words: ['a']}}"),
+    },
     "gadget-fixed": {
         **_rules("eq.example.org", "gadgets"),
         "mutations": _applies("Object{spec: Object.spec{fixed: Object.spec.fixed{a: 'x'}}}"),
     },
-    "gadget-unknown": {**_rules("eq.example.org", "gadgets"), "mutations": _applies("Object{spec: Object.spec{nothing: 1}}")},
+    "gadget-unknown": {
+        **_rules("eq.example.org", "gadgets"),
+        "mutations": _applies("Object{spec: Object.spec{nothing: 1}}"),
+    },
     "gadget-json": {
         **_rules("eq.example.org", "gadgets"),
-        "mutations": _patches("[JSONPatch{op: 'add', path: '/spec/nothing', value: 1}, JSONPatch{op: 'add', path: '/spec/parts/-', value: {'name': 'z'}}]"),
+        "mutations": _patches(
+            "[JSONPatch{op: 'add', path: '/spec/nothing', value: 1}, JSONPatch{op: 'add', path: '/spec/parts/-', value: {'name': 'z'}}]"
+        ),
     },
     "gadget-type": {
         **_rules("eq.example.org", "gadgets"),
@@ -388,7 +423,12 @@ def mutatingpolicies(say: Conversation) -> None:
         whole = {"reinvocationPolicy": "Never", **about(case, spec)}
         body = named(f"eq-{case}", {name: value for name, value in whole.items() if value is not None})
         say.verdict("POST", POLICIES_AT, body)
-        make(say, "mutatingadmissionpolicybindings", f"eq-{case}", {"policyName": f"eq-{case}", **_BINDINGS.get(case, {})})
+        make(
+            say,
+            "mutatingadmissionpolicybindings",
+            f"eq-{case}",
+            {"policyName": f"eq-{case}", **_BINDINGS.get(case, {})},
+        )
     for name, spec in _BAD_BINDINGS.items():
         say.verdict("POST", f"{BINDINGS_AT}?dryRun=All&case={name}", named(f"eq-{name}", spec))
     try:
@@ -519,7 +559,6 @@ def _itself(say: Conversation) -> None:
         for plural, inner in (
             ("mutatingadmissionpolicies", spec),
             ("mutatingadmissionpolicybindings", {"policyName": "a"}),
-            ("validatingadmissionpolicybindings", {"policyName": "a", "validationActions": ["Deny"]}),
         ):
             body = {"metadata": {"name": "eq-other", "labels": {CASE: "itself"}}, "spec": inner}
             say.say("POST", f"{API}/{plural}?dryRun=All&itself", body)
