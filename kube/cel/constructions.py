@@ -21,7 +21,7 @@ PATCH: Final = "JSONPatch"
 PATCH_FIELDS: Final = ("op", "path", "from", "value")
 
 _OPENED: Final = re.compile(r"(Object(?:\s*\.\s*[A-Za-z_][A-Za-z0-9_]*)*|JSONPatch)(\s*)\{")
-_FIELD: Final = re.compile(r"(\??)(\s*)([A-Za-z_][A-Za-z0-9_]*)(?=\s*:)")
+_FIELD: Final = re.compile(r"(\??)(\s*)([A-Za-z_][A-Za-z0-9_]*)(?=(?:\s|//[^\n]*\n)*:)")
 _WORD: Final = re.compile(r"[A-Za-z0-9_.]")
 _SPACE: Final = re.compile(r"\s+")
 _SEEN: Final = re.compile(r"(ERROR: <input>:)(\d+):(\d+)(: [^\n]*)\n \| ([^\n]*)\n \| \.*\^")
