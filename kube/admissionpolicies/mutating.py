@@ -12,7 +12,7 @@ from typing import Any, Final
 from kube.admissionpolicies.expressions import OUT_OF_BUDGET, Evaluation, EvaluationError, Expression, compiled
 from kube.admissionpolicies.matching import Asked, Body, Form
 from kube.admissionpolicies.policies import BoundPolicy, read_shared
-from kube.cel.admission import OBJECT, PATCHES
+from kube.cel.admission import EXPRESSIONS, JSON_PATCH, OBJECT, RETURNS
 from kube.cel.authorizer import Hearing
 from kube.cel.constructions import MARK, PATCH, Mistyped, as_json, check_types
 from kube.cel.evaluation import OutOfBudget
@@ -21,11 +21,6 @@ from kube.objects.patches import json_patch, weight
 from kube.objects.typedvalues import TypedError, merge, validate
 from kube.requests.status import Cause, Forbidden, Invalid, RequestEntityTooLarge, StatusError
 
-APPLY: Final = "ApplyConfiguration"
-JSON_PATCH: Final = "JSONPatch"
-EXPRESSIONS: Final = {APPLY: "applyConfiguration", JSON_PATCH: "jsonPatch"}
-"""The field that holds the expression of a type of patch."""
-RETURNS: Final = {APPLY: (OBJECT,), JSON_PATCH: (PATCHES,)}
 _VALUED: Final = frozenset({"add", "replace", "test"})
 _VERBS: Final = frozenset({"add", "copy", "move", "remove", "replace", "test"})
 
@@ -101,7 +96,7 @@ def _operations(value: Any) -> list[dict[str, Any]]:
         if not isinstance(each, dict) or each.get(MARK) != PATCH:
             raise MutationError("type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch")
         check_types(each.get("value"))
-        operation = {"op": "", "path": "", **as_json(each)}
+        operation: dict[str, Any] = {"op": "", "path": "", **as_json(each)}
         if operation["op"] in _VALUED:
             operation.setdefault("value", None)
         operations.append(operation)

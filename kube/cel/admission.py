@@ -99,6 +99,12 @@ PATCHES: Final = "list(JSONPatch)"
 _TYPES: Final = frozenset({OBJECT, PATCHES})
 """Types of what an expression makes."""
 
+APPLY: Final = "ApplyConfiguration"
+JSON_PATCH: Final = "JSONPatch"
+EXPRESSIONS: Final = {APPLY: "applyConfiguration", JSON_PATCH: "jsonPatch"}
+"""The field that holds the expression of a type of patch."""
+RETURNS: Final = {APPLY: (OBJECT,), JSON_PATCH: (PATCHES,)}
+
 reader: Final[ContextVar[Callable[[str], Any] | None]] = ContextVar("reader", default=None)
 """Gives the value of a variable to the expression that is being evaluated."""
 

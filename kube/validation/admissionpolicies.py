@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from kube.admissionpolicies.mutating import EXPRESSIONS, RETURNS
-from kube.cel.admission import Compiled, Scope, compile_expression
+from kube.cel.admission import EXPRESSIONS, RETURNS, Compiled, Scope, compile_expression
 from kube.cel.rules import MAX_LETTERS, MAX_RULES, InvalidExpression
 from kube.requests.fielderrors import duplicate, forbidden, invalid, not_supported, required, too_many
 from kube.requests.names import dns_subdomain, qualified_name

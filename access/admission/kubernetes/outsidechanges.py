@@ -33,7 +33,7 @@ def change(
         raise internal(f"{by} attempted to modify the object, which is not supported for this operation")
     if attributes.sent is not None:
         # Only what is decided of it counts: what a part was made of is settled already.
-        if same(result, body):
+        if same(result, asked.in_form(body, asked.form)):
             return False
         raise internal(f"{by} attempted to modify a part of the object")
     whole = _identified(completed(attributes, asked.in_form(result, asked.form), strict=strict), body, by)
@@ -55,7 +55,7 @@ def _identified(whole: Body, body: Body, by: str) -> Body:
         raise internal(f"{by} attempted to change the {moved[0]} of the object, by which it is kept")
     kept = {name: value for name, value in metadata.items() if name not in _GIVEN}
     kept |= {name: given[name] for name in (*_NAMES, *_GIVEN) if name in given}
-    identity = {name: body[name] for name in ("apiVersion", "kind") if name in body}
+    identity: Body = {name: body[name] for name in ("apiVersion", "kind") if name in body}
     return {**identity, **whole, "metadata": kept}
 
 
