@@ -96,7 +96,8 @@ def _operations(value: Any) -> list[dict[str, Any]]:
         if not isinstance(each, dict) or each.get(MARK) != PATCH:
             raise MutationError("type mismatch: JSONPatchType.expression should evaluate to array of JSONPatch")
         check_types(each.get("value"))
-        operation: dict[str, Any] = {"op": "", "path": "", **as_json(each)}
+        given: dict[str, Any] = as_json(each)
+        operation: dict[str, Any] = {"op": "", "path": "", **given}
         if operation["op"] in _VALUED:
             operation.setdefault("value", None)
         operations.append(operation)
@@ -105,7 +106,8 @@ def _operations(value: Any) -> list[dict[str, Any]]:
 
 def applied(structure: Structure, live: Body, configuration: Body) -> Body:
     """A configuration laid over an object, as server-side apply does it. Raises ``MutationError``."""
-    patch = {**configuration, **{name: live[name] for name in ("apiVersion", "kind") if name in live}}
+    identity: Body = {name: live[name] for name in ("apiVersion", "kind") if name in live}
+    patch: Body = {**configuration, **identity}
     try:
         validate(structure, patch, nulls=False)
     except TypedError as error:
