@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -10,6 +10,7 @@ from kube.authentication.identity import Principal
 from kube.authorization.decisions import Decision
 from kube.kinds.resources import Resource
 from kube.kinds.schemas import Schema
+from kube.objects.patches import deep_copy, same
 from kube.requests.requestinfo import RequestInfo
 from kube.requests.status import Cause, Forbidden
 from store.types import Operation, Room
@@ -32,6 +33,27 @@ class Sent:
     old: dict[str, Any] | None = None
 
 
+@dataclass(slots=True)
+class Turns:
+    """Whom of a plug-in that asks others a second round asks again: ``again`` of the ``invoked``, who all want to be.
+
+    ``left`` is the object as the plug-in left it.
+    """
+
+    invoked: set[Hashable] = field(default_factory=set)
+    again: set[Hashable] = field(default_factory=set)
+    left: dict[str, Any] | None = None
+
+    def begin(self, body: dict[str, Any] | None) -> None:
+        """Before the plug-in's turn: what others have changed since its last one is to be looked at again."""
+        if self.left is not None and not same(self.left, body):
+            self.again |= self.invoked
+
+    def end(self, body: dict[str, Any] | None) -> None:
+        """After the plug-in's turn."""
+        self.left = deep_copy(body) if self.invoked else None
+
+
 @dataclass(slots=True, kw_only=True)
 class Attributes:
     """One write on its way. ``object`` is ``None`` for a deletion, ``old`` for a creation.
@@ -41,7 +63,7 @@ class Attributes:
     ``now`` is the time of the request in Unix seconds. ``warnings`` reach the client, ``notes`` the audit; ``together``
     is what is written, or held, in the same transaction, ``room`` what there has to be for it. ``changed`` says that
     somebody outside has changed the object, so that in a second ``round`` all see what it is now, and of those outside
-    the ``reinvocable`` ones of the ``invoked``.
+    who has another of the ``turns``.
     """
 
     principal: Principal
@@ -63,8 +85,7 @@ class Attributes:
     room: Room | None = None
     round: int = 0
     changed: bool = False
-    invoked: set[tuple[str, str, int]] = field(default_factory=set)
-    reinvocable: set[tuple[str, str, int]] = field(default_factory=set)
+    turns: dict[str, Turns] = field(default_factory=dict)
 
     @property
     def cluster(self) -> str:
@@ -80,6 +101,10 @@ class Attributes:
     def subresource(self) -> str:
         """The subresource that is written to, empty for the object itself."""
         return self.info.subresource
+
+    def turns_of(self, plugin: str) -> Turns:
+        """The turns of one plug-in."""
+        return self.turns.setdefault(plugin, Turns())
 
     def forbidden(self, why: str, *, causes: Sequence[Cause] = (), rule: str = "") -> Forbidden:
         """The 403 of a plugin, as kubectl shows it; ``rule`` as in ``StatusError``."""

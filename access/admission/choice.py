@@ -15,6 +15,7 @@ OPTIONAL: Final = frozenset(
         "DefaultIngressClass",
         "DefaultStorageClass",
         "LimitRanger",
+        "MutatingAdmissionPolicy",
         "MutatingAdmissionWebhook",
         "NodeRestriction",
         "PersistentVolumeClaimResize",

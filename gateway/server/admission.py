@@ -22,11 +22,14 @@ from access.admission.kubernetes.customresourcedefinitions import CustomResource
 from access.admission.kubernetes.defaultclasses import INGRESS, STORAGE, DefaultClass
 from access.admission.kubernetes.escalation import EscalationPrevention
 from access.admission.kubernetes.limitranger import LimitRanger
+from access.admission.kubernetes.mutatingadmissionpolicy import MutatingAdmissionPolicy
 from access.admission.kubernetes.namespacelifecycle import NamespaceLifecycle
 from access.admission.kubernetes.noderestriction import NodeRestriction
+from access.admission.kubernetes.outsidechanges import internal
 from access.admission.kubernetes.persistentvolumeclaimresize import PersistentVolumeClaimResize
 from access.admission.kubernetes.podsecurity import PodSecurity
 from access.admission.kubernetes.podtopologylabels import PodTopologyLabels
+from access.admission.kubernetes.policyinvocations import PolicyInvocations
 from access.admission.kubernetes.priorityandruntimeclass import PriorityAndRuntimeClass
 from access.admission.kubernetes.resourcequota import ResourceQuota
 from access.admission.kubernetes.serviceaccount import ServiceAccount
@@ -51,12 +54,23 @@ from access.admission.tenancy.workspaces import WorkspaceTree
 from access.authorization.build import Authorization
 from gateway.http.messages import LARGE
 from gateway.process.keyedlocks import KeyedLocks
-from gateway.resources.kinds import Catalogs, definitions
+from gateway.resources.kinds import Catalogs, Kind, definitions
 from gateway.upstream.placedhosts import UNDERWAY_SECONDS
 from kube.admissionpolicies import validating, webhooks
-from kube.admissionpolicies.matching import BINDINGS, MUTATING_WEBHOOKS, POLICIES, VALIDATING_WEBHOOKS
+from kube.admissionpolicies.matching import (
+    BINDINGS,
+    MUTATING_BINDINGS,
+    MUTATING_POLICIES,
+    MUTATING_WEBHOOKS,
+    POLICIES,
+    VALIDATING_WEBHOOKS,
+    Form,
+)
+from kube.admissionpolicies.mutating import MutatingPolicy
+from kube.admissionpolicies.policies import Binding
 from kube.customresources.schemas import with_defaults
 from kube.customresources.validation import without_nulls
+from kube.kinds.mergestrategies import DEDUCED, Structure
 from kube.kinds.resources import Catalog
 from kube.objects import fieldvalidation
 from kube.objects.defaults import fill_defaults
@@ -65,14 +79,19 @@ from store.interface import Store
 from store.types import Event
 
 
-def completed(attributes: Attributes, body: dict[str, Any]) -> dict[str, Any]:
+def completed(attributes: Attributes, body: dict[str, Any], *, strict: bool = False) -> dict[str, Any]:
     """An object that somebody outside has changed, as its kind has it: decoded, with defaults. Raises ``StatusError``."""
     schema, resource = attributes.schema, attributes.resource
     if schema is None:
         return body
     if resource.custom:
         return dict(without_nulls(schema, with_defaults(fieldvalidation.prune(body, schema).value, schema, LARGE)))
-    decoded = fieldvalidation.decode_fields(body, schema, kind=resource.kind, version=attributes.info.version)
+    try:
+        decoded = fieldvalidation.decode_fields(body, schema, kind=resource.kind, version=attributes.info.version)
+    except fieldvalidation.DecodeError as error:
+        raise internal(error.problem) if strict else error from None
+    if strict and decoded.unknown:
+        raise internal(fieldvalidation.strict_decoding_error(fieldvalidation.problems(decoded.unknown, ())))
     filled: dict[str, Any] = decoded.value
     fill_defaults(filled)
     return filled
@@ -151,11 +170,20 @@ def build_admission(
         return catalogs.of(ROOT)
 
     questions = AdmissionQuestions(store, authorization.chain, catalog)
-    judging = (
-        CompiledObjects(store, POLICIES, validating.Policy.read),
-        CompiledObjects(store, BINDINGS, validating.Binding.read),
+
+    async def structure(form: Form) -> Structure:
+        resource = (await catalog()).find(form.group, form.version, form.plural)
+        version = resource and resource.version(form.version)
+        return Kind(resource, version).structure if resource and version else DEDUCED
+
+    changing = CompiledObjects(store, MUTATING_POLICIES, MutatingPolicy.read)
+    changing_bindings = CompiledObjects(store, MUTATING_BINDINGS, Binding.read)
+    mutating_policies = MutatingAdmissionPolicy(
+        PolicyInvocations(changing, changing_bindings, questions), questions, structure, completed
     )
-    validating_policies = ValidatingAdmissionPolicy(*judging, questions)
+    judging = CompiledObjects(store, POLICIES, validating.Policy.read)
+    judging_bindings = CompiledObjects(store, BINDINGS, Binding.read)
+    validating_policies = ValidatingAdmissionPolicy(PolicyInvocations(judging, judging_bindings, questions), questions)
     asked = [
         CompiledObjects(store, plural, webhooks.webhooks_of) for plural in (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
     ]
@@ -179,6 +207,7 @@ def build_admission(
         PodTopologyLabels(store),
         PersistentVolumeClaimResize(store),
         LimitRanger(store),
+        mutating_policies,
         mutating_webhooks,
         Strategies(),
         CustomResourceDefinitions(store, definitions),
@@ -210,12 +239,14 @@ def build_admission(
         stored=AdmissionChain(choice.chosen(plugins, disabled)),
         placed=AdmissionChain(placed),
         placed_namespaces=AdmissionChain([ownership]),
-        parts=AdmissionChain(choice.chosen([mutating_webhooks, validating_policies, validating_webhooks], disabled)),
+        parts=AdmissionChain(
+            choice.chosen([mutating_policies, mutating_webhooks, validating_policies, validating_webhooks], disabled)
+        ),
         quotas=quotas,
         tenant_quotas=tenant_quotas,
         placed_quotas=placed_quotas,
         policies=policies,
         claims=claims,
-        compiled=(*judging, *asked),
+        compiled=(changing, changing_bindings, judging, judging_bindings, *asked),
         webhooks=caller,
     )

@@ -81,6 +81,14 @@ class Evaluation:
 
     def value(self, expression: Expression, source: str) -> Any:
         """Truth, text or nothing. Raises ``EvaluationError`` and ``OutOfBudget``."""
+        result = self._result(expression, source)
+        return result.plain_value() if result.type() in (cel.Type.BOOL, cel.Type.STRING) else None
+
+    def whole(self, expression: Expression, source: str) -> Any:
+        """The value, whatever it is. Raises ``EvaluationError`` and ``OutOfBudget``."""
+        return self._result(expression, source).plain_value()
+
+    def _result(self, expression: Expression, source: str) -> Any:
         if isinstance(expression, InvalidExpression):
             raise EvaluationError(f"compilation error: {expression}")
         self._hearing.cost = 0
@@ -96,7 +104,7 @@ class Evaluation:
             words = str(authorizer.CostExceeded())
         if words:
             raise EvaluationError(f"expression '{source}' resulted in error: {words}")
-        return result.plain_value() if result.type() in (cel.Type.BOOL, cel.Type.STRING) else None
+        return result
 
     def _evaluated(self, expression: Compiled) -> Any:
         self._left -= self._size.cost(expression.weight, None, None)

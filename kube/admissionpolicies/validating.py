@@ -12,17 +12,16 @@ from kube.admissionpolicies.expressions import (
     EvaluationError,
     Expression,
     compiled,
-    met,
 )
-from kube.admissionpolicies.matching import Asked, Body, Form, Matcher
-from kube.cel.admission import Compiled, Scope
+from kube.admissionpolicies.matching import Asked, Body, Form
+from kube.admissionpolicies.policies import BOOL, BoundPolicy, read_shared
+from kube.cel.admission import Scope
 from kube.cel.authorizer import Hearing
 from kube.cel.evaluation import MAX_MESSAGE, OutOfBudget
 from kube.requests.status import Cause, Forbidden
 
 _CODES: Final = {"Forbidden": 403, "Unauthorized": 401, "RequestEntityTooLarge": 413}
 ANNOTATION_MAX: Final = 10 * 1024
-BOOL: Final = ("bool",)
 TEXT: Final = ("string",)
 TEXT_OR_NULL: Final = ("string", "null_type")
 
@@ -39,27 +38,10 @@ class Validation:
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ParamKind:
-    """The kind of object that a policy takes its parameters from."""
-
-    api_version: str
-    kind: str
-
-    def __str__(self) -> str:
-        return f"{self.api_version}, Kind={self.kind}"
-
-
-@dataclass(frozen=True, slots=True)
-class Policy:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Policy(BoundPolicy):
     """A compiled policy."""
 
-    name: str
-    matcher: Matcher
-    fails: bool
-    param_kind: ParamKind | None
-    variables: Mapping[str, Expression]
-    conditions: tuple[tuple[str, str, Expression], ...]
     validations: tuple[Validation, ...]
     annotations: tuple[tuple[str, str, Expression], ...]
 
@@ -67,44 +49,15 @@ class Policy:
     def read(cls, body: Mapping[str, Any]) -> Policy:
         """Compile a stored policy. Raises ``BadRequest`` for selectors that are none."""
         spec = body.get("spec") or {}
-        param_kind = param_kind_of(spec)
-        scope, variables = with_variables(spec, Scope(params=param_kind is not None))
+        scope, shared = read_shared(body)
         said = replace(scope, authorizer=False)
         return cls(
-            name=body["metadata"]["name"],
-            matcher=Matcher.read(spec.get("matchConstraints")),
-            fails=spec.get("failurePolicy", "Fail") != "Ignore",
-            param_kind=param_kind,
-            variables=variables,
-            conditions=conditions_of(spec, scope),
+            **shared,
             validations=tuple(_validation(each, scope, said) for each in spec.get("validations") or ()),
             annotations=tuple(
                 (each["key"], each["valueExpression"], compiled(each["valueExpression"], scope, TEXT_OR_NULL))
                 for each in spec.get("auditAnnotations") or ()
             ),
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Binding:
-    """What puts a policy in force."""
-
-    name: str
-    policy: str
-    matcher: Matcher
-    actions: tuple[str, ...]
-    param_ref: Mapping[str, Any] | None
-
-    @classmethod
-    def read(cls, body: Mapping[str, Any]) -> Binding:
-        """A stored binding. Raises ``BadRequest`` for selectors that are none."""
-        spec = body.get("spec") or {}
-        return cls(
-            body["metadata"]["name"],
-            spec.get("policyName", ""),
-            Matcher.read(spec.get("matchResources")),
-            tuple(spec.get("validationActions") or ()),
-            spec.get("paramRef"),
         )
 
 
@@ -126,33 +79,6 @@ class Verdict:
     errors: tuple[str, ...] = ()
 
 
-def param_kind_of(spec: Mapping[str, Any]) -> ParamKind | None:
-    """The kind of a policy's parameters."""
-    given = spec.get("paramKind")
-    return ParamKind(given.get("apiVersion", ""), given.get("kind", "")) if given else None
-
-
-def with_variables(spec: Mapping[str, Any], scope: Scope) -> tuple[Scope, dict[str, Expression]]:
-    """The scope with a policy's variables, each of which sees those before it."""
-    variables: dict[str, Expression] = {}
-    for each in spec.get("variables") or ():
-        variables[each["name"]] = compiled(each["expression"], scope)
-        scope = replace(scope, variables=_usable(variables))
-    return scope, variables
-
-
-def _usable(variables: Mapping[str, Expression]) -> dict[str, Compiled]:
-    return {name: each for name, each in variables.items() if isinstance(each, Compiled)}
-
-
-def conditions_of(spec: Mapping[str, Any], scope: Scope) -> tuple[tuple[str, str, Expression], ...]:
-    """The ``matchConditions``: name, text, expression."""
-    return tuple(
-        (each["name"], each["expression"], compiled(each["expression"], scope, BOOL))
-        for each in spec.get("matchConditions") or ()
-    )
-
-
 def _validation(source: Mapping[str, Any], scope: Scope, said: Scope) -> Validation:
     words = source.get("messageExpression", "")
     return Validation(
@@ -171,10 +97,8 @@ def judge(
     """What a policy says of a request that it is about; void while ``hearing`` has open questions."""
     evaluation = Evaluation(asked, form, hearing, params=params, namespace=namespace, variables=policy.variables)
     try:
-        if policy.conditions:
-            before = Evaluation(asked, form, hearing, params=params, variables=policy.variables)
-            if not met(policy.conditions, before, fails=policy.fails):
-                return Verdict()
+        if not policy.is_asked(asked, form, params, hearing):
+            return Verdict()
         refusals = [
             refusal
             for index, validation in enumerate(policy.validations)

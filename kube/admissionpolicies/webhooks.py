@@ -12,7 +12,7 @@ import orjson
 
 from kube.admissionpolicies.expressions import Expression
 from kube.admissionpolicies.matching import Asked, Body, Form, Matcher
-from kube.admissionpolicies.validating import conditions_of
+from kube.admissionpolicies.policies import conditions_of
 from kube.cel.admission import Scope
 from kube.requests.status import StatusError
 

@@ -17,11 +17,12 @@ from cel_expr_python import cel
 from cel_expr_python.ext import ext_bindings, ext_encoders, ext_optional, ext_strings
 
 from kube.cel import authorizer, library
+from kube.cel.constructions import Constructions
 from kube.cel.costs import CostEstimate, estimate_cost
 from kube.cel.macros import expand_macros
 from kube.cel.rules import MAX_EXPRESSION, InvalidExpression
 from kube.cel.syntaxtree import Node, Tree
-from kube.cel.typechecker import DeclType, TypeCheckError, check, located, type_name
+from kube.cel.typechecker import DeclType, TypeCheckError, check, is_made, located, type_name
 from kube.kinds.schemas import Schema
 
 _INLINED: Final = frozenset({"TIMESTAMP", "DURATION", "BYTES", "TYPE"})
@@ -29,6 +30,9 @@ _INLINED: Final = frozenset({"TIMESTAMP", "DURATION", "BYTES", "TYPE"})
 
 _UNDECLARED: Final = re.compile(
     r"ERROR: <input>:(\d+):(\d+): undeclared reference to '(\w+)\.[\w.]+'([^\n]*)\n \| ([^\n]*)\n \| \.*\^"
+)
+_MADE: Final = re.compile(
+    r"ERROR: <input>:(\d+):(\d+): undeclared reference to '([\w.]+)'([^\n]*)\n \| ([^\n]*)\n \| \.*\^"
 )
 _VARIABLE: Final = "variable__"
 _TEXT: Final = Schema(type="string")
@@ -90,6 +94,17 @@ _RETURNED: Final = {
     "NULL": Schema(type="null"),
 }
 
+OBJECT: Final = "Object"
+PATCHES: Final = "list(JSONPatch)"
+_TYPES: Final = frozenset({OBJECT, PATCHES})
+"""Types of what an expression makes."""
+
+APPLY: Final = "ApplyConfiguration"
+JSON_PATCH: Final = "JSONPatch"
+EXPRESSIONS: Final = {APPLY: "applyConfiguration", JSON_PATCH: "jsonPatch"}
+"""The field that holds the expression of a type of patch."""
+RETURNS: Final = {APPLY: (OBJECT,), JSON_PATCH: (PATCHES,)}
+
 reader: Final[ContextVar[Callable[[str], Any] | None]] = ContextVar("reader", default=None)
 """Gives the value of a variable to the expression that is being evaluated."""
 
@@ -121,18 +136,30 @@ class Scope:
     authorizer: bool = True
     namespace: bool = True
     variables: Mapping[str, Compiled] | None = None
+    constructs: bool = False
+    """Whether it may make objects: ``Object{}``, ``JSONPatch{}``."""
 
 
 def compile_expression(text: str, scope: Scope, returns: tuple[str, ...] = ()) -> Compiled:
-    """Compile, and see that the value is of one of the types, where some are wanted: ``bool``, ``string``, ``null_type``.
+    """Compile, and see that the value is of one of the types, where some are wanted: ``bool``, ``string``, ``Object``.
 
     Raises ``InvalidExpression`` in the words of kube-apiserver.
     """
-    if len(text) > MAX_EXPRESSION:
+    if not scope.constructs:
+        return _compiled(text, text, scope, returns)
+    constructions = Constructions(text)
+    try:
+        return _compiled(text, constructions.text, scope, returns)
+    except InvalidExpression as error:
+        raise InvalidExpression(constructions.as_written(str(error))) from None
+
+
+def _compiled(source: str, text: str, scope: Scope, returns: tuple[str, ...]) -> Compiled:
+    if len(source) > MAX_EXPRESSION:
         raise InvalidExpression(f"compilation failed: the expression is longer than {MAX_EXPRESSION} characters")
     # 1. Compile for what is wrong with the text, and check the tree against what is known of types.
     # 2. Write the reading of variables as calls, which evaluate them when they are needed, and compile that.
-    source, text = text, expand_macros(text)
+    text = expand_macros(text)
     names = ["object", "oldObject", "request"]
     names += [
         name
@@ -161,7 +188,7 @@ def compile_expression(text: str, scope: Scope, returns: tuple[str, ...] = ()) -
     except TypeCheckError as problem:
         raise InvalidExpression(f"compilation failed: {located(problem.words, text, problem.offset)}") from None
     if returns:
-        _require(program, found, returns)
+        _require(program, tree.root, found, returns)
     weight = estimate_cost(tree, scalars)
     if weight.growth > 1 << 12 or weight.steps > 2_000 or weight.depth > 4:
         raise InvalidExpression("compilation failed: the expression is too complex")
@@ -195,14 +222,21 @@ def _is_variables(node: Node) -> bool:
     return node.kind == "ident" and node.name == "variables"
 
 
-def _require(program: Any, found: DeclType, returns: tuple[str, ...]) -> None:
+def _require(program: Any, root: Node, found: DeclType, returns: tuple[str, ...]) -> None:
     name = str(program.return_type().name())
-    given = {"BOOL": "bool", "STRING": "string", "NULL": "null_type"}.get(name, name.lower())
-    if given == "dyn" and found is not None and found.type in ("boolean", "string"):
+    given = {"BOOL": "bool", "STRING": "string", "NULL": "null_type"}.get(name) or _go_type(name)
+    if is_made(found) or (given == "dyn" and found is not None and found.type in ("boolean", "string")):
         given = type_name(found)
+    elif found is None and root.kind in ("call", "fold") and "dyn" in given and not _TYPES.isdisjoint(returns):
+        # What functions give of what they are given cannot be told here: its value will be looked at.
+        return
     if given not in returns:
         wanted = returns[0] if len(returns) == 1 else f"one of [{' '.join(returns)}]"
         raise InvalidExpression(f"must evaluate to {wanted} but got {given}")
+
+
+def _go_type(name: str) -> str:
+    return name.lower().replace("<", "(").replace(">", ")")
 
 
 def _read(name: str) -> Any:
@@ -241,7 +275,18 @@ def _compile(text: str, names: tuple[str, ...]) -> Any:
 
 def _with_roots(words: str) -> str:
     """A compiler's complaints with undeclared names as kube-apiserver has them: of ``a.b.c`` it is ``a``."""
-    return _UNDECLARED.sub(_with_root, words)
+    return _UNDECLARED.sub(_with_root, _MADE.sub(_at_brace, words))
+
+
+def _at_brace(found: re.Match[str]) -> str:
+    """Of a type that is not known, the brace after its name is what kube-apiserver points to."""
+    column = int(found[2]) - 1
+    behind = found[5][column:]
+    if not behind.startswith(f"{found[3]}{{"):
+        return found[0]
+    column += len(found[3])
+    said = f"ERROR: <input>:{found[1]}:{column + 1}: undeclared reference to '{found[3]}'{found[4]}"
+    return f"{said}\n | {found[5]}\n | {'.' * column}^"
 
 
 def _with_root(found: re.Match[str]) -> str:

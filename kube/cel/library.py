@@ -16,6 +16,7 @@ from urllib.parse import parse_qs, urlsplit
 from cel_expr_python import cel
 
 from kube.cel import regexes
+from kube.cel.constructions import escape_key
 from kube.cel.formats import FORMATS, named, validated
 from kube.quota.quantities import InvalidQuantity, Quantity, parse_quantity
 
@@ -335,6 +336,7 @@ def _f(parameters: list[Any], result: Any, call: Callable[..., Any]) -> tuple[bo
 _S: Final = _T.STRING
 _FUNCTIONS: Final[dict[str, list[tuple[bool, list[Any], Any, Callable[..., Any]]]]] = {
     **{f"format.{name}": [_f([], _OWN, _format(name))] for name in FORMATS},
+    "jsonpatch.escapeKey": [_f([_S], _S, escape_key)],
     "format.named__": [_f([_S], _T.List(_OWN), named)],
     "validated__": [_m([_OWN, _S], _T.List(_T.List(_S)), validated)],
     "pairs__": [_m([_T.DYN], _LIST, _pairs)],

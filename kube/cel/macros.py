@@ -18,11 +18,12 @@ _CALL: Final = re.compile(
 _OPTIONAL: Final = {"format.named": "format.named__", "validate": "validated__"}
 """Functions that answer with an optional, and those that answer with a list of none or one."""
 _NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-_TEXT: Final = re.compile(
+LITERAL: Final = re.compile(
     r"[rRbB]{0,2}(?:\"\"\"(?:\\.|[^\\])*?\"\"\"|'''(?:\\.|[^\\])*?'''|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*')"
     r"|//[^\n]*",
     re.DOTALL,
 )
+"""A literal, or a comment: nothing in it is part of the expression."""
 _OPEN: Final = "([{"
 _CLOSE: Final = ")]}"
 _DEPTH: Final = 8
@@ -36,7 +37,7 @@ def expand_macros(text: str, depth: int = 0) -> str:
     # arguments are expanded by themselves, ``_DEPTH`` deep at most, and the position moves behind the call.
     out, position, copied = [], 0, 0
     while position < len(text):
-        literal = _TEXT.match(text, position)
+        literal = LITERAL.match(text, position)
         if literal and literal.end() > position:
             position = literal.end()
             continue
@@ -60,7 +61,7 @@ def _arguments(text: str, start: int) -> tuple[list[str], int] | None:
     arguments: list[str] = []
     begun, nesting, position = start, 0, start
     while position < len(text):
-        literal = _TEXT.match(text, position)
+        literal = LITERAL.match(text, position)
         if literal and literal.end() > position:
             position = literal.end()
             continue

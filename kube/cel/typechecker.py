@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from kube.cel.constructions import MARK, PATCH, PATCH_FIELDS
 from kube.cel.syntaxtree import Node, Tree
 from kube.kinds.schemas import Schema
 
@@ -107,9 +108,24 @@ class _Checker:
                 return self._fold(node, scope)
             case "call":
                 return self._call(node, scope)
-        for arg in node.args:
-            self.of(arg, scope)
-        return None
+        types = [self.of(arg, scope) for arg in node.args]
+        if node.kind == "struct":
+            return self._made(node, types)
+        made = {type_name(declared) for declared in types if is_made(declared)}
+        return Schema(type="array", items=types[0]) if len(made) == 1 and all(map(is_made, types)) else None
+
+    def _made(self, node: Node, types: list[DeclType]) -> DeclType:
+        """The type of an object that the expression makes; a map has none."""
+        if not node.args or node.args[0].value != MARK:
+            return None
+        name = str(node.args[1].value)
+        for key, declared in zip(node.args[2::2], types[3::2], strict=True):
+            wanted = "" if key.value not in PATCH_FIELDS else "dyn" if key.value == "value" else "string"
+            given = type_name(declared)
+            if name == PATCH and wanted not in ("dyn", given) and (given != "dyn" or not wanted):
+                words = f"expected type of field '{key.value}' is '{wanted}' but provided type is '{given}'"
+                raise TypeCheckError(words, self._offsets.get(key.id, 0) + len(str(key.value)) + 2)
+        return Schema(type="object", format=name, additional=Schema())
 
     def _field(self, declared: DeclType, name: str, node: Node) -> DeclType:
         if declared is None or declared.type == "":
@@ -139,6 +155,9 @@ class _Checker:
             words = "cannot be range of a comprehension (must be list, map, or dynamic)"
             raise self._problem(f"expression of type '{type_name(ranged)}' {words}", over)
         inner = {**scope, node.name: item, node.value: self.of(start, scope)}
+        if inner[node.value] is None and is_made(made := self.of(rest[1], inner)):
+            # A loop that begins with an empty list makes one of what it puts into it.
+            inner[node.value] = made
         types = [self.of(arg, inner) for arg in rest]
         return types[-1]
 
@@ -176,8 +195,13 @@ class _Checker:
                 mixed = name in _COMPARISONS and ordered and set(known) <= {"int", "double"}
                 if not mixed:
                     raise self._mismatch(node, types)
+            if name == "_+_" and len(known) == 1 and (made := [each for each in types if is_made(each)]):
+                return made[0]
             return _BOOL if name in _COMPARISONS else types[0] if len(known) == 2 else None
         if name == "_?_:_":
+            if is_made(types[1]) is not is_made(types[2]) and None in types[1:]:
+                # An empty list is one of anything, and so is what a loop has made so far.
+                return types[1] or types[2]
             return types[1] if types[1] is types[2] or type_name(types[1]) == type_name(types[2]) else None
         if name == "size":
             if known and known[0] in ("int", "double", "bool"):
@@ -219,9 +243,18 @@ def type_name(declared: DeclType) -> str:
         return "dyn"
     if declared.type == "array":
         return f"list({type_name(declared.items)})"
+    if declared.type == "object" and declared.format:
+        return declared.format
     if declared.type == "object":
         return f"map(string, {type_name(declared.additional)})" if declared.additional is not None else "object"
     return _NAMES[declared.type]
+
+
+def is_made(declared: DeclType) -> bool:
+    """Whether it is the type of an object that an expression makes, or of a list of such."""
+    if declared is not None and declared.type == "array":
+        return is_made(declared.items)
+    return declared is not None and declared.type == "object" and bool(declared.format)
 
 
 def escaped(name: str) -> str:

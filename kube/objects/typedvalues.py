@@ -34,16 +34,21 @@ class Comparison(NamedTuple):
         return union(self.added, self.modified)
 
 
-def validate(structure: Structure, value: Any) -> None:
-    """Check that a value fits its structure and that its lists have no duplicates. Raises ``TypedError``."""
-    errors = list(_errors(structure, value, ""))
+def validate(structure: Structure, value: Any, *, nulls: bool = True) -> None:
+    """Check that a value fits its structure and that its lists have no duplicates. Raises ``TypedError``.
+
+    Without ``nulls`` none of them fits where something is declared.
+    """
+    errors = list(_errors(structure, value, "", nulls=nulls))
     if errors:
         raise TypedError(errors[0] if len(errors) == 1 else "errors:\n" + "\n".join(f"  {error}" for error in errors))
 
 
-def _errors(structure: Structure, value: Any, path: str) -> Iterator[str]:
+def _errors(structure: Structure, value: Any, path: str, *, nulls: bool) -> Iterator[str]:
     where = f"{path}: " if path else ""
     if value is None:
+        if not nulls and not (structure.is_scalar and structure.scalar == "untyped"):
+            yield f"{where}{_expected(structure)}, got {_go(value)}"
         return
     if isinstance(value, dict):
         if not structure.is_map:
@@ -54,7 +59,7 @@ def _errors(structure: Structure, value: Any, path: str) -> Iterator[str]:
             if child is None:
                 yield f"{path}.{name}: field not declared in schema"
                 return
-            yield from _errors(child, member, f"{path}.{name}")
+            yield from _errors(child, member, f"{path}.{name}", nulls=nulls)
     elif isinstance(value, list):
         if not structure.is_list:
             yield f"{where}{_expected(structure)}, got {_go(value)}"
@@ -71,7 +76,7 @@ def _errors(structure: Structure, value: Any, path: str) -> Iterator[str]:
                 if element in seen:
                     yield f"{where}duplicate entries for key {text(element)}"
                 seen.add(element)
-            yield from _errors(structure.item, item, path + text(element))
+            yield from _errors(structure.item, item, path + text(element), nulls=nulls)
     elif not structure.is_scalar:
         yield f"{where}expected {'list' if structure.is_list else 'map'}, got {_go(value)}"
     elif not _scalar_fits(structure.scalar, value):

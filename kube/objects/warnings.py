@@ -289,14 +289,7 @@ _WHEN_CHANGED: Final = frozenset(
 )
 
 
-def _unasked(body: Body) -> Iterator[str]:
-    """Who believes to be protected by it must hear that it is not so."""
-    yield f"this server keeps the {body['kind']}, but does not ask it about any request"
-
-
 _ADVICE: Final[dict[str, Callable[[Body], Iterable[str]]]] = {
-    "MutatingAdmissionPolicy": _unasked,
-    "MutatingAdmissionPolicyBinding": _unasked,
     "CSIStorageCapacity": _capacity,
     "CronJob": _cron_job,
     "DaemonSet": _controller,

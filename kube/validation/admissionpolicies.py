@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from kube.cel.admission import Compiled, Scope, compile_expression
+from kube.cel.admission import EXPRESSIONS, RETURNS, Compiled, Scope, compile_expression
 from kube.cel.rules import MAX_LETTERS, MAX_RULES, InvalidExpression
 from kube.requests.fielderrors import duplicate, forbidden, invalid, not_supported, required, too_many
 from kube.requests.names import dns_subdomain, qualified_name
@@ -19,6 +19,8 @@ Body = Mapping[str, Any]
 _REASONS: Final = ("Forbidden", "Invalid", "RequestEntityTooLarge")
 _OPERATIONS: Final = ("*", "CONNECT", "CREATE", "DELETE", "UPDATE")
 _SCOPES: Final = ("*", "Cluster", "Namespaced")
+_FAILURE_POLICIES: Final = ("Fail", "Ignore")
+_REINVOCATIONS: Final = ("IfNeeded", "Never")
 _ACTIONS: Final = ("Audit", "Deny", "Warn")
 _CONDITIONS_MAX: Final = 64
 _ANNOTATIONS_MAX: Final = 20
@@ -55,6 +57,65 @@ def policy_causes(body: Body) -> list[Cause]:
     for index, annotation in enumerate(annotations):
         causes += _annotation_causes(annotation, scope, f"spec.auditAnnotations[{index}]")
     return causes
+
+
+def mutating_policy_causes(body: Body) -> list[Cause]:
+    """What is wrong with a MutatingAdmissionPolicy."""
+    spec = body.get("spec") or {}
+    too_much = size_causes(spec)
+    if too_much:
+        return too_much
+    scope = Scope(params=bool(spec.get("paramKind")))
+    causes = [*_shared_causes(spec), *_unsupported_operations(spec)]
+    conditions = list(condition_causes(spec, scope, "spec.matchConditions"))
+    found, scope = variable_causes(spec, scope)
+    causes += conditions + found
+    mutations = spec.get("mutations") or ()
+    if not mutations:
+        causes.append(required("spec.mutations", "mutations must contain at least one item"))
+    for index, mutation in enumerate(mutations):
+        causes += _mutation_causes(mutation, replace(scope, constructs=True), f"spec.mutations[{index}]")
+    policy = spec.get("reinvocationPolicy")
+    if not policy:
+        causes.append(required("spec.reinvocationPolicy"))
+    elif policy not in _REINVOCATIONS:
+        causes.append(not_supported("spec.reinvocationPolicy", policy, _REINVOCATIONS))
+    return causes
+
+
+def _unsupported_operations(spec: Body) -> Iterator[Cause]:
+    for rule in (spec.get("matchConstraints") or {}).get("resourceRules") or ():
+        for operation in rule.get("operations") or ():
+            if operation == "DELETE":
+                supported = tuple(each for each in _OPERATIONS if each != operation)
+                yield not_supported("spec.matchConstraints.resourceRules.operations", operation, supported)
+
+
+def _mutation_causes(mutation: Body, scope: Scope, path: str) -> Iterator[Cause]:
+    kind = mutation.get("patchType") or ""
+    if not kind:
+        yield required(f"{path}.patchType")
+    elif kind not in EXPRESSIONS:
+        yield not_supported(f"{path}.patchType", kind, tuple(EXPRESSIONS))
+    if kind not in EXPRESSIONS:
+        return
+    wanted = EXPRESSIONS[kind]
+    given = mutation.get(wanted)
+    if given is None:
+        yield required(f"{path}.{wanted}", f"must be specified when patchType is {kind}")
+    else:
+        yield from _expression_causes(
+            given.get("expression") or "", scope, f"{path}.{wanted}.expression", RETURNS[kind]
+        )
+    for other in EXPRESSIONS.values():
+        if other != wanted and mutation.get(other) is not None:
+            words = f"must not be specified when patchType is {kind}"
+            yield invalid(f"{path}.{other}", f"{{{other}}}", words)
+
+
+def mutating_binding_causes(body: Body) -> list[Cause]:
+    """What is wrong with a MutatingAdmissionPolicyBinding."""
+    return list(_reference_causes(body.get("spec") or {}))
 
 
 def size_causes(spec: Body) -> list[Cause]:
@@ -102,6 +163,8 @@ def binding_causes(body: Body) -> list[Cause]:
 
 
 def _shared_causes(spec: Body) -> Iterator[Cause]:
+    if spec.get("failurePolicy", "Fail") not in _FAILURE_POLICIES:
+        yield not_supported("spec.failurePolicy", spec["failurePolicy"], _FAILURE_POLICIES)
     kind = spec.get("paramKind")
     if kind is not None:
         for name in ("apiVersion", "kind"):
@@ -132,7 +195,8 @@ def _reference_causes(spec: Body) -> Iterator[Cause]:
 def _param_ref_causes(ref: Body) -> Iterator[Cause]:
     if ref.get("name"):
         if ref.get("selector") is not None:
-            yield forbidden("spec.paramRef.name", "name and selector are mutually exclusive")
+            for field in ("name", "selector"):
+                yield forbidden(f"spec.paramRef.{field}", "name and selector are mutually exclusive")
     elif ref.get("selector") is None:
         yield required("spec.paramRef", "one of name or selector must be specified")
     else:
@@ -218,6 +282,8 @@ def variable_causes(spec: Body, scope: Scope) -> tuple[list[Cause], Scope]:
             variables[name] = compile_expression(text, scope)
         except InvalidExpression as error:
             causes.append(invalid(f"{here}.expression", variable["expression"], str(error)))
+            # What comes after it is judged as if it were there, of any type.
+            variables[name] = compile_expression("dyn(object)", scope)
         scope = replace(scope, variables=dict(variables))
     return causes, scope
 

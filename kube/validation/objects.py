@@ -159,6 +159,8 @@ def _unique(causes: list[Cause]) -> list[Cause]:
 
 _JUDGES: Final[dict[tuple[str, str], Judge]] = {
     (abac.GROUP, "Policy"): abacpolicies.policy_causes,
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicy"): admissionpolicies.mutating_policy_causes,
+    ("admissionregistration.k8s.io", "MutatingAdmissionPolicyBinding"): admissionpolicies.mutating_binding_causes,
     ("admissionregistration.k8s.io", "ValidatingAdmissionPolicy"): admissionpolicies.policy_causes,
     ("admissionregistration.k8s.io", "ValidatingAdmissionPolicyBinding"): admissionpolicies.binding_causes,
     ("admissionregistration.k8s.io", "MutatingWebhookConfiguration"): admissionwebhooks.configuration_causes,

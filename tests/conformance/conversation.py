@@ -65,6 +65,11 @@ class Conversation:
         answer = self.speaker.send("GET", path, **headers)
         return self._keep(replace(answer, body=part(answer)), "GET", " ".join((path, *headers.values())))
 
+    def part(self, method: str, path: str, body: Any, part: Callable[[Answer], Any]) -> Answer:
+        """Ask, and keep what ``part`` makes of the answer: what is compared of it."""
+        answer = self.speaker.send(method, path, body)
+        return self._keep(replace(answer, body=part(answer)), method, path, body)
+
     def verdict(self, method: str, path: str, body: Any, media: str = "application/json") -> Answer:
         """Ask, and keep for the comparison only whether it was refused, why, and what was warned of."""
         answer = self.speaker.send(method, path, body, media)

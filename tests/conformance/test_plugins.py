@@ -36,6 +36,7 @@ ON_BY_DEFAULT = frozenset(
         "DefaultIngressClass",
         "PodSecurity",
         "PodTopologyLabels",
+        "MutatingAdmissionPolicy",
         "MutatingAdmissionWebhook",
         "ValidatingAdmissionPolicy",
         "ValidatingAdmissionWebhook",
@@ -57,7 +58,6 @@ NOT_SERVED = frozenset(
 """They are about kinds and fields that are off by default."""
 
 OTHERWISE = {
-    "MutatingAdmissionPolicy": "a `MutatingAdmissionPolicy` that is kept in the system space",
     "StorageObjectInUseProtection": "protection finalizer",
 }
 """The words of the document about them."""

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import orjson
 
 from access.admission.base import Attributes
 from access.authorization.chain import AuthorizationChain
 from kube.admissionpolicies.matching import CONFIGURING, GROUP, Asked, Body, Form
-from kube.admissionpolicies.validating import ParamKind
+from kube.admissionpolicies.policies import ParamKind
 from kube.authentication.identity import Principal, account_groups
-from kube.cel.authorizer import Answer, Question
+from kube.cel.authorizer import Answer, Hearing, Question
 from kube.kinds.resources import Catalog, Resource, parse_api_version
 from kube.objects import conversion
 from kube.requests.labelselectors import from_object
@@ -23,6 +23,8 @@ from store.interface import Store
 from store.types import Key, Range
 
 _NAMESPACES: Final = ("", "namespaces")
+
+T = TypeVar("T")
 
 
 class UnusableParameters(Exception):
@@ -137,6 +139,21 @@ class AdmissionQuestions:
         if resource is None:
             raise UnusableParameters(f"failed to find resource referenced by paramKind: '{kind}'")
         return resource, version
+
+    async def heard(self, evaluate: Callable[[Hearing], T], attributes: Attributes) -> T:
+        """What ``evaluate`` says once all that it has to know of the authorizer is answered. Raises what it raises then."""
+        hearing = Hearing()
+        while True:
+            try:
+                result = evaluate(hearing)
+            except Exception:
+                if not hearing.open:
+                    raise
+            if not hearing.open:
+                return result
+            for question in hearing.open:
+                hearing.answers[question] = await self.answer(question, attributes)
+            hearing.open.clear()
 
     async def answer(self, question: Question, attributes: Attributes) -> Answer:
         """What the authorizer says of the caller, or of a service account of the system space."""

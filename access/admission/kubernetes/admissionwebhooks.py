@@ -7,7 +7,7 @@ import base64
 import binascii
 import ssl
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -16,20 +16,18 @@ import orjson
 from access.admission.base import Attributes, NoopPlugin
 from access.admission.kubernetes.admissionquestions import AdmissionQuestions, concerns
 from access.admission.kubernetes.compiledobjects import CompiledObjects
+from access.admission.kubernetes.outsidechanges import Completed, change, internal
 from access.httpclient import HttpClient
 from access.outsidebudget import Unreachable
 from kube.admissionpolicies.expressions import Evaluation, EvaluationError, met
-from kube.admissionpolicies.matching import Asked, Body, Form, NoNamespace
+from kube.admissionpolicies.matching import Asked, Form, NoNamespace
 from kube.admissionpolicies.webhooks import Answer, InvalidAnswer, Webhook, answer_of, review
 from kube.authorization.decisions import Decision, Verdict
-from kube.cel.authorizer import Hearing
-from kube.objects.patches import json_patch, same
+from kube.objects.patches import json_patch
 from kube.requests.status import BadRequest, Cause, InternalError, NotFound, StatusError
 from store.types import Operation
 
 Configured = CompiledObjects[tuple[Webhook, ...]]
-Completed = Callable[[Attributes, Body], Body]
-"""Makes of what a webhook has changed a whole object of its kind again. Raises ``StatusError``."""
 
 
 class _Failed(Exception):
@@ -58,20 +56,13 @@ class WebhookCaller:
             ) from None
         if form is None or not webhook.conditions:
             return form
-        hearing = Hearing()
-        while True:
-            failure = ""
-            try:
-                holds = met(webhook.conditions, Evaluation(asked, form, hearing), fails=webhook.fails)
-            except EvaluationError as error:
-                holds, failure = False, str(error)
-            if not hearing.open:
-                break
-            for question in hearing.open:
-                hearing.answers[question] = await self._questions.answer(question, attributes)
-            hearing.open.clear()
-        if failure:
-            raise attributes.forbidden(failure)
+        try:
+            holds = await self._questions.heard(
+                lambda hearing: met(webhook.conditions, Evaluation(asked, form, hearing), fails=webhook.fails),
+                attributes,
+            )
+        except EvaluationError as error:
+            raise attributes.forbidden(str(error)) from None
         return form if holds else None
 
     async def ask(
@@ -173,10 +164,13 @@ class MutatingAdmissionWebhook(NoopPlugin):
     async def admit(self, attributes: Attributes) -> None:
         """Change the object as webhooks say. Raises ``StatusError``."""
         webhooks = await _webhooks(self._configured, attributes)
-        again = attributes.round > 0
+        if not webhooks:
+            return
+        turns = attributes.turns_of(self.name)
+        turns.begin((attributes.sent or attributes).object)
         for index, webhook in enumerate(webhooks):
             mark = (webhook.configuration, webhook.name, index)
-            if again and mark not in attributes.reinvocable:
+            if attributes.round and mark not in turns.again:
                 continue
             asked = await self._questions.asked(attributes)
             form = await self._caller.form_of(webhook, asked, attributes)
@@ -192,32 +186,21 @@ class MutatingAdmissionWebhook(NoopPlugin):
                 attributes.notes.append(_note(mutating=True, text=orjson.dumps(told).decode(), annotation=place))
             if changed:
                 attributes.changed = True
-                attributes.reinvocable |= attributes.invoked
+                turns.again |= turns.invoked
             if webhook.reinvoked:
-                attributes.invoked.add(mark)
+                turns.invoked.add(mark)
+        turns.end((attributes.sent or attributes).object)
 
     def _change(self, webhook: Webhook, patch: Any, asked: Asked, form: Form, attributes: Attributes) -> bool:
         """Whether the patch made another object of what there was."""
-        body = asked.object
-        if body is None:
-            raise _internal(
-                f'admission webhook "{webhook.name}" attempted to modify the object, which is not supported for this operation'
-            )
+        by = f'admission webhook "{webhook.name}"'
+        if asked.object is None:
+            raise internal(f"{by} attempted to modify the object, which is not supported for this operation")
         try:
-            patched = json_patch(asked.in_form(body, form), patch)
+            patched = json_patch(asked.in_form(asked.object, form), patch)
         except StatusError as error:
-            raise _internal(error.message) from None
-        if attributes.sent is not None:
-            # Only what is decided of it counts: what a part was made of is settled already.
-            if same(patched, body):
-                return False
-            raise _internal(f'admission webhook "{webhook.name}" attempted to modify a part of the object')
-        completed = self._completed(attributes, asked.in_form(patched, asked.form))
-        if same(completed, body):
-            return False
-        body.clear()
-        body.update(completed)
-        return True
+            raise internal(error.message) from None
+        return change(attributes, asked, patched, self._completed, by=by)
 
 
 async def _webhooks(configured: Configured, attributes: Attributes) -> Sequence[Webhook]:
@@ -227,10 +210,6 @@ async def _webhooks(configured: Configured, attributes: Attributes) -> Sequence[
     if known is None:
         known = await configured.all()
     return [webhook for each in known.values() for webhook in each] if known else ()
-
-
-def _internal(words: str) -> StatusError:
-    return InternalError(f"Internal error occurred: {words}", causes=(Cause("", words),))
 
 
 def _note(*, mutating: bool, text: str, annotation: str) -> Decision:

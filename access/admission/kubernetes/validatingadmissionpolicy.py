@@ -10,16 +10,13 @@ from typing import Final
 import orjson
 
 from access.admission.base import Attributes, NoopPlugin
-from access.admission.kubernetes.admissionquestions import AdmissionQuestions, UnusableParameters, concerns
-from access.admission.kubernetes.compiledobjects import CompiledObjects
-from kube.admissionpolicies.expressions import namespace_object
-from kube.admissionpolicies.matching import Asked, Body, Form, NoNamespace
-from kube.admissionpolicies.validating import Binding, Policy, Verdict, judge, refused
+from access.admission.kubernetes.admissionquestions import AdmissionQuestions
+from access.admission.kubernetes.policyinvocations import Invocation, Invocations, PolicyInvocations, Unconfigured
+from kube.admissionpolicies.policies import Binding
 from kube.admissionpolicies.validating import Decision as Refusal
+from kube.admissionpolicies.validating import Policy, Verdict, judge, refused
 from kube.authorization.decisions import Decision
 from kube.authorization.decisions import Verdict as Opinion
-from kube.cel.authorizer import Hearing
-from kube.requests.status import NotFound
 from store.types import Operation
 
 _FAILURE: Final = "validation.policy.admission.k8s.io/validation_failure"
@@ -30,97 +27,45 @@ class ValidatingAdmissionPolicy(NoopPlugin):
 
     name = "ValidatingAdmissionPolicy"
 
-    def __init__(
-        self, policies: CompiledObjects[Policy], bindings: CompiledObjects[Binding], questions: AdmissionQuestions
-    ) -> None:
-        self._policies = policies
-        self._bindings = bindings
+    def __init__(self, invocations: PolicyInvocations[Policy], questions: AdmissionQuestions) -> None:
+        self._invocations = invocations
         self._questions = questions
 
     async def validate(self, attributes: Attributes) -> Sequence[Operation]:
         """Raises ``Forbidden`` with the reason and code of the first refusal."""
-        if not concerns(attributes):
+        found = await self._invocations.of(attributes)
+        if found is None:
             return ()
-        policies = self._policies.known
-        if policies is None:
-            policies = await self._policies.all()
-        if not policies:
-            return ()
-        bindings = await self._bindings.all()
-        asked = await self._questions.asked(attributes)
-        bound: defaultdict[str, list[Binding]] = defaultdict(list)
-        for binding in bindings.values():
-            bound[binding.policy].append(binding)
-        refusals: list[tuple[str, str, Refusal]] = []
-        for name, policy in policies.items():
-            if bound[name]:
-                refusals += await self._judged(policy, bound[name], asked, attributes)
-        if refusals:
-            raise refused(asked, *refusals[0])
-        return ()
-
-    async def _judged(
-        self, policy: Policy, bindings: Sequence[Binding], asked: Asked, attributes: Attributes
-    ) -> list[tuple[str, str, Refusal]]:
-        try:
-            form = policy.matcher.form_of(asked)
-        except NoNamespace:
-            raise NotFound(
-                f'namespaces "{asked.namespace}" not found', kind="namespaces", name=asked.namespace
-            ) from None
-        if form is None:
-            return []
-        if policy.param_kind is not None:
-            try:
-                await self._questions.param_resource(policy.param_kind)
-            except UnusableParameters as error:
-                why = Refusal(0, f"failed to configure policy: {error}")
-                return [(policy.name, "", why)] if policy.fails else []
-        namespace = namespace_object(await self._questions.namespace(asked))
         refusals: list[tuple[str, str, Refusal]] = []
         published: defaultdict[str, list[str]] = defaultdict(list)
-        for binding in bindings:
-            if binding.matcher.form_of(asked) is None:
+        for each in found.each:
+            if isinstance(each, Unconfigured):
+                refusals.append((each.policy, each.binding, Refusal(0, each.message)))
                 continue
-            try:
-                params = await self._questions.params(policy.param_kind, binding.param_ref, asked.namespace)
-            except UnusableParameters as error:
-                if policy.fails:
-                    refusals.append((policy.name, binding.name, Refusal(0, f"failed to configure binding: {error}")))
-                continue
-            for param in params:
-                verdict = await self._verdict(policy, asked, form, param, namespace, attributes)
-                for refusal in verdict.refusals:
-                    if "Deny" in binding.actions:
-                        refusals.append((policy.name, binding.name, refusal))
-                    self._tell(policy, binding, refusal, attributes)
-                for key, value in verdict.annotations:
-                    if value not in published[key]:
-                        published[key].append(value)
-                refusals += [(policy.name, binding.name, Refusal(0, error)) for error in verdict.errors]
-        for key, values in published.items():
-            self._note(attributes, ", ".join(values), f"{policy.name}/{key}")
-        return refusals
+            policy, binding = each.policy, each.binding
+            verdict = await self._verdict(each, found, attributes)
+            for refusal in verdict.refusals:
+                if "Deny" in binding.actions:
+                    refusals.append((policy.name, binding.name, refusal))
+                self._tell(policy, binding, refusal, attributes)
+            for key, value in verdict.annotations:
+                values = published[f"{policy.name}/{key}"]
+                if value not in values:
+                    values.append(value)
+            refusals += [(policy.name, binding.name, Refusal(0, error)) for error in verdict.errors]
+        for annotation, values in published.items():
+            self._note(attributes, ", ".join(values), annotation)
+        if refusals:
+            raise refused(found.asked, *refusals[0])
+        return ()
 
-    async def _verdict(
-        self,
-        policy: Policy,
-        asked: Asked,
-        form: Form,
-        param: Body | None,
-        namespace: Body | None,
-        attributes: Attributes,
-    ) -> Verdict:
-        hearing = Hearing()
-        while True:
-            verdict = judge(policy, asked, form, param, namespace, hearing)
-            # Others get a turn between any two policies: each is bounded, all together are not.
-            await asyncio.sleep(0)
-            if not hearing.open:
-                return verdict
-            for question in hearing.open:
-                hearing.answers[question] = await self._questions.answer(question, attributes)
-            hearing.open.clear()
+    async def _verdict(self, each: Invocation[Policy], found: Invocations[Policy], attributes: Attributes) -> Verdict:
+        # Others get a turn between any two policies: each is bounded, all together are not.
+        await asyncio.sleep(0)
+        return await self._questions.heard(
+            lambda hearing: judge(each.policy, found.asked, each.form, each.params, found.namespace, hearing),
+            attributes,
+        )
 
     def _tell(self, policy: Policy, binding: Binding, refusal: Refusal, attributes: Attributes) -> None:
         if "Warn" in binding.actions:

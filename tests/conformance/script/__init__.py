@@ -18,6 +18,7 @@ from tests.conformance.script.definitions import definitions, deprecations
 from tests.conformance.script.endings import deletes, namespaces, updates
 from tests.conformance.script.kinds import OBJECTS, invalid_section, kind_section
 from tests.conformance.script.meanings import meanings
+from tests.conformance.script.mutatingpolicies import mutatingpolicies
 from tests.conformance.script.parts import connecting, counts, limits, parts, reviews
 from tests.conformance.script.plugins import binding, plugins
 from tests.conformance.script.podsecurity import podsecurity
@@ -87,6 +88,7 @@ def sections() -> Iterator[tuple[str, Callable[[Conversation], None], bool]]:
     yield signers.__name__, signers, True
     yield binding.__name__, binding, True
     yield admissionpolicies.__name__, admissionpolicies, True
+    yield mutatingpolicies.__name__, mutatingpolicies, True
     yield admissionwebhooks.__name__, admissionwebhooks, True
     yield nodes.__name__, nodes, True
     yield resettingsystem.__name__, resettingsystem, True

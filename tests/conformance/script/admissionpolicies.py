@@ -12,16 +12,16 @@ API: Final = "/apis/admissionregistration.k8s.io/v1"
 CASE: Final = "eq-case"
 """The label by which an object says which policy it is for."""
 
-_CONFIG_MAPS: Final = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["*"]}
-_PROBE: Final = "eq-probe"
+CONFIG_MAPS: Final = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"], "operations": ["*"]}
+PROBE: Final = "eq-probe"
 
 Spec = Mapping[str, Any]
 
 
-def _of(case: str, spec: Spec) -> dict[str, Any]:
+def about(case: str, spec: Spec) -> dict[str, Any]:
     """A policy about ConfigMaps that are labelled with its case, unless it says otherwise."""
     constraints = {
-        "resourceRules": [_CONFIG_MAPS],
+        "resourceRules": [CONFIG_MAPS],
         "objectSelector": {"matchLabels": {CASE: case}},
         **spec.get("matchConstraints", {}),
     }
@@ -44,7 +44,7 @@ _DEPLOYMENTS: Final = {
     "resources": ["deployments/scale"],
     "operations": ["*"],
 }
-_NAMED: Final = {**_CONFIG_MAPS, "resourceNames": ["eq-named"], "operations": ["CREATE"]}
+_NAMED: Final = {**CONFIG_MAPS, "resourceNames": ["eq-named"], "operations": ["CREATE"]}
 
 POLICIES: Final[dict[str, Spec]] = {
     "plain": {"validations": _expect("object.data.a == 'good'")},
@@ -142,7 +142,7 @@ POLICIES: Final[dict[str, Spec]] = {
         )
     },
     "scoped": {
-        "matchConstraints": {"resourceRules": [{**_CONFIG_MAPS, "scope": "Cluster"}]},
+        "matchConstraints": {"resourceRules": [{**CONFIG_MAPS, "scope": "Cluster"}]},
         "validations": _expect("false"),
     },
     "excluded": {
@@ -164,7 +164,7 @@ POLICIES: Final[dict[str, Spec]] = {
         )
     },
     "deleting": {
-        "matchConstraints": {"resourceRules": [{**_CONFIG_MAPS, "operations": ["DELETE"]}]},
+        "matchConstraints": {"resourceRules": [{**CONFIG_MAPS, "operations": ["DELETE"]}]},
         "validations": _expect("oldObject.data.a != 'kept' && object == null", message="it stays"),
     },
     "cluster": {
@@ -268,9 +268,9 @@ def admissionpolicies(say: Conversation) -> None:
     names = [f"eq-{case}" for case in POLICIES]
     for case, spec in POLICIES.items():
         # Some are refused as they are.
-        say.verdict("POST", f"{API}/validatingadmissionpolicies", _named(f"eq-{case}", _of(case, spec)))
+        say.verdict("POST", f"{API}/validatingadmissionpolicies", named(f"eq-{case}", about(case, spec)))
         bound = {"policyName": f"eq-{case}", "validationActions": ["Deny"], **_BINDINGS.get(case, {})}
-        _make(say, "validatingadmissionpolicybindings", f"eq-{case}", bound)
+        make(say, "validatingadmissionpolicybindings", f"eq-{case}", bound)
     try:
         settle(say)
         _ready(say)
@@ -282,14 +282,14 @@ def admissionpolicies(say: Conversation) -> None:
             for name in names:
                 say.speaker.send("DELETE", f"{API}/{plural}/{name}")
     settle(say)
-    say.say("POST", f"{say.core}/configmaps?dryRun=All", _map("plain", "bad"))
+    say.say("POST", f"{say.core}/configmaps?dryRun=All", config_map("plain", "bad"))
 
 
 def _created(say: Conversation) -> None:
     at = f"{say.core}/configmaps"
     for case in POLICIES:
         for value in ("good", "bad"):
-            say.verdict("POST", f"{at}?dryRun=All&case={case}", _map(case, value))
+            say.verdict("POST", f"{at}?dryRun=All&case={case}", config_map(case, value))
     for case, value in (
         ("composed", "broken"),
         ("timed", "2h"),
@@ -300,13 +300,13 @@ def _created(say: Conversation) -> None:
         ("params", "eq-params"),
         ("params-chosen", "eq-params-more"),
     ):
-        say.verdict("POST", f"{at}?dryRun=All&case={case}&value={value}", _map(case, value))
+        say.verdict("POST", f"{at}?dryRun=All&case={case}&value={value}", config_map(case, value))
     for case in ("named", "excluded"):
-        say.verdict("POST", f"{at}?dryRun=All&case={case}&named", _map(case, "x", "eq-named"))
-    say.say("POST", f"{at}?dryRun=All", _map("words", "bad"))
-    say.say("POST", f"{at}?dryRun=All", _map("reasons-large", "bad"))
-    say.verdict("POST", at, _map("options", "x"))
-    generated = _map("request", "x")
+        say.verdict("POST", f"{at}?dryRun=All&case={case}&named", config_map(case, "x", "eq-named"))
+    say.say("POST", f"{at}?dryRun=All", config_map("words", "bad"))
+    say.say("POST", f"{at}?dryRun=All", config_map("reasons-large", "bad"))
+    say.verdict("POST", at, config_map("options", "x"))
+    generated = config_map("request", "x")
     generated["metadata"] = {**generated["metadata"], "generateName": "eq-", "name": ""}
     say.verdict(
         "POST",
@@ -346,7 +346,7 @@ def _kept(say: Conversation) -> None:
     """What is changed and deleted."""
     at = f"{say.core}/configmaps"
     for case in ("changes", "deleting", "request", "options"):
-        made = _map(case, "kept", f"eq-kept-{case}")
+        made = config_map(case, "kept", f"eq-kept-{case}")
         made["metadata"]["labels"] = {}
         say.speaker.send("POST", at, made)
         say.verdict("PATCH", f"{at}/eq-kept-{case}", {"metadata": {"labels": {CASE: case}}}, MERGE)
@@ -359,7 +359,7 @@ def _kept(say: Conversation) -> None:
             "data": {"c": "d"},
         }
         say.verdict("PATCH", f"{at}/eq-kept-{case}?fieldManager=eq", applied, APPLY)
-        say.verdict("PUT", f"{at}/eq-kept-{case}", _map(case, "put", f"eq-kept-{case}"))
+        say.verdict("PUT", f"{at}/eq-kept-{case}", config_map(case, "put", f"eq-kept-{case}"))
         say.verdict("DELETE", f"{at}/eq-kept-{case}", None)
     say.verdict("DELETE", f"{at}?labelSelector={CASE}=deleting", None)
 
@@ -387,16 +387,16 @@ def _parts(say: Conversation) -> None:
     say.speaker.send("DELETE", f"{say.core}/pods/eq")
 
 
-def _map(case: str, value: str, name: str = "") -> dict[str, Any]:
+def config_map(case: str, value: str, name: str = "") -> dict[str, Any]:
     return {"metadata": {"name": name or f"eq-{case}-{value}".lower(), "labels": {CASE: case}}, "data": {"a": value}}
 
 
-def _named(name: str, spec: Spec) -> dict[str, Any]:
+def named(name: str, spec: Spec) -> dict[str, Any]:
     return {"metadata": {"name": name}, "spec": spec}
 
 
-def _make(say: Conversation, plural: str, name: str, spec: Spec) -> None:
-    made = say.speaker.send("POST", f"{API}/{plural}", _named(name, spec))
+def make(say: Conversation, plural: str, name: str, spec: Spec) -> None:
+    made = say.speaker.send("POST", f"{API}/{plural}", named(name, spec))
     assert made.status == 201, made.body
 
 
@@ -407,10 +407,10 @@ def settle(say: Conversation, also: Sequence[str] = ()) -> None:
     """Wait until the server has seen the policies that were written before: it takes a moment to."""
     _settled[0] += 1
     name = f"eq-settled-{_settled[0]}"
-    rules = {"matchConstraints": {"resourceRules": [{**_CONFIG_MAPS, "resourceNames": [_PROBE]}]}}
-    _make(say, "validatingadmissionpolicies", name, {**rules, "validations": _expect("false", message=name)})
-    _make(say, "validatingadmissionpolicybindings", name, {"policyName": name, "validationActions": ["Deny"]})
-    probe = {"metadata": {"name": _PROBE}}
+    rules = {"matchConstraints": {"resourceRules": [{**CONFIG_MAPS, "resourceNames": [PROBE]}]}}
+    make(say, "validatingadmissionpolicies", name, {**rules, "validations": _expect("false", message=name)})
+    make(say, "validatingadmissionpolicybindings", name, {"policyName": name, "validationActions": ["Deny"]})
+    probe = {"metadata": {"name": PROBE}}
     try:
         say.until(lambda: name in str(say.speaker.send("POST", f"{say.core}/configmaps?dryRun=All", probe).body))
     finally:
@@ -421,7 +421,7 @@ def settle(say: Conversation, also: Sequence[str] = ()) -> None:
 def _ready(say: Conversation) -> None:
     """Wait until the server watches the kind that policies take their parameters from."""
     for case in ("params", "params-missing"):
-        asked = _map(case, "probe")
+        asked = config_map(case, "probe")
         say.until(
             lambda asked=asked: (
                 "synced" not in str(say.speaker.send("POST", f"{say.core}/configmaps?dryRun=All", asked).body)
