@@ -210,7 +210,9 @@ def _tokens(actor: Actor, now: datetime, off: _PutOff) -> Group | None:
         for each in found
     ]
     words = f"{_count(count, 'access token')} of yours {'ends' if count == 1 else 'end'} soon"
-    return _group("tokens", "Access tokens that end soon", words, off.keep("tokens", lines), count, url=reverse("tokens"))
+    return _group(
+        "tokens", "Access tokens that end soon", words, off.keep("tokens", lines), count, url=reverse("tokens")
+    )
 
 
 def _clusters(actor: Actor, now: datetime, off: _PutOff) -> Group | None:

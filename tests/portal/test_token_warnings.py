@@ -27,7 +27,9 @@ def token(of: User, life: timedelta, name: str = "nightly") -> PersonalAccessTok
     return token_create(actor=actor(of), user=of, name=name, scope=scope, now=NOW, expires_at=NOW + life).token
 
 
-@pytest.mark.parametrize(("days", "quiet", "warned"), [(365, 357.9, 358.1), (30, 22.9, 23.1), (7, 5.2, 5.3), (1, 0.7, 0.8)])
+@pytest.mark.parametrize(
+    ("days", "quiet", "warned"), [(365, 357.9, 358.1), (30, 22.9, 23.1), (7, 5.2, 5.3), (1, 0.7, 0.8)]
+)
 def test_a_person_is_told_once_in_the_last_part_of_a_tokens_life(
     acme: House, settings: Any, days: float, quiet: float, warned: float
 ) -> None:
