@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from typing import Final
+from uuid import UUID
 
 from django.conf import settings
 from django.db import transaction
@@ -39,9 +40,10 @@ def tokens_ending(*, now: datetime) -> QuerySet[PersonalAccessToken]:
     return soon.filter(revoked_at=None, life__gte=TOLD_FROM, left_parts__lte=F("life")).order_by("expires_at", "pk")
 
 
-def tokens_ending_of(user_id: object, *, now: datetime) -> QuerySet[PersonalAccessToken]:
-    """Those of one person."""
-    return tokens_ending(now=now).filter(user_id=user_id)
+def tokens_ending_of(user_id: UUID | None, *, now: datetime) -> QuerySet[PersonalAccessToken]:
+    """Those of one person; nobody has none."""
+    rows = tokens_ending(now=now)
+    return rows.none() if user_id is None else rows.filter(user_id=user_id)
 
 
 def credentials_announce(*, now: datetime) -> int:
