@@ -12,7 +12,7 @@ export PYTHONDONTWRITEBYTECODE :=
 export PYTHONPYCACHEPREFIX := $(CURDIR)/$(VENV)/pycache
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bench faults lint format docs manifests image sbom lock clean
+.PHONY: help run test pictures bench faults lint format docs manifests image sbom lock clean
 
 help: ## Show this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,6 +22,9 @@ run: $(VENV)/.runtime ## Set everything up and start Tenantry
 
 test: $(VENV)/.development ## Run all tests with real PostgreSQL and Redis
 	$(BIN)/python -m pytest -n $(WORKERS) $(ARGS)
+
+pictures: $(VENV)/.development ## Make the documentation's pictures of pages anew, for you to look at
+	TENANTRY_PICTURES_ANEW=1 $(BIN)/python -m pytest -n 0 tests/browser/test_pictures.py
 
 bench: $(VENV)/.development ## Run the benchmarks and print figures and ratios
 	$(BIN)/python -m bench $(ARGS)

@@ -159,12 +159,20 @@ class PersonalAccessToken(models.Model):
     expires_at = models.DateTimeField()
     last_used_at = models.DateTimeField(null=True, editable=False)
     revoked_at = models.DateTimeField(null=True, editable=False)
+    warned_at = models.DateTimeField(null=True, editable=False)
 
     class Meta:
         db_table = "personal_access_tokens"
         verbose_name = _("personal access token")
         verbose_name_plural = _("personal access tokens")
-        indexes = [models.Index(fields=["user", "-created_at"], name="access_token_user_time")]
+        indexes = [
+            models.Index(fields=["user", "-created_at"], name="access_token_user_time"),
+            models.Index(
+                fields=["expires_at"],
+                condition=models.Q(revoked_at__isnull=True, warned_at__isnull=True),
+                name="access_token_to_warn_of",
+            ),
+        ]
         constraints = [
             models.CheckConstraint(
                 condition=models.Q(expires_at__gt=models.F("created_at")), name="access_token_expires_after_creation"

@@ -7,6 +7,7 @@ from django.utils import timezone
 
 from access.credentials import credentials_expire as expire
 from access.credentials.logins import logins_sweep
+from access.credentials.warnings import credentials_announce
 from access.forgetting import ended_rows_forget
 from access.usagesampling import usage_forget
 from access.usagesampling import usage_sample as sample
@@ -14,9 +15,10 @@ from access.usagesampling import usage_sample as sample
 
 @shared_task(name="access.credentials_expire", ignore_result=True)
 def credentials_expire() -> None:
-    """Delete the anchors of credentials that have ended, and what is over of the logins."""
+    """Delete the anchors of credentials that have ended, and what is over of the logins; warn of those that end soon."""
     expire(now=timezone.now())
     logins_sweep(now=timezone.now())
+    credentials_announce(now=timezone.now())
 
 
 @shared_task(name="access.usage_sample", ignore_result=True)

@@ -395,6 +395,8 @@ PORTAL_NAME = env.str("PORTAL_NAME", "Tenantry")[:40]
 """What the pages call this installation."""
 REQUEST_DAYS = env.int("REQUEST_DAYS", 14)
 """After how many days a request that nobody has decided ends."""
+CREDENTIAL_WARNING_DAYS = env.int("CREDENTIAL_WARNING_DAYS", 7)
+"""How many days before the end of an access token its person is warned at most; 0 warns nobody."""
 
 ENDED_ROWS_KEEP_DAYS = env.int("ENDED_ROWS_KEEP_DAYS", 400)
 """How long it is kept what was made in the portal and is over: requests, invitations, tokens, credentials, workspaces."""

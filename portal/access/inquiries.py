@@ -15,6 +15,7 @@ from django.utils import timezone
 from audit.models import ApiRequest
 from audit.recorder import Actor
 from audit.selectors import refused_request
+from gateway.server import explanation
 from gateway.server.questiontime import heed
 from kube.authentication.identity import SERVICE_ACCOUNT_PREFIX
 from kube.authorization.rbac import GROUP, Attributes
@@ -23,12 +24,12 @@ from kube.kinds.builtins import BUILTINS, TENANT_BUILTINS
 from kube.kinds.kubectl import Inquiry, UnknownCommand, inquiry_of, resource_named
 from kube.kinds.resources import Catalog, Resource, Version
 from kube.objects.publications import PUBLISHED
-from kube.requests.logicalclusters import ROOT, is_valid, space_of, tenant_of
+from kube.requests.logicalclusters import ROOT, is_valid, is_workspace, space_of, tenant_of
 from kube.requests.requestinfo import RequestInfo, parse, resolve
 from kube.requests.status import BadRequest, NotFound, StatusError
-from kube.workspaces.types import TENANCY
+from kube.workspaces.types import WORKSPACES, may_enter
 from portal.access.auditlog import is_visible
-from portal.access.explanation import may_grant
+from portal.access.explanation import as_member, may_grant
 from portal.access.questions import question
 from portal.database.scopes import everything
 from store import synchronous
@@ -42,6 +43,7 @@ CHOICES_MAX: Final = 200
 FOUND_FOR: Final = timedelta(days=30)
 """How far back a refused request is found by its audit ID."""
 
+_ENTER: Final = may_enter("access")
 _AUDIT_ID: Final = re.compile(r"[0-9a-fA-F]{8}(-?[0-9a-fA-F]{4}){3}-?[0-9a-fA-F]{12}")
 _REQUEST: Final = re.compile(r"(?:(GET|HEAD|POST|PUT|PATCH|DELETE)\s+)?(/\S*|https?://\S+)")
 
@@ -91,10 +93,13 @@ def choices_in(actor: Actor, cluster: str) -> Choices:
 
 
 def is_theirs(actor: Actor, cluster: str) -> bool:
-    """Whether a logical cluster is of a tenant of the actor's, or the actor an operator."""
+    """Whether a logical cluster is of a tenant of the actor's, and open to them, or the actor an operator."""
     if not is_valid(cluster):
         return False
-    return actor.sees_all or Membership.objects.filter(user_id=actor.user_id, tenant_id=tenant_of(cluster)).exists()  # type: ignore[misc]
+    if actor.sees_all:
+        return True
+    member = Membership.objects.filter(user_id=actor.user_id, tenant_id=tenant_of(cluster)).exists()  # type: ignore[misc]
+    return member and (not is_workspace(cluster) or may_grant(actor, cluster) or _allowed(actor, cluster, _ENTER))
 
 
 @everything()
@@ -195,11 +200,20 @@ def _refused(actor: Actor, audit_id: str) -> ApiRequest:
 
 
 def _places(actor: Actor) -> tuple[str, ...]:
-    """The spaces that the actor may ask about and the workspaces in them; of operators the system space first."""
+    """The spaces that the actor may ask about and the workspaces in them; of operators the system space first.
+
+    All members of a tenant list its workspaces (KC1); what is in one is for whoever may enter it.
+    """
     tenants: list[Tenant] = list(selectors.tenants_visible_to(actor).order_by("name")[:CHOICES_MAX])
     spaces = [space_of(tenant.name) for tenant in tenants]
-    below = [f"{space}:{stored.key.name}" for space in spaces[:10] for stored in _objects(space, TENANCY, "workspaces")]
+    below = [f"{space}:{stored.key.name}" for space in spaces[:10] for stored in _objects(space, *WORKSPACES)]
     return _first([*([ROOT] if actor.sees_all else []), *spaces, *below])
+
+
+def _allowed(actor: Actor, cluster: str, asked: Attributes) -> bool:
+    """Whether the API server would let the actor do this."""
+    heed()
+    return explanation.ask(as_member(actor, tenant_of(cluster)), cluster, asked)[2].allowed
 
 
 def _members(cluster: str) -> list[str]:

@@ -57,7 +57,8 @@ def address_of(notification: Notification) -> str:
         return reverse("workspace", args=[notification.workspace_id])
     if notification.tenant_id is not None:
         return reverse("tenant", args=[notification.tenant_id])
-    return reverse("profile" if notification.kind == NoticeKind.ACCOUNT_CHANGED else "notifications")
+    places = {NoticeKind.ACCOUNT_CHANGED: "profile", NoticeKind.EXPIRY_AHEAD: "tokens"}
+    return reverse(places.get(NoticeKind(notification.kind), "notifications"))
 
 
 def _signed(delivery: Delivery, now: datetime) -> tuple[bytes, dict[str, str]]:

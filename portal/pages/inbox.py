@@ -18,6 +18,7 @@ from django.db.models import CharField, Count, Max, Q, QuerySet
 from django.db.models.functions import Cast
 from django.urls import reverse
 
+from access.credentials.warnings import tokens_ending_of
 from audit.actions import Action
 from audit.models import AuditEntry, Outcome
 from audit.recorder import Actor
@@ -77,7 +78,7 @@ class Group:
 def inbox_of(actor: Actor, *, now: datetime, postponed: bool = False) -> list[Group]:
     """What waits for this person, by kind, or what of it is put off; kinds of which there is nothing are left out."""
     off = _PutOff(postponements_by_row(now=now) if actor.sees_all else {}, only=postponed)
-    groups = [_requests(actor, off), _operations(actor, now, off)]
+    groups = [_requests(actor, off), _operations(actor, now, off), _tokens(actor, now, off)]
     if actor.sees_all:
         groups += [_clusters(actor, now, off), _certificates(now, off), _drift(now, off), _quotas(off)]
         groups.append(_sign_ins(now, off))
@@ -189,6 +190,28 @@ def _operation(actor: Actor, found: Operation) -> Line:
         action="Look at it",
         dialog=abandon,
         post=("", "") if actor.auditor else (reverse("operation-retry", args=[found.pk]), "Try again"),
+    )
+
+
+def _tokens(actor: Actor, now: datetime, off: _PutOff) -> Group | None:
+    """The person's own: nobody makes another's."""
+    rows = off.among("tokens", tokens_ending_of(actor.user_id, now=now))
+    found, count = list(rows[:SHOWN]), rows.count()
+    lines = [
+        Line(
+            name=str(each.pk),
+            title=f"Your access token “{each.name}” ends on {each.expires_at:%d %b %Y %H:%M} UTC",
+            text="Make another one for what uses it, and revoke this one.",
+            since=None,
+            url=reverse("tokens"),
+            action="See your tokens",
+            dialog=((reverse("token-new"), "New token"),),
+        )
+        for each in found
+    ]
+    words = f"{_count(count, 'access token')} of yours {'ends' if count == 1 else 'end'} soon"
+    return _group(
+        "tokens", "Access tokens that end soon", words, off.keep("tokens", lines), count, url=reverse("tokens")
     )
 
 

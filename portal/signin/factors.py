@@ -148,8 +148,11 @@ def factors_left(user: User) -> str:
 
 @sensitive_variables("code")
 @transaction.atomic
-def code_use(*, user: User, code: str, now: datetime) -> str:
-    """What opened by this code: ``app`` or ``recovery code``, and never again; empty for a code that opens nothing."""
+def code_use(*, actor: Actor, user: User, code: str, now: datetime) -> str:
+    """What opened by this code: ``app`` or ``recovery code``, and never again; empty for a code that opens nothing.
+
+    Of a recovery code the person is told: whoever has the phone needs none.
+    """
     factor = SecondFactor.objects.select_for_update(no_key=True).filter(user=user).first()
     if factor is None:
         return ""
@@ -167,6 +170,8 @@ def code_use(*, user: User, code: str, now: datetime) -> str:
         return "app"
     # Under the lock of the person's factor: of two who use one at once, one finds it used.
     used = RecoveryCode.objects.filter(user=user, digest=_digest(code), used_at=None).update(used_at=now)
+    if used:
+        note_account(actor, user, f"A recovery code opened your account, {codes_left(user)} are left,")
     return "recovery code" if used else ""
 
 

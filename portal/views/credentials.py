@@ -24,6 +24,7 @@ from access.credentials import (
 )
 from access.credentials.portaltokens import plugin_installation
 from access.credentials.selectors import credential_visible_to, credentials_of_person
+from access.credentials.warnings import ends_soon
 from access.models import Credential, Login
 from kube.requests.status import StatusError
 from portal.http.actors import actor_of
@@ -180,8 +181,12 @@ def credential_row(row: Credential, *, revocable: bool = True) -> dict[str, Any]
         )
     elif row.expires_at is None:
         state = labels.State(labels.WAIT, "Being issued")
+    elif row.expires_at <= now:
+        state = labels.State(labels.PASS, "Ended")
+    elif ends_soon(row.issued_at, row.expires_at, now=now):
+        state = labels.State(labels.WAIT, "Ends soon")
     else:
-        state = labels.State(labels.ALLOW, "Works") if row.expires_at > now else labels.State(labels.PASS, "Ended")
+        state = labels.State(labels.ALLOW, "Works")
     return {
         "issued_to": row.issued_to.email,
         "role": row.role,
@@ -191,7 +196,7 @@ def credential_row(row: Credential, *, revocable: bool = True) -> dict[str, Any]
         "issued_at": row.issued_at,
         "ends_at": row.revoked_at or row.expires_at,
         "state": state,
-        "revocable": revocable and state.text == "Works",
+        "revocable": revocable and state.text in {"Works", "Ends soon"},
         "revoke_url": reverse("credential-revoke", args=[row.jti or row.pk]),
     }
 

@@ -19,6 +19,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from access.credentials import token_create, token_revoke
 from access.credentials.tokens import token_of, tokens_of
+from access.credentials.warnings import ends_soon
 from access.models import PersonalAccessToken
 from audit.selectors import page_of
 from kube.requests.status import NotFound, StatusError
@@ -248,4 +249,6 @@ def token_state(token: PersonalAccessToken) -> labels.State:
         return labels.State(labels.DENY, "Revoked")
     if token.expires_at <= timezone.now():
         return labels.State(labels.PASS, "Ended")
+    if ends_soon(token.created_at, token.expires_at, now=timezone.now()):
+        return labels.State(labels.WAIT, "Ends soon")
     return labels.State(labels.ALLOW, "Works")

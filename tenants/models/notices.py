@@ -24,7 +24,7 @@ class NoticeKind(models.TextChoices):
     WORKSPACE_FAILED = "workspace.failed", _("Something fails for a workspace")
     CREDENTIAL_ISSUED = "credential.issued", _("Somebody else has a credential issued for me")
     MEMBERSHIP_CHANGED = "membership.changed", _("My role in a tenant changes")
-    EXPIRY_AHEAD = "expiry.ahead", _("A workspace or a membership of mine ends soon")
+    EXPIRY_AHEAD = "expiry.ahead", _("A workspace, a membership or an access token of mine ends soon")
     ACCOUNT_CHANGED = "account.changed", _("What opens my account changes")
 
 

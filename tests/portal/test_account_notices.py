@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pyotp
@@ -96,6 +97,23 @@ def test_what_an_operator_does_is_told_with_who_it_was(acme: House, operator: Us
     assert f"You were given another password by {operator.email}" in words
     assert f"all passkeys were removed from your account by {operator.email}" in words
     assert not heard(operator)
+
+
+def test_a_recovery_code_that_opens_an_account_is_told_and_a_code_of_the_app_is_not(acme: House) -> None:
+    """Whoever has the phone needs none: it may be somebody else who found the list."""
+    person, now = acme.viewer, timezone.now()
+    by = replace(actor(person), ip="203.0.113.7")
+    secret = factors.secret_new()
+    codes = factors.factor_add(actor=by, user=person, secret=secret, code=pyotp.TOTP(secret).at(now), now=now)
+    told = len(heard(person))
+    later = now + timedelta(minutes=1)
+    assert factors.code_use(actor=by, user=person, code=pyotp.TOTP(secret).at(later), now=later) == "app"
+    assert factors.code_use(actor=by, user=person, code="nothing-at-all", now=later) == ""
+    assert len(heard(person)) == told
+    assert factors.code_use(actor=by, user=person, code=codes[0], now=later) == "recovery code"
+    assert factors.code_use(actor=by, user=person, code=codes[0], now=later) == ""
+    assert len(heard(person)) == told + 1
+    assert f"A recovery code opened your account, {len(codes) - 1} are left, from 203.0.113.7" in heard(person)[-1]
 
 
 def test_whatever_is_recorded_of_an_accounts_opening_is_told(acme: House) -> None:

@@ -69,6 +69,30 @@ def field(page: str, name: str) -> str:
     return re.search(rf'name="{name}" value="([^"]*)"', page)[1]  # type: ignore[index]
 
 
+def test_what_is_in_a_workspace_is_offered_to_whoever_may_enter_it(acme: Tenant, owner: User) -> None:
+    """KC2: its name is in the list of all members, the names in it are not."""
+    closed, entered = "root:acme:merger", "root:acme:lab"
+    viewer = factories.member(acme, Role.VIEWER)
+    for path in (closed, entered):
+        name = path.rpartition(":")[2]
+        put("root:acme", "tenancy.kcp.io", "workspaces", {"kind": "Workspace", "metadata": {"name": name}})
+        state = {"kind": "LogicalCluster", "metadata": {"name": "cluster"}, "status": {"phase": "Ready"}}
+        put(path, "core.kcp.io", "logicalclusters", state)
+        put(path, "", "namespaces", {"kind": "Namespace", "metadata": {"name": "takeover"}})
+    role: dict[str, Any] = {"kind": "ClusterRole", "metadata": {"name": "visitors"}}
+    role["rules"] = [{"verbs": ["access"], "nonResourceURLs": ["/"]}]
+    put(entered, RBAC, "clusterroles", role)
+    binding: dict[str, Any] = {"kind": "ClusterRoleBinding", "metadata": {"name": "visitors"}}
+    binding["roleRef"] = {"apiGroup": RBAC, "kind": "ClusterRole", "name": "visitors"}
+    binding["subjects"] = [{"apiGroup": RBAC, "kind": "User", "name": viewer.email}]
+    put(entered, RBAC, "clusterrolebindings", binding)
+    for who, path, offered in ((viewer, closed, False), (viewer, entered, True), (owner, closed, True)):
+        answer = signed_in(who).get("/explain/choices/", {"cluster": path}).content.decode()
+        assert path in listed(answer, "places")
+        assert ("takeover" in listed(answer, "namespaces")) is offered
+        assert bool(listed(answer, "people")) is offered
+
+
 def test_the_form_offers_what_exists_and_begins_with_oneself(acme: Tenant, owner: User) -> None:
     viewer = factories.member(acme, Role.VIEWER)
     page = signed_in(owner).get("/explain/").content.decode()

@@ -159,14 +159,16 @@ class TestSecondFactor:
         app, codes = with_app(acme.owner)
         now = datetime(2027, 3, 1, 12, 0, 10, tzinfo=UTC)
         used = [
-            factors.code_use(user=acme.owner, code=code, now=now)
+            factors.code_use(actor=actor_of(acme.owner), user=acme.owner, code=code, now=now)
             for code in [app.at(now + timedelta(seconds=30 * steps)) for steps in (0, 0, -1, -2, 2, 1)]
         ]
         assert used == ["app", "", "", "", "", "app"]
         for code in (codes[0], codes[0].replace("-", " ")):
-            used.append(factors.code_use(user=acme.owner, code=code, now=now))
+            used.append(factors.code_use(actor=actor_of(acme.owner), user=acme.owner, code=code, now=now))
         assert used[-2:] == ["recovery code", ""]
-        assert factors.code_use(user=acme.viewer, code=codes[1], now=now) == "", "somebody else's"
+        assert factors.code_use(actor=actor_of(acme.viewer), user=acme.viewer, code=codes[1], now=now) == "", (
+            "somebody else's"
+        )
 
     def test_no_code_is_guessed_from_whichever_address(self, acme: House) -> None:
         app, _ = with_app(acme.owner)
@@ -255,8 +257,11 @@ class TestSecondFactor:
     def test_other_sealing_keys_open_no_account(self, acme: House, settings: Any) -> None:
         app, codes = with_app(acme.owner)
         settings.SEALING_KEYS = ["0" * 43 + "="]
-        assert factors.code_use(user=acme.owner, code=app.now(), now=timezone.now()) == ""
-        assert factors.code_use(user=acme.owner, code=codes[0], now=timezone.now()) == "recovery code"
+        assert factors.code_use(actor=actor_of(acme.owner), user=acme.owner, code=app.now(), now=timezone.now()) == ""
+        assert (
+            factors.code_use(actor=actor_of(acme.owner), user=acme.owner, code=codes[0], now=timezone.now())
+            == "recovery code"
+        )
 
 
 class TestRequiredOfOperators:

@@ -98,7 +98,7 @@ def _proof(request: HttpRequest, user: User, said: dict[str, Any]) -> str:
     """By what the person has shown who they are; empty for nothing."""
     now = timezone.now()
     if "code" in said:
-        return factors.code_use(user=user, code=said["code"], now=now)
+        return factors.code_use(actor=visitor_of(request, user.email, user), user=user, code=said["code"], now=now)
     return "passkey" if passkeys.passkey_use(request=request, answer=said["passkey"], now=now, user=user) else ""
 
 
