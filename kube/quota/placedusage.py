@@ -192,21 +192,17 @@ def placed_usage_body(namespace: str, usage: PlacedUsage) -> dict[str, Any]:
     return {
         "metadata": {"name": namespace},
         "counted": _written(usage.counted),
-        "reserved": {
-            name: {
-                "amounts": _written(each.amounts),
-                "until": each.until,
-                "what": each.what,
-                "uid": each.uid,
-                "version": each.version,
-                "done": each.done,
-                "seen": _written(each.seen),
-            }
-            for name, each in usage.reserved.items()
-        },
+        "reserved": {name: _reservation_body(each) for name, each in usage.reserved.items()},
         "turn": usage.turn,
         "objects": usage.objects,
     }
+
+
+def _reservation_body(each: Reservation) -> dict[str, Any]:
+    """What says nothing is left out: there are many, and all are written with each."""
+    body: dict[str, Any] = {"amounts": _written(each.amounts), "until": each.until, "what": each.what}
+    said = {"uid": each.uid, "version": each.version, "done": each.done, "seen": _written(each.seen)}
+    return body | {name: value for name, value in said.items() if value}
 
 
 def _sum(*parts: Amounts) -> dict[str, Quantity]:

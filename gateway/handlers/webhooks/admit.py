@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from access.admission.base import Attributes
+from access.admission.keeping import keep
 from gateway.filters.auditing import record_of, with_notes
 from gateway.http.messages import Request
 from gateway.process.runtime import Runtime
@@ -58,11 +59,10 @@ async def _admit(runtime: Runtime, attributes: Attributes) -> None:
         attributes.warnings.clear()
         attributes.notes.clear()
         attributes.together.clear()
-        operations = await runtime.cluster_admission.admit(attributes)
-        if attributes.dry_run:
-            return
         try:
-            await runtime.store.commit(*operations)
+            operations = await runtime.cluster_admission.admit(attributes)
+            if not attributes.dry_run:
+                await keep(runtime.store, operations)
         except PreconditionFailed:
             continue
         return

@@ -1,0 +1,328 @@
+"""What tenants hold in placed namespaces, changed by many at once: group commit by tenant (AD1, AD2).
+
+One row of the store keeps what a placed namespace holds, and every change of its total replaces the ``TenantQuota`` object
+in the same commit, on the revision that was counted from: writes to stored and to placed namespaces, in whichever process,
+meet there. So all changes of a tenant meet each other. Those that come while one commit is under way go together into
+the next one: they are judged one after the other, in the order in which they came, each on what those before it leave,
+and written at once. Where another process was faster, all of them are judged anew.
+
+1. Nobody is answered before what was decided is committed. What refuses must be the newest state.
+2. A change that fails fails alone: it has changed nothing of what the next one is judged on. Who has gone before a commit
+   began takes no part in it.
+3. Tenants wait for their own: each has its line, which is bounded, and one commit under way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar, cast
+
+import orjson
+
+from access.admission.keeping import keep
+from kube.quota import tenantquotas
+from kube.quota.placedusage import PlacedUsage, placed_usage_body, read_placed_usage
+from kube.quota.podresources import Amounts
+from kube.quota.quantities import Quantity
+from kube.quota.tenantquotas import TenantQuota, UsageRule
+from kube.quota.usage import QuotaExceeded
+from kube.requests.logicalclusters import space_of, tenant_of
+from kube.requests.status import ServiceUnavailable, TooManyRequests
+from store.interface import Store
+from store.types import Create, Delete, Key, Operation, PreconditionFailed, Stored, Update
+from tenants.quotas import tenant_quota_key
+
+LINE_MAX: Final = 1024
+"""Changes of one tenant that wait: more than a cluster asks within its patience."""
+
+_TOGETHER_MAX: Final = 256
+"""Changes in one commit: judging them holds the loop."""
+
+_ATTEMPTS: Final = 256
+"""Every lost round means that a writer of another process won."""
+
+_KNOWN_MAX: Final = 10_000
+
+_Answer = TypeVar("_Answer")
+_Name = TypeVar("_Name")
+_Known = TypeVar("_Known")
+
+Turns = Callable[[str], AbstractAsyncContextManager[None]]
+"""One writer at a time of what is used of the quota in a tenant's space, among those of this process."""
+
+Count = Callable[[str, TenantQuota, float], Awaitable[Amounts]]
+"""What a tenant holds, by the name of its space and its quota."""
+
+
+class _Uncounted(Exception):
+    """The quota bounds a name of which nobody knows what is used."""
+
+
+@dataclass(slots=True)
+class Page:
+    """A tenant's quota and what its placed namespaces hold, as those leave it who were judged before.
+
+    ``quota`` is ``None`` while the tenant is being made. Nothing of it is kept before the ledger commits it.
+    """
+
+    quota: TenantQuota | None
+    _stored: Stored | None
+    _body: dict[str, Any]
+    _used: Amounts
+    _rows: dict[Key, Stored | None]
+    _usages: dict[Key, PlacedUsage]
+    _changed: set[Key] = field(default_factory=set)
+    _recounted: bool = False
+    """Whether what is used is another amount than the quota says."""
+
+    def usage(self, place: Key) -> PlacedUsage | None:
+        """What a placed namespace holds; ``None`` where nobody has noted anything yet."""
+        return self._usages.get(place)
+
+    @property
+    def used(self) -> Amounts:
+        """What the tenant uses of every name that its quota bounds."""
+        if self.quota is not None and not self.quota.hard.keys() <= self._used.keys():
+            raise _Uncounted
+        return self._used
+
+    def put(self, place: Key, usage: PlacedUsage | None, more: Amounts | None = None) -> None:
+        """Let a placed namespace hold something else, or nothing any more; ``more`` is the difference, where it is known."""
+        before = self._usages.get(place)
+        if more is None:
+            more = difference(usage.total if usage else {}, before.total if before else {})
+        if usage is None:
+            self._usages.pop(place, None)
+        else:
+            self._usages[place] = usage
+        self._changed.add(place)
+        if known := {name: amount for name, amount in more.items() if name in self._used}:
+            self._used = tenantquotas.after(self._used, known)
+            self._recounted = True
+
+    def counted(self, used: Amounts) -> None:
+        """Somebody has counted what the tenant holds."""
+        self._used, self._recounted = used, True
+
+    def operations(self) -> list[Operation]:
+        """What has to be written."""
+        found = [each for each in map(self._operation, sorted(self._changed)) if each is not None]
+        if self._recounted and self._stored is not None:
+            body = tenantquotas.with_used(self._body, self._used)
+            found.append(Update(self._stored.key, self._stored.revision, body))
+        return found
+
+    def _operation(self, place: Key) -> Operation | None:
+        row, usage = self._rows[place], self._usages.get(place)
+        if usage is None:
+            return Delete(place, row.revision, orjson.loads(row.data)) if row is not None else None
+        body = placed_usage_body(place.name, usage)
+        return Create(place, body) if row is None else Update(place, row.revision, body)
+
+
+@dataclass(slots=True, eq=False)
+class _Change:
+    """One that waits: how it judges, and what is kept, or held, together with what it changes."""
+
+    place: Key
+    judge: Callable[[Page], Any]
+    together: Sequence[Operation]
+    now: float
+    answer: asyncio.Future[Any]
+
+    def fail(self, error: Exception) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(error)
+
+
+class PlacedLedger:
+    """The rows of this process. ``rules`` count what Kubernetes does not; ``count`` counts what nobody has counted yet.
+
+    In their ``turns`` they do not fight with those who write to stored namespaces for the same revision.
+    """
+
+    def __init__(self, store: Store, rules: tuple[UsageRule, ...], count: Count, turns: Turns) -> None:
+        self._store = store
+        self._rules = rules
+        self._count = count
+        self._turns = turns
+        self._lines: dict[str, deque[_Change]] = {}
+        self._workers: set[asyncio.Task[None]] = set()
+        self._usages: dict[Key, tuple[int, PlacedUsage]] = {}
+        self._quotas: dict[str, tuple[int, TenantQuota, dict[str, Any]]] = {}
+        """What rows and quotas say, by their revisions: most are read by whoever has written them."""
+
+    async def quota(self, space: str) -> TenantQuota | None:
+        """The quota that holds in a space as this process knows it; ``None`` while its tenant is being made."""
+        stored = await self._store.get(tenant_quota_key(tenant_of(space)), cached=True)
+        return self._read_quota(stored)[0] if stored is not None else None
+
+    async def usage(self, place: Key) -> PlacedUsage | None:
+        """What a placed namespace holds, as it is now."""
+        return self._read_usage(await self._store.get(place))
+
+    async def change(
+        self, place: Key, judge: Callable[[Page], _Answer], *, together: Sequence[Operation] = (), now: float = 0.0
+    ) -> _Answer:
+        """Have ``judge`` decide, in its turn, and answer what it says once that is kept, with what is ``together`` with it.
+
+        It may be called several times, each time with another page, and puts into it what it changes as the last thing
+        that it does. Raises what it raises; ``PreconditionFailed`` where what is together does not hold; ``TooManyRequests``
+        where too many wait.
+        """
+        space = space_of(tenant_of(place.space))
+        line = self._lines.get(space)
+        if line is None:
+            line = self._lines[space] = deque()
+            worker = asyncio.create_task(self._work(space, line))
+            self._workers.add(worker)
+            worker.add_done_callback(self._workers.discard)
+        elif len(line) >= LINE_MAX:
+            raise TooManyRequests("too many writes wait for the tenant's quota, please try again", retry_after=1)
+        change = _Change(place, judge, together, now, asyncio.get_running_loop().create_future())
+        line.append(change)
+        return cast("_Answer", await change.answer)
+
+    async def _work(self, space: str, line: deque[_Change]) -> None:
+        taken: list[_Change] = []
+        try:
+            while line:
+                async with self._turns(space):
+                    await self._settle(line, taken)
+        finally:
+            # Without an await in between: whoever comes now begins another line.
+            del self._lines[space]
+            for change in (*taken, *line):
+                change.fail(ServiceUnavailable("the server is stopping, please try again", retry_after=1))
+
+    async def _settle(self, line: deque[_Change], taken: list[_Change]) -> None:
+        """Bring those to an answer who wait now, and those who come while others are faster."""
+        for attempt in range(_ATTEMPTS):
+            taken[:] = [change for change in taken if not change.answer.done()]
+            while line and len(taken) < _TOGETHER_MAX:
+                change = line.popleft()
+                if not change.answer.done():
+                    taken.append(change)
+            if not taken:
+                return
+            try:
+                # Nobody else of this process writes meanwhile, so what it knows is mostly the newest.
+                if await self._try(taken, newest=attempt > 0):
+                    return
+            except Exception as error:  # noqa: BLE001 - it is told to everybody whom it meets
+                for change in taken:
+                    change.fail(error)
+                return
+            await asyncio.sleep(random.random() * 0.002 * min(attempt, 10))  # noqa: S311 - jitter
+        for change in taken:
+            change.fail(
+                ServiceUnavailable("the tenant's quota is asked by many at once, please try again", retry_after=1)
+            )
+
+    async def _try(self, changes: list[_Change], *, newest: bool) -> bool:
+        """Judge and commit them; whether all are answered."""
+        keys = dict.fromkeys(change.place for change in changes)
+        stored = await self._store.get(tenant_quota_key(tenant_of(changes[0].place.space)), cached=not newest)
+        rows = {place: await self._store.get(place, cached=not newest) for place in keys}
+        page = self._page(stored, rows)
+        try:
+            said, together = _judged(page, changes)
+        except _Uncounted:
+            used = await self._counted(page, changes)
+            page = self._page(stored, rows)
+            page.counted(used)
+            said, together = _judged(page, changes)
+        if not newest and any(isinstance(each, QuotaExceeded) for each in said):
+            return False  # Others may have given back what is missing here.
+        operations = page.operations()
+        try:
+            kept = await keep(self._store, [*operations, *together.values()])
+        except PreconditionFailed as failed:
+            for change in changes:
+                if any(each.key == failed.key for each in change.together):
+                    change.fail(failed)
+            return False
+        self._note(page, kept[: len(operations)])
+        for change, answer in zip(changes, said, strict=True):
+            if isinstance(answer, Exception):
+                change.fail(answer)
+            elif not change.answer.done():
+                change.answer.set_result(answer)
+        return True
+
+    async def _counted(self, page: Page, changes: list[_Change]) -> Amounts:
+        if page.quota is None:
+            return {}
+        space = space_of(tenant_of(changes[0].place.space))
+        return await self._count(space, page.quota, max(change.now for change in changes))
+
+    def _page(self, stored: Stored | None, rows: dict[Key, Stored | None]) -> Page:
+        usages = {place: usage for place, row in rows.items() if (usage := self._read_usage(row)) is not None}
+        if stored is None:
+            return Page(None, None, {}, {}, rows, usages)
+        quota, body = self._read_quota(stored)
+        return Page(quota, stored, body, tenantquotas.used_of(body), rows, usages)
+
+    def _read_quota(self, stored: Stored) -> tuple[TenantQuota, dict[str, Any]]:
+        space = stored.key.space
+        known = self._quotas.get(space)
+        if known is None or known[0] != stored.revision:
+            body = orjson.loads(stored.data)
+            quota = tenantquotas.read_tenant_quota(tenant_of(space), body, self._rules)
+            # What is used changes often, what may be seldom: who has worked something out of that knows it by the object.
+            quota = known[1] if known is not None and known[1] == quota else quota
+            known = _note(self._quotas, space, (stored.revision, quota, body))
+        return known[1:]
+
+    def _read_usage(self, row: Stored | None) -> PlacedUsage | None:
+        if row is None:
+            return None
+        known = self._usages.get(row.key)
+        if known is None or known[0] != row.revision:
+            known = _note(self._usages, row.key, (row.revision, read_placed_usage(orjson.loads(row.data))))
+        return known[1]
+
+    def _note(self, page: Page, kept: Sequence[Stored]) -> None:
+        """What was written need not be read."""
+        for each in kept:
+            usage = page.usage(each.key)
+            if usage is not None:
+                _note(self._usages, each.key, (each.revision, usage))
+
+
+def _note(known: dict[_Name, _Known], name: _Name, what: _Known) -> _Known:
+    if len(known) >= _KNOWN_MAX:
+        known.clear()
+    known[name] = what
+    return what
+
+
+def _judged(page: Page, changes: Sequence[_Change]) -> tuple[list[Any], dict[Key, Operation]]:
+    """What each says, or fails with, and what is kept together with what has not failed."""
+    said: list[Any] = []
+    together: dict[Key, Operation] = {}
+    for change in changes:
+        met = next((each.key for each in change.together if together.get(each.key, each) != each), None)
+        if met is not None:
+            said.append(PreconditionFailed(met, None))
+            continue
+        try:
+            said.append(change.judge(page))
+        except _Uncounted:
+            raise
+        except Exception as error:  # noqa: BLE001 - whose judgement it was is told
+            said.append(error)
+        else:
+            together |= {each.key: each for each in change.together}
+    return said, together
+
+
+def difference(new: Amounts, old: Amounts) -> dict[str, Quantity]:
+    """What is more, and, below zero, less."""
+    change = {name: new.get(name, Quantity()) - old.get(name, Quantity()) for name in {**new, **old}}
+    return {name: amount for name, amount in change.items() if amount}
