@@ -54,6 +54,10 @@ class TooLarge(httptools.HttpParserError):
     """The request line and headers exceed the bounds."""
 
 
+class Ambiguous(httptools.HttpParserError):
+    """A proxy in front could see the body end elsewhere."""
+
+
 class Application(Protocol):
     """The application. ``stopping``: clients had better go elsewhere."""
 
@@ -112,6 +116,7 @@ class GatewayProtocol(asyncio.Protocol):
         self._in_head = True
         self._upgrading = False
         self._expects_continue = False
+        self._codings: list[bytes] = []
         self._deadline = _FOREVER
         self._task: asyncio.Task[None] | None = None
         self.client = ""
@@ -179,6 +184,7 @@ class GatewayProtocol(asyncio.Protocol):
         self._headers = []
         self._in_head = True
         self._expects_continue = False
+        self._codings = []
         if self._is_idle:
             self._deadline = self._loop.time() + HEADER_SECONDS
 
@@ -193,6 +199,8 @@ class GatewayProtocol(asyncio.Protocol):
         name = name.lower()
         if name == b"expect" and value.lower() == b"100-continue":
             self._expects_continue = True
+        elif name == b"transfer-encoding":
+            self._codings.append(value.strip().lower())
         self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
@@ -202,6 +210,8 @@ class GatewayProtocol(asyncio.Protocol):
         if len(self._headers) > MAX_HEADERS:
             raise TooLarge("too many headers")
         parser = self._parser
+        if self._codings and (self._codings != [b"chunked"] or parser.get_http_version() == "1.0"):
+            raise Ambiguous("transfer-encoding: chunked is understood, of HTTP/1.1, and nothing else (RFC 9112, 6.1)")
         path, query = _target(self._url)
         cycle = RequestResponseCycle(
             self,

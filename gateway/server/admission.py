@@ -10,31 +10,31 @@ from access.admission import choice
 from access.admission.base import Attributes, Plugin
 from access.admission.chain import AdmissionChain
 from access.admission.configuration import AdmissionConfiguration
-from access.admission.kubernetes.admissionquestions import AdmissionQuestions
-from access.admission.kubernetes.admissionwebhooks import (
+from access.admission.dynamic.admissionquestions import AdmissionQuestions
+from access.admission.dynamic.admissionwebhooks import (
     MutatingAdmissionWebhook,
     ValidatingAdmissionWebhook,
     WebhookCaller,
 )
+from access.admission.dynamic.compiledobjects import CompiledObjects
+from access.admission.dynamic.mutatingadmissionpolicy import MutatingAdmissionPolicy
+from access.admission.dynamic.outsidechanges import internal
+from access.admission.dynamic.policyinvocations import PolicyInvocations
+from access.admission.dynamic.validatingadmissionpolicy import ValidatingAdmissionPolicy
 from access.admission.kubernetes.certificaterequests import CertificateRequests, CertificateSigners
-from access.admission.kubernetes.compiledobjects import CompiledObjects
 from access.admission.kubernetes.customresourcedefinitions import CustomResourceDefinitions
 from access.admission.kubernetes.defaultclasses import INGRESS, STORAGE, DefaultClass
 from access.admission.kubernetes.escalation import EscalationPrevention
 from access.admission.kubernetes.limitranger import LimitRanger
-from access.admission.kubernetes.mutatingadmissionpolicy import MutatingAdmissionPolicy
 from access.admission.kubernetes.namespacelifecycle import NamespaceLifecycle
 from access.admission.kubernetes.noderestriction import NodeRestriction
-from access.admission.kubernetes.outsidechanges import internal
 from access.admission.kubernetes.persistentvolumeclaimresize import PersistentVolumeClaimResize
 from access.admission.kubernetes.podsecurity import PodSecurity
 from access.admission.kubernetes.podtopologylabels import PodTopologyLabels
-from access.admission.kubernetes.policyinvocations import PolicyInvocations
 from access.admission.kubernetes.priorityandruntimeclass import PriorityAndRuntimeClass
 from access.admission.kubernetes.resourcequota import ResourceQuota
 from access.admission.kubernetes.serviceaccount import ServiceAccount
 from access.admission.kubernetes.strategies import Strategies
-from access.admission.kubernetes.validatingadmissionpolicy import ValidatingAdmissionPolicy
 from access.admission.kubernetes.validation import ObjectValidation
 from access.admission.quotarefusals import NamespaceQuotas
 from access.admission.tenancy.apibindings import ApiBindings

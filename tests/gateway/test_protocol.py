@@ -215,6 +215,19 @@ async def test_what_does_not_end_is_refused_before_it_does(start: bytes) -> None
         b"GET / HTTP/1.1\r\nhost: x\r\n" + b"x: y\r\n" * 200 + b"\r\n",
         b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nnonsense\r\n",
         b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 3\r\ntransfer-encoding: chunked\r\n\r\nabc",
+        *(
+            f"POST / HTTP/{version}\r\nhost: x\r\n{head}\r\n\r\n3\r\nabc\r\n0\r\n\r\n".encode()
+            for version, head in (
+                ("1.0", "transfer-encoding: chunked"),
+                ("1.1", "transfer-encoding: gzip, chunked"),
+                ("1.1", "transfer-encoding: identity, chunked"),
+                ("1.1", "transfer-encoding: chunked, chunked"),
+                ("1.1", "transfer-encoding: identity\r\ntransfer-encoding: chunked"),
+                ("1.1", "transfer-encoding: chunked\r\nTransfer-Encoding: chunked"),
+                ("1.1", "transfer-encoding: chunked\r\ntransfer-encoding:"),
+                ("1.1", "transfer-encoding: chunked;x=1"),
+            )
+        ),
     ],
 )
 async def test_what_is_no_request_is_refused_and_the_connection_closed(garbage: bytes) -> None:

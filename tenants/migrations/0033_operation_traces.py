@@ -9,7 +9,7 @@ class Migration(migrations.Migration):
     """A column that whoever does not know it leaves empty."""
 
     dependencies = [
-        ('tenants', '0031_account_notices'),
+        ('tenants', '0032_notices_of_tokens'),
     ]
 
     operations = [
