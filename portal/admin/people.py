@@ -21,7 +21,7 @@ from django.views.decorators.debug import sensitive_post_parameters
 
 from access.credentials import credential_revoke, token_revoke
 from access.models import Credential, PersonalAccessToken
-from portal.admin.translating import ServiceBackedAdmin, actor
+from portal.admin.translating import ServiceBackedAdmin, actor, confirmed
 from portal.signin import accounts
 from tenants.models import User
 
@@ -213,6 +213,7 @@ class PersonalAccessTokenAdmin(ServiceBackedAdmin):
     actions = ("revoke",)
 
     @admin.action(description="Revoke")
+    @confirmed("Revoke these access tokens?")
     def revoke(self, request: HttpRequest, rows: QuerySet[PersonalAccessToken]) -> None:
         """Revoke the chosen tokens; they are refused from the next request on."""
         who = actor(request)
@@ -241,6 +242,7 @@ class CredentialAdmin(ServiceBackedAdmin):
     actions = ("revoke",)
 
     @admin.action(description="Revoke")
+    @confirmed("Revoke these credentials?")
     def revoke(self, request: HttpRequest, rows: QuerySet[Credential]) -> None:
         """Revoke the chosen credentials one by one: each needs its cluster."""
         who = actor(request)

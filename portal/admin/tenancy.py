@@ -13,7 +13,7 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.html import format_html
 
-from portal.admin.translating import ServiceBackedAdmin, actor, lines
+from portal.admin.translating import ServiceBackedAdmin, actor, confirmed, lines
 from portal.pages import labels, progress
 from tenants import services
 from tenants.models import Lock, Membership, Operation, Role, Tenant, Workspace
@@ -72,6 +72,7 @@ class TenantAdmin(ServiceBackedAdmin):
         return [f"{obj} and everything in it" for obj in objs], {}, set(), []
 
     @admin.action(description="Suspend (give a reason)")
+    @confirmed("Suspend these tenants?")
     def suspend(self, request: HttpRequest, rows: QuerySet[Tenant]) -> None:
         """Suspend the chosen tenants, with the reason that was given (GW5)."""
         reason = request.POST.get("reason", "")
@@ -81,6 +82,7 @@ class TenantAdmin(ServiceBackedAdmin):
         )
 
     @admin.action(description="Resume")
+    @confirmed("Resume these tenants?")
     def resume(self, request: HttpRequest, rows: QuerySet[Tenant]) -> None:
         """Resume the chosen tenants."""
         who = actor(request)
@@ -154,6 +156,7 @@ class WorkspaceAdmin(ServiceBackedAdmin):
         return lines(progress.receipt_text(workspace))
 
     @admin.action(description="Suspend (give a reason)")
+    @confirmed("Suspend these workspaces?")
     def suspend(self, request: HttpRequest, rows: QuerySet[Workspace]) -> None:
         """Suspend the chosen workspaces, with the reason that was given (GW5)."""
         reason = request.POST.get("reason", "")
@@ -166,6 +169,7 @@ class WorkspaceAdmin(ServiceBackedAdmin):
         )
 
     @admin.action(description="Resume")
+    @confirmed("Resume these workspaces?")
     def resume(self, request: HttpRequest, rows: QuerySet[Workspace]) -> None:
         """Resume the chosen workspaces; credentials from before stay dead (P5)."""
         who = actor(request)

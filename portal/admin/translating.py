@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import wraps
 from typing import Any
 
 from django.contrib import admin, messages
 from django.core.paginator import Paginator
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.template.response import TemplateResponse
 from django.utils.functional import cached_property
 from django.utils.html import format_html
 
 from kube.requests.status import StatusError
+from portal.admin.places import page_of
 from portal.http.actors import actor_of
 
 COUNTED = 10_000
@@ -38,6 +41,10 @@ class ServiceBackedAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
     list_per_page = 50
     list_max_show_all = 50
     actions_on_top = True
+
+    def view_on_site(self, obj: Model) -> str:
+        """The portal's page about it."""
+        return page_of(obj)
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
         """What the list's own filters ask for: any other would tell hashes and credentials letter by letter (CT-19)."""
@@ -117,6 +124,32 @@ class ServiceBackedAdmin(admin.ModelAdmin):  # type: ignore[type-arg]
         except StatusError as error:
             self.message_user(request, error.message, messages.ERROR)
             return HttpResponseRedirect(request.get_full_path())
+
+
+_Action = Callable[[Any, HttpRequest, Any], HttpResponse | None]
+
+
+def confirmed(question: str) -> Callable[[_Action], _Action]:
+    """An action on chosen rows that is done once somebody has seen which rows they are, and said yes to the ``question``."""
+
+    def decorate(action: _Action) -> _Action:
+        @wraps(action)
+        def asked(self: Any, request: HttpRequest, rows: Any) -> HttpResponse | None:
+            if request.POST.get("confirmed"):
+                return action(self, request, rows)
+            context = {
+                **self.admin_site.each_context(request),
+                "title": question,
+                "opts": self.opts,
+                "rows": rows,
+                "action": request.POST["action"],
+                "reason": request.POST.get("reason", ""),
+            }
+            return TemplateResponse(request, "admin/confirm_action.html", context)
+
+        return asked
+
+    return decorate
 
 
 def lines(text: str) -> str:

@@ -21,6 +21,7 @@ from audit.verifying import flaw_in, newest
 from kube.requests.status import Forbidden, NotFound
 from portal.access.auditlog import entries_page, entry_visible_to, export_of, is_visible, visible_chains, visible_since
 from portal.access.explanation import traced_request
+from portal.admin.places import console_of
 from portal.http.actors import actor_of
 from portal.pages import labels
 from portal.pages.forms import ApiRequestForm, AuditForm
@@ -59,7 +60,11 @@ def audit_entry(request: HttpRequest, pk: UUID) -> HttpResponse:
     """One event with its hashes; ``NotFound`` for one that the caller may not see."""
     entry = entry_visible_to(actor_of(request), pk)
     detail = json.dumps(entry.detail, indent=2, ensure_ascii=False) if entry.detail else ""
-    return render(request, "pages/audit/entry.html", {"entry": entry, "detail": detail})
+    return render(
+        request,
+        "pages/audit/entry.html",
+        {"entry": entry, "detail": detail, "console": console_of(actor_of(request), entry)},
+    )
 
 
 @require_safe

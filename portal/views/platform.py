@@ -14,6 +14,7 @@ from django.utils import timezone
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
+from portal.admin.places import console_of
 from portal.http.actors import actor_of
 from portal.pages import labels, plots
 from portal.pages.forms import ClusterCredentialForm, ClusterForm, ConfirmForm, EmptyForm, TierForm
@@ -78,6 +79,7 @@ def tier(request: HttpRequest, name: str) -> HttpResponse:
         intro=f"A changed quota reaches {reached} active workspace{'' if reached == 1 else 's'}.",
         other={"url": reverse("tier-delete", args=[name]), "text": "Delete"},
         links=[{"url": reverse("tier-policies-change", args=[name]), "text": "Rules"}],
+        console=console_of(actor, found),
     )
 
 
@@ -122,6 +124,7 @@ def cluster(request: HttpRequest, name: str) -> HttpResponse:
     found = selectors.cluster_named(actor_of(request), name)
     context = {
         "cluster": found,
+        "console": console_of(actor_of(request), found),
         "shown": _cluster_state(found),
         "ways": [CredentialKind(kind).label for kind in found.credential_kinds],
         "has_credential": _has_credential(found),

@@ -20,6 +20,7 @@ from audit.recorder import Actor
 from audit.selectors import Filters, chain_began, entries_of_chain, requests_of_tenant
 from kube.requests.names import SYSTEM_TENANT
 from kube.requests.status import NotFound, StatusError
+from portal.admin.places import console_of
 from portal.bulk.deeds import SORTS
 from portal.http.actors import actor_of, person_named
 from portal.pages import labels, plots
@@ -98,6 +99,7 @@ def tenant(request: HttpRequest, name: str) -> HttpResponse:
     ]
     context = {
         "tenant": found,
+        "console": console_of(actor, found),
         "may": may,
         "stats": stats,
         "workspaces": selectors.workspaces_page(actor, tenant=name, limit=20).rows,

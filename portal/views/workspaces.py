@@ -16,6 +16,7 @@ from access.credentials.selectors import credentials_of_workspace
 from audit.recorder import Actor
 from audit.selectors import Filters, entries_everywhere
 from kube.requests.status import StatusError
+from portal.admin.places import console_of
 from portal.bulk.deeds import SORTS
 from portal.http.actors import actor_of
 from portal.pages import meters, plots, progress
@@ -122,6 +123,7 @@ def workspace(request: HttpRequest, pk: UUID) -> HttpResponse:
         "cluster": found.cluster.name,
     }
     context = {
+        "console": console_of(actor, found),
         "links": links_for(settings.WORKSPACE_LINKS, about),
         "workspace": found,
         "may": _rights(actor, found)

@@ -25,9 +25,11 @@ def typed(window: Visit, *texts: str) -> None:
     window.page.keyboard.press("Enter")
 
 
-def sign_in(window: Visit, email: str, password: str) -> None:
+def sign_in(window: Visit, email: str, password: str, *, then: str) -> None:
+    """Until ``then`` is on the page that follows: its fields are called as those of this one."""
     window.page.goto(f"{window.site}/login/")
     typed(window, email, password)
+    window.page.wait_for_selector(then)
 
 
 def test_an_operator_gives_a_password_and_its_person_chooses_another(
@@ -46,12 +48,11 @@ def test_an_operator_gives_a_password_and_its_person_chooses_another(
     desk.page.click("dialog[open] [type=submit]")
     given = desk.page.wait_for_selector("dialog[open] #given-password").text_content()
     desk.check_in_every_look("dialog-reset-made")
-    sign_in(person, "alice@acme.test", str(given))
-    person.page.wait_for_selector("h1:text-is('Choose your own password')")
+    sign_in(person, "alice@acme.test", str(given), then="h1:text-is('Choose your own password')")
     person.check_in_every_look("login-password")
     person.page.goto(f"{person.site}/workspaces/")
     assert "/login/" in person.page.url, "nothing else opens before"
-    sign_in(person, "alice@acme.test", str(given))
+    sign_in(person, "alice@acme.test", str(given), then="h1:text-is('Choose your own password')")
     person.page.focus("[name=password]")
     typed(person, OWN)
     person.page.wait_for_selector("a.person")
@@ -73,8 +74,7 @@ def test_an_app_is_set_up_and_asked_for(visit: Callable[..., Visit], house: dict
     window.page.get_by_role("link", name="I have kept them").click()
     window.page.wait_for_selector("h1:text-is('Profile')")
     window.check_in_every_look("profile-factor")
-    sign_in(other, "alice@acme.test", factories.PASSWORD)
-    other.page.wait_for_selector("h1:text-is('Second factor')")
+    sign_in(other, "alice@acme.test", factories.PASSWORD, then="h1:text-is('Second factor')")
     other.check_in_every_look("login-code")
     typed(other, "000000")
     other.page.wait_for_selector("text=This code is wrong")
@@ -99,7 +99,7 @@ def test_an_app_is_set_up_and_asked_for(visit: Callable[..., Visit], house: dict
 def test_operators_set_one_up_on_the_way_in(visit: Callable[..., Visit], house: dict[str, Any], settings: Any) -> None:
     settings.SECOND_FACTOR_FOR_OPERATORS = True
     window = visit()
-    sign_in(window, "olga@platform.test", factories.PASSWORD)
+    sign_in(window, "olga@platform.test", factories.PASSWORD, then="#secret")
     secret = str(window.page.wait_for_selector("#secret").text_content()).replace(" ", "")
     window.check_in_every_look("login-factor")
     window.page.focus("[name=code]")

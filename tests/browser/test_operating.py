@@ -7,13 +7,27 @@ from datetime import UTC, timedelta
 from decimal import Decimal
 from typing import Any
 
+from django.contrib import admin
 from django.utils import timezone
 
+from audit.actions import Action
 from kube.quota.charges import Price
 from portal.access.reports import REPORTS
-from tenants.models import Announcement, Freeze, OperationState, Tenant, UsageHour, User, Workspace
+from tenants.models import (
+    Announcement,
+    Cluster,
+    Freeze,
+    Lock,
+    Operation,
+    OperationState,
+    Tenant,
+    UsageHour,
+    User,
+    Workspace,
+)
 from tenants.services import prices_change
 from tenants.services.operating.offboarding import tenant_offboard
+from tests import factories
 from tests.browser.window import Visit
 from tests.tenants.conftest import OPERATOR
 
@@ -176,3 +190,31 @@ def test_every_report_and_what_is_put_off_in_every_look(visit: Callable[..., Vis
     operator.page.get_by_role("button", name="Bring back: acme/web").click()
     operator.page.get_by_role("link", name="Postpone acme/web").wait_for()
     assert operator.problems == []
+
+
+def test_every_list_of_the_console_fits_a_small_screen(visit: Callable[..., Visit], house: dict[str, Any]) -> None:
+    """At 1280 px no column is cut off, whatever stands in it."""
+    long = "a-name-as-long-as-names-become-in-earnest"
+    web, alice = house["web"], house["alice"]
+    User.objects.filter(pk=alice.pk).update(name="Alexandra Featherstonehaugh-Cholmondeley")
+    factories.credential(web, alice)
+    Operation.objects.update(error=f"The cluster refused: namespaces {long!r} is forbidden: exceeded quota: limits")
+    factories.event("acme", Action.WORKSPACE_READY, alice, of=web)
+    said("The cluster ber-2 is away for maintenance until Monday, six in the morning; nothing is lost meanwhile.")
+    Lock.objects.create(space=f"root:{long}", namespace=long, reason="mined coins for three days, see ticket 4711")
+    Cluster.objects.update(
+        last_error="x509: certificate signed by unknown authority: " + long, server=f"https://{long}.example.org:6443"
+    )
+    window = visit()
+    window.sign_in(house["operator"])
+    window.page.set_viewport_size({"width": 1280, "height": 800})
+    wider = {}
+    for model in admin.site._registry:
+        window.page.goto(f"{window.site}/admin/{model._meta.app_label}/{model._meta.model_name}/")
+        more = window.page.evaluate(
+            "Math.max(0, ...[document.documentElement, ...document.querySelectorAll('.results')]"
+            ".map(each => each.scrollWidth - each.clientWidth))"
+        )
+        if more:
+            wider[model.__name__] = more
+    assert wider == {}

@@ -101,6 +101,7 @@ WITHOUT_VALUE = {
     "REQUEST_APPROVERS": "none is the default; a policy is the installation's own",
     "WEBHOOK_ALLOWED_NETWORKS": "none is what is secure",
     "WEBHOOK_CA_FILE": "a file that the installation has to mount",
+    "OTEL_EXPORTER_OTLP_ENDPOINT": "none is the default: nothing is traced; the address of the installation's own collector",
     "API_REQUESTS_READS_IN_FULL": "by the number of cores where it is not given",
 }
 """Documented settings that neither the chart's values nor its templates give to every part, and why."""

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.contrib import admin
 from django.urls import reverse
+from django.utils import timezone
+from django.utils.html import escape
 
 from audit.actions import Action
 from audit.models import AuditEntry
-from tenants.models import Tenant, Tier, User, Workspace
+from kube.quota.charges import Price
+from portal.admin.places import page_of
+from tenants import services
+from tenants.models import Lock, Tenant, Tier, UsageHour, User, Workspace
 from tests import factories
 from tests.portal.conftest import House, signed_in, stranger
+from tests.portal.test_stored_texts import full_house
+from tests.tenants.conftest import actor_of
 
 MODELS = sorted(model._meta.label_lower for model in admin.site._registry)
 
@@ -89,24 +98,80 @@ def test_bindings_that_did_not_come_back_are_shown(acme: House, operator: User) 
 def test_suspend_action_goes_through_the_service(acme: House, operator: User) -> None:
     client = signed_in(operator)
     path = url("tenants.workspace", "changelist")
-    data = {"action": "suspend", "_selected_action": [str(acme.workspace.pk)]}
+    data = {"action": "suspend", "_selected_action": [str(acme.workspace.pk)], "confirmed": "yes"}
     refused = client.post(path, data, follow=True).content.decode()
     assert "Required value" in refused
     client.post(path, {**data, "reason": "mining"})
     acme.workspace.refresh_from_db()
     assert (acme.workspace.status, acme.workspace.suspended_reason) == ("suspended", "mining")
     assert AuditEntry.objects.filter(action=Action.WORKSPACE_SUSPENDED, actor=operator.email).exists()
-    client.post(path, {"action": "resume", "_selected_action": [str(acme.workspace.pk)]})
+    client.post(path, {"action": "resume", "_selected_action": [str(acme.workspace.pk)], "confirmed": "yes"})
     acme.workspace.refresh_from_db()
     assert acme.workspace.status == "active"
+
+
+HARMLESS = {"connect"}
+"""Actions that end nothing."""
+
+
+@pytest.mark.parametrize(
+    ("label", "action"),
+    [
+        (model._meta.label_lower, action)
+        for model, console in admin.site._registry.items()
+        for action in console.actions
+        if action not in HARMLESS
+    ],
+)
+def test_what_ends_something_is_asked_about_first(label: str, action: str, operator: User) -> None:
+    full_house(operator)
+    client, path = signed_in(operator), url(label, "changelist")
+    row = apps.get_model(label)._default_manager.order_by("pk")[0]
+    written = AuditEntry.objects.count()
+    asked = client.post(path, {"action": action, "_selected_action": [str(row.pk)], "reason": "<b>why</b>"})
+    page = asked.content.decode()
+    assert asked.status_code == 200
+    assert "Yes, I am sure" in page
+    assert f'name="_selected_action" value="{row.pk}"' in page
+    assert 'name="reason" value="&lt;b&gt;why&lt;/b&gt;"' in page
+    assert AuditEntry.objects.count() == written, "nothing was done"
+    assert type(row)._default_manager.filter(pk=row.pk).values().get() == {
+        field.attname: getattr(row, field.attname) for field in row._meta.concrete_fields
+    }
+
+
+BACK = {"auditentry", "cluster", "tenant", "tier", "user", "workspace"}
+"""What a page of the portal is about; others are rows there."""
+
+
+@pytest.mark.parametrize("label", MODELS)
+def test_each_object_leads_to_its_page_of_the_portal_and_back(label: str, operator: User) -> None:
+    full_house(operator)
+    Lock.objects.create(space="root:acme", namespace="web", reason="x")
+    UsageHour.objects.create(tenant="acme", hour=timezone.now().replace(minute=0, second=0, microsecond=0))
+    services.prices_change(actor=actor_of(operator), prices=[Price("requests", Decimal(1), 1000)], now=timezone.now())
+    client = signed_in(operator)
+    row = apps.get_model(label)._default_manager.order_by("pk")[0]
+    console, page = url(label, "change", row.pk), page_of(row)
+    assert f'<a href="{escape(page)}">Open in the portal</a>' in client.get(console).content.decode()
+    shown = client.get(page)
+    assert shown.status_code == 200
+    assert (f'<a href="{console}">In the console</a>' in shown.content.decode()) == (label.partition(".")[2] in BACK)
+
+
+def test_the_way_to_the_console_is_for_whom_it_is_open(acme: House) -> None:
+    auditor = factories.user(is_auditor=True)
+    for path in (reverse("tenant", args=["acme"]), reverse("workspace", args=[acme.workspace.pk])):
+        assert "In the console" in signed_in(auditor).get(path).content.decode()
+        assert "In the console" not in signed_in(acme.owner).get(path).content.decode()
 
 
 def test_tenant_is_suspended_and_resumed_by_action(acme: House, operator: User) -> None:
     client = signed_in(operator)
     path = url("tenants.tenant", "changelist")
-    client.post(path, {"action": "suspend", "_selected_action": ["acme"], "reason": "not paid"})
+    client.post(path, {"action": "suspend", "_selected_action": ["acme"], "reason": "not paid", "confirmed": "yes"})
     assert Tenant.objects.get(name="acme").state == "suspended"
-    client.post(path, {"action": "resume", "_selected_action": ["acme"]})
+    client.post(path, {"action": "resume", "_selected_action": ["acme"], "confirmed": "yes"})
     assert Tenant.objects.get(name="acme").state == "active"
 
 

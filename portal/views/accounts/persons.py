@@ -17,6 +17,7 @@ from access.credentials import logins
 from access.credentials.selectors import credentials_issued_to
 from access.credentials.tokens import tokens_of
 from kube.requests.status import NotFound, StatusError
+from portal.admin.places import console_of
 from portal.http.actors import actor_of
 from portal.pages.accountforms import RightsForm
 from portal.pages.browsers import browser_name
@@ -48,6 +49,7 @@ def user(request: HttpRequest, pk: UUID) -> HttpResponse:
     used = [row["last_used_at"] for row in (*found, *machines)] + [token.last_used_at for token in tokens]
     context = {
         "person": person,
+        "console": console_of(actor, person),
         "kind": kind_of(person),
         "may": may,
         "myself": person.pk == actor.user_id,
