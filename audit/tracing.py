@@ -1,4 +1,4 @@
-"""Traces by OpenTelemetry, where an operator names a collector; without one nothing of its library is ever imported.
+"""Traces by OpenTelemetry, where an operator names a collector; without one nothing that makes spans is ever imported.
 
 Spans say what took how long, and in which part of the product. They hold no credential, no body, no query and no text of
 an error, and of names only what the audit has as well (GW13). What makes them is ``audit.spans``.

@@ -50,14 +50,18 @@ NAMESPACE = Form("", "v1", "namespaces", "Namespace")
 some = st.sampled_from
 
 
+def chosen(*values: str) -> st.SearchStrategy[list[str]]:
+    return st.lists(some(values), min_size=1, max_size=2, unique=True)
+
+
 def lists(*values: str) -> st.SearchStrategy[list[str]]:
-    return st.one_of(st.just(["*"]), st.lists(some(values), min_size=1, max_size=2, unique=True))
+    return st.one_of(st.just(["*"]), chosen(*values))
 
 
 labels = st.dictionaries(some(("x", "y")), some(("1", "2")))
 requirements = st.one_of(
     st.builds(
-        lambda k, v, o: {"key": k, "operator": o, "values": v}, some("xy"), lists("1", "2"), some(("In", "NotIn"))
+        lambda k, v, o: {"key": k, "operator": o, "values": v}, some("xy"), chosen("1", "2"), some(("In", "NotIn"))
     ),
     st.builds(lambda k, o: {"key": k, "operator": o}, some("xy"), some(("Exists", "DoesNotExist"))),
 )
