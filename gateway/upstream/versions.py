@@ -35,6 +35,7 @@ class MergedVersions:
         """By logical cluster: whoever has much that changes forgets its own first."""
         self._newest: dict[Scope, int] = {}
         self._sizes: Counter[str] = Counter()
+        self._size = 0
 
     def number(self, scope: Scope, parts: Parts) -> str:
         """The number for these versions, the last one given where nothing has changed since."""
@@ -47,9 +48,15 @@ class MergedVersions:
         known[number] = scope, dict(parts)
         self._newest[scope] = number
         self._sizes[scope[0]] += len(parts)
-        while self._sizes.total() > _PARTS_MAX and self._forget(self._sizes.most_common(1)[0][0], but=number):
-            pass
+        self._size += len(parts)
+        if self._size > _PARTS_MAX:
+            self._make_room(number)
         return str(number)
+
+    def _make_room(self, number: int) -> None:
+        """For more than one: who has the most is not looked for with each."""
+        while self._size > _PARTS_MAX * 9 // 10 and self._forget(self._sizes.most_common(1)[0][0], but=number):
+            pass
 
     def _forget(self, of: str, *, but: int) -> bool:
         """Forget the oldest number of a logical cluster; whether it was another one than ``but``."""
@@ -58,6 +65,7 @@ class MergedVersions:
             return False
         forgotten, (scope, parts) = known.popitem(last=False)
         self._sizes[of] -= len(parts)
+        self._size -= len(parts)
         if self._newest.get(scope) == forgotten:
             del self._newest[scope]
         if not known:
