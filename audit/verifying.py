@@ -8,15 +8,16 @@ that has one.
 from __future__ import annotations
 
 import multiprocessing
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Final
+from typing import Any, Final
 
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models import QuerySet
+from psycopg.rows import dict_row
 
 from audit.chain import FIELDS, GENESIS, ChainViolation, verify
 from audit.models import AuditChain, AuditEntry
@@ -24,6 +25,13 @@ from audit.spawned import prepare
 
 STRETCH: Final = 20_000
 """So many rows a stretch has, and more only where rows are missing."""
+
+_TOGETHER: Final = 2000
+_LEAST: Final = -(2**63)
+_ROWS: Final = f"""
+SELECT {", ".join(FIELDS)}, previous_hash, hash FROM audit_logs
+WHERE chain = %s AND sequence BETWEEN %s AND %s ORDER BY sequence
+"""  # noqa: S608 - our own names
 
 _Check = Callable[[Iterable["Stretch"]], Iterator[ChainViolation | None]]
 
@@ -91,12 +99,18 @@ def stretches(chain: str) -> Iterator[Stretch]:
 def flaw_in(stretch: Stretch) -> ChainViolation | None:
     """The first flaw of a stretch, or ``None``."""
     sequence, end_hash = stretch.end
-    rows = AuditEntry.objects.filter(chain=stretch.chain, sequence__lte=sequence).order_by("sequence")
-    if stretch.after[0]:
-        # At the beginning there is no such bound: what stands before the first row is out of order.
-        rows = rows.filter(sequence__gt=stretch.after[0])
-    read = rows.values(*FIELDS, "previous_hash", "hash").iterator(chunk_size=2000)
-    return verify(stretch.chain, read, after=stretch.after, sequence=sequence, end_hash=end_hash)
+    with closing(_rows(stretch)) as rows:
+        return verify(stretch.chain, rows, after=stretch.after, sequence=sequence, end_hash=end_hash)
+
+
+def _rows(stretch: Stretch) -> Generator[dict[str, Any]]:
+    """Past the ORM, which takes longer to read a row than the hash does."""
+    # At the beginning nothing is left out: what stands before the first row is out of order.
+    first = stretch.after[0] + 1 if stretch.after[0] else _LEAST
+    with transaction.atomic(), connection.connection.cursor("audit_rows", row_factory=dict_row) as cursor:
+        cursor.itersize = _TOGETHER
+        cursor.execute(_ROWS, [stretch.chain, first, stretch.end[0]], binary=True)
+        yield from cursor
 
 
 def _end(chain: str) -> tuple[int, str]:

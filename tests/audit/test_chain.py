@@ -193,6 +193,7 @@ def test_a_row_that_does_not_follow_is_refused_and_moves_no_anchor():
 TAMPERED = {
     "nothing": "SELECT",
     "an edit": "UPDATE audit_logs SET actor = 'nobody' WHERE chain = 'acme' AND sequence = {row}",
+    "a mask": "UPDATE audit_logs SET ip_address = '192.0.2.0/24' WHERE chain = 'acme' AND sequence = {row}",
     "another hash": "UPDATE audit_logs SET hash = repeat('1', 64) WHERE chain = 'acme' AND sequence = {row}",
     "another hash before": "UPDATE audit_logs SET previous_hash = repeat('1', 64) WHERE chain = 'acme' AND sequence = {row}",
     "a row less": "DELETE FROM audit_logs WHERE chain = 'acme' AND sequence = {row}",
