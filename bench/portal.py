@@ -22,14 +22,18 @@ MANY = (10_000, 1_000_000)
 ROUNDS = 30
 LIMIT_MS = 150.0
 
-_TENANTS = "COPY tenants (name, display_name, state, suspended_reason, suspended_by, created_at) FROM STDIN"
+_TENANTS = (
+    "COPY tenants (name, display_name, state, suspended_reason, suspended_by, policies, managed_by, created_at)"
+    " FROM STDIN"
+)
 _WORKSPACES = (
     "INSERT INTO workspaces (id, tenant_id, user_id, name, cluster_id, tier, k8s_namespace, k8s_sa_name, status, phase,"
     " generation, observed_generation, namespace_uid, service_accounts, idempotency_key, suspended_reason,"
-    " suspended_by, suspended_with_tenant, saved_bindings, receipt, created_at)"
+    " suspended_by, suspended_with_tenant, stopped, accounts_spent, saved_bindings, saved_accounts, renewed_accounts,"
+    " receipt, created_at)"
     " SELECT gen_random_uuid(), name, %(user)s, 'main', (SELECT id FROM clusters LIMIT 1),"
     " (SELECT name FROM tiers ORDER BY position LIMIT 1), 'tenant-' || substr(md5(name), 1, 12), 'sa-tenant-admin',"
-    " 'active', 'ready', 1, 1, '', '{}', '', '', '', false, '[]', '[]', created_at"
+    " 'active', 'ready', 1, 1, '', '{}', '', '', '', false, false, false, '[]', '[]', '[]', '[]', created_at"
     " FROM tenants WHERE name LIKE 'bench-%%' ON CONFLICT DO NOTHING"
 )
 _EVENTS = (
@@ -70,7 +74,8 @@ def _connect(product: Product) -> None:
     os.environ |= {
         **product.environment,
         "DJANGO_SETTINGS_MODULE": "portal.settings",
-        "DATABASE_URL": product.database,
+        # Not by its URL: the product's own settings know the owner of the tables, too.
+        "TENANTRY_DATA_DIR": str(product.folder),
         "REDIS_URL": f"unix://{product.folder}/redis/redis.sock",
     }
     import django
@@ -140,7 +145,16 @@ def _fill(user: Any, tenants: int, events: int) -> None:
         start = datetime.now(UTC)
         with cursor.cursor.copy(_TENANTS) as copy:
             for number in range(there, tenants):
-                row = (f"bench-{number}", f"Tenant {number}", "active", "", "", start - timedelta(minutes=number))
+                row = (
+                    f"bench-{number}",
+                    f"Tenant {number}",
+                    "active",
+                    "",
+                    "",
+                    "{}",
+                    "",
+                    start - timedelta(minutes=number),
+                )
                 copy.write_row(row)
         cursor.execute(_WORKSPACES, {"user": user})
         amount = {"tenants": tenants, "from": sequence, "events": max(events - written, 0)}
